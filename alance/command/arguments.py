@@ -38,13 +38,13 @@ def add(parsers: Parsers, name: str, run: Run, summary: str) -> argparse.Argumen
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
-    """Which version of the table is meant."""
+    """Add the options for the version of the table."""
     parser.add_argument("--version", type=version, help="a number or a tag; default: the latest")
     parser.add_argument("--branch", help="a branch; default: main")
 
 
 def add_rows(parser: argparse.ArgumentParser) -> None:
-    """Which columns and rows are read."""
+    """Add the options for the columns and rows to read."""
     parser.add_argument("--columns", type=names, help="names or dotted paths, with commas between")
     parser.add_argument("--filter", help="a condition in SQL, such as \"price > 10 AND x = 'a'\"")
 

@@ -1,4 +1,4 @@
-"""What makes versions: `write`, `append`, `copy`, `delete`, `compact`, `cleanup`, `index`."""
+"""Commands that write: `write`, `append`, `copy`, `delete`, `compact`, `cleanup`, `index`."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ class _Progress:
     def __call__(self, now: Progress) -> None:
         self.rows = now.num_rows
         if self._is_shown:
-            told = f"{now.num_rows:,} rows, {now.num_bytes / 1e6:,.1f} MB, {now.num_files} files"
-            print(f"\r{told}", end="", file=sys.stderr, flush=True)
+            text = f"{now.num_rows:,} rows, {now.num_bytes / 1e6:,.1f} MB, {now.num_files} files"
+            print(f"\r{text}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Leave the line."""

@@ -57,8 +57,8 @@ async def validate(args: argparse.Namespace) -> Text:
     except alance.CorruptFileError as error:
         args.status = 2
         return Text(str(error), {"valid": False, "findings": str(error).splitlines()[1:]})
-    told = f"{dataset.uri}, version {dataset.version}: nothing is wrong"
-    return Text(told, {"valid": True, "findings": []})
+    text = f"{dataset.uri}, version {dataset.version}: nothing is wrong"
+    return Text(text, {"valid": True, "findings": []})
 
 
 async def repair(args: argparse.Namespace) -> Text:
@@ -70,8 +70,8 @@ async def repair(args: argparse.Namespace) -> Text:
     )
     is_pending = bool(report.remedies) and report.new_version is None
     args.status = 2 if report.left or is_pending else 0
-    told = f"{report}\nrun it with --yes to do this" if is_pending else str(report)
-    return Text(told, {name: getattr(report, name) for name in report.__dataclass_fields__})
+    text = f"{report}\nrun it with --yes to do this" if is_pending else str(report)
+    return Text(text, {name: getattr(report, name) for name in report.__dataclass_fields__})
 
 
 async def check_store(args: argparse.Namespace) -> Text:
@@ -86,7 +86,7 @@ async def check_store(args: argparse.Namespace) -> Text:
 
 
 async def inspect(args: argparse.Namespace) -> Rows | Text:
-    """What a data file consists of."""
+    """Describe the columns and pages of a data file."""
     reader = await alance.FileReader.open(args.uri, storage_options=storage(args))
     file = await reader.describe()
     if args.html:

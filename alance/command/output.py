@@ -1,4 +1,4 @@
-"""What subcommands print: facts and tables, by `rich` for people or as JSON for programs."""
+"""The output of subcommands: facts and tables, by `rich` for people or as JSON for programs."""
 
 from __future__ import annotations
 

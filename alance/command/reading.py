@@ -82,7 +82,7 @@ def add_to(parsers: Parsers) -> None:
 
 
 async def info(args: argparse.Namespace) -> Facts:
-    """What a table is."""
+    """Describe a table."""
     dataset = await opened(args)
     stats = await dataset.stats()
     return Facts(
@@ -188,10 +188,10 @@ async def count(args: argparse.Namespace) -> Text:
 
 
 async def explain(args: argparse.Namespace) -> Text:
-    """The plan of a scan."""
+    """Explain the plan of a scan."""
     dataset = await opened(args)
-    told = str(await dataset.scanner(args.columns, filter=args.filter).explain())
-    return Text(told, {"plan": told.splitlines()})
+    plan = str(await dataset.scanner(args.columns, filter=args.filter).explain())
+    return Text(plan, {"plan": plan.splitlines()})
 
 
 def _rows(args: argparse.Namespace, table: pa.Table) -> Rows:

@@ -1,9 +1,8 @@
-"""What DuckDB could hand to the scan below a query, and does not: limits and counts.
+"""Limits and counts of queries that DuckDB does not push down to the scan.
 
-DuckDB 2.0 asks an Arrow dataset for columns and a filter, in so many words: no limit, and for
-`count(*)` the first column. Its own plan of the query tells both. Where one scan is all that a plan
-begins with, and its rows reach a limit or a count as they are, the scan gives no more of them, or
-counts them.
+DuckDB 2.0 asks an Arrow dataset only for columns and a filter: for no limit, and for `count(*)` it
+asks for the first column. Its own plan of the query has both. If the plan begins with a single scan
+whose rows reach a limit or a count unchanged, the scan stops at the limit or counts the rows.
 """
 
 from __future__ import annotations
@@ -25,16 +24,18 @@ SCAN: Final = "PYTHON_ARROW_SCAN"
 LIMITS: Final = ("LIMIT", "STREAMING_LIMIT")
 COUNT: Final = "UNGROUPED_AGGREGATE"
 MOST_ROWS: Final = 1 << 60  # `LIMIT NULL` is 2 ** 63 - 1 there
-WORDS: Final = re.compile(r"\b(limit|count|fetch)\b", re.IGNORECASE)  # of queries worth a look
+WORDS: Final = re.compile(
+    r"\b(limit|count|fetch)\b", re.IGNORECASE
+)  # these queries are planned twice
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What one scan of a query is told besides columns and a filter.
+    """The request of one scan of a query, besides columns and a filter.
 
     Attributes:
-        limit: rows that are needed at most; None: all.
-        counts: only the number of rows matters.
+        limit: the scan may stop after this number of rows; None for all rows.
+        counts: whether only the number of rows is needed.
     """
 
     limit: int | None = None
@@ -44,9 +45,9 @@ class Pushed:
 def pushed(
     connection: duckdb.DuckDBPyConnection, statements: Sequence[duckdb.Statement], params: Params
 ) -> Pushed:
-    """What the scan of a query may be told; nothing where the query has several.
+    """Returns the limit or count of a query with one scan, and neither for other queries.
 
-    Cost: DuckDB plans the query once more, if it has a word for it. Nothing is read.
+    Cost: DuckDB plans the query once more if the text has one of `WORDS`. No rows are read.
     """
     if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
         return Pushed()
@@ -57,12 +58,12 @@ def pushed(
         rows = connection.execute(f"explain (format json) {query}", params).fetchall()
         roots = json.loads(rows[0][1])
     except (duckdb.Error, ValueError):
-        return Pushed()  # the query itself tells what is wrong
+        return Pushed()  # running the query raises it again
     return _of_chain(_chain(roots))
 
 
 def _chain(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The operators of a plan from the scan up; none where it branches."""
+    """Returns the operators of a plan from the scan up; none if the plan branches."""
     chain: list[dict[str, Any]] = []
     while nodes:
         if len(nodes) != 1:
@@ -76,14 +77,14 @@ def _of_chain(chain: list[dict[str, Any]]) -> Pushed:
     if not chain or chain[0]["name"] != SCAN:
         return Pushed()
     for node in chain[1:]:
-        name, told = node["name"], node.get("extra_info", {})
+        name, info = node["name"], node.get("extra_info", {})
         if name in LIMITS:
-            limit, offset = told.get("Limit", ""), told.get("Offset", "0")
+            limit, offset = info.get("Limit", ""), info.get("Offset", "0")
             if not (limit.isdigit() and offset.isdigit()) or int(limit) > MOST_ROWS:
                 return Pushed()
             return Pushed(limit=int(limit) + int(offset))
         if name == COUNT:
-            aggregates = told.get("Aggregates")
+            aggregates = info.get("Aggregates")
             aggregates = [aggregates] if isinstance(aggregates, str) else aggregates
             return Pushed(counts=bool(aggregates) and {*aggregates} == {"count_star()"})
         if name != "PROJECTION":

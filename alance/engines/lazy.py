@@ -60,16 +60,16 @@ def lazy_frame(dataset: Dataset) -> pl.LazyFrame:
 
 
 def _filter_of(predicate: pl.Expr | None, source: ArrowDataset) -> pc.Expression | None:
-    """A condition that is true of all rows that a predicate is true of; None: none is known."""
+    """Returns a filter that all rows of a predicate meet, or None if none is known."""
     if predicate is None:
         return None
     fields = [source.schema.field(name) for name in predicate.meta.root_names()]
     if not all(any(is_kind(field.type) for is_kind in SHARED) for field in fields):
         return None
-    asked = _Asked(source._dataset, source._bridge)
+    probe = _FilterProbe(source._dataset, source._bridge)
     try:
-        pl.scan_pyarrow_dataset(asked).filter(predicate).collect()
-        condition = asked.condition
+        pl.scan_pyarrow_dataset(probe).filter(predicate).collect()
+        condition = probe.condition
         if condition is None:
             return None
         source.schema.empty_table().filter(condition)
@@ -78,17 +78,17 @@ def _filter_of(predicate: pl.Expr | None, source: ArrowDataset) -> pc.Expression
     return condition
 
 
-class _Asked(ArrowDataset):
-    """A dataset that gives no rows, and remembers the filter of a scan."""
+class _FilterProbe(ArrowDataset):
+    """A dataset without rows that keeps the filter of a scan."""
 
     condition: pc.Expression | None = None
 
     def to_batches(self, *_: object, filter: object = None, **__: object) -> Iterator[object]:
-        """Nothing."""
+        """Keep the filter. Returns no batches."""
         self.condition = filter
         return iter(())
 
     def to_table(self, *_: object, filter: object = None, **__: object) -> pa.Table:
-        """Nothing; what older releases of Polars call."""
+        """Keep the filter. Returns no rows. Called by older releases of Polars."""
         self.condition = filter
         return self.schema.empty_table()

@@ -99,8 +99,10 @@ async def sql_table(
 
 
 def _turns() -> asyncio.Semaphore:
-    """What queries of this event loop wait for until others have ended; streams, which a caller
-    may leave half read while it asks for more, do not."""
+    """Returns the semaphore that limits the running queries of this event loop.
+
+    Streams do not use it: a caller may leave them half read while it starts other queries.
+    """
     return _waiting.setdefault(Session.of_loop(), asyncio.Semaphore(AT_ONCE))
 
 
@@ -127,7 +129,7 @@ def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> 
 
 
 def _one_line(error: Exception) -> str:
-    """What went wrong, without the lines of the query that DuckDB shows with it."""
+    """Returns the text of an error on one line, without the query's lines that DuckDB adds."""
     return " ".join(str(error).partition("\n\nLINE ")[0].split())
 
 
@@ -252,9 +254,9 @@ class _Query:
         self._changes_nothing = all(
             statement.type is duckdb.StatementType.SELECT for statement in statements
         )
-        told = pushed(self._connection, statements, params)
-        for table in tables:  # only one of them is scanned, if anything is told
-            table.limit, table.counts = told.limit, told.counts
+        request = pushed(self._connection, statements, params)
+        for table in tables:  # a request has values only if one table is scanned
+            table.limit, table.counts = request.limit, request.counts
         relation = self._connection.sql(query, params=params)
         if relation is None:
             raise InvalidInputError("sql: an empty text; expected a query")

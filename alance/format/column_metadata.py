@@ -30,7 +30,7 @@ ALIGNMENT: Final = 64  # of buffers in files of 2.1 and later
 
 
 class Page(NamedTuple):
-    """Where a page lies and the description of its layout, undecoded."""
+    """The buffers of a page and the undecoded description of its layout."""
 
     buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) each
     num_rows: int  # rows, times the dimensions of structural fixed-size lists
@@ -140,7 +140,7 @@ class Metadata(NamedTuple):
 
     @property
     def alignment(self) -> int:
-        """Of buffers of the file."""
+        """The alignment of buffers in the file."""
         return ALIGNMENT if self.container.version > FileVersion.V2_0 else 1
 
 

@@ -65,7 +65,7 @@ class Container:
 
     @property
     def is_whole(self) -> bool:
-        """Whether `content` is the whole file, pages too."""
+        """Returns whether `content` is the whole file, pages too."""
         return self.content_start == 0
 
     @property
@@ -82,10 +82,10 @@ class Container:
         return columns
 
     def spans(self, indices: Sequence[int]) -> Int64s:
-        """Where the metadata of columns are; shape (n, 2).
+        """Returns the start and stop of columns' metadata; shape (n, 2).
 
         Raises:
-            CorruptFileError: a column that the file has not.
+            CorruptFileError: the file has no such column.
         """
         num_columns = len(self.columns)
         if indices and not (min(indices) >= 0 and max(indices) < num_columns):

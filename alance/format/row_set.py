@@ -168,7 +168,7 @@ class RowSet:
         return np.frombuffer(self._bitmap.to_array(), np.int64)
 
     def mask_of(self, rows: Int64s) -> Mask:
-        """Which of some rows it has; shape (n,), like `rows`. CPU: see `lookup`."""
+        """Returns a mask of the rows in the set; shape (n,), like `rows`. CPU: see `lookup`."""
         return _kernels.rows_mask(rows.view(np.uint64), self.lookup).view(np.bool_)
 
     @property

@@ -70,7 +70,7 @@ U8: Final = np.dtype(np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of a column in each of n zones of rows, from whatever source.
+    """Bounds of a column in n zones of rows.
 
     Attributes:
         has_nulls: rows may be null; shape (n,).
@@ -89,7 +89,7 @@ class Bounds:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, for a cache's budget."""
+        """The memory in bytes, for a cache's budget."""
         return 300 + 3 * len(self.has_nulls) + int(self.low.nbytes + self.high.nbytes)
 
     @classmethod
@@ -158,7 +158,7 @@ class Statistics:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, for a cache's budget."""
+        """The memory in bytes, for a cache's budget."""
         return 300 + self.entries.nbytes + self.bounds.nbytes + 100 * len(self.rows)
 
     def kind(self, column: int) -> str:
@@ -166,7 +166,7 @@ class Statistics:
         return KINDS[int(self.entries["kind"][self.rows[column]])]
 
     def block(self, column: int) -> tuple[int, int]:
-        """Offset in the buffer and bytes of the block of a column that has an entry."""
+        """Returns the offset and size in the buffer of the block of a column that has an entry."""
         entry = self.entries[self.rows[column]]
         return int(entry["offset"]), int(entry["num_bytes"])
 

@@ -95,13 +95,13 @@ class _Streamed(StreamingResponse):
 
 
 def _described(is_arrow: bool, dataset: Dataset) -> dict[str, Any]:
-    """What the head of an answer says of its form and version."""
+    """Returns the arguments of a response that state its media type and the version."""
     headers = {VERSION: str(dataset.version)}
     return {"media_type": ARROW if is_arrow else JSON, "headers": headers}
 
 
 def _accepts_arrow(request: Request) -> bool:
-    """Whether Arrow comes before JSON in what is accepted."""
+    """Returns whether Arrow comes before JSON in the `Accept` header."""
     accepted = request.headers.get("accept", "*/*").lower()
     kinds = [part.partition(";")[0].strip() for part in accepted.split(",")]
     for kind in kinds:
@@ -122,12 +122,12 @@ def _steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _writer(
     is_arrow: bool, dataset: Dataset, schema: pa.Schema
 ) -> Callable[[pa.RecordBatch | None], bytes]:
-    """What writes rows; None: begins, then ends them."""
+    """Returns a function that writes rows. Its first call with None begins, the next ends."""
     return _arrow(schema) if is_arrow else _json(dataset.version)
 
 
 def _json(version: int) -> Callable[[pa.RecordBatch | None], bytes]:
-    """What writes an object with a version and rows; None: begins, then ends it."""
+    """Returns a function that writes a JSON object with a version and rows, see `_writer`."""
     written = -1
 
     def write(batch: pa.RecordBatch | None) -> bytes:
@@ -144,7 +144,7 @@ def _json(version: int) -> Callable[[pa.RecordBatch | None], bytes]:
 
 
 def _arrow(schema: pa.Schema) -> Callable[[pa.RecordBatch | None], bytes]:
-    """What writes a stream of Arrow; None: begins, then ends it."""
+    """Returns a function that writes a stream of Arrow, see `_writer`."""
     sink = _Chunks()
     writer: Any = None
 
@@ -177,7 +177,7 @@ class _Chunks:
         pass
 
     def take(self) -> bytes:
-        """What was written since."""
+        """Returns the bytes written since the last call."""
         content = b"".join(self._parts)
         self._parts.clear()
         return content

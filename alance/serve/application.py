@@ -61,20 +61,20 @@ def application(service: Service) -> Gate:
     handlers = {
         alance.AlanceError: routes.failed,
         Refused: routes.refused,
-        HTTPException: routes.not_there,
+        HTTPException: routes.unknown_path,
     }
     inner = Starlette(routes=listed, exception_handlers=handlers)
     return Gate(inner, service.bounds, service.token, service.hosts)
 
 
 class Routes:
-    """What each path answers."""
+    """The handlers of all paths."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     async def live(self, _: Request) -> Response:
-        """The process answers."""
+        """Answer that the process runs."""
         return PlainTextResponse("ok")
 
     async def ready(self, _: Request) -> Response:
@@ -85,13 +85,13 @@ class Routes:
         return Response(as_json({"versions": versions}), media_type=JSON)
 
     async def metrics(self, _: Request) -> Response:
-        """What Prometheus reads."""
+        """Answer with the metrics for Prometheus."""
         return PlainTextResponse(
             self._service.metrics_text(), media_type=self._service.metrics.content_type
         )
 
     async def tables(self, _: Request) -> Response:
-        """Which tables there are."""
+        """Answer with the name, URI and version of each table."""
         listed = [
             {"name": name, "uri": table.uri, "version": table.now.version}
             for name, table in self._service.tables.items()
@@ -99,7 +99,7 @@ class Routes:
         return Response(as_json({"tables": listed}), media_type=JSON)
 
     async def table(self, request: Request) -> Response:
-        """What a table is."""
+        """Answer with the columns, indices and number of rows of a table."""
         table = self._table(request)
         dataset = table.now
         indices = [
@@ -129,7 +129,7 @@ class Routes:
         return plain_answer(dataset, row=json_rows(row)[0])
 
     async def verb(self, request: Request) -> Response:
-        """What is asked by POST."""
+        """Answer a POST: run its verb on the table."""
         table = self._table(request)
         name = request.path_params["verb"]
         run = getattr(self, f"_{name}", None) if name in VERBS else None
@@ -251,7 +251,7 @@ class Routes:
         return await asyncio.to_thread(table_of, rows, table.now.schema)
 
     async def failed(self, _: Request, error: Exception) -> Response:
-        """Errors as statuses; the texts have no credentials."""
+        """Answer with the status of an error of alance; its text has no credentials."""
         assert isinstance(error, alance.AlanceError)
         values: dict[str, object] = {"error": type(error).__name__, "detail": str(error)}
         if isinstance(error, alance.CommitStateUnknownError):
@@ -259,13 +259,13 @@ class Routes:
         return Response(as_json(values), status_of(error), media_type=JSON)
 
     async def refused(self, _: Request, error: Exception) -> Response:
-        """What is not to be had here."""
+        """Answer with an error that a handler raised."""
         assert isinstance(error, Refused)
         text = as_json({"error": error.name, "detail": str(error)})
         return Response(text, error.status, media_type=JSON)
 
-    async def not_there(self, request: Request, error: Exception) -> Response:
-        """Paths and methods that are not known."""
+    async def unknown_path(self, request: Request, error: Exception) -> Response:
+        """Answer with an error of unknown paths and methods."""
         assert isinstance(error, HTTPException)
         text = as_json({"error": error.detail, "detail": f"{request.method} {request.url.path}"})
         return Response(text, error.status_code, media_type=JSON, headers=error.headers)
@@ -282,7 +282,7 @@ class Routes:
     def _searched(
         self, dataset: Dataset, values: dict[str, Any], vector: Sequence[object] = ()
     ) -> dict[str, Any]:
-        """What a search is asked for; of several vectors each has `k` rows."""
+        """Returns the checked arguments of a search; each of several vectors has `k` results."""
         k, refine = values.get("k", 10), values.get("refine_factor", 1)
         self._bound("k", k)
         if any(isinstance(part, list) for part in vector):
@@ -345,9 +345,9 @@ def _arrow_rows(body: bytes) -> pa.Table:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Whether a batch has its bytes compressed: a few of these may stand for gigabytes.
+    """Returns whether the bytes of a batch are compressed. Few of them may become gigabytes.
 
-    Source: Arrow's Message.fbs, RecordBatch.compression; pyarrow does not tell it.
+    Source: Arrow's Message.fbs, RecordBatch.compression; pyarrow does not offer it.
     """
 
     def member(table: int, number: int) -> int:

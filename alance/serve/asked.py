@@ -1,4 +1,4 @@
-"""What a request asks for: the members of its JSON object, checked."""
+"""The arguments of a request: the checked members of its JSON object."""
 
 from __future__ import annotations
 

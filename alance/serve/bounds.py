@@ -1,4 +1,4 @@
-"""What a service takes at most: at once, of a request, of time."""
+"""The limits of a service: requests at once, sizes of a request, time."""
 
 from __future__ import annotations
 

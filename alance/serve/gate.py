@@ -201,7 +201,7 @@ class Gate:
             await asyncio.gather(work, gone, return_exceptions=True)
 
     def lines(self) -> Iterator[str]:
-        """What was asked, for Prometheus."""
+        """Yields the numbers of requests and their seconds, as lines for Prometheus."""
         yield "# HELP alance_serve_requests_total Requests answered (status 0: callers left)."
         yield "# TYPE alance_serve_requests_total counter"
         for (verb, status), count in sorted(self._counts.items()):
@@ -243,7 +243,7 @@ async def _until_gone(receive: Receive) -> None:
 
 
 class _Answer:
-    """What is sent back, and its status: 0 before there is one."""
+    """Sends the answer and keeps its status, which is 0 before the answer begins."""
 
     def __init__(self, send: Send, gate: Gate) -> None:
         self._send = send
@@ -259,7 +259,7 @@ class _Answer:
         await self._send(message)
 
     async def refuse(self, error: Refused) -> None:
-        """Say why, in the form of all errors."""
+        """Send an error in the form of all errors."""
         body = as_json({"error": error.name, "detail": str(error), **error.more})
         headers = [(b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode())]
         if error.status == 503:

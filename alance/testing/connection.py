@@ -42,7 +42,7 @@ class Request:
 
     @property
     def is_gcs(self) -> bool:
-        """Whether the client speaks the dialect of GCS."""
+        """Returns whether the client speaks the dialect of GCS."""
         return self.headers.get("authorization", "").startswith("Bearer")
 
     @property
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a part of a request is there."""
+        """Returns whether a part of a request has arrived."""
         return not self.busy and (self._head is not None or bool(self._buffer))
 
     def _pump(self) -> None:

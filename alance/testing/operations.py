@@ -321,7 +321,7 @@ class Service:
         return list_objects(self.store.bucket(req.bucket), req)
 
     def on_bucket(self, req: Request) -> Answer:
-        """What is asked about buckets: create, list, head, location."""
+        """Answers requests about buckets: create, list, head, location."""
         if req.method == "PUT":
             if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", req.bucket):
                 raise Fault(400, "InvalidBucketName", req.bucket)

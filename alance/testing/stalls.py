@@ -1,4 +1,4 @@
-"""How long an event loop is kept by single callbacks.
+"""Measures how long single callbacks keep an event loop.
 
 async with Stalls() as stalls:
     ...
@@ -91,10 +91,10 @@ class Stalls:
 
 
 class Queues:
-    """How long the threads of this process have waited for a processor.
+    """Measures how long the threads of this process have waited for a processor.
 
-    All of them count: who holds the interpreter's lock and waits for a processor lets the loop wait
-    too.
+    All threads count: one that waits for a processor with the interpreter's lock makes the loop
+    wait, too.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Queues:
         self.are_known = os.path.exists(f"{TASKS}/{os.getpid()}/schedstat")
 
     def waited(self) -> float:
-        """Seconds so far, of all threads together; 0.0 where it is not known."""
+        """Returns the seconds of all threads together so far; 0.0 if the system does not tell."""
         if not self.are_known:
             return 0.0
         for thread in os.listdir(TASKS):
@@ -120,7 +120,7 @@ class Queues:
         return self._ended + sum(self._last.values())
 
     def close(self) -> None:
-        """Give back what was opened."""
+        """Close all files."""
         for file in self._files.values():
             os.close(file)
         self._files.clear()

@@ -76,7 +76,7 @@ class Rule:
         re.compile(self.key or "")
 
     def meets(self, req: Request) -> bool:
-        """Whether it is about such requests."""
+        """Returns whether this applies to a request."""
         return (
             self.method in (None, req.method)
             and self.op in (None, req.op)
@@ -84,7 +84,7 @@ class Rule:
         )
 
     def strikes(self, die: random.Random) -> bool:
-        """Whether it hits this one of the requests that it is about; counts them."""
+        """Counts a request that this applies to. Returns whether it is hit."""
         self.seen += 1
         if self.seen <= self.skip or (self.times is not None and self.hits >= self.times):
             return False

@@ -177,11 +177,12 @@ class IterableDataset(torch.utils.data.IterableDataset):
                 yield self._transform(batch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this process is: plain numbers and texts, for `load_state_dict`.
+        """Returns the position of this process as numbers and texts, for `load_state_dict`.
 
-        Counted are the batches that this process has given: so it is for loaders without workers,
-        or for those that ask in their workers (`StatefulDataLoader` of torchdata); `state_after` is
-        for the others. Ranks that have made as many steps have the same state, if `drop_last`.
+        It counts the batches that this process has returned. So use it for loaders without workers,
+        or for those that call it in their workers (`StatefulDataLoader` of torchdata), and
+        `state_after` for all others. With `drop_last`, ranks that have made as many steps have the
+        same state.
         """
         start, stop = self._progress
         worker, num_workers = _worker()
@@ -189,14 +190,14 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return {**place, "worker": worker, "num_workers": num_workers, **self._identity()}
 
     def state_after(self, num_batches: int, num_workers: int) -> dict[str, Any]:
-        """Where the workers of a loader are that has given so many batches; for `load_state_dict`.
+        """Returns the positions of a loader's workers after some batches, for `load_state_dict`.
 
-        For PyTorch's own `DataLoader`, which takes batches from its workers by turns (`in_order`)
-        and does not ask them where they are.
+        Use it for PyTorch's own `DataLoader`, which takes batches from its workers by turns
+        (`in_order`) and does not ask them for their positions.
 
         Args:
-            num_batches: that the loader has given since it was begun with this dataset.
-            num_workers: of the loader, 0 for none.
+            num_batches: the number of batches of the loader since it began with this dataset.
+            num_workers: the number of the loader's workers, 0 for none.
 
         Raises:
             InvalidInputError: more batches than the epoch has left, or another number of workers
@@ -252,7 +253,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._progress = self._begin = (start, stop)
 
     def _identity(self) -> dict[str, Any]:
-        """What has to be the same for a batch's number to mean the same rows."""
+        """Returns the settings with which a batch's number means the same rows."""
         numbers = asdict(self._epoch_order())
         del numbers["rank"], numbers["epoch"]
         return {"version": self.version, **numbers}

@@ -123,7 +123,7 @@ class MapDataset:
 def transform_of(
     transform: Callable[[pa.RecordBatch], Any] | None, fill: Fill
 ) -> Callable[[pa.RecordBatch], Any]:
-    """What makes batches of Arrow into those of a loader.
+    """Returns the function that turns Arrow batches into batches of a loader.
 
     Raises:
         InvalidInputError: both are given.

@@ -62,15 +62,15 @@ class Order:
 
     @property
     def num_batches(self) -> int:
-        """Of the rank."""
+        """The number of batches of the rank."""
         size = len(self.part)
         return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
 
     def places(self, first: int, last: int) -> range:
-        """Where rows of some batches stand in the part.
+        """Returns the positions in the part of the rows of some batches.
 
         Args:
-            first, last: numbers of batches of the rank, half-open.
+            first, last: a half-open range of the rank's batches.
         """
         return range(len(self.part))[first * self.batch_size : last * self.batch_size]
 
@@ -109,7 +109,7 @@ class Order:
         return self._rows_of(places), picks
 
     def _rows_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """What stands at places of the shuffled chunks."""
+        """Returns the rows at positions in the shuffled chunks."""
         chunks, ends = self._chunks
         of_place = np.searchsorted(ends, places, "right")
         from_end = ends[of_place] - places
@@ -126,10 +126,10 @@ class Order:
 
 
 def by_turns(shares: list[int], count: int) -> list[int]:
-    """How much of each share is taken if one is taken of each in turn, `count` in all.
+    """Returns the counts taken from each share if `count` are taken one by one in turn.
 
     Raises:
-        InvalidInputError: they have fewer.
+        InvalidInputError: the shares have fewer in total.
     """
     if count > sum(shares):
         raise InvalidInputError(f"num_batches={count}: the epoch has {sum(shares)} left")

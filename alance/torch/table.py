@@ -74,7 +74,7 @@ class Table:
             self.dataset = in_any_loop(self.dataset, self._options)
 
     async def _learn(self, filter: str | pc.Expression | None, params: Params) -> None:
-        """What there is to read: told here, and not in a worker, if it is nonsense."""
+        """Counts the rows. Reads 0 rows to raise errors here and not in a worker."""
         dataset = self.dataset
         fragments = fragments_of(dataset)
         num_rows = sum(fragment.physical_rows for fragment in fragments)
@@ -90,7 +90,7 @@ class Table:
 
     @property
     def has_all_rows(self) -> bool:
-        """Whether there is no filter, so that a row's number is its position."""
+        """Returns whether there is no filter, so that a row's number is its position."""
         return self._addresses is None
 
     def scan(self, rows: range) -> AsyncIterator[pa.RecordBatch]:
@@ -123,7 +123,7 @@ class Table:
 
 
 async def _all(reads: Iterable[Coroutine[Any, Any, pa.Table]]) -> list[pa.Table]:
-    """What all reads give; if one fails, the others are cancelled."""
+    """Returns the results of all reads. If one fails, the others are cancelled."""
     tasks = [asyncio.create_task(read) for read in reads]
     try:
         return await asyncio.gather(*tasks)

@@ -38,7 +38,7 @@ ITEMS: Final = "items"  # in `Field.derived`: the values of the dictionary
 
 
 def is_text(field: Field) -> bool:
-    """Whether the values of a dictionary field are strings or bytes."""
+    """Returns whether the values of a dictionary field are strings or bytes."""
     return is_variable(field.arrow_type.value_type)
 
 
@@ -100,7 +100,7 @@ def stored(field: Field, items: DictionaryItems) -> bytes:
 
 
 def page_start(field: Field) -> int:
-    """Where the page begins in what is `stored` of a field with values."""
+    """Returns the offset of the page in the `stored` bytes of a field with values."""
     message = field.message.dictionary
     return len(message.values) - 8 * (message.length + 1) if is_text(field) else 0
 

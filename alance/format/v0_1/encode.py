@@ -201,13 +201,13 @@ def _misfit(field: Field, array: pa.Array) -> InvalidInputError:
 
 
 class BatchFileBuilder:
-    """Where everything of one file goes; the caller appends what methods return, in order.
+    """Builds one file. The caller appends the bytes that its methods return, in order.
 
-    Not safe to share among threads. What it keeps is the page table and statistics.
+    Not safe to share among threads. Keeps the page table and statistics in memory.
 
     Attributes:
-        num_bytes: bytes given out so far; after `finish` the size of the file.
-        lost: names of fields that had nulls, which the file does not keep.
+        num_bytes: the bytes returned so far; after `finish` the size of the file.
+        lost: names of fields with nulls, which the file does not store.
     """
 
     def __init__(self, schema: Schema, *, statistics: bool = True) -> None:

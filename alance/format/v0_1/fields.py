@@ -53,12 +53,12 @@ HEADER: Final = NoPages()
 
 
 def is_list(field: Field) -> bool:
-    """Whether the field has a page of offsets and a child."""
+    """Returns whether the field has a page of offsets and a child."""
     return field.logical_type.startswith(("list", "large_list"))
 
 
 def is_text(field: Field) -> bool:
-    """Whether values have offsets into bytes."""
+    """Returns whether values have offsets into bytes."""
     return field.logical_type in (
         "string",
         "large_string",
@@ -81,7 +81,7 @@ def page_bits(field: Field) -> int | None:
 
 
 def page_ends(field: Field, run: PageRun) -> Int64s:
-    """Where each page of a field that has pages ends; shape (batches,)."""
+    """Returns the ends of the pages of a field that has pages; shape (batches,)."""
     bits = page_bits(field)
     assert bits is not None
     entries = run.lengths + is_text(field)
@@ -240,7 +240,7 @@ class Tree:
         return None if run is None else run.lengths - is_list(field)
 
     def begins(self, field: Field, run: PageRun) -> Int64s | None:
-        """Where the bytes of strings begin in each batch, if pages follow each other."""
+        """Returns where strings' bytes start in each batch; None if pages are not adjacent."""
         before = self.before.get(field.id)
         pages = None if before is None else self.others.get(before.id)
         if before is None or pages is None:

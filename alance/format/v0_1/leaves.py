@@ -70,7 +70,7 @@ def row_bits(arrow: pa.DataType) -> int | None:
 
 
 def is_bits(arrow: pa.DataType) -> bool:
-    """Whether values are single bits, alone or in fixed-size lists."""
+    """Returns whether values are single bits, alone or in fixed-size lists."""
     arrow = storage_type(arrow)
     if pa.types.is_fixed_size_list(arrow):
         return is_bits(arrow.value_type)
@@ -293,7 +293,7 @@ class TextNode:
     def _whole(
         self, parts: Parts, hit: Int64s, begins: Int64s, ends: Int64s
     ) -> Plan[WholeRows | None]:
-        """None: the bytes are not where they should be."""
+        """Returns None if the bytes are not at the expected positions."""
         entries, content = yield from together(
             [self.pages.fetch(parts, 8, extra=1), fetch_range(self.pages.place, begins, ends)]
         )

@@ -180,7 +180,7 @@ def _has_pages(run: PageRun) -> bool:
 
 
 def is_batch_file(tail: memoryview) -> bool:
-    """Whether a file's last bytes are those of version 0.1."""
+    """Returns whether a file's last bytes are those of version 0.1."""
     if len(tail) < FOOTER.size:
         return False
     _, major, minor, magic = FOOTER.unpack(tail[-FOOTER.size :])

@@ -1,6 +1,6 @@
-"""Where rows of a 0.1 field are: rows are counted over all batches, each batch has a page.
+"""Positions of rows of a 0.1 field. Rows are counted over all batches; each batch has a page.
 
-Items of lists are counted likewise, over the item pages of all batches.
+Items of lists are counted in the same way over the item pages of all batches.
 """
 
 from __future__ import annotations

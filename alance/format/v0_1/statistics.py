@@ -97,7 +97,7 @@ def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStati
 
 
 def has_statistics(field: Field) -> bool:
-    """Whether writers keep statistics of a leaf outside of lists."""
+    """Returns whether writers keep statistics of a leaf outside of lists."""
     kind = field.logical_type
     simple = ("bool", "float", "double", "date32:day", "date64:ms", "string", "binary")
     return (
