@@ -204,12 +204,16 @@ def _analyzed(
     measures: Iterable[str],
 ) -> SearchPlan:
     uri = places.uri(_constant("table", table))
-    given = None if version is None else str(_constant("version", version))
+    version_name = None if version is None else str(_constant("version", version))
     names = None if columns is None else _names(_constant("columns", columns))
     options = ReadOptions(path=uri, storage=places.storage)
 
     async def opened() -> tuple[int, pa.Schema]:
-        number = int(given) if given is not None and given.isdecimal() else given
+        number = (
+            int(version_name)
+            if version_name is not None and version_name.isdecimal()
+            else version_name
+        )
         try:
             dataset = await open_version(options, number)
         except TableNotFoundError as error:
