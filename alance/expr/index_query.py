@@ -153,7 +153,7 @@ class Ask:
 
     @cached_property
     def is_contains(self) -> bool:
-        """Whether it is true of every text that has all parts of a way of `cased_texts`."""
+        """Returns whether every text with all parts of a way of `cased_texts` meets it."""
         return _is_contains(self.condition)
 
 

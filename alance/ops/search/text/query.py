@@ -50,9 +50,9 @@ class MatchQuery(TextQuery):
 
     Attributes:
         column: name or dotted path, for members of structs in lists without the items; None: the
-            column with an index, or the best of several.
+            only column of the search, or the only one with an index.
         boost: factor of the score.
-        fuzziness: also match words with at most so many different characters. Words are then
+        fuzziness: largest edit distance of words that match as well. Words are then
             compared in lower case without stemming: a stem is another word. None is 0, as in
             pylance.
         max_expansions: most words that a fuzzy query looks up, in the order of their bytes.
