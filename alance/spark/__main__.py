@@ -202,12 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     command = job("build-index", "an index of a column: of values, texts or vectors")
     command.add_argument("uri")
     command.add_argument("column")
-    from alance.ops.lookup.kinds import KINDS
-
-    of_values = [kind.index_type for kind in KINDS.values()]
-    of_vectors = ("IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_PQ")
-    kinds = (*of_values, "INVERTED", *of_vectors)
-    command.add_argument("--index-type", type=str.upper, choices=kinds)
+    command.add_argument("--index-type", type=str.upper)
     command.add_argument("--metric", choices=("l2", "cosine", "dot", "hamming"))
     command.add_argument("--name")
     command.add_argument("--task-bytes", type=int)
