@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import lance
-from lance.indices import IndexConfig
 
 import alance
 from alance import operations
@@ -161,8 +160,7 @@ class TheirChanges:
         lance.dataset(self._uri).create_index(column, kind, **options)
 
     def index_values(self, column: str, kind: str, options: dict[str, Any]) -> None:
-        theirs = IndexConfig("fm", {}) if kind == "FM" else kind
-        lance.dataset(self._uri).create_scalar_index(column, theirs, **options)
+        lance.dataset(self._uri).create_scalar_index(column, kind, **options)
 
     def drop_index(self, name: str) -> None:
         lance.dataset(self._uri).drop_index(name)

@@ -55,7 +55,6 @@ VALUE_KINDS: Final = [
     ("value", "ZONEMAP"),
     ("value", "BLOOMFILTER"),
     ("text", "NGRAM"),
-    ("text", "FM"),
     ("text", "BITMAP"),
     ("text", "INVERTED"),
     (LABELS, "LABEL_LIST"),

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from lance.indices import IndexConfig
 
 import alance
 from tests.stateful.test_machine import BASE, WHO, Row, TableMachine, run
@@ -35,7 +34,6 @@ SCALARS: Final = [
     ("text", "BTREE"),
     ("text", "BITMAP"),
     ("text", "NGRAM"),
-    ("text", "FM"),
     ("text", "INVERTED"),
 ]
 FILTERS: Final[dict[str, Callable[[Row], bool | None]]] = {
@@ -79,12 +77,11 @@ class IndexedMachine(TableMachine):
     @rule(kind=st.sampled_from(SCALARS), is_ours=WHO)
     def index_values(self, kind: tuple[str, Any], is_ours: bool) -> None:
         column, index_type = kind
-        theirs = IndexConfig("fm", {}) if index_type == "FM" else index_type
         given: dict[str, Any] = {"name": f"{column}_{index_type}", "replace": True}
         self.do(
             is_ours,
             lambda dataset: dataset.create_scalar_index(column, index_type, **given),
-            lambda dataset: dataset.create_scalar_index(column, theirs, **given),
+            lambda dataset: dataset.create_scalar_index(column, index_type, **given),
         )
 
     @precondition(lambda self: sum(row["vector"] is not None for row in self.rows) > 4)
