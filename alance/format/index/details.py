@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2, vector_index_pb2
 
 VECTOR: Final = "Vector"
+LISTED: Final = {"FM": "Fm"}  # kinds that pylance spells otherwise where it lists indices
 _METRICS: Final = {0: "L2", 1: "Cosine", 2: "Dot", 3: "Hamming"}
 
 
@@ -29,7 +30,7 @@ def index_type(message: table_pb2.IndexMetadata) -> str:
     """
     kind = kind_of(message)
     if kind != VECTOR:
-        return kind or "Unknown"
+        return LISTED.get(kind, kind) or "Unknown"
     details = _vector_details(message)
     compression = details.WhichOneof("compression")
     if compression is None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from alance.format.index.details import details_of, index_type
 from alance.format.table.apply_indices import MEM_WAL, SYSTEM
-from alance.format.table.indices import Index, kind_of
-from alance.ops.lookup.kinds import KINDS
+from alance.format.table.indices import Index
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def list_indices(snapshot: Snapshot) -> list[dict[str, Any]]:
         listed.append(
             {
                 "name": index.name,
-                "type": listed_type(message),
+                "type": index_type(message),
                 "uuid": str(index.uuid),
                 "fields": [paths.get(number, str(number)) for number in index.fields],
                 "version": index.dataset_version,
@@ -105,7 +104,7 @@ async def describe_indices(snapshot: Snapshot) -> list[IndexDescription]:
         described.append(
             IndexDescription(
                 name,
-                listed_type(first),
+                index_type(first),
                 first.index_details.type_url,
                 sum(rows[fragment] for fragment in rows.keys() & covered),
                 tuple(first.fields),
@@ -116,16 +115,6 @@ async def describe_indices(snapshot: Snapshot) -> list[IndexDescription]:
             )
         )
     return described
-
-
-def listed_type(message: table_pb2.IndexMetadata) -> str:
-    """Return the type of an index, as pylance spells it.
-
-    Raises:
-        CorruptFileError: details that are no message.
-    """
-    kind = KINDS.get(kind_of(message))
-    return (kind and kind.listed_name) or index_type(message)
 
 
 def _segment(message: table_pb2.IndexMetadata) -> IndexSegmentDescription:

@@ -12,7 +12,6 @@ from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index import partitions
 from alance.ops.index.build import SegmentBuilder
-from alance.ops.index.listing import listed_type
 from alance.ops.index.new import check_new, commit_segments
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.kinds import KINDS
@@ -61,7 +60,7 @@ async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     details = [await _details(snapshot, segment) for segment in segments]
     created = [segment.created_at for segment in segments if segment.created_at is not None]
     return {
-        "index_type": listed_type(segments[0].message),
+        "index_type": index_type(segments[0].message),
         "name": name,
         "num_indices": len(segments),
         "num_segments": len(segments),

@@ -13,6 +13,7 @@ import pyarrow as pa
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.expr.index_query import MAX_WAYS
 from alance.format.index import fm
+from alance.format.index.details import LISTED
 from alance.format.index.fm import Partition, PartitionBuilder, TextRows
 from alance.format.numbers import as_mask, is_text
 from alance.format.row_set import RowSet
@@ -53,7 +54,6 @@ class FM(IndexKind):
 
     name = "FM"
     index_type = "FM"
-    listed_name = "Fm"
     type_url = "/lance.index.pb.FMIndexDetails"
     versions = (fm.VERSION,)
     version = fm.VERSION
@@ -106,7 +106,7 @@ class FM(IndexKind):
         except (KeyError, ValueError) as error:
             raise CorruptFileError(f"index {files.name}: {error!r}") from error
         return {
-            "type": self.listed_name,
+            "type": LISTED[self.name],
             "num_partitions": len(names),
             "total_bwt_len": length,
             "total_docs": rows,

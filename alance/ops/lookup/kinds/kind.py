@@ -96,7 +96,6 @@ class IndexKind(ABC):
     Attributes:
         name: the type of its details without `IndexDetails`.
         index_type: the name that users give.
-        listed_name: the name in lists of indices, as pylance spells it; empty: `name`.
         type_url: of the message of its details.
         versions: those that are read; `version` is written.
         columns: the values that it takes, for error messages.
@@ -117,7 +116,6 @@ class IndexKind(ABC):
 
     name: ClassVar[str]
     index_type: ClassVar[str]
-    listed_name: ClassVar[str] = ""
     type_url: ClassVar[str]
     versions: ClassVar[tuple[int, ...]] = (0,)
     version: ClassVar[int] = 0
