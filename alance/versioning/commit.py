@@ -162,7 +162,9 @@ def _check(transaction: Transaction, base: Manifest | None, *, detached: bool) -
 class _Run:
     """State of a commit between its attempts."""
 
-    def __init__(self, engine: Engine, pending: PendingCommit, observed: observing.Commit) -> None:
+    def __init__(
+        self, engine: Engine, pending: PendingCommit, observed: observing.CommitUnderWay
+    ) -> None:
         self._observed = observed
         self._engine = engine
         self._table = pending.table

@@ -26,7 +26,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.errors import CommitConflictError, InvalidInputError, RetryableConflictError
-from alance.io.loop.background import GRACE_S, ended_in_time
+from alance.io.loop.background import CANCEL_GRACE_S, ended_in_time
 from alance.versioning.known_versions import KnownVersions
 from alance.versioning.manifest_store import VersionsGoneError, is_made_by, newest_for
 from alance.versioning.outcome import clash_with, mark_as_open, may_be_visible
@@ -87,7 +87,7 @@ class CommitQueue:
         *,
         max_waiting: int = MAX_WAITING,
         max_group: int = MAX_GROUP,
-        grace_s: float = GRACE_S,
+        grace_s: float = CANCEL_GRACE_S,
     ) -> None:
         self._commit = commit
         self._manifests = manifests

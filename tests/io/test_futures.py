@@ -9,7 +9,7 @@ import pytest
 
 from alance.errors import StoreError
 from alance.io.cloud.resilience import Retries
-from alance.io.loop.futures import Joined, Retried
+from alance.io.loop.futures import JoinedFutures, Retried
 
 
 def fast(max_retries: int = 3) -> Retries:
@@ -128,16 +128,16 @@ def parts(number: int) -> list[asyncio.Future[list[int]]]:
 
 async def test_joined_items_keep_their_order() -> None:
     futures = parts(3)
-    joined = Joined(futures, asyncio.get_running_loop())
+    joined = JoinedFutures(futures, asyncio.get_running_loop())
     for future, items in zip(reversed(futures), count(), strict=False):
         future.set_result([items, items])
     assert await joined == [2, 2, 1, 1, 0, 0]
-    assert await Joined([], asyncio.get_running_loop()) == []
+    assert await JoinedFutures([], asyncio.get_running_loop()) == []
 
 
 async def test_the_first_failure_drops_the_other_parts() -> None:
     futures = parts(3)
-    joined = Joined(futures, asyncio.get_running_loop())
+    joined = JoinedFutures(futures, asyncio.get_running_loop())
     futures[0].set_result([1])
     futures[1].set_exception(StoreError("broken"))
     with pytest.raises(StoreError, match="broken"):
@@ -147,7 +147,7 @@ async def test_the_first_failure_drops_the_other_parts() -> None:
 
 async def test_two_failures_are_both_looked_at() -> None:
     futures = parts(2)
-    joined = Joined(futures, asyncio.get_running_loop())
+    joined = JoinedFutures(futures, asyncio.get_running_loop())
     futures[0].set_exception(StoreError("first"))
     futures[1].set_exception(StoreError("second"))
     with pytest.raises(StoreError, match="first"):
@@ -156,7 +156,7 @@ async def test_two_failures_are_both_looked_at() -> None:
 
 async def test_cancelling_drops_all_parts() -> None:
     futures = parts(3)
-    joined = Joined(futures, asyncio.get_running_loop())
+    joined = JoinedFutures(futures, asyncio.get_running_loop())
     joined.cancel()
     assert all(future.cancelled() for future in futures)
     with pytest.raises(asyncio.CancelledError):
@@ -165,7 +165,7 @@ async def test_cancelling_drops_all_parts() -> None:
 
 async def test_a_part_cancelled_elsewhere_cancels_the_whole() -> None:
     futures = parts(2)
-    joined = Joined(futures, asyncio.get_running_loop())
+    joined = JoinedFutures(futures, asyncio.get_running_loop())
     futures[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await joined

@@ -93,7 +93,7 @@ async def test_a_listing_of_more_keys_than_a_page_has_is_whole(lab: Lab, bucket:
 def test_a_round_is_seen_wherever_it_begins() -> None:
     for before in range(40):
         for length in range(1, 40):
-            rounds = remote_list._Rounds()
+            rounds = remote_list._RepetitionCheck()
             keys = [*range(before), *range(1000, 1000 + length)]
             assert not any(rounds.is_again(str(key)) for key in keys)
             again = (str(1000 + number % length) for number in range(4 * (before + length)))

@@ -68,7 +68,7 @@ async def test_python_calls_of_a_new_session(
 ) -> None:
     # What takes long on a busy machine is done in a thread or in the next turn of the loop. With
     # neither, the calls are the same each time: 197, 1674 and 1168 where a limit is 2 % more.
-    monkeypatch.setattr(system, "held", lambda: system.Held(0.0, 0))
+    monkeypatch.setattr(system, "processor_use", lambda: system.ProcessorUse(0.0, 0))
     monkeypatch.setattr(pool, "LOOP_TURN_S", math.inf)
     tries: list[Counter[str]] = []
 
@@ -100,7 +100,9 @@ async def test_a_folder_that_was_at_hand_is_listed_without_a_thread(
 ) -> None:
     times = count_from(0)
     monkeypatch.setattr(
-        system, "held", lambda: system.Held(seconds * (number := next(times)), waits * number)
+        system,
+        "processor_use",
+        lambda: system.ProcessorUse(seconds * (number := next(times)), waits * number),
     )
     async with alance.Session() as session:
         store, path = session.engine.registry.open(indexed)
@@ -128,7 +130,7 @@ async def test_a_folder_that_was_at_hand_is_listed_without_a_thread(
 async def test_a_process_of_many_folders_still_learns_which_are_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system, "held", lambda: system.Held(0.0, 0))
+    monkeypatch.setattr(system, "processor_use", lambda: system.ProcessorUse(0.0, 0))
     monkeypatch.setattr(local, "MAX_QUICK_FOLDERS", 2)
     store = local.LocalStore("/")
     jobs = []

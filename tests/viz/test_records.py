@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import alance
 from alance.format.plans import joined_spans
-from alance.io.events.trace import Places
+from alance.io.events.trace import NamedSpans
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,7 +132,7 @@ def test_spans_are_merged() -> None:
 
 
 def test_places_of_bytes() -> None:
-    places = Places()
+    places = NamedSpans()
     places.add("x", "a", lambda: [(0, 10), (30, 40)])
     places.add("x", "b", lambda: [(10, 30)])
     places.add("x", "a", lambda: [(0, 1000)])  # the first one counts

@@ -39,7 +39,7 @@ FILES_PER_LOAD: Final = 32  # a job's: 32 files take a millisecond or two from t
 
 
 @dataclass(slots=True)
-class _Held:
+class _RecalledFile:
     """The cached ranges of one data file, in memory."""
 
     key: bytes
@@ -67,7 +67,7 @@ class DiskCache:
         self._store = store
         self._registry = registry
         self._places: weakref.WeakKeyDictionary[Store, bytes | None] = weakref.WeakKeyDictionary()
-        self._held: OrderedDict[str, _Held] = OrderedDict()  # by location
+        self._held: OrderedDict[str, _RecalledFile] = OrderedDict()  # by location
         self._held_bytes = 0
         self._pending: dict[bytes, Ranges] = {}
         self._pending_bytes = 0
@@ -83,7 +83,7 @@ class DiskCache:
         Args:
             files: locations and exact sizes.
         """
-        unknown: dict[str, _Held] = {}
+        unknown: dict[str, _RecalledFile] = {}
         for location, file_bytes in files:
             held = self._held.get(location)
             if held is not None and held.file_bytes == file_bytes:
@@ -91,7 +91,7 @@ class DiskCache:
                 continue
             key = self._key(location, f"data file of {file_bytes} bytes")
             if key is not None:
-                unknown[location] = _Held(key, file_bytes, {})
+                unknown[location] = _RecalledFile(key, file_bytes, {})
         if not unknown:
             return
         unread = [*unknown.values()]

@@ -21,8 +21,8 @@ from alance.io.cloud.resilience import Retries
 from alance.io.cloud.upload_remote import RemoteUpload
 from alance.io.events import observing, trace
 from alance.io.loop import forked, lifecycle
-from alance.io.loop.futures import Joined, Retried, done, failed
-from alance.io.loop.limits import Limit, TimeLimits, outlasted
+from alance.io.loop.futures import JoinedFutures, Retried, done, failed
+from alance.io.loop.limits import RequestLimit, TimeLimits, outlasted
 from alance.io.loop.tasks import each
 from alance.io.stores.store import (
     MAX_PUTS,
@@ -138,7 +138,7 @@ class RemoteStore:
         except CorruptFileError as error:
             return failed(error, loop)
         calls = [self._get_group(path, group, loop) for group in self._groups(ranges)]
-        return calls[0] if len(calls) == 1 else Joined(calls, loop)
+        return calls[0] if len(calls) == 1 else JoinedFutures(calls, loop)
 
     def _groups(self, ranges: Sequence[Span]) -> list[list[Span]]:
         groups: list[list[Span]] = []
@@ -175,7 +175,11 @@ class RemoteStore:
         num_bytes = sum([stop - start for start, stop in requested])
         limit_s = self.limits.whole(num_bytes)
         if not requested:
-            return Joined([], loop) if not ranges else done([memoryview(b"")] * len(ranges), loop)
+            return (
+                JoinedFutures([], loop)
+                if not ranges
+                else done([memoryview(b"")] * len(ranges), loop)
+            )
         call: asyncio.Future[Sequence[memoryview]]
         if len(requested) == 1:
             call = Retried(
@@ -184,7 +188,7 @@ class RemoteStore:
         else:
             call = Retried(start_all, finish, failure, self._retries, limit_s, loop)
         if observing.is_on():
-            observing.Request("get", self.uri, path, len(requested)).watch(call, num_bytes)
+            observing.RequestUnderWay("get", self.uri, path, len(requested)).watch(call, num_bytes)
         return call
 
     async def _run(
@@ -192,12 +196,12 @@ class RemoteStore:
         kind: Kind,
         path: str,
         attempt: Callable[[], Awaitable[T]],
-        limit: Limit | None = None,
+        limit: RequestLimit | None = None,
         received: Callable[[T], int] = lambda _: 0,
         sent: int = 0,
     ) -> T:
         """Return the result of a request, with retries, within its limit; observers see it."""
-        with observing.Request(kind, self.uri, path) as request:
+        with observing.RequestUnderWay(kind, self.uri, path) as request:
             request.sent = sent
             result = await self._tried(path, attempt, limit, request)
             request.received = received(result)
@@ -207,10 +211,10 @@ class RemoteStore:
         self,
         path: str,
         attempt: Callable[[], Awaitable[T]],
-        limit: Limit | None,
-        request: observing.Request,
+        limit: RequestLimit | None,
+        request: observing.RequestUnderWay,
     ) -> T:
-        limit = limit or Limit(self.limits.whole())
+        limit = limit or RequestLimit(self.limits.whole())
         last: Exception | None = None
         request.retries = -1
 
@@ -261,7 +265,7 @@ class RemoteStore:
             trace.note_first_byte()
             return memoryview(await _watch(result.bytes_async())), result.meta["size"]
 
-        limit = Limit(self.limits.whole(num_bytes))
+        limit = RequestLimit(self.limits.whole(num_bytes))
         tail, size = await self._run("tail", path, attempt, limit, lambda tail: len(tail[0]))
         if len(tail) != min(num_bytes, size):
             raise short_read(self.uri + path, (max(0, size - num_bytes), size), len(tail))
@@ -272,7 +276,7 @@ class RemoteStore:
 
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
         """Return the whole object. Costs a GET."""
-        limit = Limit(self.limits.whole())
+        limit = RequestLimit(self.limits.whole())
 
         async def attempt() -> memoryview:
             result = await _watch(obstore.get_async(self.objects, path))
@@ -307,7 +311,7 @@ class RemoteStore:
 
         async def attempt() -> None:
             lifecycle.enter()
-            limit = Limit(self.limits.put(len(content)))
+            limit = RequestLimit(self.limits.put(len(content)))
             try:
                 async with limit.clock:
                     await _watch(
@@ -317,10 +321,10 @@ class RemoteStore:
                 raise outlasted(limit.seconds, None) from None
 
         if not if_absent:
-            limit = Limit(self.limits.whole(len(content)))
+            limit = RequestLimit(self.limits.whole(len(content)))
             await self._run("put", path, attempt, limit, sent=len(content))
             return
-        with observing.Request("put", self.uri, path) as request:
+        with observing.RequestUnderWay("put", self.uri, path) as request:
             request.sent = len(content)
             try:
                 await attempt()
@@ -350,7 +354,7 @@ class RemoteStore:
         if not names:
             return
         try:
-            limit = Limit(self.limits.whole(len(names) * DELETE_BYTES))
+            limit = RequestLimit(self.limits.whole(len(names) * DELETE_BYTES))
             await self._run(
                 "delete",
                 names[0],

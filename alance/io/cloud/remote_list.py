@@ -46,7 +46,7 @@ async def list_objects(
         StoreError: the store failed, or the listing does not end.
         UnsupportedError: the server has no listings.
     """
-    pages = _Pages(objects, prefix.strip("/") or None, start_after, profile.lists_in_order)
+    pages = _ListingPages(objects, prefix.strip("/") or None, start_after, profile.lists_in_order)
     seen: set[str] = set()  # without an order, a failed listing starts again from the beginning
     while True:
         try:
@@ -73,7 +73,7 @@ async def list_objects(
         pages.last = chunk[-1]["path"]
 
 
-class _Pages:
+class _ListingPages:
     """The pages of one listing.
 
     After a failure, an ordered listing continues behind `last`; another starts again.
@@ -89,7 +89,7 @@ class _Pages:
         self._objects, self._folder, self._is_ordered = objects, folder, is_ordered
         self._stream: obstore.ListStream[Chunk] | None = None
         self.last = start_after
-        self.loop = _Rounds()
+        self.loop = _RepetitionCheck()
 
     async def next(self) -> Chunk:
         """Return the next objects; empty at the end."""
@@ -98,7 +98,7 @@ class _Pages:
             self._stream = obstore.list(
                 self._objects, self._folder, offset=after, chunk_size=LIST_CHUNK
             )
-            self.loop = _Rounds()
+            self.loop = _RepetitionCheck()
         try:
             return await lifecycle.watch(asyncio.ensure_future(self._stream.__anext__()))
         except StopAsyncIteration:
@@ -138,7 +138,7 @@ async def check_level(
                 raise StoreError(f"{where}: the folder has more than {MAX_FOLDER_NAMES} names")
 
 
-class _Rounds:
+class _RepetitionCheck:
     """Detects a listing that goes round in circles, in constant memory (Brent's algorithm).
 
     Only one key is remembered: the last key whose number is a power of two.

@@ -27,7 +27,8 @@ from alance.errors import (
 )
 from alance.io.events import observing
 from alance.io.loop import lifecycle
-from alance.io.loop.limits import Limit, outlasted
+from alance.io.loop.limits import RequestLimit, outlasted
+from alance.io.stores.profile import MIB
 from alance.io.stores.store import translate
 from alance.io.stores.upload import Upload
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 MAX_BEGINNINGS: Final = 3  # attempts to begin an upload: obstore does not retry this request
 MAX_PARTS: Final = 10_000  # of S3 and GCS; Azure takes 50 000 blocks
-MIB: Final = 1 << 20
 
 
 def part_size(usual: int, size_hint: int | None) -> int:
@@ -152,9 +152,9 @@ class RemoteUpload(Upload):
         """
         self._call = lifecycle.watch(asyncio.ensure_future(call))
         limits = self._store.limits
-        limit = Limit(limits.whole(self.part_bytes) + limits.whole())
+        limit = RequestLimit(limits.whole(self.part_bytes) + limits.whole())
         try:
-            with observing.Request("put", self._store.uri, self._path) as request:
+            with observing.RequestUnderWay("put", self._store.uri, self._path) as request:
                 request.sent = sent
                 async with limit.clock:
                     await asyncio.shield(self._call)

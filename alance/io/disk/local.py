@@ -16,7 +16,7 @@ from alance.errors import AlanceError, CorruptFileError, InvalidInputError
 from alance.io.disk import files, publish
 from alance.io.disk.upload_local import LocalUpload
 from alance.io.loop import lifecycle, system
-from alance.io.loop.futures import Job, Joined, in_thread, threads
+from alance.io.loop.futures import JoinedFutures, ThreadJob, in_thread, threads
 from alance.io.loop.readahead import grouped
 from alance.io.loop.tasks import all_of, whole
 from alance.io.stores.profile import LOCAL, StoreProfile
@@ -83,7 +83,7 @@ class LocalSource:
             path = self._root + self._paths[source.file]
             if source.status == files.PIECES_SHORT:
                 raise CorruptFileError(
-                    f"{path}: the file ends before what was to be read"
+                    f"{path}: the file ends before the requested bytes"
                 ) from None
             with system_errors(path):
                 raise OSError(source.status, os.strerror(source.status)) from None
@@ -109,7 +109,7 @@ class LocalStore:
         most = system.max_open_files() // 4
         self._files = files.FileCache(max(8, min(MAX_OPEN_FILES, most)))
 
-    def _start(self, loop: asyncio.AbstractEventLoop, job: Callable[[], T]) -> Job[T]:
+    def _start(self, loop: asyncio.AbstractEventLoop, job: Callable[[], T]) -> ThreadJob[T]:
         return in_thread(threads.executor(), job, loop)
 
     async def _run(self, path: str, job: Callable[[], T], *, inline: bool = False) -> T:
@@ -169,7 +169,7 @@ class LocalStore:
             self._start(loop, partial(self._read, path, group))
             for group in grouped(ranges, _size, GROUP_JOB_BYTES, self.profile.group_size)
         ]
-        return jobs[0] if len(jobs) == 1 else Joined(jobs, loop)
+        return jobs[0] if len(jobs) == 1 else JoinedFutures(jobs, loop)
 
     def pieces_now(self, requests: Sequence[Pieces]) -> Sequence[memoryview] | None:
         """Read pieces of files from the page cache, into one buffer for each request.
@@ -413,9 +413,9 @@ def _timed_page(metas: Iterator[ObjectMeta], page_size: int) -> tuple[tuple[Obje
 
     Processor time of other threads and programs does not count.
     """
-    begun = system.held()
+    begun = system.processor_use()
     page = tuple(itertools.islice(metas, page_size))
-    ended = system.held()
+    ended = system.processor_use()
     return page, ended.waits == begun.waits and ended.seconds - begun.seconds <= QUICK_LIST_S
 
 

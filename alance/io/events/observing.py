@@ -218,10 +218,10 @@ def readings() -> list[Reading]:
     return [Reading(name, where, value) for (name, where), value in sorted(values.items())]
 
 
-class Request:
+class RequestUnderWay:
     """A request under way, reported to observers at the end of its block or future.
 
-    with Request("head", store, path) as request:
+    with RequestUnderWay("head", store, path) as request:
         ...
         request.received = 12
     """
@@ -304,7 +304,7 @@ def retry_decided(store: str, failure: StoreError, pause_s: float | None) -> Non
     _tell(lambda observer: observer.on_retry(event))
 
 
-class Commit:
+class CommitUnderWay:
     """A commit under way.
 
     Attributes:
@@ -320,9 +320,9 @@ class Commit:
 
 
 @contextmanager
-def commit(uri: str, operation: str, num_appends: int) -> Iterator[Commit]:
+def commit(uri: str, operation: str, num_appends: int) -> Iterator[CommitUnderWay]:
     """Report the commit of a version, which this block makes, at the end of the block."""
-    event, begun = Commit(), time.perf_counter()
+    event, begun = CommitUnderWay(), time.perf_counter()
     error: BaseException | None = None
     try:
         yield event

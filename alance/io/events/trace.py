@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
 
 
-class Places:
+class NamedSpans:
     """Named spans of objects, computed at the first look-up."""
 
     def __init__(self) -> None:
@@ -148,20 +148,20 @@ class Totals:
     hit_rates: dict[str, tuple[int, int]]  # by cache: hits and all look-ups
 
 
-__all__ = ["HopEvent", "Kind", "Notes", "Recorder", "RequestEvent", "Totals", "trace"]
+__all__ = ["CallNotes", "HopEvent", "Kind", "Recorder", "RequestEvent", "Totals", "trace"]
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Recorder")
 
 _current: ContextVar[Recorder | None] = ContextVar("alance_recorder", default=None)
 _together: ContextVar[tuple[str, ...]] = ContextVar("alance_callers", default=())
-_notes: ContextVar[Notes | None] = ContextVar("alance_notes", default=None)
+_notes: ContextVar[CallNotes | None] = ContextVar("alance_notes", default=None)
 # Ids of the recorders of all running blocks. Code that only serves traces checks this set first.
 active: Final[set[int]] = set()
 
 
 @dataclass(slots=True)
-class Notes:
+class CallNotes:
     """A call to a store under way: its recorder, and the facts that the store reports."""
 
     begun: float = field(default_factory=time.perf_counter)
@@ -194,7 +194,7 @@ class Recorder:
     events: list[RequestEvent] = field(default_factory=list)
     hops: list[HopEvent] = field(default_factory=list)
     looks: Counter[tuple[str, bool]] = field(default_factory=Counter)  # by (cache, is hit)
-    places: Places = field(default_factory=Places)
+    places: NamedSpans = field(default_factory=NamedSpans)
     outer: Recorder | None = None  # recorder of the enclosing block
 
     def _looked_for(self, key: Hashable, *, hit: bool) -> None:
@@ -415,9 +415,9 @@ def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> N
 
 
 @contextmanager
-def noting() -> Iterator[Notes]:
+def noting() -> Iterator[CallNotes]:
     """Collect the facts that the store reports of calls that begin in this block."""
-    notes = Notes()
+    notes = CallNotes()
     token = _notes.set(notes)
     try:
         yield notes

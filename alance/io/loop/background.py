@@ -1,11 +1,11 @@
 """Background cleanup: finishes the work that a cancelled call leaves behind.
 
 A cancelled call may leave things that take requests to remove: parts of an upload, or files that no
-version will name. It removes them itself, but its caller waits only `GRACE_S` for that in all.
-Work that takes longer, as on a store that does not answer, continues here. The caller bounds its
-time, `MAX_CLEANUPS` bounds the number of such works, and a session owns them: at its end it waits
-for them briefly and then drops them. No work that continues here makes a version, a tag or a
-branch.
+version will name. The call removes them itself, but its caller waits only `CANCEL_GRACE_S` for that
+in all. Work that takes longer, as on a store that does not answer, continues here. The caller
+bounds its time, `MAX_CLEANUPS` bounds the number of such works. A session owns them: at its end it
+waits for them briefly and then cancels them. No work that continues here makes a version, a tag or
+a branch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
-GRACE_S: Final = 0.4  # a caller that was cancelled is to be free within a second
+CANCEL_GRACE_S: Final = 0.4  # a caller that was cancelled is to be free within a second
 # A file that is being synced and named cannot be called back; a busy disk may take seconds.
 LOCAL_GRACE_S: Final = 30.0
 DISCARD_S: Final = 120.0  # to remove unneeded objects; a later cleanup finds the others
@@ -54,7 +54,7 @@ class Background:
         self,
         work: Coroutine[object, object, T],
         limit_s: float,
-        grace_s: float = GRACE_S,
+        grace_s: float = CANCEL_GRACE_S,
         what: str = "the work",
     ) -> T:
         """Return the result of `work`, which may go on for a moment after a cancellation.
@@ -90,7 +90,7 @@ class Background:
         self,
         work: Coroutine[object, object, object],
         limit_s: float,
-        grace_s: float = GRACE_S,
+        grace_s: float = CANCEL_GRACE_S,
         what: str = "the work",
     ) -> None:
         """Run a cleanup; if this task is cancelled, `work` may go on here without it.
@@ -155,12 +155,12 @@ class Background:
             _log.warning("%d calls that were cancelled could not clean up", len(self._pending))
             for task in self._pending:
                 task.cancel()
-            await asyncio.wait([*self._pending], timeout=GRACE_S)
+            await asyncio.wait([*self._pending], timeout=CANCEL_GRACE_S)
 
 
 def grace_of(store: Store) -> float:
     """Seconds for which a cancelled call waits for its requests to a store."""
-    return GRACE_S if store.profile.is_remote else LOCAL_GRACE_S
+    return CANCEL_GRACE_S if store.profile.is_remote else LOCAL_GRACE_S
 
 
 _NO_LIMIT: Final = float("inf")

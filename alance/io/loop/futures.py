@@ -149,7 +149,7 @@ class Retried(asyncio.Future[T], Generic[T, R]):
             self._attempt = self.get_loop().call_later(pause, self._begin)
 
 
-class Joined(asyncio.Future["Sequence[T]"], Generic[T]):
+class JoinedFutures(asyncio.Future["Sequence[T]"], Generic[T]):
     """The items of several futures, in order. The first failure cancels the other futures."""
 
     def __init__(
@@ -192,7 +192,7 @@ class Joined(asyncio.Future["Sequence[T]"], Generic[T]):
             self.set_result([item for part in parts for item in part.result()])
 
 
-class Job(asyncio.Future[T]):
+class ThreadJob(asyncio.Future[T]):
     """The result of an executor's job. `cancel` drops a job that has not begun."""
 
     work: concurrent.futures.Future[None]
@@ -207,7 +207,9 @@ class Job(asyncio.Future[T]):
         return self.work.cancel() and super().cancel()
 
 
-def in_thread(executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEventLoop) -> Job[T]:
+def in_thread(
+    executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEventLoop
+) -> ThreadJob[T]:
     """Run a job in an executor, and return a future of its result.
 
     Unlike `loop.run_in_executor`, this makes no reference cycle that holds the result until garbage
@@ -215,7 +217,7 @@ def in_thread(executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEv
     Executors accept no jobs after the main thread has ended. Then the job runs in the calling
     thread, before this function returns: another thread may still be running, or a `__del__`.
     """
-    future: Job[T] = Job(loop=loop)
+    future: ThreadJob[T] = ThreadJob(loop=loop)
 
     def run() -> None:
         try:

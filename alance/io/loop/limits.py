@@ -78,7 +78,7 @@ class TimeLimits:
         return {name: f"{max(1, round(value * 1000))}ms" for name, value in seconds.items()}
 
 
-class Limit:
+class RequestLimit:
     """Time limit of one request, counted from now; the request is made in
     `async with limit.clock`.
 

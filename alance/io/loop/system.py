@@ -48,7 +48,7 @@ def max_open_files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-class Held(NamedTuple):
+class ProcessorUse(NamedTuple):
     """Processor use of a thread so far.
 
     Attributes:
@@ -60,15 +60,15 @@ class Held(NamedTuple):
     waits: int
 
 
-def held() -> Held:
+def processor_use() -> ProcessorUse:
     """Return the processor use of the calling thread so far."""
     try:
         import resource
 
         waits = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     except (ImportError, AttributeError):
-        return Held(time.perf_counter(), 0)
-    return Held(time.thread_time(), waits)
+        return ProcessorUse(time.perf_counter(), 0)
+    return ProcessorUse(time.thread_time(), waits)
 
 
 def at_fork(

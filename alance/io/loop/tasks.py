@@ -11,7 +11,7 @@ from alance.io.loop.futures import seen
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable
 
-    from alance.io.loop.futures import Job
+    from alance.io.loop.futures import ThreadJob
 
 T = TypeVar("T")
 X = TypeVar("X")
@@ -43,7 +43,7 @@ async def each(work: Callable[[X], Awaitable[T]], items: Iterable[X], *, at_once
     return await all_of(map(limited, items))
 
 
-async def whole(job: Job[T]) -> T:
+async def whole(job: ThreadJob[T]) -> T:
     """Return the result of a thread's job, and let a job that has begun finish.
 
     Raises:

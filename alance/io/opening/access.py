@@ -136,13 +136,13 @@ class Access:
         example = f"storage_options={{{BASE_PREFIX + shown!r}: {{...}}}}"
         if address.kind in _LOCAL_KINDS:
             raise AccessError(
-                f"{what}: a place on this machine, which a table elsewhere may not name; if it is "
-                f"meant to be read, pass {example.replace('...', '')}"
+                f"{what}: a place on this machine, which a table elsewhere may not name; to read "
+                f"it all the same, pass {example.replace('...', '')}"
             )
         raise AccessError(
-            f"{what}: not within what the storage options of the table were given for "
-            f"({self._scope()}), so nothing is sent there; pass options for it, {example}, empty "
-            f"ones for what the environment has"
+            f"{what}: outside the scope of the table's storage options ({self._scope()}), so "
+            f"nothing is sent there; pass options for this place, {example}; an empty dict uses "
+            f"the credentials of the environment"
         )
 
     def _entry(self, uri: str, address: Address) -> Mapping[str, object] | None:

@@ -258,7 +258,7 @@ class Renewed:
         credential = _credential(self._kind, answer)
         now, expiry = time.time(), _expiry(answer)
         if expiry <= now:
-            raise ProviderError("what it gave had expired already")
+            raise ProviderError("its credentials had expired already")
         with self._lock:
             self._last = credential
             self._good_until = expiry
@@ -287,8 +287,8 @@ def _credential(kind: Kind, answer: Answer) -> dict[str, Any]:
         raise ProviderError(f"it did not give {choices}")
     if other := sorted(set(parameters) - set(parts)):
         raise ProviderError(
-            f"it gave {', '.join(other)} besides {', '.join(parts)}: what does not change "
-            f"stands beside it, among the storage options"
+            f"it gave {', '.join(other)} besides {', '.join(parts)}: pass options that do not "
+            f"expire as storage options"
         )
     for name, value in parameters.items():
         if not isinstance(value, str):

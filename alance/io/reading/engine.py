@@ -39,7 +39,7 @@ class Unread(Protocol):
 
 
 # To decode fewer bytes on the loop costs less than a hop to the pool (50 to 150 microseconds).
-INLINE_BYTES = 64 << 10
+DECODED_INLINE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Engine:
     def source(self, unread: Sequence[Unread], reason: str) -> Reader | None:
         """Return a reader for the thread that decodes the rows, which holds few bytes at a time.
 
-        Returns None if the store's reads have to wait.
+        Returns None if the reads have to wait, or there are too many objects for one reader.
         """
         if not unread:
             return all_read
@@ -123,4 +123,4 @@ class Engine:
 
     async def decode(self, work: Callable[[], T], num_bytes: float) -> T:
         """Run CPU work on `num_bytes` in the pool, or on the loop if it is too small for a hop."""
-        return await self.pool.run(work, inline=num_bytes <= INLINE_BYTES)
+        return await self.pool.run(work, inline=num_bytes <= DECODED_INLINE_BYTES)

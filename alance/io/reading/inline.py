@@ -21,7 +21,7 @@ from alance.io.reading.booking import RangeRequest
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from alance.arrays import Int64s
     from alance.format.plans import Extent
@@ -97,38 +97,6 @@ def at_hand(
     location = first.paths[0] if isinstance(first, Pieces) else first.path
     if not registry.resolve(location)[0].profile.answers_now:
         return None
-    sorted_extents = _by_source(extents, registry)
-    if sorted_extents is None:
-        return None
-    by_location, by_reader, parts = sorted_extents
-    note = Note.of_caller(reason)
-    for location, (spans, owners) in by_location.items():
-        buffers = _spans_now(location, spans, registry, note)
-        if buffers is None:
-            return None
-        for (number, slot), buffer in zip(owners, buffers, strict=True):
-            parts[number][slot] = buffer
-    for reader, requests in by_reader.items():
-        begun = trace.now()
-        contents = reader.pieces_now([inside for *_, inside in requests])
-        if contents is None:
-            return None
-        for (number, pieces, _), content in zip(requests, contents, strict=True):
-            parts[number] = [content]
-            note.read(pieces, begun)
-    return [own[0] if len(own) == 1 else memoryview(b"".join(own)) for own in parts]
-
-
-def _by_source(
-    extents: Sequence[Extent], registry: StoreRegistry
-) -> tuple[dict[str, _Spans], dict[PieceReader, list[PieceRequest]], list[list[memoryview]]] | None:
-    """Sort extents by object, or by the reader of their pieces.
-
-    Returns:
-        Spans by location, pieces by reader, and for each extent a list of empty buffers, to be
-        replaced by its parts. None if a range is invalid, or if there are too many ranges or bytes
-        for a read on the loop.
-    """
     by_location: dict[str, _Spans] = {}
     by_reader: dict[PieceReader, list[PieceRequest]] = {}
     parts: list[list[memoryview]] = []
@@ -159,7 +127,33 @@ def _by_source(
                 num_bytes += stop - start
     if num_bytes > AT_HAND_BYTES:
         return None
-    return by_location, by_reader, parts
+    note = Note.of_caller(reason)
+    for location, (spans, owners) in by_location.items():
+        buffers = _spans_now(location, spans, registry, note)
+        if buffers is None:
+            return None
+        for (number, slot), buffer in zip(owners, buffers, strict=True):
+            parts[number][slot] = buffer
+    if by_reader and not _add_pieces(by_reader, parts, note):
+        return None
+    return [own[0] if len(own) == 1 else memoryview(b"".join(own)) for own in parts]
+
+
+def _add_pieces(
+    by_reader: Mapping[PieceReader, Sequence[PieceRequest]],
+    parts: list[list[memoryview]],
+    note: Note,
+) -> bool:
+    """Read pieces from the page cache into `parts`; return False if some are not there."""
+    for reader, requests in by_reader.items():
+        begun = trace.now()
+        contents = reader.pieces_now([inside for *_, inside in requests])
+        if contents is None:
+            return False
+        for (number, pieces, _), content in zip(requests, contents, strict=True):
+            parts[number] = [content]
+            note.read(pieces, begun)
+    return True
 
 
 def _spans_now(

@@ -321,7 +321,7 @@ class Scheduler:
         """
         store, path = self._resolve(location)
         _, after = (None, None) if start_after is None else self._resolve(start_after)
-        notes, ok = trace.Notes(), True
+        notes, ok = trace.CallNotes(), True
         try:
             async with aclosing(store.list(path, start_after=after)) as metas:  # type: ignore[type-var]
                 async for meta in metas:

@@ -103,7 +103,7 @@ async def _reads_back(trial: _Trial) -> None:
     await trial.store.put(trial.path("first"), CONTENT[:100])
     await trial.expect("first", CONTENT[:100], "overwritten")
     if (size := await trial.store.size(trial.path("first"))) != 100:
-        raise _Unfit(f"told {size} bytes of an object of 100")
+        raise _Unfit(f"reported {size} bytes for an object of 100")
 
 
 async def _gives_ranges(trial: _Trial) -> None:
@@ -112,10 +112,10 @@ async def _gives_ranges(trial: _Trial) -> None:
     spans = [(4000, 4096), (0, 1), (7, 7), (100, 300), (300, 301)]
     for span, body in zip(spans, await trial.store.get_ranges(path, spans), strict=True):
         if bytes(body) != CONTENT[span[0] : span[1]]:
-            raise _Unfit(f"bytes {span[0]} to {span[1]} came out as {len(body)} others")
+            raise _Unfit(f"bytes {span[0]} to {span[1]} came out as {len(body)} other bytes")
     with contextlib.suppress(CorruptFileError):
         await trial.store.get_ranges(path, [(4090, 5000)])
-        raise _Unfit("bytes behind the end of an object were given")
+        raise _Unfit("returned bytes behind the end of an object")
 
 
 async def _gives_tails(trial: _Trial) -> None:
@@ -168,7 +168,7 @@ async def _lists_in_order(trial: _Trial) -> None:
         raise _Unfit("objects were not listed by name: the latest version would not be found")
     after = sorted(names)[1]
     if sorted(await trial.names("order", start_after=after)) != sorted(names)[2:]:
-        raise _Unfit("a listing that starts behind a name gave others")
+        raise _Unfit("a listing that starts after a name has wrong names")
 
 
 async def _deletes(trial: _Trial) -> None:
@@ -177,7 +177,7 @@ async def _deletes(trial: _Trial) -> None:
         await trial.store.put(path, b"x")
     await trial.store.delete([*paths, trial.path("gone/never")])
     if remaining := await trial.names("gone"):
-        raise _Unfit(f"{len(remaining)} of 3 objects were left")
+        raise _Unfit(f"{len(remaining)} of 3 deleted objects are still listed")
     with contextlib.suppress(NotFoundError):
         await trial.store.get(paths[0])
         raise _Unfit("a deleted object can be read")
@@ -195,7 +195,7 @@ async def _uploads(trial: _Trial) -> None:
     async with trial.store.open_upload(trial.path("large")) as upload:
         await upload.write(content)
         if "large" in await trial.names():
-            raise _Unfit("an upload that had not ended was seen")
+            raise _Unfit("an unfinished upload is visible")
         await upload.finish()
     await trial.expect("large", content, "an object of two parts")
     with contextlib.suppress(_Aborted):
@@ -203,7 +203,7 @@ async def _uploads(trial: _Trial) -> None:
             await upload.write(content)
             raise _Aborted
     if "aborted" in await trial.names():
-        raise _Unfit("an upload that was aborted is there")
+        raise _Unfit("an aborted upload is visible")
 
 
 class _Aborted(Exception):
@@ -236,7 +236,9 @@ async def _has_a_single_winner(trial: _Trial) -> None:
         bodies = [f"racer {racer}".encode() for racer in range(RACERS)]
         wins = await asyncio.gather(*map(put, bodies))
         if sum(wins) != 1:
-            raise _Unfit(f"{sum(wins)} of {RACERS} that created one object at once were told so")
+            raise _Unfit(
+                f"{sum(wins)} of {RACERS} concurrent creators of the same object succeeded"
+            )
         await trial.expect(name, bodies[wins.index(True)], "the winner's object")
 
 

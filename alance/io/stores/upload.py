@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, cast
 
 from alance.errors import AlanceError, InvalidInputError
-from alance.io.loop.background import GRACE_S, Background
+from alance.io.loop.background import CANCEL_GRACE_S, Background
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,7 +46,7 @@ class Upload(ABC):
         peak_bytes: maximum of `held_bytes` so far.
     """
 
-    grace_s = GRACE_S  # for requests under way when the task is cancelled
+    grace_s = CANCEL_GRACE_S  # for requests under way when the task is cancelled
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -103,7 +103,7 @@ class Upload(ABC):
         request gets lost, an object of the right size at the path is taken for this object.
 
         Raises:
-            StoreError: the store failed, and the object was not written.
+            StoreError: the store failed, or did not answer in time.
         """
         self._enter()
         self._is_open = False

@@ -19,7 +19,7 @@ from alance.file.batches import work_bytes
 from alance.format.keys import KEY, ROW
 from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
-from alance.io.reading.engine import INLINE_BYTES
+from alance.io.reading.engine import DECODED_INLINE_BYTES
 from alance.ops.merge.inserted import InsertedKeys, key_hashes
 from alance.ops.merge.match import match
 from alance.ops.merge.plan import Merge
@@ -213,7 +213,7 @@ async def _inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> 
     async with aclosing(source.keys.batches()) as batches:
         async for batch in batches:
             work = partial(_hashed, batch, matches.matched)
-            keys.add_hashes(await run(work, inline=work_bytes([batch]) <= INLINE_BYTES))
+            keys.add_hashes(await run(work, inline=work_bytes([batch]) <= DECODED_INLINE_BYTES))
             if keys.hashes is None:
                 break
     return keys

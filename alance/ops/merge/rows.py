@@ -23,7 +23,7 @@ from alance.format.numbers import as_numbers, to_arrow
 from alance.format.table.lineage import mark_updated, spilled
 from alance.format.table.operations import REWRITE_COLUMNS, Update
 from alance.format.table.roaring import roaring_bytes
-from alance.io.reading.engine import INLINE_BYTES
+from alance.io.reading.engine import DECODED_INLINE_BYTES
 from alance.ops.columns.backfill import Backfill
 from alance.ops.columns.cast import overlaid
 from alance.ops.columns.sources import OfLiveRows
@@ -149,7 +149,7 @@ async def chosen_rows(
                 is_part = len(chosen) < batch.num_rows or (chosen != np.arange(len(chosen))).any()
                 if is_part:
                     take = partial(batch.take, to_arrow(chosen))
-                    part = await run(take, inline=work_bytes([batch]) <= INLINE_BYTES)
+                    part = await run(take, inline=work_bytes([batch]) <= DECODED_INLINE_BYTES)
                 else:
                     part = batch
                 yield part, begin, end

@@ -13,7 +13,7 @@ from alance.file.batches import one_batch, work_bytes
 from alance.file.small_batches import in_groups, merged
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
 from alance.format.numbers import python_value, to_arrow
-from alance.io.reading.engine import INLINE_BYTES
+from alance.io.reading.engine import DECODED_INLINE_BYTES
 from alance.ops.merge.plan import SOURCE
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
@@ -87,7 +87,7 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
         return batch, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     async for group in in_groups(source.batches):
-        is_little = work_bytes(group) <= INLINE_BYTES
+        is_little = work_bytes(group) <= DECODED_INLINE_BYTES
         work = partial(prepare, group, rows.num_rows)
         whole, part = await scratch.pool.run(work, inline=is_little)
         await rows.append(whole)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from alance.errors import InvalidInputError
-from alance.io.reading.engine import INLINE_BYTES
+from alance.io.reading.engine import DECODED_INLINE_BYTES
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -75,4 +75,4 @@ def bound(
 
 def expression_work(text: str) -> int:
     """Bytes to decode that a pyarrow expression is worth; its text shows few values of a list."""
-    return INLINE_BYTES + 1 if "is_in(" in text else 0
+    return DECODED_INLINE_BYTES + 1 if "is_in(" in text else 0
