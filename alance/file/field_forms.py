@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from alance.errors import AlanceError
-from alance.file.columns import OpenColumn
 from alance.file.kernel_arrays import NO_FORM, converted, kernel_type, leaf_form
 from alance.format.layouts.fields import owns_column
-from alance.format.layouts.paged_rows import MOST_LAYERS
+from alance.format.layouts.levels import MOST_LAYERS
 from alance.format.numbers import storage_type
 
 if TYPE_CHECKING:
@@ -121,12 +120,8 @@ class FieldForms(NamedTuple):
 
 
 def forms_of(fields: Iterable[Field], leaves: Sequence[OpenLeaf]) -> FieldForms:
-    """The forms of the fields of which a fragment has all leaves, in files of 2.1 and later."""
-    numbers: Mapping[int, int] = {
-        leaf.leaf.field.id: number
-        for number, leaf in enumerate(leaves)
-        if isinstance(leaf.column, OpenColumn)
-    }
+    """The forms of the fields of which a fragment has all leaves."""
+    numbers: Mapping[int, int] = {leaf.leaf.field.id: number for number, leaf in enumerate(leaves)}
     forms = []
     for field in fields:
         tree, ids, widths, texts, arrow = field.derive("form", _shape)

@@ -171,8 +171,6 @@ class LeafPages:
     first: int  # the first of its pages
     contents: Int64s  # of each page: which content has it
 
-    is_array = False
-
     @property
     def num_bytes(self) -> int:
         """Encoded bytes to decode."""

@@ -7,20 +7,21 @@ as null. All files of a fragment have the same rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import completed, empty_columns, in_order, leaf_bytes, one_array
 from alance.file.columns import OpenColumn
+from alance.file.file_pages import LeafPages
 from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import ColumnsOf, FileOf, open_columns_of, open_files
 from alance.file.page_tables import PageTables
 from alance.file.placed_rows import fetch_placed, placed_rows
 from alance.file.ranged import loads_of_range, read_ranges
+from alance.file.v2_0 import FieldRows
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
-from alance.format.layouts.paged_rows import PagedRows
 from alance.format.plans import PLANS_A_TURN, TURN, all_read, joined_spans, together
 from alance.format.schema import Schema
 
@@ -31,16 +32,14 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.file.columns import States
-    from alance.file.file_pages import LeafPages
     from alance.file.joined_rows import JoinedRows
     from alance.file.placed_columns import PlacedColumns
-    from alance.file.v2_0 import FieldRows
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
     from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Pieces, Plan, Reader
 
-    Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | LeafPages | Parts
+    Found: TypeAlias = list[DecodeTask] | FieldRows | LeafPages | Parts
 
 
 class FileSource(NamedTuple):
@@ -75,20 +74,13 @@ class FragmentTask(NamedTuple):
         for columns in self.columns:
             if not columns.placed.is_read:
                 placed[id(columns.placed)] = columns.placed
-        for rows in self.leaves.values():
-            for part in _parts(rows):
-                if isinstance(part, PagedRows) and not part.placed.is_read:
-                    placed[id(part.placed)] = part.placed
         return [*placed.values()]
 
     @property
     def unread_pieces(self) -> list[Pieces]:
         """The bytes that are still to be read; of parts of a task, those of their fields."""
         columns = [own for own in self.columns if not own.placed.is_read]
-        rows = [part for own in self.leaves.values() for part in _parts(own)]
-        return [own.placed.pieces_of_columns(own.columns) for own in columns] + [
-            part.pieces for part in rows if isinstance(part, PagedRows) and not part.placed.is_read
-        ]
+        return [own.placed.pieces_of_columns(own.columns) for own in columns]
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
         """The rows as Arrow, in the order of the plan, or in another one.
@@ -102,9 +94,8 @@ class FragmentTask(NamedTuple):
         """
         if not self.schema.fields:
             return empty_columns(self.num_rows if order is None else len(order))
-        column = partial(self.column, read=read)
         if self.joined is not None:
-            batch = self.joined.batch(self.schema, column)
+            batch = self.joined.batch(self.schema, self.column)
             assert batch is not None
             return in_order(batch, order)
         decoded = []
@@ -114,7 +105,7 @@ class FragmentTask(NamedTuple):
             else:
                 batch = own.decode(read, self.schema, order)
             decoded.append((own.fields.fields, batch))
-        batch = completed(self.schema, decoded, lambda field: in_order(column(field), order))
+        batch = completed(self.schema, decoded, lambda field: in_order(self.column(field), order))
         assert batch is not None
         return batch
 
@@ -137,18 +128,19 @@ class FragmentTask(NamedTuple):
             sizes.update(columns.sizes)
         return sizes
 
-    def column(self, field: Field, read: Reader = all_read) -> pa.Array:
-        """The values of a field that has leaves of its own; see `decode` for the rest."""
+    def column(self, field: Field) -> pa.Array:
+        """The values of a field that the kernel does not build; see `decode` for the rest."""
         try:
-            rows = self.leaves.get(field.id)
-            if rows is not None and not isinstance(rows, list) and rows.is_array:
-                arrays = [_array(part, read) for part in _parts(rows)]
+            arrays = [
+                part.decode()
+                for part in _parts(self.leaves.get(field.id, []))
+                if isinstance(part, FieldRows)
+            ]
+            if arrays:
                 return one_array(arrays)
             pages = {
                 leaf.field.id: [
-                    page
-                    for part in _parts(self.leaves[leaf.field.id])
-                    for page in _pages(part, read)
+                    page for part in _parts(self.leaves[leaf.field.id]) for page in _pages(part)
                 ]
                 for leaf in leaf_columns(field)
                 if leaf.field.id in self.leaves
@@ -163,20 +155,11 @@ def _parts(rows: Found) -> Sequence[Found]:
     return rows.parts if isinstance(rows, Parts) else (rows,)
 
 
-def _array(rows: Found, read: Reader) -> pa.Array:
-    if isinstance(rows, PagedRows):
-        return rows.decode(read)
-    return rows.decode()  # type: ignore[union-attr]  # not of pages
-
-
-def _pages(rows: Found, read: Reader) -> list[PageValues]:
+def _pages(rows: Found) -> list[PageValues]:
     if isinstance(rows, list):
         return [task.decode() for task in rows]
-    if isinstance(rows, PagedRows):
-        return rows.decode_pages(read)
-    pages = rows.decode_pages()  # type: ignore[union-attr]  # no `Parts`
-    assert pages is not None
-    return pages
+    assert isinstance(rows, LeafPages)
+    return rows.decode_pages()
 
 
 def encoded_bytes(rows: Found) -> int:

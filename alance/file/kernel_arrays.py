@@ -57,6 +57,11 @@ def leaf_form(field: Field) -> LeafForm:
     return JSONB if field.is_json else _form(storage_type(field.to_arrow().type))
 
 
+def is_built(field: Field) -> bool:
+    """True if the kernel builds arrays of a field that owns a column."""
+    return field.derive("is_built", lambda own: leaf_form(own).width != NO_FORM)
+
+
 @lru_cache(maxsize=256)
 def _form_of_type(logical_type: str) -> LeafForm:
     """The form of fields that have nothing special about them: a table has few types."""

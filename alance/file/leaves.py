@@ -51,8 +51,3 @@ class Parts(NamedTuple):
     """Rows of a leaf that were found in several ways, one part behind the other."""
 
     parts: Sequence[Found]
-
-    @property
-    def is_array(self) -> bool:
-        """Whether the values of all parts are arrays of a field of the schema."""
-        return all(not isinstance(part, list) and part.is_array for part in self.parts)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance.file.columns import OpenColumn
 from alance.file.field_forms import FieldForms, forms_of, with_tables
+from alance.file.kernel_arrays import is_built
 from alance.file.new_pages import NewPages
 from alance.file.open import from_content
 from alance.file.recall import kept_by
 from alance.format.layouts.miniblock import MiniBlockState
-from alance.format.layouts.paged_rows import takes_rows
 from alance.format.plans import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from alance._kernels import RowTable
     from alance.file.columns import States
@@ -40,9 +40,7 @@ class PageTables:
         containers: the files of the leaves.
         placed: the numbers of the leaves that have tables.
         num_bytes: memory of the columns, of the tables and of what they keep alive.
-        is_simple: rows of all leaves are those of the fragment, and its files are all kept whole,
-            or none is.
-        is_whole: a file is kept whole.
+        whole: files that are kept whole, of the leaves; a bool if all leaves' files are, or none.
         has_grown: pages were learned since the tables were last weighed.
         lock: held by the thread that learns pages, where several read the same.
     """
@@ -55,20 +53,19 @@ class PageTables:
         "_ranged",
         "containers",
         "has_grown",
-        "is_simple",
-        "is_whole",
         "leaves",
         "lock",
         "num_bytes",
         "placed",
         "tables",
+        "whole",
     )
 
     def __init__(self, fields: Sequence[Field], leaves: Sequence[OpenLeaf]) -> None:
         self._fields = fields
         self.leaves = leaves
         self.tables = [
-            leaf.column.row_table() if takes_rows(leaf.leaf.field) else None for leaf in leaves
+            leaf.column.row_table() if is_built(leaf.leaf.field) else None for leaf in leaves
         ]
         columns = [leaf.column.column for leaf in leaves]
         self.num_bytes = sum([84 + 24 * column.num_pages + column.num_bytes for column in columns])
@@ -76,8 +73,9 @@ class PageTables:
         self.placed = _numbers(self.tables)
         files = {id(container): container for container in self.containers}
         kept = {container.is_whole for container in files.values()}
-        self.is_whole = True in kept
-        self.is_simple = len(kept) < 2 and all(leaf.leaf.multiplier == 1 for leaf in leaves)
+        self.whole: bool | Sequence[bool] = (
+            True in kept if len(kept) < 2 else [container.is_whole for container in self.containers]
+        )
         self.has_grown = True
         self.lock = threading.Lock()
         self._ranged: RangeTables | None = None
@@ -109,6 +107,18 @@ class PageTables:
         if self._forms is None:
             self._forms = forms_of(self._fields, self.leaves)
         return self._forms
+
+    def by_file(self, forms: FieldForms) -> Iterator[tuple[FieldForms, bool]]:
+        """Forms whose files are kept whole (True), and the others, as far as there are any."""
+        if isinstance(self.whole, bool):
+            if forms.forms:
+                yield forms, self.whole
+            return
+        are_whole = [all(map(self.whole.__getitem__, form.leaves)) for form in forms.forms]
+        for is_whole in (True, False):
+            own = forms.only([way is is_whole for way in are_whole])
+            if own.forms:
+                yield own, is_whole
 
     @property
     def ranged(self) -> RangeTables:
@@ -183,7 +193,7 @@ class Hole(NamedTuple):
         if page is None:
             self.tables.drop(self.at)
         else:
-            table.set(self.number, page.kernel, page, *page.kind)
+            table.set(self.number, page.kernel, page, page.layers)
             self.tables.num_bytes += 0 if state is None else state.num_bytes
         self.tables.has_grown = True
 

@@ -50,18 +50,7 @@ class PlacedColumns(NamedTuple):
 
     def only(self, ids: Collection[int]) -> PlacedColumns:
         """The rows of some fields."""
-        return self._marked([form.field.id in ids for form in self.fields.forms])
-
-    def fitting(self) -> PlacedColumns:
-        """The fields whose pages have the values that their types say."""
-        fields = self.fields
-        numbers = self.placed.plan.fitting(fields.trees, self.columns, fields.widths)
-        if len(numbers) == len(fields.forms):
-            return self
-        fit = {*numbers}
-        return self._marked([number in fit for number in range(len(fields.forms))])
-
-    def _marked(self, keep: Sequence[bool]) -> PlacedColumns:
+        keep = [form.field.id in ids for form in self.fields.forms]
         of_leaves = [
             is_kept
             for form, is_kept in zip(self.fields.forms, keep, strict=True)

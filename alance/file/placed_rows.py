@@ -8,25 +8,26 @@ instead. Columns and pages of other kinds have plans of their own, which run bes
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
-from operator import attrgetter, lt
+from itertools import accumulate, chain, groupby, pairwise
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.file.field_forms import with_tables
+from alance.file.field_forms import FieldForms, with_tables
 from alance.file.leaves import Parts
 from alance.file.open import bytes_at_hand, from_content
 from alance.file.page_tables import Hole, fill_known, learn
 from alance.file.placed_columns import PlacedColumns
-from alance.format.layouts.paged_rows import PagedRows, PlacedRows
+from alance.format.layouts.paged_rows import PlacedRows
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from alance._kernels import RowTable
     from alance.arrays import Int64s
     from alance.file.columns import States
     from alance.file.fragment import Found, OpenFragment
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows of columns that a call places: 1 to 4 milliseconds
-_CONTAINERS, _TABLES, _PATH = map(attrgetter, ("containers", "tables", "path"))
-_IS_SIMPLE, _IS_WHOLE = map(attrgetter, ("is_simple", "is_whole"))
+_CONTAINERS, _PATH = map(attrgetter, ("containers", "path"))
+_PLACED, _WHOLE = map(attrgetter, ("placed", "whole"))
+_PAGES = _TABLES = attrgetter("tables")  # of a fragment, and of each of its leaves
+NO_LEAVES: Final[frozenset[int]] = frozenset()
+NOTHING: Final = memoryview(b"")
 GUESSED_PLACES: Final = 64  # of more, what is read in vain costs more than a round of 30 ms
 
 
@@ -66,10 +70,12 @@ def placed_rows(
         last = first + len([*alike])
         begin = ends[first - 1] if first else 0
         own_ends = [end - begin for end in ends[first:last]] if first else ends[:last]
-        asked = _Asked.of(fragments[first:last], rows[begin : ends[last - 1]], own_ends)
-        plans.append(_rows_of(asked, states, guess))
+        tables = [*map(_PAGES, fragments[first:last])]
+        wanted = _Wanted(tables, rows[begin : ends[last - 1]], own_ends)
+        plans.append(_rows_of(wanted, states, guess))
         first = last
-    return (yield from together(plans))
+    found = yield from together(plans)
+    return [*chain.from_iterable(found)]
 
 
 class FoundRows(NamedTuple):
@@ -77,7 +83,7 @@ class FoundRows(NamedTuple):
 
     Attributes:
         leaves: what was found of leaves, by field id.
-        columns: the other leaves, all of whose rows are placed and values of plain types.
+        columns: the fields whose arrays the kernel builds.
     """
 
     num_rows: int
@@ -85,174 +91,148 @@ class FoundRows(NamedTuple):
     columns: Sequence[PlacedColumns]
 
 
-class _Asked(NamedTuple):
-    """Rows of fragments that have the same leaves."""
+class _Wanted(NamedTuple):
+    """Rows of fragments that have the same leaves.
 
-    tables: Sequence[PageTables]  # of the fragments
-    rows: Int64s  # end to end
-    ends: Sequence[int]  # where those of each fragment end
-    is_simple: bool  # there are rows of each fragment, and their tables are simple and alike
+    Attributes:
+        tables: of the fragments.
+        rows: end to end.
+        ends: where those of each fragment end.
+    """
 
-    @classmethod
-    def of(cls, fragments: Sequence[OpenFragment], rows: Int64s, ends: Sequence[int]) -> _Asked:
-        tables = [*map(_TABLES, fragments)]
-        are_alike = all(map(_IS_SIMPLE, tables)) and len({*map(_IS_WHOLE, tables)}) == 1
-        return cls(tables, rows, ends, are_alike and all(map(lt, [0, *ends], ends)))
+    tables: Sequence[PageTables]
+    rows: Int64s
+    ends: Sequence[int]
 
     @property
     def num_runs(self) -> int:
         """Runs of neighbouring rows."""
         return 1 + int(np.count_nonzero(np.diff(self.rows) != 1))
 
-    @property
-    def leaves(self) -> Sequence[OpenLeaf]:
-        """The leaves of the first fragment, whose fields are those of all."""
-        return self.tables[0].leaves
-
-    def leaf(self, at: int, number: int) -> OpenLeaf:
-        """A leaf of one of the fragments."""
-        return self.tables[number].leaves[at]
-
-    def rows_of(self, at: int, first: int, last: int) -> tuple[Int64s, list[int]]:
-        """The rows of a column that are those of some fragments, and where those of each end."""
-        begin, leaf = self.ends[first - 1] if first else 0, self.leaf(at, first)
-        if leaf.leaf.multiplier == 1 and last - first == len(self.ends):
-            return self.rows, [*self.ends]
-        rows = leaf.rows(self.rows[begin : self.ends[last - 1]])
-        return rows, [(end - begin) * leaf.leaf.multiplier for end in self.ends[first:last]]
-
-    def everywhere(self, apart: Collection[int]) -> Sequence[int]:
-        """Leaves whose rows are placed by the tables of all fragments.
+    def runs(self, apart: Mapping[int, set[int]]) -> list[_Run]:
+        """Neighbouring fragments of which the kernel builds the same fields, from files that are
+        all kept whole, or none of them.
 
         Args:
-            apart: leaves that go another way in some of them.
+            apart: leaves that are read by a guess, by the number of the fragment.
         """
-        if not self.is_simple:
-            return ()
-        numbers = self.tables[0].placed
-        left_out = {*apart}
-        for own in self.tables:
-            if own.placed != numbers:
-                left_out.update({*numbers}.difference(own.placed))
-        return [at for at in numbers if at not in left_out] if left_out else numbers
-
-    def runs(self, at: int, apart: Collection[int]) -> Sequence[tuple[bool, int, int]]:
-        """Neighbouring fragments whose rows of a leaf are placed by tables, or go another way.
-
-        Args:
-            apart: fragments that go another way though they have tables.
-        """
-        tables = [own.tables[at] for own in self.tables]
-        ways = []
-        for number, (first, end) in enumerate(pairwise([0, *self.ends])):
-            is_placed = tables[number] is not None and number not in apart and first < end
-            ways.append((is_placed, self.leaf(at, number).column.container.is_whole))
-        runs, first = [], 0
-        for (is_placed, _), run in groupby(ways):
-            last = first + len([*run])
-            runs.append((is_placed, first, last))
+        tables, numbers, runs, first = self.tables, range(len(self.tables)), [], 0
+        ways = zip(map(_PLACED, tables), map(_WHOLE, tables), map(apart.get, numbers), strict=True)
+        for _, alike in groupby(numbers, [*ways].__getitem__):
+            last = first + len([*alike])
+            begin = self.ends[first - 1] if first else 0
+            rows = self.rows[begin : self.ends[last - 1]]
+            ends = [end - begin for end in self.ends[first:last]] if first else self.ends[:last]
+            by_leaf = [*zip(*map(_TABLES, tables[first:last]), strict=True)]
+            left_out = apart.get(first, NO_LEAVES)
+            runs.append(_Run(tables[first:last], by_leaf, first, rows, ends, left_out))
             first = last
         return runs
 
-    def batches(
-        self, everywhere: Sequence[int], runs: Mapping[int, Sequence[tuple[bool, int, int]]]
-    ) -> list[_Batch]:
-        """What one call of the kernel places each."""
-        batches: dict[tuple[object, ...], list[int]] = {}
-        for at, own in runs.items():
-            for is_placed, first, last in own:
-                if is_placed:
-                    leaf = self.leaf(at, first)
-                    is_whole = leaf.column.container.is_whole
-                    other = at if leaf.leaf.multiplier != 1 else None
-                    batches.setdefault((first, last, is_whole, other), []).append(at)
-        every = [_Batch(leaves, 0, len(self.ends)) for leaves in self._whole_fields(everywhere)]
-        partial = [_Batch(leaves, first, last) for (first, last, *_), leaves in batches.items()]  # type: ignore[arg-type]
-        return every + partial
 
-    def _whole_fields(self, leaves: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Cut leaves into batches between fields, since a field is decoded from one plan."""
-        step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
-        if 0 < len(leaves) <= step:
-            yield leaves
-            return
-        inner = {at for form in self.tables[0].forms.forms for at in form.leaves[1:]}
-        first = 0
-        while first < len(leaves):
-            last = first + step
-            while last < len(leaves) and leaves[last] in inner:
-                last += 1
-            yield leaves[first:last]
-            first = last
+class _Run(NamedTuple):
+    """Rows of neighbouring fragments, which are placed by the same plans.
 
-    def place(self, batch: _Batch) -> _kernels.RowPlan:
-        """Where rows are, as far as their tables know."""
-        leaves, first, last = batch
-        by_leaf = [*zip(*map(_TABLES, self.tables[first:last]), strict=True)]
-        columns = [by_leaf[at] for at in leaves]
-        try:
-            return _kernels.plan_rows(columns, *self.rows_of(leaves[0], first, last))
-        except ValueError as error:
-            path = self.leaf(leaves[0], first).column.container.path
-            raise CorruptFileError(f"{path}: {error}") from error
+    Attributes:
+        by_leaf: the page tables of each leaf; those of others may be dropped meanwhile.
+        first: number of the first of the fragments.
+        apart: numbers of leaves that are read by a guess.
+    """
 
-    def columns(self, batch: _Batch, placed: PlacedRows) -> PlacedColumns | None:
-        """Fields of a batch of all fragments that are decoded in one call; None: there are none."""
-        if batch.first or batch.last != len(self.ends) or not len(self.rows):
-            return None
-        place = {at: column for column, at in enumerate(batch.leaves)}
-        fields = with_tables(self.tables[0].forms, place.keys())
-        columns = [*map(place.__getitem__, fields.leaves)]
-        fitting = PlacedColumns(placed, fields, columns).fitting()
-        return fitting if fitting.columns else None
+    tables: Sequence[PageTables]
+    by_leaf: Sequence[Sequence[RowTable | None]]
+    first: int
+    rows: Int64s
+    ends: Sequence[int]
+    apart: Collection[int]
 
-    def placed(self, batch: _Batch, plan: _kernels.RowPlan) -> PlacedRows:
-        """Rows that were placed, with their bytes where small files are kept whole."""
-        leaves, first, last = batch
-        by_leaf = [*zip(*map(_CONTAINERS, self.tables[first:last]), strict=True)]
-        containers = [container for at in leaves for container in by_leaf[at]]
-        placed = PlacedRows(plan, [*map(_PATH, containers)])
-        if containers[0].is_whole:  # all of them are
-            by_path = {container.path: container for container in containers}
-            placed.content = bytes_at_hand(placed.pieces, by_path)
-        return placed
+    def batches(self) -> Iterator[_Batch]:
+        """What one call of the kernel places each: whole fields, since a field is decoded from one
+        plan."""
+        own = self.tables[0]
+        placed = {*own.placed}.difference(self.apart) if self.apart else {*own.placed}
+        forms = with_tables(own.forms, placed)
+        for part, is_whole in own.by_file(forms):
+            step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
+            if len(part.leaves) <= step:
+                yield _Batch(self, part, is_whole)
+                continue
+            cuts = [at // step for at in accumulate([len(form.leaves) for form in part.forms])]
+            for _, forms_of in groupby(zip(cuts, part.forms, strict=True), itemgetter(0)):
+                yield _Batch(self, FieldForms.of([form for _, form in forms_of]), is_whole)
+
+    def others(self, columns: Sequence[PlacedColumns]) -> list[int]:
+        """Leaves that are not among the columns."""
+        numbers = range(len(self.tables[0].leaves)) if len(self.rows) else ()
+        own = {at for part in columns for at in part.fields.leaves}
+        return [at for at in numbers if at not in own] if len(own) < len(numbers) else []
 
 
 class _Batch(NamedTuple):
-    """Leaves of neighbouring fragments, whose rows are the same."""
+    """Fields of a run whose leaves are placed together.
 
-    leaves: Sequence[int]
-    first: int
-    last: int
+    Attributes:
+        is_whole: their files are kept whole.
+    """
+
+    run: _Run
+    fields: FieldForms
+    is_whole: bool
+
+    def place(self) -> _kernels.RowPlan:
+        """Where rows are, as far as their tables know."""
+        run, leaves = self.run, self.fields.leaves
+        try:
+            return _kernels.plan_rows([run.by_leaf[at] for at in leaves], run.rows, run.ends)  # type: ignore[misc]  # of placed leaves none is None
+        except ValueError as error:
+            path = run.tables[0].containers[leaves[0]].path
+            raise CorruptFileError(f"{path}: {error}") from error
+
+    def unfit(self, plan: _kernels.RowPlan) -> list[int]:
+        """Leaves of fields whose pages do not have the values that their types say."""
+        fields = self.fields
+        fit = plan.fitting(fields.trees, range(len(fields.leaves)), fields.widths)
+        if len(fit) == len(fields.forms):
+            return []
+        others = {*range(len(fields.forms))}.difference(fit)
+        return [at for number in others for at in fields.forms[number].leaves]
+
+    def placed(self, plan: _kernels.RowPlan) -> PlacedColumns:
+        """Rows that were placed, with their bytes where small files are kept whole."""
+        by_leaf = [*zip(*map(_CONTAINERS, self.run.tables), strict=True)]
+        containers = [container for at in self.fields.leaves for container in by_leaf[at]]
+        placed = PlacedRows(plan, [*map(_PATH, containers)])
+        if not plan.num_bytes(0, plan.num_groups):
+            placed.content = NOTHING
+        elif self.is_whole:
+            by_path = {container.path: container for container in containers}
+            placed.content = bytes_at_hand(placed.pieces, by_path)
+        return PlacedColumns(placed, self.fields, range(len(self.fields.leaves)))
 
 
-def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
-    leaves = asked.leaves
-    apart: dict[int, set[int]] = {}  # by leaf: fragments whose rows are read by a guess
-    is_guessed = guess and len(leaves) * asked.num_runs <= GUESSED_PLACES
+def _rows_of(wanted: _Wanted, states: States, guess: bool) -> Plan[list[FoundRows]]:
+    apart: dict[int, set[int]] = {}
+    is_guessed = guess and len(wanted.tables[0].leaves) * wanted.num_runs <= GUESSED_PLACES
     while True:
-        everywhere = asked.everywhere(apart)
-        left = frozenset(range(len(leaves))).difference(everywhere)
-        runs = {at: asked.runs(at, apart.get(at, ())) for at in sorted(left)}
-        batches = asked.batches(everywhere, runs)
+        runs = wanted.runs(apart)
+        batches = [batch for run in runs if len(run.rows) for batch in run.batches()]
         plans: list[_kernels.RowPlan] = []
         for batch in batches:
             if plans:
                 yield TURN
-            plans.append(asked.place(batch))
+            plans.append(batch.place())
         num_unknown = sum([len(plan.unknown) for plan in plans])
-        if not num_unknown:
+        if not num_unknown and not _drop_unfit(batches, plans):
             break
         is_much = num_unknown > PLANS_A_TURN
         if is_much:
             yield TURN
         holes = {}  # and the fragments that they are in
         for batch, plan in zip(batches, plans, strict=True):
+            tables, leaves = batch.run.tables, batch.fields.leaves
             for table, page in plan.unknown:
-                column, number = divmod(table, batch.last - batch.first)
-                number += batch.first
-                hole = Hole(asked.tables[number], batch.leaves[column], page)
-                holes[hole] = number
+                column, number = divmod(table, len(tables))
+                holes[Hole(tables[number], leaves[column], page)] = batch.run.first + number
         missing = fill_known(holes, states)
         at_once = [
             hole for hole in missing if not is_guessed or hole.leaf.column.container.is_whole
@@ -264,48 +244,63 @@ def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
             if is_much:
                 yield TURN
         for hole in set(missing).difference(at_once):
-            apart.setdefault(hole.at, set()).add(holes[hole])
-    placed = [asked.placed(batch, plan) for batch, plan in zip(batches, plans, strict=True)]
-    parts: dict[tuple[int, int], Found] = {}  # by leaf and first fragment
-    together_found = []
-    for batch, rows in zip(batches, placed, strict=True):
-        columns = asked.columns(batch, rows)
-        if columns is not None:
-            together_found.append(columns)
-        in_columns = frozenset(() if columns is None else columns.columns)
-        for column in sorted(frozenset(range(len(batch.leaves))).difference(in_columns)):
-            at = batch.leaves[column]
-            leaf = asked.leaf(at, batch.first)
-            is_field = leaf.is_top and not leaf.leaf.field.is_json
-            parts[at, batch.first] = PagedRows.of(leaf.leaf.field, rows, column, is_field=is_field)
-    others = {
-        (at, number): _other(asked, at, number, states, guess)
-        for at, own in runs.items()
-        for is_placed, first, last in own
-        if not is_placed
-        for number in range(first, last)
-    }
-    if others:
-        reading: list[Plan[Any]] = [*others.values()]
-        if guess:
-            reading.append(fetch_placed([rows for rows in placed if not rows.is_read]))
-        parts.update(zip(others, (yield from together(reading)), strict=False))
-    per_leaf: dict[int, list[Found]] = {}
-    for at, first in sorted(parts):
-        per_leaf.setdefault(at, []).append(parts[at, first])
-    by_field = {
-        leaves[at].leaf.field.id: own[0] if len(own) == 1 else Parts(own)
-        for at, own in per_leaf.items()
-    }
-    return FoundRows(len(asked.rows), by_field, together_found)
+            apart.setdefault(holes[hole], set()).add(hole.at)
+    columns: dict[int, list[PlacedColumns]] = {run.first: [] for run in runs}
+    for batch, plan in zip(batches, plans, strict=True):
+        columns[batch.run.first].append(batch.placed(plan))
+    beside = [run.others(columns[run.first]) for run in runs]
+    reading: list[Plan[Any]] = [
+        _read_leaves(run, others, states, guess) for run, others in zip(runs, beside, strict=True)
+    ]
+    if guess and any(beside):
+        placed = [own.placed for of_run in columns.values() for own in of_run]
+        reading.append(fetch_placed([rows for rows in placed if not rows.is_read]))
+    leaves = yield from together(reading)
+    return [
+        FoundRows(len(run.rows), of_run, columns[run.first])
+        for run, of_run in zip(runs, leaves, strict=False)
+    ]
 
 
-def _other(asked: _Asked, at: int, number: int, states: States, guess: bool) -> Plan[Found]:
-    """Plan the rows of a leaf of a fragment that are not placed by tables."""
-    column = asked.leaf(at, number).column
-    rows, _ = asked.rows_of(at, number, number + 1)
-    taking: Plan[Found] = column.take(rows, states, guess=guess)
-    return from_content(taking, column.container)
+def _drop_unfit(batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan]) -> bool:
+    """Have fields decoded leaf by leaf whose pages do not have values of their types; that tells
+    what is wrong. Returns True if there are any."""
+    is_any = False
+    for batch, plan in zip(batches, plans, strict=True):
+        for at in batch.unfit(plan):
+            is_any = True
+            for tables in batch.run.tables:
+                tables.drop(at)
+    return is_any
+
+
+def _read_leaves(
+    run: _Run, numbers: Sequence[int], states: States, guess: bool
+) -> Plan[dict[int, Found]]:
+    """Plan the rows of leaves that the kernel does not place, by field id."""
+    leaves = run.tables[0].leaves
+    plans = {
+        at: [
+            _taken(tables.leaves[at], run.rows[first:last], states, guess)
+            for tables, (first, last) in zip(run.tables, pairwise([0, *run.ends]), strict=True)
+            if first < last
+        ]
+        for at in numbers
+    }
+    found = iter((yield from together([plan for parts in plans.values() for plan in parts])))
+    by_leaf = {
+        leaves[at].leaf.field.id: [next(found) for _ in parts] for at, parts in plans.items()
+    }
+    return {
+        field_id: parts[0] if len(parts) == 1 else Parts(parts)
+        for field_id, parts in by_leaf.items()
+    }
+
+
+def _taken(leaf: OpenLeaf, rows: Int64s, states: States, guess: bool) -> Plan[Found]:
+    """Plan rows of a leaf of a fragment that are not placed by tables."""
+    taking: Plan[Found] = leaf.column.take(leaf.rows(rows), states, guess=guess)
+    return from_content(taking, leaf.column.container)
 
 
 def fetch_placed(placed: Sequence[PlacedRows]) -> Plan[None]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alance.format.column_metadata import Column
     from alance.format.container import Container
     from alance.format.field import Field
-    from alance.format.layouts.base import PageState, PageValues
+    from alance.format.layouts.base import PageState
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import FieldPiece
@@ -75,8 +75,6 @@ class FieldRows:
     field: Field
     rows: FieldPiece
 
-    is_array = True  # `decode` gives one array of the field
-
     @property
     def num_bytes(self) -> int:
         """Bytes of the input."""
@@ -90,10 +88,6 @@ class FieldRows:
             UnsupportedError: more strings or lists than the type's offsets can say.
         """
         return self.rows.decode(self.field.to_arrow().type)
-
-    def decode_pages(self) -> list[PageValues] | None:
-        """None: files of 2.0 have no pages with levels."""
-        return None
 
 
 @dataclass(frozen=True, slots=True)

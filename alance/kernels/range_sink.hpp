@@ -21,6 +21,8 @@ struct RangeForm {
 // Strings of some rows, with offsets that begin at 0.
 template <typename Offset>
 struct RangeStrings {
+  using Number = Offset;
+
   Owned<Offset> offsets;
   Owned<uint8_t> bytes;
   int64_t count, size;

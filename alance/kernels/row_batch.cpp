@@ -14,6 +14,8 @@
 namespace alance {
 namespace {
 
+constexpr uint8_t kNoBytes = 0;  // of groups without pieces
+
 // Where the bytes of groups come from.
 class Groups {
  public:
@@ -39,6 +41,7 @@ class Held : public Groups {
 
   const uint8_t* bring(const RowPlan& plan, size_t group) override {
     const int64_t begin = plan.first_byte(group);
+    if (plan.groups[group].bytes_end == begin) return &kNoBytes;
     check_span(begin, plan.groups[group].bytes_end - begin, static_cast<int64_t>(content_.size()),
                "row batch");
     return content_.data() + begin;
@@ -55,6 +58,7 @@ class Read : public Groups {
 
   const uint8_t* bring(const RowPlan& plan, size_t group) override {
     const size_t piece = plan.first_piece(group);
+    if (plan.groups[group].pieces_end == piece) return &kNoBytes;
     return source_.read(plan.pieces.data() + piece, plan.groups[group].pieces_end - piece,
                         plan.groups[group].bytes_end - plan.first_byte(group));
   }
@@ -324,10 +328,11 @@ class RowBatch : public arrow::Exported {
         const size_t first = plan.first_part(group);
         share.page = plan.parts[first].hit;
         if (!groups.bring_pieces(plan, group, bytes)) return kFailed;
-        for (size_t i = first; i < plan.groups[group].parts_end; ++i) {
+        for (size_t i = first, piece = 0; i < plan.groups[group].parts_end; ++i) {
           const RowPlan::Part& part = plan.parts[i];
+          const RowPage& page = *plan.hits[part.hit].kernel;
           share.page = part.hit;
-          plan.hits[part.hit].kernel->decode_range(part.first, part.last, bytes[i - first], sink);
+          page.decode_range(part.first, part.last, piece_of(page, bytes, piece), sink);
         }
       }
       columns.add(sink);
@@ -335,6 +340,13 @@ class RowBatch : public arrow::Exported {
     }
     give(columns.batch());
     return kDone;
+  }
+
+  // The next piece of a group of ranges; a page of one value has none.
+  static Part piece_of(const RowPage& page, const std::vector<Part>& pieces, size_t& next) {
+    if (page.is_constant()) return {&kNoBytes, 0};
+    if (next == pieces.size()) corrupt("row batch: a page without bytes");
+    return pieces[next++];
   }
 
   static bool has_nulls(const RowPlan& plan, size_t column) {
@@ -387,11 +399,12 @@ class RowBatch : public arrow::Exported {
         continue;
       }
       if (!groups.bring_pieces(plan, group, pieces)) return false;
-      for (size_t i = 0; i < pieces.size(); ++i) {
-        const RowPlan::Part& part = plan.parts[plan.first_part(group) + i];
+      for (size_t i = plan.first_part(group), piece = 0; i < plan.groups[group].parts_end; ++i) {
+        const RowPlan::Part& part = plan.parts[i];
         share.page = part.hit;
-        const uint8_t* bytes = pieces[i].data;
-        take_part(plan, part, bytes, bytes + pieces[i].size, sink, done);
+        const Part own = piece_of(*plan.hits[part.hit].kernel, pieces, piece);
+        const uint8_t* bytes = own.data;
+        take_part(plan, part, bytes, bytes + own.size, sink, done);
       }
     }
     return true;

@@ -9,6 +9,7 @@ using namespace cells;
 namespace {
 
 constexpr int64_t kRun = 32;  // neighbours; fewer are decoded one by one
+constexpr int64_t kPiece = 4096;  // levels of a constant page: as many as a chunk has at most
 
 }  // namespace
 
@@ -41,7 +42,7 @@ RowPage::RowPage(Kept first_rows, Kept first_bytes, int64_t start, int64_t size,
   const int values = kind.values, bits = kind.bits, nulls = kind.nulls, level_bits = kind.level_bits;
   if (start < 0 || size < 0 || num_rows < 0 || start > INT64_MAX - size)
     corrupt("a page of " + text(num_rows) + " rows in " + text(size) + " bytes");
-  if (values < 0 || values > static_cast<int>(Values::zipped) || nulls < 0 ||
+  if (values < 0 || values > static_cast<int>(Values::constant) || nulls < 0 ||
       nulls > static_cast<int>(Nulls::blocks))
     corrupt("a page of an unknown form");
   if (values_ == Values::zipped) {
@@ -69,10 +70,94 @@ RowPage::RowPage(Kept first_rows, Kept first_bytes, int64_t start, int64_t size,
       corrupt("chunk " + text(i) + " ends before it begins");
 }
 
+std::unique_ptr<RowPage> RowPage::constant(int64_t num_rows, const EncodedLevels& reps,
+                                           const EncodedLevels& defs, const PageKind& kind,
+                                           int null_level, bool is_null) {
+  if (null_level < 0 || null_level > kind.max_level) corrupt("nulls of another level");
+  const std::vector<int64_t> rows{0, num_rows}, bytes{0, 0};
+  std::unique_ptr<RowPage> page(new RowPage(Kept(rows), Kept(bytes), 0, 0, num_rows, kind));
+  page->is_null_ = is_null;
+  page->null_level_ = null_level;
+  const int64_t count = std::max(reps.count, defs.count);
+  const auto decoded = [&](const EncodedLevels& levels, int top, std::vector<uint16_t>& out) {
+    if (levels.kind == Nulls::none) return;
+    if (levels.count != count)
+      corrupt(text(levels.count) + " levels of a kind, " + text(count) + " of the other");
+    levels_of(levels.kind, levels.bits, levels.bytes, count, out);
+    out.resize(static_cast<size_t>(count));
+    if (const int most = highest(out.data(), count); most > top)
+      corrupt("level " + text(most) + ", the layers have " + text(top));
+  };
+  decoded(reps, kind.max_rep, page->cut_.reps);
+  decoded(defs, kind.max_level, page->cut_.defs);
+  if (is_null) {  // where an item is said to be valid, it is null for want of a value
+    std::vector<uint16_t>& levels = page->cut_.defs;
+    if (count != 0 && levels.empty()) levels.resize(static_cast<size_t>(count));
+    const bool is_any = levels.empty() ? num_rows != 0 : *std::min_element(levels.begin(), levels.end()) == 0;
+    if (is_any && null_level == 0) corrupt("a page without a value, where none can be null");
+    std::replace(levels.begin(), levels.end(), uint16_t{0}, static_cast<uint16_t>(null_level));
+  }
+  page->max_rep_ = kind.max_rep;
+  page->max_visible_ = kind.max_visible;
+  page->cut_levels(count);
+  return page;
+}
+
+// Cuts levels into pieces that begin with a row.
+void RowPage::cut_levels(int64_t num_entries) {
+  const int max_rep = max_rep_;
+  Cut& cut = cut_;
+  const bool has_lists = max_rep != 0;
+  if (has_lists && cut.reps.empty() && num_rows_ != 0) corrupt("lists without repetition levels");
+  int64_t rows = 0, values = 0;
+  const auto close = [&](int64_t entry) {
+    cut.rows.push_back(rows);
+    cut.entries.push_back(entry);
+    cut.values.push_back(values);
+    cut.bytes.push_back(0);
+  };
+  close(0);
+  if (num_entries == 0) {
+    rows = values = num_rows_;
+  } else if (!has_lists) {
+    if (num_entries != num_rows_) corrupt(text(num_entries) + " levels of " + text(num_rows_) + " rows");
+    for (; rows < num_rows_ - kPiece; close(rows)) values = rows += kPiece;
+    values = rows = num_rows_;
+  } else {
+    if (cut.reps[0] != max_rep) corrupt("begins inside a row, expected a new one");
+    for (int64_t i = 0; i < num_entries; ++i) {
+      const size_t at = static_cast<size_t>(i);
+      if (cut.reps[at] == max_rep) {
+        if (i - cut.entries.back() >= kPiece) close(i);
+        ++rows;
+      }
+      values += cut.defs.empty() || cut.defs[at] <= max_visible_;
+    }
+    if (rows != num_rows_) corrupt(text(rows) + " rows begin in its levels, expected " + text(num_rows_));
+  }
+  close(num_entries != 0 ? num_entries : num_rows_);  // without levels a row is an entry
+  first_rows_ = Kept(cut.rows);
+  first_bytes_ = Kept(cut.bytes);
+  if (has_lists) first_values_ = Kept(cut.values);
+  num_chunks_ = static_cast<int64_t>(cut.rows.size()) - 1;
+  reps_ = has_lists ? Nulls::flat : Nulls::none;
+  nulls_ = cut.defs.empty() ? Nulls::none : Nulls::flat;
+}
+
+int64_t RowPage::num_bytes() const {
+  return static_cast<int64_t>(2 * (cut_.reps.size() + cut_.defs.size()) + 32 * cut_.rows.size() +
+                              items_.size());
+}
+
 // Indices are read as whole words.
 void RowPage::check_indices() const {
+  if (values_ == Values::constant && !is_null_) return;
   if (values_ > Values::split || !is_word(bits_))
     corrupt("a dictionary for values of " + text(bits_) + " bits that are no indices");
+}
+
+void RowPage::check_items() const {
+  if (is_constant() && num_items_ != 1) corrupt("a page of one value with " + text(num_items_));
 }
 
 void RowPage::set_items(Bytes items, int64_t width) {
@@ -82,6 +167,7 @@ void RowPage::set_items(Bytes items, int64_t width) {
   item_width_ = width;
   num_items_ = static_cast<int64_t>(items.size()) / width;
   items_kind_ = Items::fixed;
+  check_items();
 }
 
 template <typename T>
@@ -100,6 +186,7 @@ void RowPage::set_strings_32(In<int32_t> offsets, Bytes items) {
   items_ = items;
   num_items_ = static_cast<int64_t>(offsets.size()) - 1;
   items_kind_ = Items::strings_32;
+  check_items();
 }
 
 void RowPage::set_strings_64(In<int64_t> offsets, Bytes items) {
@@ -109,6 +196,7 @@ void RowPage::set_strings_64(In<int64_t> offsets, Bytes items) {
   items_ = items;
   num_items_ = static_cast<int64_t>(offsets.size()) - 1;
   items_kind_ = Items::strings_64;
+  check_items();
 }
 
 int64_t RowPage::width() const {
@@ -150,6 +238,14 @@ void RowPage::check_rows(const int64_t* rows, int64_t count) const {
 
 RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes) const {
   const auto fail = [&](const std::string& what) { corrupt("chunk " + text(number) + ": " + what); };
+  if (values_ == Values::constant) {
+    const size_t at = static_cast<size_t>(number);
+    const int64_t first = cut_.entries[at], entries = cut_.entries[at + 1] - first;
+    const auto part = [&](const std::vector<uint16_t>& levels) {
+      return levels.empty() ? Part{} : Part{reinterpret_cast<const uint8_t*>(levels.data() + first), 2 * entries};
+    };
+    return {number, entries, num_values(number, number + 1), part(cut_.reps), part(cut_.defs), {}, {}};
+  }
   const int num_levels = (reps_ != Nulls::none) + (nulls_ != Nulls::none);
   const int num_buffers = num_levels + (values_ == Values::runs ? 2 : 1);
   const int64_t width = large_ ? 4 : 2;
@@ -179,6 +275,10 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes) const {
 
 void RowPage::decode(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const {
   if (values_ == Values::zipped) return decode_zipped(bytes, sink);
+  if (is_null_ && nulls_ == Nulls::none) {
+    if (sink.with_levels) sink.def.fill(static_cast<size_t>(rows.count), static_cast<uint16_t>(null_level_));
+    return sink.nulls(rows.count);
+  }
   const Chunk chunk = open_chunk(number, bytes);
   if (max_rep_ != 0) return decode_lists(chunk, rows, open, sink);
   cells::Walk levels, values;
@@ -211,6 +311,7 @@ void RowPage::decode(int64_t number, Part bytes, const Rows& rows, bool open, Si
 // Values one by one, or as a run where they are many; null where their level is not 0.
 void RowPage::emit_values(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                           cells::Walk& walk, Sink& sink) const {
+  if (is_null_) return sink.nulls(count);
   if (count >= kRun && emit_run(chunk, first, count, levels, sink)) return;
   for (int64_t i = 0; i < count; ++i)
     if (levels[i] == 0)
@@ -251,6 +352,7 @@ void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink)
     }
     case Values::strings:
     case Values::fsst: return emit_string(first, count, i, sink);
+    case Values::constant: return emit_item(0, sink);
     default: break;
   }
   if (first.size != bytes_of_bits(count * bits_))

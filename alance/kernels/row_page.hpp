@@ -16,8 +16,8 @@
 namespace alance {
 
 // How values lie in a chunk. `zipped` is no chunk: rows of equal length, one behind the other,
-// each with its control word in front.
-enum class Values : int { flat, packed, runs, split, strings, fsst, zipped };
+// each with its control word in front. `constant`: there are none, the page has one item for all.
+enum class Values : int { flat, packed, runs, split, strings, fsst, zipped, constant };
 
 // Whether such values of a chunk are those of a width as of `RangeForm`.
 inline bool values_fit(Values values, int bits, int64_t width) {
@@ -77,6 +77,14 @@ struct Sink {
       bytes.reserve(static_cast<size_t>(product(num_values, width, "row sink")));
   }
 
+  void nulls(int64_t count) {
+    if (width != 0)
+      bytes.fill(static_cast<size_t>(count * width), 0);
+    else
+      offsets.fill(static_cast<size_t>(count), static_cast<int64_t>(bytes.size()));
+    has_nulls |= count != 0;
+    if (!with_levels) valid.fill(static_cast<size_t>(count), 0);
+  }
   void null() {
     if (width != 0)
       bytes.fill(static_cast<size_t>(width), 0);
@@ -172,6 +180,14 @@ struct Symbols {
   uint64_t num_codes;
 };
 
+// The encoded levels of a page: how many, and how they lie.
+struct EncodedLevels {
+  Nulls kind;
+  int bits;
+  int64_t count;
+  Part bytes;
+};
+
 class RowPage {
  public:
   // `first_rows` and `first_bytes` have one number a chunk and one behind the last; of zipped
@@ -186,6 +202,13 @@ class RowPage {
   RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
           const PageKind& kind, std::shared_ptr<const Symbols> symbols);
 
+  // A page whose values are all one item, which is set next; without it (`is_null`) all are null.
+  // There are as many levels of both kinds, or none of a kind. `null_level`: of a null that is a
+  // value's own; 0: no value can be null.
+  static std::unique_ptr<RowPage> constant(int64_t num_rows, const EncodedLevels& reps,
+                                           const EncodedLevels& defs, const PageKind& kind,
+                                           int null_level, bool is_null);
+
   void set_items(Bytes items, int64_t width);
   void set_strings_32(In<int32_t> offsets, Bytes items);
   void set_strings_64(In<int64_t> offsets, Bytes items);
@@ -194,12 +217,20 @@ class RowPage {
   std::shared_ptr<ChunkTable> table() const { return table_; }
   // Bytes of a value as it is given; 0: strings.
   int64_t width() const;
+  // Whether values are given with so many bytes.
+  bool gives(int64_t width) const { return is_null_ || this->width() == width; }
+  // Whether rows are decoded without bytes of the file.
+  bool is_constant() const { return values_ == Values::constant; }
+  // Memory of what was made for the page.
+  int64_t num_bytes() const;
   int64_t start() const { return start_; }
   int64_t num_chunks() const { return num_chunks_; }
   // What rows are read with: the number of a chunk, or of a zipped row.
   int64_t chunk_of(int64_t row, int64_t from) const;
   // Whether a chunk begins inside a row.
-  bool carries(int64_t chunk) const { return max_rep_ != 0 && carries_[chunk] != 0; }
+  bool carries(int64_t chunk) const {
+    return max_rep_ != 0 && carries_ != nullptr && carries_[chunk] != 0;
+  }
   // Where a chunk begins in the buffer.
   int64_t begin_of(int64_t chunk) const;
   // The chunks that neighbouring rows, at least one, lie in: the first, and the one behind the last.
@@ -264,7 +295,10 @@ class RowPage {
   void check_text(RangeStrings<Offset>& strings, const RangeSink& sink) const;
   bool has_text_items() const;
   void zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
+  void null_range(int64_t count, RangeSink& sink) const;
 
+  void cut_levels(int64_t num_entries);
+  void check_items() const;
   void check_indices() const;
   Chunk open_chunk(int64_t number, Part bytes) const;
   void decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const;
@@ -289,7 +323,16 @@ class RowPage {
           const PageKind& kind);
   void keep_lists(Kept first_values, const PageKind& kind);
 
+  // The decoded levels of a constant page, cut into pieces that are its chunks.
+  struct Cut {
+    std::vector<uint16_t> reps, defs;
+    std::vector<int64_t> rows, entries, values, bytes;  // before each piece, and behind the last
+  };
+
   std::shared_ptr<ChunkTable> table_;
+  Cut cut_;
+  bool is_null_ = false;
+  int null_level_ = 0;
   Kept first_rows_, first_bytes_;
   int64_t start_, size_, num_rows_, num_chunks_;
   Values values_;
@@ -298,7 +341,7 @@ class RowPage {
   int level_bits_, max_level_;
   bool large_;
   Kept first_values_;
-  const uint8_t* carries_ = nullptr;  // of the table
+  const uint8_t* carries_ = nullptr;  // of the table; null: no chunk begins inside a row
   Nulls reps_ = Nulls::none;
   int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
   std::shared_ptr<const Symbols> symbols_;

@@ -18,16 +18,15 @@ class RowPlan {
     size_t hit;
     int64_t first, last;
   };
-  // What is read together and decoded in one go; its pages are of one column and of one kind.
+  // What is read together and decoded in one go; its pages are of one column.
   struct Group {
     size_t parts_end, pieces_end;  // behind its last part, and piece
     int64_t bytes_end, num_rows;   // its end in the bytes of all groups
-    int kind;
   };
   struct Hit {
     size_t table, page;
     const RowPage* kernel;
-    nests::Layers layers;  // 0: its values are not those that its chunks hold
+    nests::Layers layers;  // 0: there are too many
   };
   struct Unknown {
     size_t table, page;

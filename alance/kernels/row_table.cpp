@@ -74,7 +74,7 @@ class Planner {
       } else if (plan.unknown.empty()) {  // else the plan is made again, once these are known
         entry.kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
         plan.hits.push_back({number, page, entry.kernel, entry.layers});
-        add_pieces(number, entry.kernel, entry.kind, base + i, base + next);
+        add_pieces(number, entry.kernel, base + i, base + next);
       }
       i = next;
     }
@@ -103,20 +103,20 @@ class Planner {
                 int64_t last) {
     const auto [begin, end] = entry.kernel->bytes_of(first, last);
     const int64_t start = entry.kernel->start();
-    if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group(0);
+    if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group();
     plan.parts.push_back({plan.hits.size(), first, last});
     plan.hits.push_back({number, page, entry.kernel, entry.layers});
     add_piece({number, start + begin, start + end}, last - first);
   }
 
-  void begin_group(int kind) {
+  void begin_group() {
     plan.groups.push_back(
-        {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0, kind});
+        {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0});
   }
 
   // A piece of the last group, with rows of its last part.
   void add_piece(const Piece& piece, int64_t num_rows) {
-    plan.pieces.push_back(piece);
+    if (piece.stop > piece.start) plan.pieces.push_back(piece);  // pages of one value have none
     RowPlan::Group& group = plan.groups.back();
     group.parts_end = plan.parts.size();
     group.pieces_end = plan.pieces.size();
@@ -124,12 +124,12 @@ class Planner {
     group.num_rows += num_rows;
   }
 
-  void add_pieces(size_t number, const RowPage* page, int kind, int64_t first, int64_t last) {
+  void add_pieces(size_t number, const RowPage* page, int64_t first, int64_t last) {
     const Rows rows{plan.rows.data() + first, 0, last - first};
     const std::vector<needs::Need> needs = needs::needs_of(*page, rows);
     for (const needs::Run& run : needs::runs_of(*page, needs, {0, kGroup})) {
       const int64_t start = page->start() + run.bytes.start, stop = page->start() + run.bytes.stop;
-      if (!joins(number, kind, start, stop - start)) begin_group(kind);
+      if (!joins(number, start, stop - start)) begin_group();
       const size_t hit = plan.hits.size() - 1;
       const size_t parts_before = plan.first_part(plan.groups.size() - 1);
       if (plan.parts.size() > parts_before && plan.parts.back().hit == hit)
@@ -140,27 +140,33 @@ class Planner {
     }
   }
 
-  // Whether a piece belongs to the last group: that is of this column, stays small, is of one kind,
-  // and ascends in each of its files.
-  bool joins(size_t number, int kind, int64_t start, int64_t num_bytes) const {
+  // Whether a piece belongs to the last group: that is of this column, stays small, and ascends
+  // in each of its files.
+  bool joins(size_t number, int64_t start, int64_t num_bytes) const {
     const size_t last_group = plan.groups.size();
     if (last_group == plan.first_group(plan.columns.size())) return false;
     const RowPlan::Group& group = plan.groups.back();
     const int64_t size = group.bytes_end - plan.first_byte(last_group - 1);
-    if (group.kind != kind || size + num_bytes > kGroup) return false;
+    if (size + num_bytes > kGroup) return false;
+    if (num_bytes == 0 || size == 0) return true;
     return plan.pieces.back().table != number || start >= plan.pieces.back().stop;
   }
 
   const int64_t* rows_ = nullptr;
 };
 
+void check_tables(const std::vector<Tables>& columns, size_t count) {
+  for (const Tables& tables : columns)
+    if (tables.size() != count || std::find(tables.begin(), tables.end(), nullptr) != tables.end())
+      corrupt("row plan: tables of unequal length");
+}
+
 // The same rows of several columns, each of as many tables: those of table t end at `ends[t]` in
 // `rows`, ascending and unique. The plan numbers the tables of all columns, column by column.
 RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
                   const std::vector<int64_t>& ends) {
   const int64_t count = static_cast<int64_t>(rows.size());
-  for (const Tables& tables : columns)
-    if (ends.size() != tables.size()) corrupt("plan_rows: arrays of unequal length");
+  check_tables(columns, ends.size());
   int64_t before = 0;
   for (const int64_t end : ends) {
     if (end < before || end > count) corrupt("plan_rows: ends of rows");
@@ -193,8 +199,7 @@ RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
 // `spans`; those of a table ascend, and none is empty. Pages that are not known are left out.
 RowPlan plan_spans(const std::vector<Tables>& columns, const std::vector<Span>& spans,
                    const std::vector<size_t>& ends) {
-  for (const Tables& tables : columns)
-    if (ends.size() != tables.size()) corrupt("plan_spans: arrays of unequal length");
+  check_tables(columns, ends.size());
   int64_t count = 0;
   for (size_t t = 0, at = 0; t < ends.size(); ++t) {
     if (ends[t] < at || ends[t] > spans.size()) corrupt("plan_spans: ends of spans");
@@ -251,7 +256,7 @@ nb::tuple pieces_of(const RowPlan& plan, size_t first, size_t last) {
     starts[i] = plan.pieces[at].start;
     stops[i] = plan.pieces[at].stop;
     const bool ends_group = at + 1 == plan.groups[group].pieces_end;
-    if (ends_group) ++group;
+    while (group < last && at + 1 >= plan.groups[group].pieces_end) ++group;
     if (ends_group || plan.pieces[at + 1].table != plan.pieces[at].table) {
       tables.append(plan.pieces[at].table);
       ends.append(i + 1);
@@ -261,19 +266,10 @@ nb::tuple pieces_of(const RowPlan& plan, size_t first, size_t last) {
                         plan.first_byte(last) - plan.first_byte(first));
 }
 
-// The groups of a column, neighbours of one kind together: a page of that kind, the first group, the
-// one behind the last, and their rows.
-nb::list column_of(const RowPlan& plan, size_t column) {
+// The first group of a column, and the one behind its last.
+std::pair<size_t, size_t> groups_of(const RowPlan& plan, size_t column) {
   if (column >= plan.columns.size()) corrupt("row plan: no such column");
-  nb::list found;
-  for (size_t g = plan.first_group(column); g < plan.columns[column];) {
-    const size_t first = g;
-    int64_t num_rows = 0;
-    for (; g < plan.columns[column] && plan.groups[g].kind == plan.groups[first].kind; ++g)
-      num_rows += plan.groups[g].num_rows;
-    found.append(nb::make_tuple(plan.pages[plan.parts[plan.first_part(first)].hit], first, g, num_rows));
-  }
-  return found;
+  return {plan.first_group(column), plan.columns[column]};
 }
 
 nb::list unknown_of(const RowPlan& plan) {
@@ -327,7 +323,7 @@ void register_row_table(nanobind::module_& m) {
   nb::class_<RowTable>(m, "RowTable")
       .def(nb::init<In<int64_t>>(), nb::arg("first_rows"))
       .def("set", &RowTable::set, nb::arg("number"), nb::arg("kernel"), nb::arg("page"),
-           nb::arg("kind"), nb::arg("layers"));
+           nb::arg("layers"));
   nb::class_<RowPlan>(m, "RowPlan")
       .def_ro("is_ranges", &RowPlan::is_ranges)
       .def_ro("num_rows", &RowPlan::num_rows)
@@ -336,7 +332,7 @@ void register_row_table(nanobind::module_& m) {
       .def_prop_ro("column_bytes", &column_bytes)
       .def("fitting", &fitting, nb::arg("trees"), nb::arg("columns"), nb::arg("widths"))
       .def("page", &page_of)
-      .def("column", &column_of)
+      .def("groups", &groups_of, nb::arg("column"))
       .def("pieces", &pieces_of)
       .def("num_bytes", &bytes_of)
       .def("missing", &missing_of, nb::arg("held"), nb::arg("files"), nb::arg("max_gap_bytes"));

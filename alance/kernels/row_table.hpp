@@ -15,7 +15,6 @@ class RowTable {
   struct Entry {
     const RowPage* kernel = nullptr;
     nb::object page;
-    int kind = 0;
     nests::Layers layers = 0;
   };
 
@@ -34,12 +33,12 @@ class RowTable {
   }
 
 
-  // Page `number` is known: `page` is what plans give for it, and keeps `kernel` alive; pages of
-  // one kind are decoded into the same values; `layers`: 0 where these are not what its chunks hold.
-  void set(int64_t number, const RowPage* kernel, nb::object page, int kind, nests::Layers layers) {
+  // Page `number` is known: `page` is what plans give for it, and keeps `kernel` alive;
+  // `layers`: 0 where there are too many.
+  void set(int64_t number, const RowPage* kernel, nb::object page, nests::Layers layers) {
     if (number < 0 || number >= static_cast<int64_t>(entries_.size()))
       corrupt("row table: no such page");
-    entries_[static_cast<size_t>(number)] = {kernel, std::move(page), kind, layers};
+    entries_[static_cast<size_t>(number)] = {kernel, std::move(page), layers};
   }
 
   const std::vector<int64_t>& first_rows() const { return first_rows_; }

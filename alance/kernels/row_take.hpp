@@ -11,7 +11,7 @@ template <typename Done>
 void take_part(const RowPlan& plan, const RowPlan::Part& part, const uint8_t*& bytes,
                const uint8_t* end, Sink& sink, const Done& done) {
   const RowPage& page = *plan.hits[part.hit].kernel;
-  if (page.width() != sink.width) corrupt("row sink: pages of different width");
+  if (!page.gives(sink.width)) corrupt("row sink: pages of different width");
   const Rows rows = plan.rows_of(part);
   for (const needs::Need& need : needs::needs_of(page, rows)) {
     const int64_t size = page.begin_of(need.chunk + 1) - page.begin_of(need.chunk);

@@ -16,7 +16,6 @@ import alance
 import alance.file.page_tables as page_tables
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.placed_columns import ColumnsShare
-from alance.format.layouts.paged_rows import PagedRows
 from alance.io.reading.scheduler import Scheduler
 from tests.reference.compare import assert_same
 
@@ -103,23 +102,17 @@ def nested(
 
 
 class Counted:
-    """How often the kernel of takes decoded rows: of a leaf, or of all leaves of fields."""
+    """How often the kernel decoded rows."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        for kind, name in (
-            (PagedRows, "decode"),
-            (PagedRows, "decode_pages"),
-            (ColumnsShare, "decode"),
-        ):
-            self._count(monkeypatch, kind, name, getattr(kind, name))
+        decode = ColumnsShare.decode
 
-    def _count(self, monkeypatch: pytest.MonkeyPatch, kind: type, name: str, decode: Any) -> None:
-        def counting(rows: PagedRows | ColumnsShare, read: Reader) -> Any:
+        def counting(share: ColumnsShare, read: Reader) -> pa.RecordBatch | None:
             self.count += 1
-            return decode(rows, read)
+            return decode(share, read)
 
-        monkeypatch.setattr(kind, name, counting)
+        monkeypatch.setattr(ColumnsShare, "decode", counting)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
@@ -151,7 +144,7 @@ async def test_every_way_gives_the_same(
                 patched.setattr(Scheduler, "reader", lambda *_: None)
                 assert_same(await ds.take(rows), expected)
             with monkeypatch.context() as patched:
-                patched.setattr(page_tables, "takes_rows", lambda _: False)
+                patched.setattr(page_tables, "is_built", lambda _: False)
                 before = counted.count
                 async with alance.Session() as fresh:  # sessions share no open files
                     other = await alance.dataset(uri, session=fresh)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from alance import _kernels
-from alance.format.layouts.row_pages import ValuesForm
+from alance.format.layouts.row_pages import LevelsForm, ValuesForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    import numpy.typing as npt
 
 NO_CHUNKS = np.empty(0, np.int64)
 FIXED = np.zeros(16, np.uint8)
@@ -61,53 +62,90 @@ def test_words_are_indices(bits: int) -> None:
     page.set_items(np.arange(8, dtype=np.uint8), 2)
     indices = np.array([3, 0, 1, 2], f"<u{bits // 8}").tobytes()
     header = len(indices).to_bytes(2, "little")
-    chunk = np.frombuffer(b"\0\0" + header + bytes(4) + indices, np.uint8)
-    plan = plan_of(page, [0, 3])
-    sink = _kernels.RowSink(2, False, 2)
-    sink.add(plan, 0, 1, chunk)
-    assert bytes(sink.finish()[0]) == bytes([6, 7, 4, 5])
+    chunk = memoryview(b"\0\0" + header + bytes(4) + indices)
+    assert values_of(plan_of(page, [0, 3]), pa.uint16(), chunk) == [0x0706, 0x0504]
 
 
 def plan_of(page: _kernels.RowPage, rows: list[int]) -> _kernels.RowPlan:
     """Rows of a page of four."""
     table = _kernels.RowTable(np.array([0, 4], np.int64))
-    table.set(0, page, page, 0, True)
+    table.set(0, page, page, 1)
     return _kernels.plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
 
 
-def test_a_sink_knows_its_bounds() -> None:
-    plan, content = plan_of(page_of(ValuesForm.ZIPPED, 16), [1, 3]), np.arange(4, dtype=np.uint8)
-    sink = _kernels.RowSink(2, False, 2)
-    sink.add(plan, 0, 1, content)
-    assert sink.page == 0
-    assert bytes(sink.finish()[0]) == bytes(content)
-    with pytest.raises(ValueError, match="row sink"):
-        sink.add(plan, 0, 1, content[:3])
-    for first, last in ((0, 2), (1, 0)):
-        with pytest.raises(ValueError, match="no such groups"):
-            sink.add(plan, first, last, content)
-    with pytest.raises(ValueError, match="different width"):
-        _kernels.RowSink(4, False, 2).add(plan, 0, 1, content)
-    with pytest.raises(ValueError, match="negative"):
-        _kernels.RowSink(-1, False, 2)
+def values_of(
+    plan: _kernels.RowPlan, arrow: pa.DataType, content: memoryview, width: int | None = None
+) -> list[Any]:
+    """The rows of a plan, as a column of a type."""
+    width = arrow.bit_width // 8 if width is None else width
+    batch = _kernels.RowBatch([0], [0], [width], [pa.types.is_string(arrow)])
+    batch.decode(plan, content)
+    schema = pa.schema([pa.field("column", arrow)])
+    rows = pa.RecordBatch._import_from_c(batch.address, schema)
+    rows.validate(full=True)
+    values: list[Any] = rows.column(0).to_pylist()
+    return values
 
 
-def test_a_source_brings_what_memory_would(tmp_path: Path) -> None:
-    content = np.arange(8, dtype=np.uint8)
-    path = tmp_path / "file"
-    path.write_bytes(bytes(content))
-    plan = plan_of(page_of(ValuesForm.ZIPPED, 16), [1, 3])
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        sink, source = _kernels.RowSink(2, False, 2), _kernels.FileSource([fd], 4096)
-        assert sink.add_from(plan, 0, 1, source)
-        assert bytes(sink.finish()[0]) == bytes([2, 3, 6, 7])
-        path.write_bytes(b"123")
-        assert not sink.add_from(plan, 0, 1, source)
-        assert (source.status, source.file) == (-2, 0)
-        with pytest.raises(ValueError, match="no such file"):
-            sink.add_from(plan, 0, 1, _kernels.FileSource([], 4096))
-    finally:
-        os.close(fd)
-    assert not sink.add_from(plan, 0, 1, source)
-    assert source.status > 0, "the number of the system's error"
+def test_a_batch_knows_its_bounds() -> None:
+    plan, content = plan_of(page_of(ValuesForm.ZIPPED, 16), [1, 3]), memoryview(bytes(range(4)))
+    assert values_of(plan, pa.uint16(), content) == [0x0100, 0x0302]
+    with pytest.raises(ValueError, match="row batch"):
+        values_of(plan, pa.uint16(), content[:3])
+    with pytest.raises(ValueError, match="another form"):
+        values_of(plan, pa.uint32(), content)
+
+
+NO_LEVELS = LevelsForm.NONE, 0, 0, np.empty(0, np.uint8)
+
+
+def levels(*numbers: int) -> tuple[int, int, int, npt.NDArray[np.uint8]]:
+    return LevelsForm.FLAT, 0, len(numbers), np.array(numbers, "<u2").view(np.uint8)
+
+
+def test_a_constant_page_needs_no_bytes() -> None:
+    page = _kernels.RowPage.constant(4, NO_LEVELS, levels(0, 1, 0, 0), (0, 1, 0), 1, False)
+    page.set_strings_32(np.array([0, 2], np.int32), np.frombuffer(b"ab", np.uint8))
+    plan = plan_of(page, [0, 1, 3])
+    assert plan.num_bytes(0, plan.num_groups) == 0
+    assert plan.pieces(0, plan.num_groups)[:2] == ([], [])
+    assert values_of(plan, pa.string(), memoryview(b""), -4) == ["ab", None, "ab"]
+    nothing = _kernels.RowPage.constant(4, NO_LEVELS, NO_LEVELS, (0, 1, 0), 1, True)
+    for arrow, width in ((pa.string(), -4), (pa.bool_(), 0), (pa.int64(), 8)):
+        assert values_of(plan_of(nothing, [2, 3]), arrow, memoryview(b""), width) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("reps", "definitions", "maxima", "wrong"),
+    [
+        (NO_LEVELS, levels(0, 2, 0, 0), (0, 1, 0), "level 2"),
+        (NO_LEVELS, levels(0, 0, 0), (0, 1, 0), "3 levels of 4 rows"),
+        (NO_LEVELS, NO_LEVELS, (1, 1, 0), "lists without"),
+        (levels(1, 1, 1), NO_LEVELS, (1, 0, 0), "3 rows begin"),
+        (levels(0, 1, 1, 1, 1), NO_LEVELS, (1, 0, 0), "inside a row"),
+        (levels(1, 1, 1, 1), levels(0, 0), (1, 1, 0), "2 levels of a kind"),
+        (levels(1, 1, 2, 1), NO_LEVELS, (1, 0, 0), "level 2"),
+        ((LevelsForm.FLAT, 0, 4, np.zeros(3, np.uint8)), NO_LEVELS, (1, 0, 0), "4 levels"),
+        ((9, 0, 4, np.zeros(8, np.uint8)), NO_LEVELS, (1, 0, 0), "unknown form"),
+        ((LevelsForm.BLOCKS, 16, 4, np.zeros(8, np.uint8)), NO_LEVELS, (1, 0, 0), "unknown form"),
+    ],
+)
+def test_levels_of_a_constant_page_are_checked(
+    reps: Any, definitions: Any, maxima: tuple[int, int, int], wrong: str
+) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        _kernels.RowPage.constant(4, reps, definitions, maxima, 0, False)
+
+
+def test_a_constant_page_has_one_value() -> None:
+    with pytest.raises(ValueError, match="none can be null"):
+        _kernels.RowPage.constant(4, NO_LEVELS, NO_LEVELS, (0, 1, 0), 0, True)
+    page = _kernels.RowPage.constant(4, NO_LEVELS, NO_LEVELS, (0, 0, 0), 0, False)
+    with pytest.raises(ValueError, match="one value"):
+        page.set_items(FIXED, 8)
+    with pytest.raises(ValueError, match="one value"):
+        page.set_strings_32(np.array([0, 4, 8], np.int32), FIXED)
+    page.set_items(FIXED[:1] + np.uint8(2), 1)
+    plan = plan_of(page, [1])
+    assert plan.fitting([0], [0], [0]) == [], "2 is no bool"
+    assert values_of(plan, pa.uint8(), memoryview(b"")) == [2]

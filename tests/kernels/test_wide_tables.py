@@ -137,7 +137,7 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
     page = _kernels.RowPage(
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
     )
-    table.set(0, page, page, 0, True)
+    table.set(0, page, page, True)
     plan = _kernels.plan_rows([[table]] * 2, np.array([1, 3], np.int64), [2])
     assert plan.fitting([0, 0], [0, 1], [1, -1]) == [0]
     assert plan.fitting([0, 0], [0, 1], [4, 1]) == [1]
@@ -191,7 +191,7 @@ def test_nested_fields_of_a_batch_have_the_layers_of_their_pages() -> None:
     def rows(trees: list[int], layers: int, rows: list[int]) -> list[object]:
         """Those of a page with such layers, of so many columns."""
         table = _kernels.RowTable(np.array([0, 4], np.int64))
-        table.set(0, page, page, 0, layers)
+        table.set(0, page, page, layers)
         columns = [*range(trees.count(0))]
         plan = _kernels.plan_rows([[table]] * len(columns), np.array([1, 3], np.int64), [2])
         order = np.array(rows, np.int64)
@@ -237,7 +237,7 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
     page = _kernels.RowPage(
         4 * bounds, size * bounds, 0, size * count, 4 * count, 0, 8 * width, 0, 0, 0, True
     )
-    table.set(0, page, page, 0, True)
+    table.set(0, page, page, True)
     path = tmp_path / "file"
     header = (0).to_bytes(2, "little") + (4 * width).to_bytes(4, "little") + bytes(2)
     path.write_bytes(
@@ -287,7 +287,7 @@ def test_ranges_of_rows_lie_in_any_buffers() -> None:
     page = _kernels.RowPage(
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
     )
-    table.set(0, page, page, 0, True)
+    table.set(0, page, page, True)
     plan = _kernels.plan_spans([[table], [table]], [(1, 3)], [1])
     tables, ends, starts, stops, num_bytes = plan.pieces(0, plan.num_groups)
     assert (tables, ends) == ([0, 1], [1, 2])
@@ -335,7 +335,7 @@ def test_pages_that_are_not_known_are_left_out_of_ranges() -> None:
     page = _kernels.RowPage(
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
     )
-    table.set(0, page, page, 0, True)
+    table.set(0, page, page, True)
     plan = _kernels.plan_spans([[table, table]], [(1, 3), (3, 5), (5, 6), (0, 4)], [3, 4])
     assert plan.unknown == [(0, 2)]
     tables, ends, *_, num_bytes = plan.pieces(0, plan.num_groups)
@@ -357,7 +357,7 @@ def test_pages_that_lie_backwards_or_over_others_are_read_from_their_places(
             np.array([0, 4], np.int64), np.array([0, 16], np.int64), start, 16, 4, 0, 8, 0, 0, 0,
             False,
         )  # fmt: skip
-        table.set(number, page, page, 0, True)
+        table.set(number, page, page, True)
     plan = _kernels.plan_spans([[table]], [(0, 20)], [1])
     batch = _kernels.RowBatch([0], [0], [1], [False])
     path = tmp_path / "file"
@@ -377,7 +377,7 @@ def test_missing_bytes_of_ranges_are_few_pieces() -> None:
             np.array([0, 4], np.int64), np.array([0, 16], np.int64), start, 16, 4, 0, 8, 0, 0, 0,
             False,
         )  # fmt: skip
-        table.set(0, page, page, 0, True)
+        table.set(0, page, page, True)
         tables.append(table)
     plan = _kernels.plan_spans([[table] for table in tables], [(0, 4)], [1])
     nothing, files = _kernels.HeldFile([], []), [0] * 4

@@ -168,13 +168,13 @@ def test_tables_know_their_bounds() -> None:
         0, 8, 0, 0, 0, False,
     )  # fmt: skip
     with pytest.raises(ValueError, match="no such page"):
-        table.set(2, page, "page", 0, True)
+        table.set(2, page, "page", True)
 
     def plan(rows: list[int], ends: list[int]) -> _kernels.RowPlan:
         return _kernels.plan_rows([[table] * len(ends)] * 2, np.array(rows, np.int64), ends)
 
     assert plan([1, 2], [2]).unknown == [(0, 0), (1, 0)]
-    table.set(0, page, page, 0, True)
+    table.set(0, page, page, True)
     assert plan([1, 12], [2]).unknown == [(0, 1), (1, 1)]
     found = plan([1, 2, 4, 7], [2, 4])
     assert (found.unknown, found.num_groups) == ([], 2)
@@ -182,12 +182,12 @@ def test_tables_know_their_bounds() -> None:
         tables, piece_ends, starts, stops, num_bytes = found.pieces(column, column + 1)
         assert (tables, piece_ends) == ([2 * column, 2 * column + 1], [1, 2])
         assert (starts.tolist(), stops.tolist(), num_bytes) == ([100, 100], [108, 116], 24)
-        assert found.column(column) == [(page, column, column + 1, 4)]
+        assert found.groups(column) == (column, column + 1)
     assert (found.num_bytes(0, 2), found.page(3)) == (48, page)
     for wrong_groups in ((0, 3), (2, 1)):
         with pytest.raises(ValueError, match="no such groups"):
             found.pieces(*wrong_groups)
-    for ask in (found.page, found.column):
+    for ask in (found.page, found.groups):
         with pytest.raises(ValueError, match="no such"):
             ask(4)
     for wrong, ends_of in (([20], [1]), ([-1], [1]), ([3, 3], [2]), ([3], [2]), ([3, 4], [1])):
@@ -197,26 +197,25 @@ def test_tables_know_their_bounds() -> None:
         _kernels.plan_rows([[table]], np.array([1], np.int64), [1, 1])
 
 
-def groups_of(sizes: list[int], kinds: list[int]) -> list[list[int]]:
+def groups_of(sizes: list[int]) -> list[list[int]]:
     """The tables of each group, of one row of each of some tables of one page with one chunk."""
     tables = []
-    for size, kind in zip(sizes, kinds, strict=True):
+    for size in sizes:
         table = _kernels.RowTable(np.array([0, 1], np.int64))
         rows, chunk = np.array([0, 1], np.int64), np.array([0, size], np.int64)
         page = _kernels.RowPage(rows, chunk, 0, size, 1, 0, 8, 0, 0, 0, False)
-        table.set(0, page, page, kind, True)
+        table.set(0, page, page, True)
         tables.append(table)
     rows = np.zeros(len(sizes), np.int64)
     plan = _kernels.plan_rows([tables], rows, [*range(1, len(sizes) + 1)])
     return [plan.pieces(number, number + 1)[0] for number in range(plan.num_groups)]
 
 
-def test_a_group_is_small_and_of_one_kind() -> None:
+def test_a_group_is_small() -> None:
     kib = 1 << 10
-    assert groups_of([8 * kib] * 4, [0] * 4) == [[0, 1, 2, 3]]
-    assert groups_of([8 * kib] * 4, [0, 0, 1, 0]) == [[0, 1], [2], [3]]
-    assert groups_of([100 * kib] * 3, [0] * 3) == [[0], [1], [2]]
-    assert groups_of([], []) == []
+    assert groups_of([8 * kib] * 4) == [[0, 1, 2, 3]]
+    assert groups_of([100 * kib] * 3) == [[0], [1], [2]]
+    assert groups_of([]) == []
 
 
 @given(

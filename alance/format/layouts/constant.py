@@ -27,7 +27,9 @@ from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth
 from alance.format.codecs import block_codec
 from alance.format.layouts.levels import Levels, Shape
 from alance.format.layouts.miniblock_task import decode_block
+from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import fetch, joined, levels_view
+from alance.format.layouts.row_pages import EncodedLevels, constant_rows
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -53,13 +55,15 @@ class ConstantState:
     value: Block | None
     content: tuple[bytes, bytes]  # repetition and definition levels
     _levels: Levels | None = field(default=None, repr=False)
+    _rows: RowPage | None = field(default=None, repr=False)
 
     @property
     def num_bytes(self) -> int:
         """Memory that the state holds, estimated before the levels are decoded."""
+        num_bytes = 300 if self._rows is None else 300 + self._rows.kernel.num_bytes
         if self._levels is None:
-            return 300 + 4 * (len(self.content[0]) + len(self.content[1]))
-        return 300 + 4 * self._levels.num_entries
+            return num_bytes + 4 * (len(self.content[0]) + len(self.content[1]))
+        return num_bytes + 4 * self._levels.num_entries
 
     def levels(self) -> Levels | None:
         """The levels of the whole page, checked; None if the page has none.
@@ -70,6 +74,27 @@ class ConstantState:
         if self._levels is None and any(self.content):
             self._levels = self.page.decode_levels(*self.content)
         return self._levels
+
+    def row_page(self) -> RowPage | None:
+        """The page for the taking of rows by the kernel; None for one of another kind.
+
+        Raises:
+            CorruptFileError: the levels contradict each other or the page.
+        """
+        page = self.page
+        if self._rows is None:
+            reps, definitions = self.content
+            with page.place.checking():
+                kernel = constant_rows(
+                    page.shape,
+                    page.num_rows,
+                    EncodedLevels(page.rep, reps, page.num_rep_values),
+                    EncodedLevels(page.definition, definitions, page.num_def_values),
+                    self.value,
+                )
+            if kernel is not None:
+                self._rows = RowPage(kernel, page.place, page.shape)
+        return self._rows
 
 
 class ConstantTask(NamedTuple):
@@ -176,8 +201,10 @@ class ConstantPage(NamedTuple):
         return ConstantTask(state, range(start, stop))
         yield  # a plan, though it asks for nothing
 
-    def row_page(self, state: PageState) -> None:
-        return None
+    def row_page(self, state: PageState) -> RowPage | None:
+        """The page for the taking of rows by the kernel; see `ConstantState.row_page`."""
+        assert isinstance(state, ConstantState)
+        return state.row_page()
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, ConstantTask]]:
         """Plan state and rows: one round, none if there are no buffers."""

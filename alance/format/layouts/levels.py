@@ -8,7 +8,6 @@ Source: docs/format/file.md, "Layers and levels".
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.selection import Selection
 
 NO_LEVELS: Final = np.empty(0, np.uint16)
+MOST_LAYERS: Final = 16  # of a page that the kernel decodes
 NOT_CHECKED: Final = np.empty(0, np.int64)
 
 
@@ -45,9 +45,7 @@ class Shape:
     max_rep: int
     max_def: int
     max_visible: int
-    kinds: dict[tuple[int, bool, bool], tuple[int, int]] = field(
-        default_factory=dict, compare=False, repr=False
-    )  # of pages for the kernel: see `RowPage`
+    code: int  # the layers as kernels have them, four bits each; 0: they are too many
 
     @classmethod
     def from_proto(cls, layers: Iterable[int]) -> Shape:
@@ -75,7 +73,14 @@ def _shape(numbers: tuple[int, ...]) -> Shape:
     if not numbers or len(numbers) > 0xFFFF or not values.issuperset(numbers):
         raise CorruptFileError(f"layers {list(numbers[:20])}: expected numbers of 1 to 6")
     layers = tuple(Layer(number) for number in numbers)
-    return Shape(layers, max_repetition(layers), max_definition(layers), max_visible(layers))
+    code = sum(layer << 4 * depth for depth, layer in enumerate(layers))
+    return Shape(
+        layers,
+        max_repetition(layers),
+        max_definition(layers),
+        max_visible(layers),
+        code if len(layers) <= MOST_LAYERS else 0,
+    )
 
 
 class Levels(NamedTuple):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
-from alance.format.codecs.fixed import FixedSizeList
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.layouts.dictionary import Dictionary
 from alance.format.layouts.levels import Shape
@@ -101,16 +100,7 @@ class Description(NamedTuple):
 
     def row_page(self, kernel: _kernels.RowPage, place: Place) -> RowPage:
         """The page for the taking of rows, of what the kernel knows of it."""
-        lists = self.lists
-        if lists is None:
-            return RowPage(kernel, place, self.form.shape)
-        return RowPage(kernel, place, self.form.shape, lists.decode_values, are_items=True)
-
-    @property
-    def lists(self) -> FixedSizeList | None:
-        """How values are fixed-size lists; None: they are none, or the kernel takes none such."""
-        values = self.form.values
-        return values if isinstance(values, FixedSizeList) and values.is_flat else None
+        return RowPage(kernel, place, self.form.shape)
 
     def dictionary_of(self, content: bytes) -> Dictionary:
         """The dictionary of a page that has one.

@@ -8,7 +8,7 @@ taken chunk by chunk (`miniblock_task`), which is slower and gives the same.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from alance.format.codecs.fixed import (
 )
 from alance.format.codecs.rle import Rle
 from alance.format.codecs.strings import Fsst, Variable
+from alance.format.layouts.base import Layer
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -31,10 +32,14 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.layouts.fullzip import ZipForm
+    from alance.format.layouts.levels import Shape
     from alance.format.layouts.miniblock_task import ChunkForm
     from alance.format.layouts.place import PagePlace
 
 NO_CHUNKS = np.empty(0, np.int64)
+NO_BYTES = np.empty(0, np.uint8)
+# Levels of a page of one value that the kernel decodes when it learns of the page: 3 ms.
+MOST_LEVELS: Final = 1 << 22
 
 
 class ValuesForm(IntEnum):
@@ -47,6 +52,15 @@ class ValuesForm(IntEnum):
     STRINGS = 4
     FSST = 5
     ZIPPED = 6
+    CONSTANT = 7
+
+
+class EncodedLevels(NamedTuple):
+    """The levels of a whole page, of one kind."""
+
+    codec: BlockCodec | None  # None: as they are
+    content: bytes
+    num_levels: int  # of a codec; of levels as they are, their bytes say it
 
 
 class LevelsForm(IntEnum):
@@ -101,9 +115,52 @@ def has_items(page: _kernels.RowPage, items: Block) -> bool:
     return True
 
 
+def constant_rows(
+    shape: Shape,
+    num_rows: int,
+    reps: EncodedLevels,
+    definitions: EncodedLevels,
+    value: Block | None,
+) -> _kernels.RowPage | None:
+    """A page whose items all have one value, or none; None for another one.
+
+    Args:
+        value: of all items; None: all are null.
+    """
+    own_reps, own_definitions = _encoded(reps), _encoded(definitions)
+    null_level = int(shape.layers[0] is Layer.NULLABLE_ITEM)
+    if own_reps is None or own_definitions is None:
+        return None
+    if isinstance(value, FixedWidth) and not value.bits_per_value:
+        return None
+    maxima = shape.max_rep, shape.max_def, shape.max_visible
+    page = _kernels.RowPage.constant(
+        num_rows, own_reps, own_definitions, maxima, null_level, value is None
+    )
+    return page if value is None or has_items(page, value) else None
+
+
+def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
+    """Levels as the kernel has them; None where their kind is not known, or they are many."""
+    codec, content, count = levels
+    if not content:
+        return LevelsForm.NONE, 0, 0, NO_BYTES
+    form: tuple[LevelsForm, int] | None = (LevelsForm.FLAT, 0)
+    if codec is None:
+        count = len(content) // 2
+    else:
+        form = _levels(codec)
+    if form is None or not 0 < count <= MOST_LEVELS:
+        return None
+    return (*form, count, np.frombuffer(content, np.uint8))
+
+
 def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
-    """A full-zip page of rows of equal length; None for another one."""
+    """A full-zip page of rows of equal length that are their values; None for another one."""
     if form.shape.has_lists or not form.is_fixed or not form.width or form.bits_rep:
+        return None
+    codec = form.codec
+    if not (isinstance(codec, Flat) or (isinstance(codec, FixedSizeList) and codec.is_flat)):
         return None
     start, size = place.buffers[buffer]
     return _kernels.RowPage(

@@ -289,9 +289,8 @@ def _scheme(message: pb.Flat) -> Scheme | None:
 
 def row_page(page: ArrayPage) -> RowPage | None:
     """A page for the kernel that takes rows; None for one of another kind."""
-    root, dimensions, width = page.root, [], 1
+    root, width = page.root, 1
     while isinstance(root, FixedSizeList):
-        dimensions.append(root.dimension)
         width *= root.dimension
         root = root.items
     if not isinstance(root, Flat) or root.bits_per_value % 8 or root.bits_per_value == 0:
@@ -311,8 +310,7 @@ def row_page(page: ArrayPage) -> RowPage | None:
             0,
             False,
         )
-    decoded = Nested(root.bits_per_value, tuple(dimensions)) if dimensions else None
-    return RowPage(kernel, page.place, PLAIN, decoded)
+    return RowPage(kernel, page.place, PLAIN)
 
 
 def value_buffers(encoding: bytes) -> frozenset[int]:
