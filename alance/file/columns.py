@@ -1,7 +1,7 @@
 """Plans over the columns of one open file: which pages hold the rows, and what they still need.
 
-The states of pages are found and kept through a `States`: for takes the session's search cache, for
-a scan its own, because a scan would fill the cache with states that it needs once.
+What is learned of pages stays with the columns of their file, which are one entry of the session's
+search cache. A scan that would fill the cache with what it needs once works on a copy of them.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from alance import _kernels
 from alance.errors import AlanceError
 from alance.file.recall import first_ranges, held, kept_by, noted, recalled
+from alance.format.column_metadata import OBJECT_BYTES, Column
 from alance.format.layouts import page_layout
-from alance.format.layouts.place import PageAt
+from alance.format.layouts.miniblock import MiniBlockState
+from alance.format.layouts.place import PagePlace
 from alance.format.plans import together
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator
 
-    from alance import _kernels
     from alance.arrays import Int64s
     from alance.file.recall import Kept
-    from alance.format.column_metadata import Column
     from alance.format.container import Container
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState
     from alance.format.layouts.paged_rows import RowPage
@@ -33,11 +34,56 @@ SMALL_BYTES: Final = 256 << 10  # of a page; a scan reads smaller ones whole, in
 
 
 class States(Protocol):
-    """Where plans look for what is known of a file, and leave what they learned."""
+    """Where plans look for what is known of files, and leave what they learned."""
 
     def peek(self, key: Hashable) -> Any | None: ...
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None: ...
+
+
+class FileColumns:
+    """The columns of a file that were opened, and all that is learned of their pages.
+
+    Attributes:
+        columns: by their numbers in the file.
+        num_bytes: memory that they take.
+        is_own: a copy, of which no cache knows.
+    """
+
+    __slots__ = ("columns", "container", "is_own", "num_bytes")
+
+    def __init__(self, container: Container, *, is_own: bool = False) -> None:
+        self.container = container
+        self.columns: dict[int, Column] = {}
+        self.num_bytes = 200
+        self.is_own = is_own
+
+    def add(self, columns: Iterable[Column]) -> None:
+        """Take in columns that were opened; of one that is here nothing changes."""
+        for column in columns:
+            if self.columns.setdefault(column.index, column) is column:
+                self.num_bytes += OBJECT_BYTES + column.kernel.num_bytes
+
+    def copy(self, indices: Iterable[int]) -> FileColumns:
+        """Some of the columns, with what is known of them now."""
+        known = [column for index in indices if (column := self.columns.get(index)) is not None]
+        copies = _kernels.copied_pages([column.kernel for column in known])
+        copy = FileColumns(self.container, is_own=True)
+        copy.columns = {
+            column.index: Column(column.index, kernel)
+            for column, kernel in zip(known, copies, strict=True)
+        }
+        return copy
+
+    def state_bytes(self, indices: Iterable[int]) -> int:
+        """About the memory that all states of the pages of some columns take."""
+        return sum([self.columns[index].kernel.state_bytes for index in indices])
+
+    def has_grown(self, num_bytes: int, states: States) -> None:
+        """Note that more is known of pages."""
+        self.num_bytes += num_bytes
+        if not self.is_own:
+            states.put(("columns", self.container.path), self, self.num_bytes)
 
 
 @dataclass(slots=True)  # frozen it would take thrice as long to make
@@ -46,6 +92,7 @@ class OpenColumn:
 
     container: Container
     column: Column
+    file: FileColumns
     _layouts: list[PageLayout | None] | None = None
 
     @property
@@ -100,10 +147,6 @@ class OpenColumn:
             self._take_page(number, of_page, states, guess) for number, of_page in self.hit(rows)
         ]
         return (yield from together(plans))
-
-    def row_table(self) -> _kernels.RowTable:
-        """A table of the pages for the kernel that places rows, which knows nothing of them yet."""
-        return self.column.row_table()
 
     def row_page(self, number: int, state: PageState | None) -> RowPage | None:
         """A page whose rows the kernel takes; None for one of another kind.
@@ -169,17 +212,17 @@ class OpenColumn:
                 yield number, max(start, first) - first, min(stop, last) - first
             number += 1
 
-    def _key(self, number: int) -> tuple[str, str, int, int]:
-        return ("page", self.container.path, self.column.index, number)
-
     def kept_state(self, number: int, states: States) -> PageState | None:
-        """The state of a page, where the cache, the file's end or the disk has it."""
-        state = self.cached(number, states)
+        """The state of a page, if it is known, or the file's end or the disk has it."""
+        state = self.known(number)
         return self.at_hand(number, states) if state is None else state
 
-    def cached(self, number: int, states: States) -> PageState | None:
-        """The state of a page, where the cache has it."""
-        state: PageState | None = states.peek(self._key(number))
+    def known(self, number: int) -> PageState | None:
+        """The state of a page, if it is known."""
+        kernel = self.column.kernel
+        state: PageState | None = kernel.state(number)
+        if state is None and (chunks := kernel.chunks(number)) is not None:
+            state = MiniBlockState(chunks, None)
         return state
 
     def at_hand(self, number: int, states: States) -> PageState | None:
@@ -199,14 +242,7 @@ class OpenColumn:
 
     def _state(self, number: int, states: States) -> Plan[PageState]:
         state = self.kept_state(number, states)
-        if state is None:
-            try:
-                state = yield from noted(self.layout(number).load(), self._kept(states))
-            except AlanceError as error:
-                self.add_place(error, number)
-                raise
-            self.learned(number, state, states)
-        return state
+        return (yield from self.learn(number, states)) if state is None else state
 
     def _take_page(
         self, number: int, rows: Int64s, states: States, guess: bool
@@ -221,7 +257,7 @@ class OpenColumn:
                 if kept is not None:
                     plan = noted(plan, kept, first_ranges(layout.load()))
                 state, task = yield from plan
-                states.put(self._key(number), state, state.num_bytes)
+                self.learned(number, state, states)
                 return task
             return (yield from layout.take(state, rows))
         except AlanceError as error:
@@ -237,7 +273,7 @@ class OpenColumn:
         state: PageState | None = None
         is_whole = self.is_read_whole(number, start, stop)
         if is_whole:
-            state = states.peek(self._key(number))
+            state = self.known(number)
         if state is None and not is_whole:
             state = yield from self._state(number, states)
         try:
@@ -248,17 +284,25 @@ class OpenColumn:
             self.add_place(error, number)
             raise
 
-    def place(self, number: int) -> PageAt:
+    def place(self, number: int) -> PagePlace:
         """Where a page is."""
-        return PageAt(self.container.path, self.column, number)
+        buffers, num_rows, _ = self.column.pages[number]
+        return PagePlace(self.container.path, buffers, num_rows)
 
     def learn(self, number: int, states: States) -> Plan[PageState]:
-        """Plan the state of a page: one round at most."""
-        return (yield from self._state(number, states))
+        """Plan the state of a page that is not at hand: one round at most."""
+        try:
+            state = yield from noted(self.layout(number).load(), self._kept(states))
+        except AlanceError as error:
+            self.add_place(error, number)
+            raise
+        self.learned(number, state, states)
+        return state
 
     def learned(self, number: int, state: PageState, states: States) -> None:
         """Keep the state of a page."""
-        states.put(self._key(number), state, state.num_bytes)
+        num_bytes = self.column.kernel.set_state(number, state, state.num_bytes)
+        self.file.has_grown(num_bytes, states)
 
     def add_place(self, error: AlanceError, number: int) -> None:
         """Tell in which page an error is."""

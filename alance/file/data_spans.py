@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from alance.file.columns import OpenColumn
+from alance.file.columns import FileColumns, OpenColumn
 from alance.file_version import FileVersion
 from alance.format.layouts.blob import BlobPage
 from alance.format.layouts.fullzip import ROWS, FullZipPage
@@ -16,7 +16,7 @@ from alance.format.plans import joined_spans
 from alance.format.v2_0.arrays import value_buffers
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Iterable
 
     from alance.format.layouts.base import PageLayout
 
@@ -44,22 +44,18 @@ class DataSpans:
     """The page buffers of the columns that were opened."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, dict[int, OpenColumn]] = {}
-        self._sorted: dict[str, tuple[list[int], list[_Buffer]]] = {}
+        self._columns: dict[str, FileColumns] = {}
+        self._sorted: dict[str, tuple[int, list[int], list[_Buffer]]] = {}
 
     @property
     def paths(self) -> Iterable[str]:
         """The files that have them."""
         return self._columns
 
-    def learn(self, key: Hashable, value: object) -> None:
-        """Note a value of the search cache if it is an open column."""
-        if isinstance(value, OpenColumn):
-            path, index = value.container.path, value.column.index
-            columns = self._columns.setdefault(path, {})
-            if index not in columns:
-                columns[index] = value
-                self._sorted.pop(path, None)
+    def learn(self, value: object) -> None:
+        """Note a value of the search cache if it is the open columns of a file."""
+        if isinstance(value, FileColumns):
+            self._columns[value.container.path] = value
 
     def needed(self, path: str, start: int, stop: int) -> list[Span]:
         """The parts of a range that are not values of pages, ascending.
@@ -73,7 +69,7 @@ class DataSpans:
             for buffer in self._overlapping(path, start, stop)
             if not buffer.has_values
         ]
-        container = next(iter(self._columns[path].values())).container
+        container = self._columns[path].container
         spans += [
             (max(start, begin), min(stop, end))
             for begin, end in container.buffers.tolist()
@@ -119,20 +115,23 @@ class DataSpans:
         return overlapping
 
     def _index(self, path: str) -> tuple[list[int], list[_Buffer]]:
-        index = self._sorted.get(path)
-        if index is None:
+        file = self._columns[path]
+        num_columns, starts, buffers = self._sorted.get(path, (-1, [], []))
+        if num_columns != len(file.columns):
+            columns = [OpenColumn(file.container, own, file) for own in file.columns.values()]
             buffers = sorted(
                 (
                     _Buffer(start, start + size, column, page_number, number)
-                    for column in self._columns[path].values()
+                    for column in columns
                     for page_number, page in enumerate(column.column.pages)
                     for number, (start, size) in enumerate(page.buffers)
                     if size
                 ),
                 key=lambda buffer: buffer.start,
             )
-            index = self._sorted[path] = ([buffer.start for buffer in buffers], buffers)
-        return index
+            starts = [buffer.start for buffer in buffers]
+            self._sorted[path] = (len(columns), starts, buffers)
+        return starts, buffers
 
 
 class Needed:

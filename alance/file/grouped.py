@@ -34,10 +34,7 @@ GAP_BYTES: Final = 256  # between pages of a file: the filler; wider gaps are th
 
 def group_key(fragment: OpenFragment) -> tuple[int, ...] | None:
     """Equal for fragments that can be read together: the fields they have; None: not at all."""
-    if all(
-        isinstance(leaf.column, OpenColumn) and leaf.column.column.kernel is not None
-        for leaf in fragment.leaves
-    ):
+    if all(isinstance(leaf.column, OpenColumn) for leaf in fragment.leaves):
         return tuple(leaf.leaf.field.id for leaf in fragment.leaves)
     return None
 
@@ -53,7 +50,7 @@ def read_together(fragments: Sequence[OpenFragment]) -> Plan[FragmentTask]:
         [_open_column(fragment, number) for fragment in fragments] for number in range(len(fields))
     ]
     kernel = _kernels.FilePages.of_columns(
-        [_pages_of(column) for of_leaf in columns for column in of_leaf], len(fragments)
+        [column.column.kernel for of_leaf in columns for column in of_leaf], len(fragments)
     )
     pages = yield from _with_contents([*chain.from_iterable(columns)], kernel)
     num_rows = sum(fragment.num_rows for fragment in fragments)
@@ -70,12 +67,6 @@ def _open_column(fragment: OpenFragment, number: int) -> OpenColumn:
     column = fragment.leaves[number].column
     assert isinstance(column, OpenColumn)
     return column
-
-
-def _pages_of(column: OpenColumn) -> _kernels.ColumnPages:
-    kernel = column.column.kernel
-    assert kernel is not None
-    return kernel
 
 
 def _with_contents(columns: Sequence[OpenColumn], kernel: _kernels.FilePages) -> Plan[FilePages]:

@@ -67,7 +67,7 @@ class LocalRows:
             return empty_columns(self.num_rows)
         try:
             with self.fragment.tables.lock:  # what one thread learns the others need not
-                placing = place_range(self.fragment, self.start, self.stop, OwnStates(states.own))
+                placing = place_range(self.fragment, self.start, self.stop, OwnStates())
                 columns = answered(placing, self._read)
             decoded = []
             if columns is not None:
@@ -104,7 +104,7 @@ class LocalRows:
         try:
             for leaf in self.fragment.leaves_of(ids):
                 leaves[leaf.leaf.field.id] = answered(
-                    leaf.read(self.start, self.stop, OwnStates(self.states.own)), self._read
+                    leaf.read(self.start, self.stop, OwnStates()), self._read
                 )
         except NotAtHand:
             return None

@@ -1,144 +1,177 @@
-"""Mini-block pages that were not met yet, of many columns and files: learned together.
+"""Pages of which tables know nothing yet, of many columns and files: learned together.
 
-One call of the kernel says which bytes have to be known of them, one more makes the pages of these
-bytes. What remains for each page is a place in its table and in the cache.
+A call of the kernel says which bytes have to be known of mini-block pages, and one more makes them
+known, in their tables, by these bytes. Others have plans of their own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from alance import _kernels
 from alance.file.columns import OpenColumn
 from alance.file.open import bytes_at_hand
+from alance.file.page_tables import Hole
+from alance.file.recall import kept_by
 from alance.format.layouts import described
 from alance.format.layouts.miniblock import MiniBlockState
+from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.row_pages import has_items
-from alance.format.plans import TURN, Pieces
+from alance.format.plans import TURN, Pieces, together
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from alance.file.columns import States
-    from alance.file.page_tables import Hole
+    from alance.file.page_tables import PageTables
     from alance.format.container import Container
     from alance.format.layouts.miniblock import Description
-    from alance.format.layouts.place import PageAt
     from alance.format.plans import Plan
 
-FILLED_A_TURN: Final = 256  # pages: a millisecond or two
+_PATH, _CONTAINER = attrgetter("container.path"), attrgetter("container")
+_CONTENT_START = attrgetter("content_start")
+FILLED_A_TURN: Final = 256  # pages with dictionaries: a millisecond or two
 
 
 class NewPages:
     """Pages of which nothing is known.
 
     Args:
-        far: those whose bytes are not in the ends of files, as far as these were read; else those
-            whose bytes are.
+        owners: the tables: the numbers of their leaves, and whose they are.
+        unknown: the pages: the number of the owner, and of the page.
 
     Attributes:
-        left: the others, and those that are no mini-blocks.
+        unknown: those of tables that are still there.
     """
 
-    def __init__(self, holes: Sequence[Hole], *, far: bool) -> None:
-        self.left: list[Hole] = []
-        self._holes: list[Hole] = []
-        self._columns: list[OpenColumn] = []
-        kernels = []
-        for hole in holes:
-            column = hole.leaf.column
-            kernel = column.column.kernel if isinstance(column, OpenColumn) else None
-            if isinstance(column, OpenColumn) and kernel is not None:
-                self._holes.append(hole)
-                self._columns.append(column)
-                kernels.append(kernel)
-            else:
-                self.left.append(hole)
-        by_path: dict[str, Container] = {}
-        for column in self._columns:
-            by_path.setdefault(column.container.path, column.container)
-        self._containers = [*by_path.values()]
-        places = {path: place for place, path in enumerate(by_path)}
-        files = [places[column.container.path] for column in self._columns]
-        self._kernel = _kernels.NewPages(kernels, [hole.number for hole in self._holes], files)
-        self._said: list[Description | None] = [
-            None if (page := described(text)) is None else page.said
-            for text in self._kernel.descriptions
-        ]
-        forms = [None if said is None else said.rows for said in self._said]
-        tails = [container.content_start for container in self._containers]
-        self._kernel.find(forms, tails, far)
-        self.left += [self._holes[number] for number in self._kernel.left]
+    def __init__(
+        self, owners: Sequence[tuple[int, PageTables]], unknown: Sequence[tuple[int, int]]
+    ) -> None:
+        self._owners = owners
+        tables, columns = [], []
+        for at, own in owners:
+            tables.append(own.tables[at])
+            columns.append(own.leaves[at].column)
+        self.unknown = unknown
+        if None in tables:
+            self.unknown = [page for page in unknown if tables[page[0]] is not None]
+        paths = [*map(_PATH, columns)]
+        self._containers: dict[str, Container] = dict(
+            zip(paths, map(_CONTAINER, columns), strict=True)
+        )
+        places = dict(zip(self._containers, range(len(self._containers)), strict=True))
+        files = [*map(places.__getitem__, paths)]
+        self._columns = dict(zip(files, columns, strict=True))
+        self._kernel = _kernels.NewPages(tables, self.unknown, files)
+        self._said: list[Description | None] = []
+        forms = []
+        for text in self._kernel.descriptions:
+            page = described(text)
+            self._said.append(None if page is None else page.said)
+            forms.append(None if page is None else page.said.rows)
+        self._kernel.find(forms, [*map(_CONTENT_START, self._containers.values())])
+        self._singly: list[int] = self._kernel.left
 
-    @property
-    def _pieces(self) -> Pieces | None:
-        """The bytes to know; None: there are none."""
-        files, ends, starts, stops, num_bytes = self._kernel.spans
-        if not files:
-            return None
-        paths = [self._containers[file].path for file in files]
-        return Pieces(paths, ends, starts, stops, num_bytes)
+    def hole(self, number: int) -> Hole:
+        """One of the pages by itself."""
+        owner, page = self.unknown[number]
+        at, tables = self._owners[owner]
+        return Hole(tables, at, page)
 
-    def fill_held(self, states: States) -> None:
-        """Fill pages from the ends of their files, as far as these were read.
+    def fill_known(self, states: States) -> list[int]:
+        """Learn what the caches have, or the ends of files; gives the numbers of the others.
 
         Raises:
-            CorruptFileError: bytes that contradict a page's description or the search-cache buffer.
+            CorruptFileError, UnsupportedError: the description of a page, or what is known of it.
         """
-        pieces = self._pieces
-        if pieces is None:
-            return
-        content = bytes_at_hand(pieces, {file.path: file for file in self._containers})
-        for _ in self._fill(content, states):
-            pass  # this is no plan: there are no turns
+        pieces = self._pieces(far=False)
+        if pieces is not None:
+            content = bytes_at_hand(pieces, self._containers)
+            for _ in self._learn(content, states, far=False):
+                pass  # this is no plan: there are no turns
+        far = self._kernel.far
+        if kept_by(states) is not None:
+            self._kernel.leave(far)
+            far, self._singly = [], far + self._singly
+        singly, self._singly = self._singly, []
+        for at in singly:
+            if not self.hole(at).is_known(states):
+                self._singly.append(at)
+        return far + self._singly
+
+    def leave(self, numbers: Sequence[int]) -> None:
+        """Some pages are not learned here."""
+        self._kernel.leave(numbers)
+        if self._singly:
+            self._singly = [*{*self._singly}.difference(numbers)]
 
     def learn(self, states: States) -> Plan[None]:
-        """Plan pages from their files: one round, none where all are left.
+        """Plan what has to be known of pages that are not at hand: one round.
 
         Raises:
-            CorruptFileError: bytes that contradict a page's description.
+            CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
         """
-        pieces = self._pieces
+        if self._singly:
+            plans = [self.hole(at).learn(states) for at in self._singly]
+            yield from together([self._learn_far(states), *plans])
+        else:
+            yield from self._learn_far(states)
+
+    def _learn_far(self, states: States) -> Plan[None]:
+        pieces = self._pieces(far=True)
         if pieces is not None:
             (content,) = yield [pieces]
-            yield from self._fill(content, states)
+            yield from self._learn(content, states, far=True)
 
-    def _fill(self, content: memoryview, states: States) -> Plan[None]:
+    def _pieces(self, *, far: bool) -> Pieces | None:
+        """The bytes to know of pages that are far, or of the others; None: there are none."""
+        files, ends, starts, stops, num_bytes = self._kernel.spans(far)
+        if not files:
+            return None
+        paths = [*self._containers]
+        return Pieces([*map(paths.__getitem__, files)], ends, starts, stops, num_bytes)
+
+    def _learn(self, content: memoryview, states: States, *, far: bool) -> Iterator[Any]:
         try:
-            learned = self._kernel.learn(content)
+            grown, with_items = self._kernel.learn(content, far)
         except ValueError as error:
-            place = self._kernel.page
-            column, number = self._columns[place], self._holes[place].number
-            failure = column.place(number).corrupt(str(error))
-            column.add_place(failure, number)
+            hole = self.hole(self._kernel.page)
+            column = hole.leaf.column
+            assert isinstance(column, OpenColumn)
+            failure = column.place(hole.number).corrupt(str(error))
+            column.add_place(failure, hole.number)
             raise failure from None
-        described_by = self._kernel.described_by
-        for number, (hole, column, page) in enumerate(
-            zip(self._holes, self._columns, learned, strict=True)
-        ):
-            said = self._said[described_by[number]]
-            if page is not None and said is not None:
-                state = _state(said, column.place(hole.number), *page)
-                column.learned(hole.number, state, states)
-                hole.fill(state)
-            if number % FILLED_A_TURN == FILLED_A_TURN - 1:
+        for owner, _ in self.unknown:
+            self._owners[owner][1].has_grown = True
+        for file, num_bytes in grown:
+            column = self._columns[file]
+            assert isinstance(column, OpenColumn)
+            column.file.has_grown(num_bytes, states)
+        for count, (number, kernel, items) in enumerate(with_items, 1):
+            said = self._said[self._kernel.described_by(number)]
+            assert said is not None
+            self._fill(self.hole(number), said, kernel, items, states)
+            if count % FILLED_A_TURN == 0:
                 yield TURN
 
+    def _fill(
+        self, hole: Hole, said: Description, kernel: _kernels.RowPage, items: bytes, states: States
+    ) -> None:
+        """Keep a page with a dictionary.
 
-def _state(
-    said: Description, place: PageAt, kernel: _kernels.RowPage, items: bytes | None
-) -> MiniBlockState:
-    """What is known of a page that the kernel has made.
-
-    Raises:
-        CorruptFileError: a dictionary that contradicts its description.
-    """
-    table = kernel.chunks
-    assert table is not None
-    if items is None:
-        return MiniBlockState(table, None, said.row_page(kernel, place))
-    dictionary = said.dictionary_of(items)
-    with place.checking():
-        takes_rows = has_items(kernel, dictionary.items())
-    rows = said.row_page(kernel, place) if takes_rows else None
-    return MiniBlockState(table, dictionary, rows)
+        Raises:
+            CorruptFileError: the dictionary contradicts its description.
+        """
+        column = hole.leaf.column
+        assert isinstance(column, OpenColumn)
+        assert kernel.chunks is not None
+        state = MiniBlockState(kernel.chunks, said.dictionary_of(items))
+        assert state.dictionary is not None
+        place = column.place(hole.number)
+        with place.checking():
+            state.takes_rows = has_items(kernel, state.dictionary.items())
+        if state.takes_rows:
+            state.rows = RowPage(kernel, said.form.shape.code, place.start)
+        column.learned(hole.number, state, states)
+        hole.fill(state)

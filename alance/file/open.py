@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from alance import _kernels
-from alance.file.columns import OpenColumn
-from alance.file.recall import kept_by, noted, recalled
+from alance.file.columns import FileColumns, OpenColumn
+from alance.file.recall import ScanStates, kept_by, noted, recalled
 from alance.format.container import (
     TAIL_BYTES,
     FileEnd,
@@ -147,23 +147,16 @@ class ColumnsOf(NamedTuple):
 
 def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
     """Plan columns of open files: no round where the tails or caches have their metadata."""
-    opened: list[dict[int, OpenColumn]] = []
+    opened: list[FileColumns] = []
     missing: list[tuple[int, list[int]]] = []
     for number, (container, indices, states) in enumerate(files):
-        path = container.path
-        by_index: dict[int, OpenColumn] = {}
-        absent = []
-        for index in dict.fromkeys(indices):
-            cached: OpenColumn | None = states.peek(("column", path, index))
-            if cached is not None:
-                by_index[index] = cached
-            else:
-                absent.append(index)
-        opened.append(by_index)
+        file: FileColumns = states.peek(("columns", container.path)) or FileColumns(container)
+        absent = [*dict.fromkeys(indices)]
+        if file.columns:
+            absent = [index for index in absent if index not in file.columns]
+        opened.append(file)
         if absent and (kept := kept_by(states)) is not None:
-            absent = [
-                index for index in absent if not _recall(files[number], index, kept, by_index)
-            ]
+            absent = [index for index in absent if not _recall(file, index, kept, states)]
         if absent:
             missing.append((number, absent))
     if missing:
@@ -172,25 +165,28 @@ def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
         if sum([len(absent) for _, absent in missing]) > PLANS_A_TURN:
             yield TURN
         for (number, _), of_file in zip(missing, columns, strict=True):
-            container, _, states = files[number]
-            by_index = opened[number]
-            for column in of_file:
-                own = by_index[column.index] = OpenColumn(container, column)
-                states.put(("column", container.path, column.index), own, column.num_bytes)
-    return [
-        [by_index[index] for index in file.indices]
-        for file, by_index in zip(files, opened, strict=True)
-    ]
+            path, states = files[number].container.path, files[number].states
+            # Of callers that waited for the same bytes, the first made what all share.
+            file = opened[number] = states.peek(("columns", path)) or opened[number]
+            file.add(of_file)
+            states.put(("columns", path), file, file.num_bytes)
+    columns_of = []
+    for (container, indices, states), file in zip(files, opened, strict=True):
+        if isinstance(states, ScanStates) and not states.shares(file, indices):
+            file = file.copy(indices)
+        columns_of.append([OpenColumn(container, file.columns[index], file) for index in indices])
+    return columns_of
 
 
-def _recall(file: ColumnsOf, index: int, kept: Kept, by_index: dict[int, OpenColumn]) -> bool:
+def _recall(file: FileColumns, index: int, kept: Kept, states: States) -> bool:
     """Open a column whose metadata are on disk; whether they are."""
-    container, _, states = file
-    recalling = partial(container.read_columns, [index])
-    for column in recalled(recalling, container.path, kept) or ():
-        by_index[index] = OpenColumn(container, column)
-        states.put(("column", container.path, index), by_index[index], column.num_bytes)
-    return index in by_index
+    container = file.container
+    columns = recalled(partial(container.read_columns, [index]), container.path, kept)
+    if columns is None:
+        return False
+    file.add(columns)
+    states.put(("columns", container.path), file, file.num_bytes)
+    return True
 
 
 def from_content(plan: Plan[T], container: Container) -> Plan[T]:

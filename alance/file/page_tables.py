@@ -1,7 +1,7 @@
 """Tables of the pages of open fragments, in which the kernel looks rows up.
 
 A table has those pages of a column from which rows can be taken in one call. A page that is not
-known yet is a hole. A take fills it from the caches, or by a plan.
+known yet is a hole. It is filled by `NewPages`, or by itself.
 """
 
 from __future__ import annotations
@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from alance.file.columns import OpenColumn
 from alance.file.field_forms import FieldForms, forms_of, with_tables
 from alance.file.kernel_arrays import is_built
-from alance.file.new_pages import NewPages
 from alance.file.open import from_content
-from alance.file.recall import kept_by
-from alance.format.layouts.miniblock import MiniBlockState
-from alance.format.plans import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,9 +23,9 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.field import Field
     from alance.format.layouts.base import PageState
-    from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
 
+COLUMN_BYTES: Final = 350  # of the objects around what the kernel has
 NONE_LEFT_OUT: Final[frozenset[int]] = frozenset()
 
 
@@ -39,7 +35,6 @@ class PageTables:
     Attributes:
         containers: the files of the leaves.
         placed: the numbers of the leaves that have tables.
-        num_bytes: memory of the columns, of the tables and of what they keep alive.
         whole: files that are kept whole, of the leaves; a bool if all leaves' files are, or none.
         has_grown: pages were learned since the tables were last weighed.
         lock: held by the thread that learns pages, where several read the same.
@@ -55,7 +50,6 @@ class PageTables:
         "has_grown",
         "leaves",
         "lock",
-        "num_bytes",
         "placed",
         "tables",
         "whole",
@@ -65,10 +59,13 @@ class PageTables:
         self._fields = fields
         self.leaves = leaves
         self.tables = [
-            leaf.column.row_table() if is_built(leaf.leaf.field) else None for leaf in leaves
+            None
+            if not is_built(leaf.leaf.field)
+            else column.column.kernel
+            if isinstance(column := leaf.column, OpenColumn)
+            else column.row_table()
+            for leaf in leaves
         ]
-        columns = [leaf.column.column for leaf in leaves]
-        self.num_bytes = sum([84 + 24 * column.num_pages + column.num_bytes for column in columns])
         self.containers = [leaf.column.container for leaf in leaves]
         self.placed = _numbers(self.tables)
         files = {id(container): container for container in self.containers}
@@ -82,6 +79,16 @@ class PageTables:
         self._forms: FieldForms | None = None
         self._by_field: Mapping[int, OpenLeaf] | None = None
         self._left_out = NONE_LEFT_OUT
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the columns and of what is known of their pages."""
+        num_bytes = COLUMN_BYTES * len(self.leaves)
+        for leaf in self.leaves:
+            column = leaf.column
+            pages = column.column.kernel if isinstance(column, OpenColumn) else column.column
+            num_bytes += pages.num_bytes
+        return num_bytes
 
     def drop(self, at: int) -> None:
         """Rows of a leaf go another way."""
@@ -186,22 +193,20 @@ class Hole(NamedTuple):
         table = self.tables.tables[self.at]
         if table is None:
             return
-        if isinstance(state, MiniBlockState) and state.rows is not None:
-            page: RowPage | None = state.rows
-        else:
-            page = self.leaf.column.row_page(self.number, state)
+        page = self.leaf.column.row_page(self.number, state)
         if page is None:
             self.tables.drop(self.at)
         else:
-            table.set(self.number, page.kernel, page, page.layers)
-            self.tables.num_bytes += 0 if state is None else state.num_bytes
+            table.set(self.number, page.kernel, page.layers, page.start)
         self.tables.has_grown = True
 
-    def is_at_hand(self, states: States) -> bool:
-        """Fill it with what the file's end or the disk has; whether they have it."""
+    def is_known(self, states: States) -> bool:
+        """Fill it with what was learned, or is in the file's end or on disk; False without."""
         column = self.leaf.column
-        assert isinstance(column, OpenColumn)
-        state = column.at_hand(self.number, states)
+        if not isinstance(column, OpenColumn):
+            self.fill(None)
+            return True
+        state = column.kept_state(self.number, states)
         if state is not None:
             self.fill(state)
         return state is not None
@@ -211,51 +216,3 @@ class Hole(NamedTuple):
         column = self.leaf.column
         learning = column.learn(self.number, states)
         self.fill((yield from from_content(learning, column.container)))
-
-
-def fill_known(holes: Iterable[Hole], states: States) -> list[Hole]:
-    """Fill holes of which the caches know all, or the ends of files; gives the others.
-
-    Raises:
-        CorruptFileError, UnsupportedError: the description of a page, or what is known of it.
-    """
-    far: list[Hole] = []
-    near: list[Hole] = []
-    at_hand = []
-    for hole in holes:
-        column = hole.leaf.column
-        if not isinstance(column, OpenColumn):
-            hole.fill(None)
-        elif (state := column.cached(hole.number, states)) is not None:
-            hole.fill(state)
-        elif column.container.is_whole or column.container.search is not None:
-            at_hand.append(hole)
-        else:
-            far.append(hole)
-    if at_hand:
-        pages = NewPages(at_hand, far=False)
-        pages.fill_held(states)
-        near = pages.left
-    if kept_by(states) is not None:
-        far, near = [], far + near
-    return far + [hole for hole in near if not hole.is_at_hand(states)]
-
-
-def learn(holes: Sequence[Hole], states: States) -> Plan[None]:
-    """Plan what has to be known of pages that are not at hand: one round.
-
-    Raises:
-        CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
-    """
-    if kept_by(states) is not None:
-        return (yield from _learn_singly(holes, states))
-    # Most pages are of mini-blocks: theirs need no plans of their own.
-    pages = NewPages(holes, far=True)
-    if pages.left:
-        yield from together([pages.learn(states), _learn_singly(pages.left, states)])
-    else:
-        yield from pages.learn(states)
-
-
-def _learn_singly(holes: Sequence[Hole], states: States) -> Plan[None]:
-    yield from together([hole.learn(states) for hole in holes])

@@ -109,7 +109,7 @@ class ColumnsShare(NamedTuple):
             raise
         except ValueError as error:
             page, column = self.batch.place(self.number)
-            failure = plan.page(page).place.corrupt(str(error))
+            failure = columns.placed.corrupt(page, str(error))
             failure.add_note(f"in field {columns.fields.field_of(column).name!r}")
             raise failure from error
         if len(columns.fields.forms) == len(self.schema.fields):

@@ -8,7 +8,7 @@ instead. Columns and pages of other kinds have plans of their own, which run bes
 
 from __future__ import annotations
 
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise, product
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,8 +18,8 @@ from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.file.field_forms import FieldForms, with_tables
 from alance.file.leaves import Parts
+from alance.file.new_pages import NewPages
 from alance.file.open import bytes_at_hand, from_content
-from alance.file.page_tables import Hole, fill_known, learn
 from alance.file.placed_columns import PlacedColumns
 from alance.format.layouts.paged_rows import PlacedRows
 from alance.format.plans import PLANS_A_TURN, TURN, together
@@ -179,6 +179,11 @@ class _Batch(NamedTuple):
     fields: FieldForms
     is_whole: bool
 
+    @property
+    def owners(self) -> list[tuple[int, PageTables]]:
+        """Of which leaf the tables of the plan are, and whose, as it numbers them."""
+        return [*product(self.fields.leaves, self.run.tables)]
+
     def place(self) -> _kernels.RowPlan:
         """Where rows are, as far as their tables know."""
         run, leaves = self.run, self.fields.leaves
@@ -227,24 +232,26 @@ def _rows_of(wanted: _Wanted, states: States, guess: bool) -> Plan[list[FoundRow
         is_much = num_unknown > PLANS_A_TURN
         if is_much:
             yield TURN
-        holes = {}  # and the fragments that they are in
+        owners: list[tuple[int, PageTables]] = []
+        unknown: list[tuple[int, int]] = []
         for batch, plan in zip(batches, plans, strict=True):
-            tables, leaves = batch.run.tables, batch.fields.leaves
-            for table, page in plan.unknown:
-                column, number = divmod(table, len(tables))
-                holes[Hole(tables[number], leaves[column], page)] = batch.run.first + number
-        missing = fill_known(holes, states)
-        at_once = [
-            hole for hole in missing if not is_guessed or hole.leaf.column.container.is_whole
-        ]
+            unknown += [(len(owners) + table, page) for table, page in plan.unknown]
+            owners += batch.owners
+        pages = NewPages(owners, unknown)
+        missing = pages.fill_known(states)
         if is_much:
             yield TURN
-        if at_once:
-            yield from learn(at_once, states)
+        if is_guessed and missing:
+            guessed = [at for at in missing if not pages.hole(at).leaf.column.container.is_whole]
+            pages.leave(guessed)
+            for hole in map(pages.hole, guessed):
+                number = [own is hole.tables for own in wanted.tables].index(True)
+                apart.setdefault(number, set()).add(hole.at)
+            missing = [*{*missing}.difference(guessed)]
+        if missing:
+            yield from pages.learn(states)
             if is_much:
                 yield TURN
-        for hole in set(missing).difference(at_once):
-            apart.setdefault(holes[hole], set()).add(hole.at)
     columns: dict[int, list[PlacedColumns]] = {run.first: [] for run in runs}
     for batch, plan in zip(batches, plans, strict=True):
         columns[batch.run.first].append(batch.placed(plan))

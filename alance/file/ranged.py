@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.columns import OpenColumn
-from alance.file.page_tables import Hole, fill_known, learn
+from alance.file.new_pages import NewPages
 from alance.file.placed_columns import PlacedColumns
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.miniblock_chunks import CHUNKS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from alance.file.columns import States
     from alance.file.fragment import OpenFragment
-    from alance.file.page_tables import RangeTables
+    from alance.file.page_tables import Hole, PageTables, RangeTables
     from alance.format.container import Container
     from alance.format.plans import Plan
 
@@ -133,7 +133,9 @@ def place_range(
         tables, plan = placed
         if not plan.unknown:
             return PlacedColumns(PlacedRows(plan, tables.paths), tables.fields, tables.columns)
-        yield from learn(_holes(fragment, tables, plan, states), states)
+        pages = NewPages(_owners(fragment, tables), plan.unknown)
+        if pages.fill_known(states):
+            yield from pages.learn(states)
     return None
 
 
@@ -150,23 +152,14 @@ def loads_of_range(
     """
     placed = _placed(fragment, joined_spans(parts))
     if placed is not None:
-        holes = _holes(fragment, *placed, states)
-        large = [hole for hole in holes if not _is_small(hole, parts)]
-        for first in range(0, len(large), LEARNED_AT_ONCE):
-            yield learn(large[first : first + LEARNED_AT_ONCE], states)
+        yield from _loads(fragment, *placed, states, besides=parts)
 
 
 def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
     """Plans of what must be known of all pages, small ones too, before any rows can be placed: at
     most one round for all."""
     placed = _placed(fragment, [(0, fragment.num_rows)] if fragment.num_rows else ())
-    if placed is None:
-        return []
-    holes = _holes(fragment, *placed, states)
-    return [
-        learn(holes[first : first + LEARNED_AT_ONCE], states)
-        for first in range(0, len(holes), LEARNED_AT_ONCE)
-    ]
+    return [] if placed is None else [*_loads(fragment, *placed, states)]
 
 
 def read_ranges(
@@ -187,14 +180,17 @@ def read_ranges(
         if content is None:
             content = PageBytes(tables.containers)
         if plan.unknown:
-            loads, large = [content.read(plan, tables)], []
-            for hole in _holes(fragment, tables, plan, states):
-                if _is_small(hole, spans):
+            loads = [content.read(plan, tables)]
+            pages = NewPages(_owners(fragment, tables), plan.unknown)
+            missing = pages.fill_known(states)
+            small = []
+            for at in missing:
+                if _is_small(hole := pages.hole(at), spans):
                     loads.append(_read_whole(hole, content))
-                else:
-                    large.append(hole)
-            if large:
-                loads.append(learn(large, states))
+                    small.append(at)
+            if len(small) < len(missing):
+                pages.leave(small)
+                loads.append(pages.learn(states))
             if len(loads) > 1:  # else the caches knew the pages
                 yield from together(loads)
             continue
@@ -208,13 +204,33 @@ def read_ranges(
     return None
 
 
-def _holes(
-    fragment: OpenFragment, tables: RangeTables, plan: _kernels.RowPlan, states: States
-) -> list[Hole]:
-    """The pages that neither the tables nor the caches know."""
+def _owners(fragment: OpenFragment, tables: RangeTables) -> list[tuple[int, PageTables]]:
+    """Of which leaf each of the tables is, and whose."""
     leaves = tables.fields.leaves
-    holes = [Hole(fragment.tables, leaves[column], page) for column, page in plan.unknown]
-    return fill_known(holes, states)
+    return [*zip(leaves, [fragment.tables] * len(leaves), strict=True)]
+
+
+def _loads(
+    fragment: OpenFragment,
+    tables: RangeTables,
+    plan: _kernels.RowPlan,
+    states: States,
+    besides: Sequence[tuple[int, int]] = (),
+) -> Iterator[Plan[None]]:
+    """Plans of what the caches do not know of the pages of a plan.
+
+    Args:
+        besides: ranges of rows; small pages inside of one are left out.
+    """
+    owners = _owners(fragment, tables)
+    pages = NewPages(owners, plan.unknown)
+    missing = [
+        pages.unknown[at]
+        for at in pages.fill_known(states)
+        if not (besides and _is_small(pages.hole(at), besides))
+    ]
+    for first in range(0, len(missing), LEARNED_AT_ONCE):
+        yield NewPages(owners, missing[first : first + LEARNED_AT_ONCE]).learn(states)
 
 
 def _is_small(hole: Hole, spans: Sequence[tuple[int, int]]) -> bool:

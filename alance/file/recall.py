@@ -14,7 +14,7 @@ from alance.format.plans import TURN, ByteRange, Done, NotAtHand, T, answered, s
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Sequence
 
-    from alance.file.columns import States
+    from alance.file.columns import FileColumns, States
     from alance.format.container import Container
     from alance.format.plans import Extent, Plan
 
@@ -125,14 +125,10 @@ COLD: Final = PATIENCE * COLD_STEP
 
 
 class OwnStates:
-    """What plans learn of a few files, apart from all caches, which belong to the loop.
+    """What plans learn of a few files, apart from all caches, which belong to the loop."""
 
-    Args:
-        values: what is known before, to which it is added.
-    """
-
-    def __init__(self, values: dict[Hashable, Any] | None = None) -> None:
-        self._known = {} if values is None else values
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
 
     def peek(self, key: Hashable) -> Any | None:
         return self._known.get(key)
@@ -142,16 +138,15 @@ class OwnStates:
 
 
 class ScanStates:
-    """Page states of one scan: reads what the cache knows, keeps what it learns as `own`.
+    """The cache for a scan, which works on copies of columns, as far as they are not shared.
 
     Args:
-        shared_bytes: the search cache gets so many of what is learned, too.
+        shared_bytes: of columns of whose pages as much is learned or less, the cache knows it, too.
     """
 
     def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:
         self._cache = cache
         self.kept = kept_by(cache)
-        self.own: dict[Hashable, Any] = {}
         self._cold = 0
         self._left = shared_bytes
 
@@ -164,17 +159,15 @@ class ScanStates:
         """Note how many ranges the page cache had, and how many it had not."""
         self._cold = max(0, self._cold - held) + COLD_STEP * waited
 
+    def shares(self, file: FileColumns, indices: Sequence[int]) -> bool:
+        """Whether the cache gets what is learned of the pages of some columns."""
+        if self._left <= 0:
+            return False
+        self._left -= file.state_bytes(indices)
+        return self._left >= 0
+
     def peek(self, key: Hashable) -> Any | None:
-        value = self.own.get(key)
-        if value is None:
-            value = self._cache.peek(key)
-            if value is not None and key[0] == "page":  # type: ignore[index]  # as in `put`
-                self.own[key] = value
-        return value
+        return self._cache.peek(key)
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        if key[0] == "page":  # type: ignore[index]  # our keys are tuples that begin with a kind
-            self.own[key] = value
-            self._left -= num_bytes
-        if key[0] != "page" or self._left > 0:  # type: ignore[index]
-            self._cache.put(key, value, num_bytes)
+        self._cache.put(key, value, num_bytes)

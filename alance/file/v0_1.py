@@ -10,8 +10,7 @@ import numpy as np
 from alance.errors import CorruptFileError
 from alance.file.open import from_end
 from alance.file.recall import kept_by, noted, recalled
-from alance.file.v2_0 import FieldColumn
-from alance.format.column_metadata import Column
+from alance.file.v2_0 import FieldColumn, FieldPages
 from alance.format.plans import together
 from alance.format.v0_1.dictionary import items_of, read_items
 from alance.format.v0_1.fields import Tree, fields_before, page_bits, page_ends, pages_before
@@ -81,12 +80,11 @@ def open_batch_fields(
     have = {field_id: run for field_id, run in runs.items() if field_id in columns}
     items = yield from _open_items(stored, own, container, states)
     tree = Tree(container.path, container.file_bytes, have, runs, before, items)
-    rows = np.array([0, container.num_rows], np.int64)
     num_rows = np.diff(container.first_rows)
     opened: list[FieldColumn] = []
     for field in fields:
         if any(member.id in columns for member in field.walk()):
-            column = Column(field.id, (), rows)
+            column = FieldPages(field.id, (), container.num_rows)
             node = tree.node(field, num_rows)
             opened.append(BatchedColumn(field, node, container, column, tree=tree))
     return opened

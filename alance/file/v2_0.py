@@ -13,11 +13,13 @@ from alance.format.v2_0.fields import LeafNode, Node
 from alance.records import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from alance.arrays import Int64s
     from alance.file.columns import OpenColumn, States
-    from alance.format.column_metadata import Column
+    from alance.format.column_metadata import Page
     from alance.format.container import Container
     from alance.format.field import Field
     from alance.format.layouts.base import PageState
@@ -91,13 +93,32 @@ class FieldRows:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldPages:
+    """The pages of all columns of a field."""
+
+    index: int  # of the first column in the file
+    pages: Sequence[Page]
+    num_rows: int  # of the field
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of all buffers of all pages."""
+        return sum(size for page in self.pages for _, size in page.buffers)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the pages."""
+        return 200 + sum(len(page.encoding) + 120 for page in self.pages)
+
+
+@dataclass(frozen=True, slots=True)
 class FieldColumn:
     """A field of the schema with all its columns: what `OpenColumn` is to a leaf of 2.1."""
 
     field: Field
     node: Node
     container: Container  # of the first of its columns
-    column: Column  # the pages of all its columns; its rows are those of the field
+    column: FieldPages
     row_page_of: dict[int, RowPage | None] = attribute(default_factory=dict)  # by page number
 
     @property

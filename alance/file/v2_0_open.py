@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file.open import open_columns
-from alance.file.v2_0 import BYTES, ArrayColumn, FieldColumn
-from alance.format.column_metadata import Column
+from alance.file.v2_0 import BYTES, ArrayColumn, FieldColumn, FieldPages
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import file_pb2
@@ -73,8 +70,8 @@ def _joined(
     field: Field, node: Node, container: Container, used: Sequence[OpenColumn]
 ) -> FieldColumn:
     pages = tuple(page for column in used for page in column.column.pages)
-    rows = np.array([0, used[0].num_rows], np.int64)
-    return FieldColumn(field, node, container, Column(used[0].column.index, pages, rows))
+    column = FieldPages(used[0].column.index, pages, used[0].num_rows)
+    return FieldColumn(field, node, container, column)
 
 
 def _node(
@@ -150,7 +147,7 @@ def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
         return twin
     node = _merged(own.field, own.node, other.node)
     pages = (*own.column.pages, *other.column.pages)
-    column = Column(own.column.index, pages, own.column.first_rows)
+    column = replace(own.column, pages=pages)
     return replace(leaf, column=FieldColumn(own.field, node, own.container, column))
 
 

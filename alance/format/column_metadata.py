@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from alance.format.container import Container
 
 COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
+OBJECT_BYTES: Final = 260  # of a column in Python
 ALIGNMENT: Final = 64  # of buffers in files of 2.1 and later
 
 
@@ -66,67 +67,45 @@ class Column:
 
     Args:
         index: its number in the file.
-        pages: those that are in no flat tables.
-        first_rows: of these the first row of each, and the total.
-        kernel: the flat tables; None: there are none.
+        kernel: the pages as flat tables, and what is learned of them.
     """
 
-    __slots__ = ("_first_rows", "_pages", "index", "kernel")
+    __slots__ = ("_first_rows", "index", "kernel")
 
-    def __init__(
-        self,
-        index: int,
-        pages: Sequence[Page] = (),
-        first_rows: Int64s | None = None,
-        kernel: _kernels.ColumnPages | None = None,
-    ) -> None:
+    def __init__(self, index: int, kernel: _kernels.ColumnPages) -> None:
         self.index = index
         self.kernel = kernel
-        self._pages = pages
-        self._first_rows = first_rows
+        self._first_rows: Int64s | None = None
 
     @property
     def pages(self) -> Sequence[Page]:
         """The pages, each made when it is asked for."""
-        return self._pages if self.kernel is None else FlatPages(self.kernel)
+        return FlatPages(self.kernel)
 
     @property
     def num_pages(self) -> int:
-        return len(self._pages) if self.kernel is None else len(self.kernel)
+        return len(self.kernel)
 
     @property
     def first_rows(self) -> Int64s:
         """The first row of each page, and the total; shape (pages + 1,)."""
         if self._first_rows is None:
-            assert self.kernel is not None
             self._first_rows = np.frombuffer(self.kernel.first_rows(), np.int64)
         return self._first_rows
 
     @property
     def num_rows(self) -> int:
-        if self.kernel is not None:
-            return self.kernel.num_rows
-        return int(self.first_rows[-1])
-
-    def row_table(self) -> _kernels.RowTable:
-        """A table of the pages for the kernel that places rows, which knows nothing of them yet."""
-        if self.kernel is not None:
-            return self.kernel.row_table()
-        return _kernels.RowTable(self.first_rows)
+        return self.kernel.num_rows
 
     @property
     def buffer_bytes(self) -> int:
         """Bytes of all buffers of all pages."""
-        if self.kernel is not None:
-            return self.kernel.buffer_bytes
-        return sum(size for page in self.pages for _, size in page.buffers)
+        return self.kernel.buffer_bytes
 
     @property
     def num_bytes(self) -> int:
         """Bytes that this object keeps alive, for a cache's budget."""
-        if self.kernel is not None:
-            return 260 + 8 * len(self.kernel) + self.kernel.num_bytes
-        return 200 + sum(len(page.encoding) + 120 for page in self.pages)
+        return OBJECT_BYTES + self.kernel.num_bytes
 
 
 class Metadata(NamedTuple):
@@ -170,13 +149,13 @@ def parse_columns(metadata: Sequence[Metadata]) -> list[Column]:
     columns = []
     for place, (index, pages) in enumerate(zip(indices, parsed, strict=True)):
         if pages is not None and place not in encodings:
-            columns.append(Column(index, kernel=pages))
+            columns.append(Column(index, pages))
             continue
         part = metadata[numbers[place]]
         container = part.container
         if pages is not None:
             _check_encoding(encodings[place], f"column {index} in {container.path}")
-            columns.append(Column(index, kernel=pages))
+            columns.append(Column(index, pages))
             continue
         start = int(starts[place])
         content = bytes(part.content[start : start + int(sizes[place])])
@@ -204,7 +183,7 @@ def _parse_column(
     if version > FileVersion.V2_0:
         _check_encoding(direct_encoding(message.encoding, where), where)
     pages = []
-    first_rows = [0]
+    num_rows = 0
     for number, page in enumerate(message.pages):
         place = f"page {number} of {where}"
         offsets, sizes = page.buffer_offsets, page.buffer_sizes
@@ -217,11 +196,11 @@ def _parse_column(
                     f"{place}: buffer of {size} bytes at {offset}, "
                     f"in a file of {file_bytes} bytes with buffers at multiples of {ALIGNMENT}"
                 )
-        first_rows.append(first_rows[-1] + page.length)
-        if first_rows[-1] >= 1 << 62:
+        num_rows += page.length
+        if num_rows >= 1 << 62:
             raise CorruptFileError(f"{place}: {page.length} rows")
         pages.append(Page(buffers, page.length, direct_encoding(page.encoding, place)))
-    return Column(index, tuple(pages), np.array(first_rows, np.int64))
+    return Column(index, _kernels.ColumnPages(pages))
 
 
 def _check_encoding(encoding: bytes, where: str) -> None:

@@ -1,11 +1,11 @@
 // Column metadata of 2.x files as flat tables, one a column.
-#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <unordered_set>
 
 #include "column_pages.hpp"
-#include "row_table.hpp"
 #include "spans.hpp"
 
 namespace alance {
@@ -24,7 +24,7 @@ nb::tuple column_pages(const nb::list& contents, const In<int64_t>& numbers,
   const size_t count = numbers.size();
   for (const In<int64_t>* other : {&starts, &sizes, &file_bytes, &alignments})
     if (other->size() != count) corrupt("column metadata: arrays of unequal length");
-  std::vector<std::unique_ptr<ColumnPages>> parsed(count);
+  std::vector<std::shared_ptr<ColumnTable>> parsed(count);
   std::vector<size_t> first;  // columns with encodings that no column before has
   {
     nb::gil_scoped_release release;
@@ -39,8 +39,8 @@ nb::tuple column_pages(const nb::list& contents, const In<int64_t>& numbers,
       check_span(start, size, static_cast<int64_t>(buffer.size()), "column metadata");
       const std::string_view content(reinterpret_cast<const char*>(buffer.data()) + start,
                                      static_cast<size_t>(size));
-      auto pages = std::make_unique<ColumnPages>();
-      if (!pages->parse(content, file_bytes.data()[i], alignment)) continue;
+      auto pages = ColumnTable::parse(content, file_bytes.data()[i], alignment);
+      if (!pages) continue;
       if (alignment > 1) {
         if (!pages->own_encoding()) continue;
         if (seen.insert(*pages->own_encoding()).second) first.push_back(i);
@@ -55,10 +55,33 @@ nb::tuple column_pages(const nb::list& contents, const In<int64_t>& numbers,
   }
   for (auto& pages : parsed)
     if (pages)
-      found.append(nb::cast(std::move(pages)));
+      found.append(nb::cast(std::make_shared<ColumnPages>(std::move(pages))));
     else
       found.append(nb::none());
   return nb::make_tuple(found, distinct);
+}
+
+// Pages that were parsed with more care, as `ColumnPages::page` gives them.
+std::shared_ptr<ColumnPages> listed(const nb::list& pages) {
+  auto table = std::make_shared<ColumnTable>();
+  for (nb::handle page : pages) {
+    const auto encoding = nb::cast<nb::bytes>(page[2]);
+    table->add(nb::cast<std::vector<std::pair<int64_t, int64_t>>>(page[0]),
+               nb::cast<int64_t>(page[1]), {encoding.c_str(), encoding.size()});
+  }
+  return std::make_shared<ColumnPages>(std::move(table));
+}
+
+std::vector<std::shared_ptr<ColumnPages>> copied(
+    const std::vector<std::shared_ptr<ColumnPages>>& columns) {
+  std::vector<std::shared_ptr<ColumnPages>> copies;
+  for (const auto& column : columns) copies.push_back(std::make_shared<ColumnPages>(*column));
+  return copies;
+}
+
+nb::bytes first_rows(const ColumnPages& pages) {
+  const std::vector<int64_t>& rows = pages.first_rows();
+  return nb::bytes(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(int64_t));
 }
 
 }  // namespace
@@ -66,14 +89,20 @@ nb::tuple column_pages(const nb::list& contents, const In<int64_t>& numbers,
 
 void register_column_metadata(nanobind::module_& m) {
   using namespace alance;
-  nb::class_<ColumnPages>(m, "ColumnPages")
+  nb::class_<ColumnPages, RowTable>(m, "ColumnPages")
+      .def(nb::new_(&listed), nb::arg("pages"))
       .def("__len__", &ColumnPages::count)
       .def("page", &ColumnPages::page, nb::arg("number"))
-      .def("first_rows", &ColumnPages::first_rows)
+      .def("first_rows", &first_rows)
+      .def("state", &ColumnPages::state, nb::arg("number"))
+      .def("set_state", &ColumnPages::set_state, nb::arg("number"), nb::arg("state"),
+           nb::arg("num_bytes"))
+      .def("chunks", &ColumnPages::chunks, nb::arg("number"))
       .def_prop_ro("num_rows", &ColumnPages::num_rows)
-      .def("row_table", [](const ColumnPages& pages) { return RowTable(pages.table().rows); })
+      .def_prop_ro("state_bytes", &ColumnPages::state_bytes)
       .def_prop_ro("buffer_bytes", &ColumnPages::buffer_bytes)
       .def_prop_ro("num_bytes", &ColumnPages::num_bytes);
+  m.def("copied_pages", &copied, nb::arg("columns"));
   m.def("column_pages", &column_pages, nb::arg("contents"), nb::arg("numbers").noconvert(),
         nb::arg("starts").noconvert(), nb::arg("sizes").noconvert(),
         nb::arg("file_bytes").noconvert(), nb::arg("alignments").noconvert());

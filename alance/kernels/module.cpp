@@ -110,10 +110,8 @@ NB_MODULE(_alance_kernels, m) {
   register_strings(m);
   register_chunks(m);
   register_chunk_table(m);
-  register_column_metadata(m);
   register_levels(m);
   register_joins(m);
-  register_new_pages(m);
   register_masks(m);
   register_memory(m);
   register_patterns(m);
@@ -127,6 +125,8 @@ NB_MODULE(_alance_kernels, m) {
   register_bitmaps(m);
   register_take(m);
   register_row_table(m);
+  register_column_metadata(m);  // its columns are such tables
+  register_new_pages(m);
   register_row_batch(m);
   register_place_rows(m);
   register_expand(m);

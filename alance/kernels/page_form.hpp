@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "proto_wire.hpp"
-#include "row_page.hpp"
+#include "row_table.hpp"
 
 namespace alance {
 
@@ -76,6 +76,8 @@ class PageForm {
     return form;
   }
 
+  // Layers of the pages; without, they are not looked up in tables.
+  void set_layers(nests::Layers of_pages) { layers = of_pages; }
   void set_symbols(const In<uint64_t>& table, const Bytes& lengths) {
     symbols = std::make_shared<const Symbols>(table, lengths);
   }
@@ -102,6 +104,7 @@ class PageForm {
   bool is_constant = false;
   std::optional<std::string> value;  // of a constant page; none: in its buffer, or all rows are null
   std::shared_ptr<const Symbols> symbols;
+  std::optional<nests::Layers> layers;
 };
 
 }  // namespace alance

@@ -215,6 +215,7 @@ class RowPage {
 
   // The table of the chunks; none where the page was made of arrays.
   std::shared_ptr<ChunkTable> table() const { return table_; }
+  bool has_items() const { return items_kind_ != Items::none; }
   // Bytes of a value as it is given; 0: strings.
   int64_t width() const;
   // Whether values are given with so many bytes.

@@ -5,8 +5,7 @@
 #pragma once
 #include <vector>
 
-#include "nests.hpp"
-#include "row_page.hpp"
+#include "row_table.hpp"
 #include "source.hpp"
 
 namespace alance {
@@ -23,10 +22,12 @@ class RowPlan {
     size_t parts_end, pieces_end;  // behind its last part, and piece
     int64_t bytes_end, num_rows;   // its end in the bytes of all groups
   };
+  // A page of a table, which keeps it alive.
   struct Hit {
-    size_t table, page;
-    const RowPage* kernel;
+    size_t table;
+    std::shared_ptr<const RowPage> kernel;
     nests::Layers layers;  // 0: there are too many
+    int64_t start;         // of the page in its file
   };
   struct Unknown {
     size_t table, page;
@@ -37,7 +38,6 @@ class RowPlan {
   int64_t num_rows = 0;
   std::vector<int64_t> rows;  // counted from the first of their page, column by column
   std::vector<Hit> hits;
-  std::vector<nb::object> pages;  // of the hits: they keep the kernels alive
   std::vector<Part> parts;
   std::vector<Piece> pieces;
   std::vector<Group> groups;

@@ -1,6 +1,8 @@
 // Where rows of many files are: the pages of one column of each file, and the bytes of the chunks that
 // hold the rows, in one call.
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -46,12 +48,12 @@ class Planner {
       const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
       const int64_t last = std::min(span.second, *above);
       if (last == row) continue;  // of no rows
-      const RowTable::Entry& entry = table.entry(page);
-      if (entry.kernel == nullptr) {
+      const RowTable::Entry* entry = table.entry(page);
+      if (entry == nullptr) {
         const RowPlan::Unknown hole{number, page};  // maybe that of the span before
         if (plan.unknown.empty() || plan.unknown.back() != hole) plan.unknown.push_back(hole);
       } else {
-        add_page(number, page, entry, row - bounds[page], last - bounds[page]);
+        add_page(number, *entry, row - bounds[page], last - bounds[page]);
       }
       row = last;
     }
@@ -66,15 +68,15 @@ class Planner {
       const auto above = std::upper_bound(bounds.begin(), bounds.end(), rows_[i]);
       if (above == bounds.begin() || above == bounds.end()) corrupt("plan_rows: a row of no page");
       const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
-      const RowTable::Entry& entry = table.entry(page);
+      const RowTable::Entry* entry = table.entry(page);
       int64_t next = i;
       for (; next < last && rows_[next] < *above; ++next) in_page[next] = rows_[next] - bounds[page];
-      if (entry.kernel == nullptr) {
+      if (entry == nullptr) {
         plan.unknown.push_back({number, page});
       } else if (plan.unknown.empty()) {  // else the plan is made again, once these are known
-        entry.kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
-        plan.hits.push_back({number, page, entry.kernel, entry.layers});
-        add_pieces(number, entry.kernel, base + i, base + next);
+        entry->kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
+        add_hit(number, *entry);
+        add_pieces(number, *entry->kernel, base + i, base + next);
       }
       i = next;
     }
@@ -82,30 +84,19 @@ class Planner {
 
   void end_column() { plan.columns.push_back(plan.groups.size()); }
 
-  // The plan, with the pages that keep its kernels alive; each column has as many tables.
-  RowPlan finish(const std::vector<Tables>& columns, size_t num_tables) {
-    plan.pages.reserve(plan.hits.size());
-    for (size_t c = 0, part = 0; c < plan.columns.size(); ++c) {
-      const size_t end = plan.first_part(plan.columns[c]);
-      for (; part < end; ++part) {
-        const RowPlan::Hit& hit = plan.hits[plan.parts[part].hit];
-        if (plan.parts[part].hit == plan.pages.size())
-          plan.pages.push_back(columns[c][hit.table % num_tables]->entry(hit.page).page);
-      }
-    }
-    return std::move(plan);
-  }
-
   RowPlan plan;
 
  private:
-  void add_page(size_t number, size_t page, const RowTable::Entry& entry, int64_t first,
-                int64_t last) {
+  void add_hit(size_t number, const RowTable::Entry& entry) {
+    plan.hits.push_back({number, entry.kernel, entry.layers, entry.start});
+  }
+
+  void add_page(size_t number, const RowTable::Entry& entry, int64_t first, int64_t last) {
     const auto [begin, end] = entry.kernel->bytes_of(first, last);
     const int64_t start = entry.kernel->start();
     if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group();
     plan.parts.push_back({plan.hits.size(), first, last});
-    plan.hits.push_back({number, page, entry.kernel, entry.layers});
+    add_hit(number, entry);
     add_piece({number, start + begin, start + end}, last - first);
   }
 
@@ -124,11 +115,11 @@ class Planner {
     group.num_rows += num_rows;
   }
 
-  void add_pieces(size_t number, const RowPage* page, int64_t first, int64_t last) {
+  void add_pieces(size_t number, const RowPage& page, int64_t first, int64_t last) {
     const Rows rows{plan.rows.data() + first, 0, last - first};
-    const std::vector<needs::Need> needs = needs::needs_of(*page, rows);
-    for (const needs::Run& run : needs::runs_of(*page, needs, {0, kGroup})) {
-      const int64_t start = page->start() + run.bytes.start, stop = page->start() + run.bytes.stop;
+    const std::vector<needs::Need> needs = needs::needs_of(page, rows);
+    for (const needs::Run& run : needs::runs_of(page, needs, {0, kGroup})) {
+      const int64_t start = page.start() + run.bytes.start, stop = page.start() + run.bytes.stop;
       if (!joins(number, start, stop - start)) begin_group();
       const size_t hit = plan.hits.size() - 1;
       const size_t parts_before = plan.first_part(plan.groups.size() - 1);
@@ -191,8 +182,7 @@ RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
     nb::gil_scoped_release release;
     run();
   }
-  if (!planner.plan.unknown.empty()) return std::move(planner.plan);
-  return planner.finish(columns, ends.size());
+  return std::move(planner.plan);
 }
 
 // Ranges of rows of several columns, each of as many tables: the spans of table t end at `ends[t]` in
@@ -216,7 +206,7 @@ RowPlan plan_spans(const std::vector<Tables>& columns, const std::vector<Span>& 
       for (; at < ends[t]; ++at) planner.add(*columns[c][t], c * ends.size() + t, spans[at]);
     planner.end_column();
   }
-  return planner.finish(columns, ends.size());
+  return std::move(planner.plan);
 }
 
 // What is not held of a plan: coalesced pieces, file by file, and where those of each end. `files`: of
@@ -310,9 +300,20 @@ std::vector<int64_t> column_bytes(const RowPlan& plan) {
   return sizes;
 }
 
-nb::object page_of(const RowPlan& plan, size_t hit) {
-  if (hit >= plan.pages.size()) corrupt("row plan: no such page");
-  return plan.pages[hit];
+// The table of a page, and where the page begins in its file.
+std::pair<size_t, int64_t> place_of(const RowPlan& plan, size_t hit) {
+  if (hit >= plan.hits.size()) corrupt("row plan: no such page");
+  return {plan.hits[hit].table, plan.hits[hit].start};
+}
+
+std::unique_ptr<RowTable> row_table(const In<int64_t>& first_rows) {
+  return std::make_unique<RowTable>(
+      std::vector<int64_t>(first_rows.data(), first_rows.data() + first_rows.size()));
+}
+
+void set(RowTable& table, size_t number, std::shared_ptr<RowPage> kernel, nests::Layers layers,
+         int64_t start) {
+  table.set(number, std::move(kernel), layers, start);
 }
 
 }  // namespace
@@ -321,9 +322,8 @@ nb::object page_of(const RowPlan& plan, size_t hit) {
 void register_row_table(nanobind::module_& m) {
   using namespace alance;
   nb::class_<RowTable>(m, "RowTable")
-      .def(nb::init<In<int64_t>>(), nb::arg("first_rows"))
-      .def("set", &RowTable::set, nb::arg("number"), nb::arg("kernel"), nb::arg("page"),
-           nb::arg("layers"));
+      .def(nb::new_(&row_table), nb::arg("first_rows"))
+      .def("set", &set, nb::arg("number"), nb::arg("kernel"), nb::arg("layers"), nb::arg("start") = 0);
   nb::class_<RowPlan>(m, "RowPlan")
       .def_ro("is_ranges", &RowPlan::is_ranges)
       .def_ro("num_rows", &RowPlan::num_rows)
@@ -331,7 +331,7 @@ void register_row_table(nanobind::module_& m) {
       .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })
       .def_prop_ro("column_bytes", &column_bytes)
       .def("fitting", &fitting, nb::arg("trees"), nb::arg("columns"), nb::arg("widths"))
-      .def("page", &page_of)
+      .def("place", &place_of)
       .def("groups", &groups_of, nb::arg("column"))
       .def("pieces", &pieces_of)
       .def("num_bytes", &bytes_of)

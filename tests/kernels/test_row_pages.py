@@ -69,7 +69,7 @@ def test_words_are_indices(bits: int) -> None:
 def plan_of(page: _kernels.RowPage, rows: list[int]) -> _kernels.RowPlan:
     """Rows of a page of four."""
     table = _kernels.RowTable(np.array([0, 4], np.int64))
-    table.set(0, page, page, 1)
+    table.set(0, page, 1)
     return _kernels.plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
 
 

@@ -92,44 +92,109 @@ def column(rows: Sequence[int], size: int) -> _kernels.ColumnPages:
 
 def form(num_items: int) -> _kernels.PageForm:
     """Flat values of 8 bits."""
-    return _kernels.PageForm((0, 8, 0, 0, 0, False), None, num_items, False)
+    flat = _kernels.PageForm((0, 8, 0, 0, 0, False), None, num_items, False)
+    flat.set_layers(1)
+    return flat
 
 
-def test_new_pages_are_read_in_order_and_made_in_theirs() -> None:
-    pages = _kernels.NewPages([column([4, 4], 8), column([4], 8)], [1, 0], [0, 1])
-    assert (pages.descriptions, pages.described_by) == ([b"same"], [0, 0])
+def test_new_pages_are_read_in_order_and_known_in_their_tables() -> None:
+    first, second = column([4, 4], 8), column([4], 8)
+    pages = _kernels.NewPages([first, second], [(0, 1), (1, 0)], [0, 1])
+    assert (pages.descriptions, pages.described_by(1)) == ([b"same"], 0)
     with pytest.raises(ValueError, match="forms of other descriptions"):
-        pages.find([], [1 << 20] * 2, True)
+        pages.find([], [1 << 20] * 2)
     with pytest.raises(ValueError, match="no such file"):
-        pages.find([form(4)], [1 << 20], True)
-    pages.find([form(4)], [1 << 20, 0], True)
-    assert pages.left == [1]  # its bytes are at hand
-    files, ends, starts, stops, num_bytes = pages.spans
-    assert (files, ends, starts.tolist(), stops.tolist(), num_bytes) == ([0], [1], [128], [130], 2)
+        pages.find([form(4)], [1 << 20])
+    pages.find([form(4)], [1 << 20, 0])
+    assert (pages.left, pages.far) == ([], [0])  # the bytes of the second are at hand
+    for far, file, start in ((True, 0, 128), (False, 1, 0)):
+        files, ends, starts, stops, num_bytes = pages.spans(far)
+        assert (files, ends, num_bytes) == ([file], [1], 2)
+        assert (starts.tolist(), stops.tolist()) == ([start], [start + 2])
     with pytest.raises(ValueError, match="new pages"):
-        pages.learn(memoryview(b"\0"))
+        pages.learn(memoryview(b"\0"), True)
     with pytest.raises(ValueError, match="chunks of together 16 bytes, their buffer has 8"):
-        pages.learn(memoryview(b"\x10\0"))
+        pages.learn(memoryview(b"\x10\0"), True)
     assert pages.page == 0
-    learned = pages.learn(memoryview(b"\0\0"))
-    assert learned[0] is not None
-    assert learned[1] is None
-    chunks = learned[0][0].chunks
+    before = first.num_bytes
+    ((file, num_bytes),), with_items = pages.learn(memoryview(b"\0\0"), True)
+    assert (file, with_items, first.num_bytes) == (0, [], before + num_bytes)
+    chunks = first.chunks(1)
     assert chunks is not None
     assert chunks.first_rows.tolist() == [0, 4]
-    pages.find([None], [0, 0], False)
+    assert (first.chunks(0), second.chunks(0)) == (None, None)
+    assert pages.learn(memoryview(b"\0\0"), True)[0] == [(0, 0)]  # it was known
+    pages.leave([1])
+    assert (pages.left, pages.spans(far=False)[0]) == ([1], [])
+    pages.find([None], [0, 0])
     assert pages.left == [0, 1]
+    with pytest.raises(ValueError, match="no such page"):
+        pages.described_by(2)
+    with pytest.raises(ValueError, match="no such page"):
+        pages.leave([2])
+
+
+def test_a_page_with_a_dictionary_is_known_with_its_items() -> None:
+    single = _kernels.ColumnPages([(((0, 2), (64, 8), (128, 3)), 4, b"same")])
+    pages = _kernels.NewPages([single], [(0, 0)], [0])
+    with_items = _kernels.PageForm((0, 8, 0, 0, 0, False), None, 4, True)
+    with_items.set_layers(1)
+    pages.find([with_items], [1 << 20])
+    grown, ((number, page, items),) = pages.learn(memoryview(b"\0\0abc"), True)
+    assert (grown, number, items, page.width) == ([], 0, b"abc", 1)
+    assert single.chunks(0) is None
 
 
 def test_new_pages_that_share_bytes_are_left() -> None:
     single = column([4], 8)
-    pages = _kernels.NewPages([single, single], [0, 0], [0, 0])
-    pages.find([form(4)], [1 << 20], True)
+    pages = _kernels.NewPages([single, single], [(0, 0), (1, 0)], [0, 0])
+    pages.find([form(4)], [1 << 20])
     assert pages.left == [1]
-    with pytest.raises(ValueError, match="no such page"):
-        _kernels.NewPages([single], [1], [0])
+    plain = _kernels.RowTable(np.array([0, 4], np.int64))
+    pages = _kernels.NewPages([single, plain], [(0, 0), (1, 0)], [0, 0])
+    single.set_state(0, "state", 100)
+    pages.find([form(4)], [1 << 20])
+    assert pages.left == [0, 1]  # of one something is known, the other says nothing of its pages
+    for tables, page in (([single], (0, 1)), ([single], (1, 0)), ([None], (0, 0))):
+        with pytest.raises(ValueError, match="no such page"):
+            _kernels.NewPages(tables, [page], [0])
     with pytest.raises(ValueError, match="unequal length"):
-        _kernels.NewPages([single], [0, 0], [0])
+        _kernels.NewPages([single], [(0, 0)], [0, 0])
+
+
+def test_copies_of_columns_learn_for_themselves() -> None:
+    single = column([4, 4], 8)
+    single.set_state(0, "state", 100)
+    (copy,) = _kernels.copied_pages([single])
+    assert (copy.state(0), copy.state(1)) == ("state", None)
+    pages = _kernels.NewPages([copy], [(0, 1)], [0])
+    pages.find([form(4)], [1 << 20])
+    pages.learn(memoryview(b"\0\0"), True)
+    assert copy.set_state(1, "other", 10) == 10
+    assert copy.set_state(1, "other", 10) == 0
+    assert single.chunks(1) is None
+    assert single.state(1) is None
+    (known,) = _kernels.copied_pages([copy])
+    assert (known.chunks(1) is None, known.state(1)) == (False, "other")
+    assert known.num_bytes == copy.num_bytes > single.num_bytes
+    for ask in (single.state, single.chunks, single.page):
+        with pytest.raises(IndexError, match="no such page"):
+            ask(2)
+
+
+def test_columns_of_listed_pages_are_checked() -> None:
+    pages = [(((64, 8), (128, 3)), 4, b"same"), ((), 1, b"same"), (((0, 1),), 0, b"other")]
+    listed = _kernels.ColumnPages(pages)
+    assert [listed.page(number) for number in range(len(listed))] == pages
+    assert np.frombuffer(listed.first_rows(), np.int64).tolist() == [0, 4, 5, 5]
+    assert (listed.num_rows, listed.buffer_bytes, listed.state_bytes) == (5, 12, 24)
+    for wrong in ((((-1, 8),), 4, b""), (((0, -8),), 4, b""), ((), -1, b"")):
+        with pytest.raises(ValueError, match=r"buffer outside of its file|first rows"):
+            _kernels.ColumnPages([wrong])
+    with pytest.raises(ValueError, match="buffer outside of its file"):
+        _kernels.ColumnPages([(((0, 1 << 62), (0, 1 << 62)), 1, b"")])
+    with pytest.raises(ValueError, match="rows of a page"):
+        _kernels.ColumnPages([((), 1 << 62, b""), ((), 1 << 62, b"")])
 
 
 def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
@@ -137,7 +202,7 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
     page = _kernels.RowPage(
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
     )
-    table.set(0, page, page, True)
+    table.set(0, page, True)
     plan = _kernels.plan_rows([[table]] * 2, np.array([1, 3], np.int64), [2])
     assert plan.fitting([0, 0], [0, 1], [1, -1]) == [0]
     assert plan.fitting([0, 0], [0, 1], [4, 1]) == [1]
@@ -191,7 +256,7 @@ def test_nested_fields_of_a_batch_have_the_layers_of_their_pages() -> None:
     def rows(trees: list[int], layers: int, rows: list[int]) -> list[object]:
         """Those of a page with such layers, of so many columns."""
         table = _kernels.RowTable(np.array([0, 4], np.int64))
-        table.set(0, page, page, layers)
+        table.set(0, page, layers)
         columns = [*range(trees.count(0))]
         plan = _kernels.plan_rows([[table]] * len(columns), np.array([1, 3], np.int64), [2])
         order = np.array(rows, np.int64)
@@ -237,7 +302,7 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
     page = _kernels.RowPage(
         4 * bounds, size * bounds, 0, size * count, 4 * count, 0, 8 * width, 0, 0, 0, True
     )
-    table.set(0, page, page, True)
+    table.set(0, page, True)
     path = tmp_path / "file"
     header = (0).to_bytes(2, "little") + (4 * width).to_bytes(4, "little") + bytes(2)
     path.write_bytes(
@@ -287,7 +352,7 @@ def test_ranges_of_rows_lie_in_any_buffers() -> None:
     page = _kernels.RowPage(
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
     )
-    table.set(0, page, page, True)
+    table.set(0, page, True)
     plan = _kernels.plan_spans([[table], [table]], [(1, 3)], [1])
     tables, ends, starts, stops, num_bytes = plan.pieces(0, plan.num_groups)
     assert (tables, ends) == ([0, 1], [1, 2])
@@ -335,7 +400,7 @@ def test_pages_that_are_not_known_are_left_out_of_ranges() -> None:
     page = _kernels.RowPage(
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
     )
-    table.set(0, page, page, True)
+    table.set(0, page, True)
     plan = _kernels.plan_spans([[table, table]], [(1, 3), (3, 5), (5, 6), (0, 4)], [3, 4])
     assert plan.unknown == [(0, 2)]
     tables, ends, *_, num_bytes = plan.pieces(0, plan.num_groups)
@@ -357,7 +422,7 @@ def test_pages_that_lie_backwards_or_over_others_are_read_from_their_places(
             np.array([0, 4], np.int64), np.array([0, 16], np.int64), start, 16, 4, 0, 8, 0, 0, 0,
             False,
         )  # fmt: skip
-        table.set(number, page, page, True)
+        table.set(number, page, True)
     plan = _kernels.plan_spans([[table]], [(0, 20)], [1])
     batch = _kernels.RowBatch([0], [0], [1], [False])
     path = tmp_path / "file"
@@ -377,7 +442,7 @@ def test_missing_bytes_of_ranges_are_few_pieces() -> None:
             np.array([0, 4], np.int64), np.array([0, 16], np.int64), start, 16, 4, 0, 8, 0, 0, 0,
             False,
         )  # fmt: skip
-        table.set(0, page, page, True)
+        table.set(0, page, True)
         tables.append(table)
     plan = _kernels.plan_spans([[table] for table in tables], [(0, 4)], [1])
     nothing, files = _kernels.HeldFile([], []), [0] * 4

@@ -168,13 +168,14 @@ def test_tables_know_their_bounds() -> None:
         0, 8, 0, 0, 0, False,
     )  # fmt: skip
     with pytest.raises(ValueError, match="no such page"):
-        table.set(2, page, "page", True)
+        table.set(2, page, 1)
 
     def plan(rows: list[int], ends: list[int]) -> _kernels.RowPlan:
         return _kernels.plan_rows([[table] * len(ends)] * 2, np.array(rows, np.int64), ends)
 
     assert plan([1, 2], [2]).unknown == [(0, 0), (1, 0)]
-    table.set(0, page, page, True)
+    table.set(0, page, 1, 64)
+    table.set(0, page, 1)  # it stays as it is
     assert plan([1, 12], [2]).unknown == [(0, 1), (1, 1)]
     found = plan([1, 2, 4, 7], [2, 4])
     assert (found.unknown, found.num_groups) == ([], 2)
@@ -183,11 +184,11 @@ def test_tables_know_their_bounds() -> None:
         assert (tables, piece_ends) == ([2 * column, 2 * column + 1], [1, 2])
         assert (starts.tolist(), stops.tolist(), num_bytes) == ([100, 100], [108, 116], 24)
         assert found.groups(column) == (column, column + 1)
-    assert (found.num_bytes(0, 2), found.page(3)) == (48, page)
+    assert (found.num_bytes(0, 2), found.place(3)) == (48, (3, 64))
     for wrong_groups in ((0, 3), (2, 1)):
         with pytest.raises(ValueError, match="no such groups"):
             found.pieces(*wrong_groups)
-    for ask in (found.page, found.groups):
+    for ask in (found.place, found.groups):
         with pytest.raises(ValueError, match="no such"):
             ask(4)
     for wrong, ends_of in (([20], [1]), ([-1], [1]), ([3, 3], [2]), ([3], [2]), ([3, 4], [1])):
@@ -204,7 +205,7 @@ def groups_of(sizes: list[int]) -> list[list[int]]:
         table = _kernels.RowTable(np.array([0, 1], np.int64))
         rows, chunk = np.array([0, 1], np.int64), np.array([0, size], np.int64)
         page = _kernels.RowPage(rows, chunk, 0, size, 1, 0, 8, 0, 0, 0, False)
-        table.set(0, page, page, True)
+        table.set(0, page, True)
         tables.append(table)
     rows = np.zeros(len(sizes), np.int64)
     plan = _kernels.plan_rows([tables], rows, [*range(1, len(sizes) + 1)])

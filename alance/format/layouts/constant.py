@@ -93,7 +93,7 @@ class ConstantState:
                     self.value,
                 )
             if kernel is not None:
-                self._rows = RowPage(kernel, page.place, page.shape)
+                self._rows = RowPage(kernel, page.shape.code, page.place.start)
         return self._rows
 
 

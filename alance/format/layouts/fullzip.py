@@ -355,7 +355,7 @@ class FullZipPage(NamedTuple):
             with self.place.checking():
                 kernel = zipped_rows(self.form, self.place, ROWS)
             if kernel is not None:
-                state.rows = RowPage(kernel, self.place, self.form.shape)
+                state.rows = RowPage(kernel, self.form.shape.code, self.place.start)
         return state.rows
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, FullZipTask]]:

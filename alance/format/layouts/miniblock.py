@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from alance.format.codecs.base import BlockCodec
     from alance.format.layouts.base import PageState
     from alance.format.layouts.miniblock_chunks import ChunkRuns
-    from alance.format.layouts.place import Place
     from alance.format.plans import ByteRange, Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -97,10 +96,6 @@ class Description(NamedTuple):
     kind: bytes  # equal for descriptions that differ in numbers of items only
     rows: _kernels.PageForm | None  # None: single rows are taken chunk by chunk
     items: BlockCodec | None  # of the dictionary; None: it is looked up when it is needed
-
-    def row_page(self, kernel: _kernels.RowPage, place: Place) -> RowPage:
-        """The page for the taking of rows, of what the kernel knows of it."""
-        return RowPage(kernel, place, self.form.shape)
 
     def dictionary_of(self, content: bytes) -> Dictionary:
         """The dictionary of a page that has one.
@@ -235,7 +230,7 @@ class MiniBlockPage(NamedTuple):
                     start, size = self.place.buffers[CHUNKS]
                     kernel = self.said.rows.page(state.table, start, size, self.num_rows)
                     if state.dictionary is None or has_items(kernel, state.dictionary.items()):
-                        rows = self.said.row_page(kernel, self.place)
+                        rows = RowPage(kernel, self.said.form.shape.code, self.place.start)
             state.rows, state.takes_rows = rows, rows is not None
         return state.rows
 

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from alance.format.layouts.place import PagePlace
 from alance.format.plans import Pieces
-from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance import _kernels
-    from alance.format.layouts.levels import Shape
-    from alance.format.layouts.place import Place
+    from alance.errors import CorruptFileError
 
 
-@dataclass(slots=True)  # frozen it would take thrice as long to make
-class RowPage:
-    """A page that the kernel decodes, and where it is."""
+class RowPage(NamedTuple):
+    """A page that the kernel decodes.
+
+    Attributes:
+        layers: as kernels have them; 0 if they are more than these know.
+        start: where the page begins in its file.
+    """
 
     kernel: _kernels.RowPage
-    place: Place
-    shape: Shape
-
-    @property
-    def layers(self) -> int:
-        """The layers as kernels have them; 0 if they are more than these know."""
-        return self.shape.code
+    layers: int
+    start: int
 
 
 class PlacedRows:
@@ -59,6 +57,11 @@ class PlacedRows:
     def is_read(self) -> bool:
         """True if the bytes are in memory."""
         return self.content is not None or self.files is not None
+
+    def corrupt(self, hit: int, what: str) -> CorruptFileError:
+        """The error that says what is wrong, and in which page of the plan."""
+        table, start = self.plan.place(hit)
+        return PagePlace(self.paths[table], ((start, 0),), 0).corrupt(what)
 
     @property
     def pieces(self) -> Pieces:

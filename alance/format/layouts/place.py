@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.arrays import Bytes, Int64s, UInt16s
-    from alance.format.column_metadata import Column
     from alance.format.plans import Plan
 
 # A page up to this size is read whole: at 100 MB/s that takes 2.5 ms, a round 30 ms.
@@ -74,6 +73,11 @@ class PagePlace(Place):
     def num_bytes(self) -> int:
         return sum(size for _, size in self.buffers)
 
+    @property
+    def start(self) -> int:
+        """Where the page begins in its file."""
+        return self.buffers[0][0] if self.buffers else 0
+
     def size(self, buffer: int) -> int:
         return self.buffers[buffer][1]
 
@@ -105,21 +109,6 @@ class PagePlace(Place):
         """The error that says what is wrong, and in which page."""
         where = f"page at byte {self.buffers[0][0]}" if self.buffers else "page without buffers"
         return CorruptFileError(f"{where} of {self.path}: {what}")
-
-
-class PageAt(Place):
-    """A page of a column, by its number: most are never looked for."""
-
-    __slots__ = ("column", "number", "path")
-
-    def __init__(self, path: str, column: Column, number: int) -> None:
-        self.path = path
-        self.column = column
-        self.number = number
-
-    def corrupt(self, what: str) -> CorruptFileError:
-        page = self.column.pages[self.number]
-        return PagePlace(self.path, page.buffers, page.num_rows).corrupt(what)
 
 
 def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:

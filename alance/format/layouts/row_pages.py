@@ -97,6 +97,7 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
     page_form = _kernels.PageForm(
         (kind, bits, *nulls, shape.max_def, form.is_large), lists, num_items, has_items
     )
+    page_form.set_layers(shape.code)
     if isinstance(form.values, Fsst) and form.values.table is not None:
         table = form.values.table
         page_form.set_symbols(table.symbols, table.lengths)

@@ -310,7 +310,7 @@ def row_page(page: ArrayPage) -> RowPage | None:
             0,
             False,
         )
-    return RowPage(kernel, page.place, PLAIN)
+    return RowPage(kernel, PLAIN.code, page.place.start)
 
 
 def value_buffers(encoding: bytes) -> frozenset[int]:

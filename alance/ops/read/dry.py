@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from alance.file.columns import FileColumns
 from alance.file.data_spans import DataSpans, Needed
+from alance.file.fragment import OpenFragment
 from alance.format.plans import ByteRange, Pieces
 from alance.io.caches.cache import SearchCache
 from alance.io.events import trace
@@ -120,12 +122,16 @@ class _Cache(SearchCache):
         value = super().peek(key)
         if value is None:
             value = self._real.peek(key)
-        if value is not None:
-            self._spans.learn(key, value)
+            if isinstance(value, OpenFragment):
+                return None  # it would learn: it is opened again, of copied columns
+            if isinstance(value, FileColumns):
+                value = value.copy(value.columns)
+                super().put(key, value, value.num_bytes)
+        self._spans.learn(value)
         return value
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        self._spans.learn(key, value)
+        self._spans.learn(value)
         super().put(key, value, num_bytes)
 
 
