@@ -13,7 +13,7 @@ import numpy as np
 from alance import _kernels
 from alance.errors import AlanceError
 from alance.file.recall import first_ranges, held, kept_by, noted, recalled
-from alance.format.column_metadata import OBJECT_BYTES, Column
+from alance.format.column_metadata import Column
 from alance.format.layouts import page_layout
 from alance.format.layouts.miniblock import MiniBlockState
 from alance.format.layouts.place import PagePlace
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
 
+COLUMN_BYTES: Final = 260  # of the objects around what the kernel has
 SMALL_BYTES: Final = 256 << 10  # of a page; a scan reads smaller ones whole, in one round
 
 
@@ -62,16 +63,16 @@ class FileColumns:
         """Take in columns that were opened; of one that is here nothing changes."""
         for column in columns:
             if self.columns.setdefault(column.index, column) is column:
-                self.num_bytes += OBJECT_BYTES + column.kernel.num_bytes
+                self.num_bytes += COLUMN_BYTES + column.kernel.num_bytes
 
     def copy(self, indices: Iterable[int]) -> FileColumns:
         """Some of the columns, with what is known of them now."""
-        known = [column for index in indices if (column := self.columns.get(index)) is not None]
-        copies = _kernels.copied_pages([column.kernel for column in known])
+        columns = [own for index in indices if (own := self.columns.get(index)) is not None]
+        copies = _kernels.copied_pages([column.kernel for column in columns])
         copy = FileColumns(self.container, is_own=True)
         copy.columns = {
             column.index: Column(column.index, kernel)
-            for column, kernel in zip(known, copies, strict=True)
+            for column, kernel in zip(columns, copies, strict=True)
         }
         return copy
 
@@ -104,12 +105,12 @@ class OpenColumn:
 
     @property
     def num_rows(self) -> int:
-        return self.column.num_rows
+        return self.column.kernel.num_rows
 
     @property
     def encoded_bytes(self) -> int:
         """Bytes of all page buffers."""
-        return self.column.buffer_bytes
+        return self.column.kernel.buffer_bytes
 
     def layout(self, number: int) -> PageLayout:
         """The layout of a page.
@@ -214,10 +215,10 @@ class OpenColumn:
 
     def kept_state(self, number: int, states: States) -> PageState | None:
         """The state of a page, if it is known, or the file's end or the disk has it."""
-        state = self.known(number)
+        state = self.learned_state(number)
         return self.at_hand(number, states) if state is None else state
 
-    def known(self, number: int) -> PageState | None:
+    def learned_state(self, number: int) -> PageState | None:
         """The state of a page, if it is known."""
         kernel = self.column.kernel
         state: PageState | None = kernel.state(number)
@@ -273,7 +274,7 @@ class OpenColumn:
         state: PageState | None = None
         is_whole = self.is_read_whole(number, start, stop)
         if is_whole:
-            state = self.known(number)
+            state = self.learned_state(number)
         if state is None and not is_whole:
             state = yield from self._state(number, states)
         try:

@@ -180,10 +180,15 @@ class OpenFragment:
     leaves: tuple[OpenLeaf, ...]
     leaf_ids: tuple[int, ...]  # of their fields
 
-    @property
+    @cached_property
+    def leaf_sizes(self) -> list[int]:
+        """Bytes of the pages of each leaf."""
+        return [leaf.column.encoded_bytes for leaf in self.leaves]
+
+    @cached_property
     def encoded_bytes(self) -> int:
         """Bytes of all pages of the projection."""
-        return sum([leaf.column.encoded_bytes for leaf in self.leaves])
+        return sum(self.leaf_sizes)
 
     @property
     def num_bytes(self) -> int:
@@ -202,14 +207,15 @@ class OpenFragment:
     def row_bytes(self) -> float:
         """Memory of a decoded row, estimated: a constant page of vectors has no bytes at all."""
         rows = max(1, self.num_rows)
-        sizes = [leaf.column.encoded_bytes / rows for leaf in self.leaves]
-        fixed = [leaf_bytes(leaf.leaf) for leaf in self.leaves]
-        return sum(map(max, sizes, fixed))
+        fixed = self.schema.remember(
+            (leaf_bytes, self.leaf_ids), lambda: [leaf_bytes(leaf.leaf) for leaf in self.leaves]
+        )
+        return sum(map(max, [size / rows for size in self.leaf_sizes], fixed))
 
     @cached_property
     def tables(self) -> PageTables:
         """What is known of the pages."""
-        return PageTables(self.schema.fields, self.leaves)
+        return PageTables(self.schema, self.leaves, self.leaf_ids)
 
     @property
     def nested(self) -> OpenFragment | None:

@@ -85,7 +85,8 @@ class LocalRows:
         Raises:
             NotAtHand: a file is not open, cannot be read, or has waited for the disk too often.
         """
-        source = files.source([*map(self._file, paths)], patience=PATIENCE)
+        opened = {path: self._file(path) for path in {*paths}}
+        source = files.source([*map(opened.__getitem__, paths)], patience=PATIENCE)
         begun = trace.now()
         try:
             yield source

@@ -90,15 +90,19 @@ class NewPages:
             content = bytes_at_hand(pieces, self._containers)
             for _ in self._learn(content, states, far=False):
                 pass  # this is no plan: there are no turns
-        far = self._kernel.far
-        if kept_by(states) is not None:
-            self._kernel.leave(far)
-            far, self._singly = [], far + self._singly
+        self._leave_noted(states)
         singly, self._singly = self._singly, []
         for at in singly:
             if not self.hole(at).is_known(states):
                 self._singly.append(at)
-        return far + self._singly
+        return self._kernel.far + self._singly
+
+    def _leave_noted(self, states: States) -> None:
+        """Pages whose bytes go to the disk, too, have plans of their own."""
+        if kept_by(states) is not None:
+            far = self._kernel.far
+            self._kernel.leave(far)
+            self._singly = far + self._singly
 
     def leave(self, numbers: Sequence[int]) -> None:
         """Some pages are not learned here."""
@@ -112,6 +116,7 @@ class NewPages:
         Raises:
             CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
         """
+        self._leave_noted(states)
         if self._singly:
             plans = [self.hole(at).learn(states) for at in self._singly]
             yield from together([self._learn_far(states), *plans])

@@ -7,9 +7,10 @@ known yet is a hole. It is filled by `NewPages`, or by itself.
 from __future__ import annotations
 
 import threading
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from alance.file.columns import OpenColumn
+from alance.file.columns import COLUMN_BYTES, OpenColumn
 from alance.file.field_forms import FieldForms, forms_of, with_tables
 from alance.file.kernel_arrays import is_built
 from alance.file.open import from_content
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from alance.file.columns import States
     from alance.file.leaves import OpenLeaf
     from alance.format.container import Container
-    from alance.format.field import Field
     from alance.format.layouts.base import PageState
     from alance.format.plans import Plan
+    from alance.format.schema import Schema
 
-COLUMN_BYTES: Final = 350  # of the objects around what the kernel has
+_MULTIPLIER = attrgetter("leaf.multiplier")
 NONE_LEFT_OUT: Final[frozenset[int]] = frozenset()
 
 
@@ -55,16 +56,21 @@ class PageTables:
         "whole",
     )
 
-    def __init__(self, fields: Sequence[Field], leaves: Sequence[OpenLeaf]) -> None:
-        self._fields = fields
+    def __init__(
+        self, schema: Schema, leaves: Sequence[OpenLeaf], leaf_ids: tuple[int, ...]
+    ) -> None:
+        self._fields = schema.fields
         self.leaves = leaves
+        are_built = schema.remember(
+            (is_built, leaf_ids), lambda: [is_built(leaf.leaf.field) for leaf in leaves]
+        )
         self.tables = [
             None
-            if not is_built(leaf.leaf.field)
+            if not is_own
             else column.column.kernel
             if isinstance(column := leaf.column, OpenColumn)
             else column.row_table()
-            for leaf in leaves
+            for leaf, is_taken in zip(leaves, take_rows, strict=True)
         ]
         self.containers = [leaf.column.container for leaf in leaves]
         self.placed = _numbers(self.tables)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from alance.format.container import Container
 
 COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
-OBJECT_BYTES: Final = 260  # of a column in Python
 ALIGNMENT: Final = 64  # of buffers in files of 2.1 and later
 
 
@@ -101,11 +100,6 @@ class Column:
     def buffer_bytes(self) -> int:
         """Bytes of all buffers of all pages."""
         return self.kernel.buffer_bytes
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that this object keeps alive, for a cache's budget."""
-        return OBJECT_BYTES + self.kernel.num_bytes
 
 
 class Metadata(NamedTuple):

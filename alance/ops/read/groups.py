@@ -250,7 +250,7 @@ def file_bytes(handle: FragmentHandle) -> int:
 
 def fixed_row_bytes(schema: Schema) -> float:
     """Memory of a decoded row, of values of fixed width: constant pages have no bytes at all."""
-    return sum(leaf_bytes(leaf) for field in schema.fields for leaf in leaf_columns(field))
+    return sum([leaf_bytes(leaf) for field in schema.fields for leaf in leaf_columns(field)])
 
 
 def with_neighbours(groups: Sequence[FragmentGroup], row_bytes: float) -> Iterator[FragmentGroup]:

@@ -462,7 +462,7 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
     """
     if not all(isinstance(leaf.column, OpenColumn) for leaf in late.leaves):
         return False
-    sizes = [leaf.column.encoded_bytes for leaf in late.leaves]
+    sizes = late.leaf_sizes
     needed = sum(min(size, kept_share * late.num_rows * CHUNK_BYTES) for size in sizes)
     return 2 * needed >= sum(sizes)
 
