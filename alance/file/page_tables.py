@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.schema import Schema
 
-_MULTIPLIER = attrgetter("leaf.multiplier")
 NONE_LEFT_OUT: Final[frozenset[int]] = frozenset()
 
 
@@ -70,7 +69,7 @@ class PageTables:
             else column.column.kernel
             if isinstance(column := leaf.column, OpenColumn)
             else column.row_table()
-            for leaf, is_taken in zip(leaves, take_rows, strict=True)
+            for leaf, is_own in zip(leaves, are_built, strict=True)
         ]
         self.containers = [leaf.column.container for leaf in leaves]
         self.placed = _numbers(self.tables)
