@@ -637,6 +637,14 @@ class RowPage:
     @property
     def width(self) -> int: ...
 
+# --- place_rows.cpp ---
+
+def place_rows(
+    wanted: npt.NDArray[np.int64], firsts: npt.NDArray[np.int64]
+) -> tuple[list[int], npt.NDArray[np.int64], list[int], npt.NDArray[np.int64] | None]: ...
+
+# --- row_table.cpp ---
+
 class RowTable:
     def __init__(self, first_rows: npt.NDArray[np.int64]) -> None: ...
     def set(self, number: int, kernel: RowPage, layers: int, start: int = 0) -> None: ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from alance.errors import CorruptFileError
+from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import owns_column, values_array
@@ -51,7 +51,11 @@ JSONB: Final = LeafForm(-8, arrow=pa.large_binary())
 def leaf_form(field: Field) -> LeafForm:
     """The form of a field that owns a column."""
     if not field.metadata:
-        return _form_of_type(field.logical_type)
+        try:
+            return _form_of_type(field.logical_type)
+        except UnsupportedError:
+            field.to_arrow()  # its error names the field
+            raise
     if field.is_blob_v1:
         return UNKNOWN
     return JSONB if field.is_json else _form(storage_type(field.to_arrow().type))

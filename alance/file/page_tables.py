@@ -7,7 +7,6 @@ known yet is a hole. It is filled by `NewPages`, or by itself.
 from __future__ import annotations
 
 import threading
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance.file.columns import COLUMN_BYTES, OpenColumn
@@ -16,7 +15,7 @@ from alance.file.kernel_arrays import is_built
 from alance.file.open import from_content
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from alance._kernels import RowTable
     from alance.file.columns import States
@@ -120,17 +119,16 @@ class PageTables:
             self._forms = forms_of(self._fields, self.leaves)
         return self._forms
 
-    def by_file(self, forms: FieldForms) -> Iterator[tuple[FieldForms, bool]]:
+    def by_file(self, forms: FieldForms) -> list[tuple[FieldForms, bool]]:
         """Forms whose files are kept whole (True), and the others, as far as there are any."""
         if isinstance(self.whole, bool):
-            if forms.forms:
-                yield forms, self.whole
-            return
+            return [(forms, self.whole)] if forms.forms else []
         are_whole = [all(map(self.whole.__getitem__, form.leaves)) for form in forms.forms]
-        for is_whole in (True, False):
-            own = forms.only([way is is_whole for way in are_whole])
-            if own.forms:
-                yield own, is_whole
+        parts = [
+            (forms.only([way is is_whole for way in are_whole]), is_whole)
+            for is_whole in (True, False)
+        ]
+        return [part for part in parts if part[0].forms]
 
     @property
     def ranged(self) -> RangeTables:

@@ -25,7 +25,7 @@ from alance.format.layouts.paged_rows import PlacedRows
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from alance._kernels import RowTable
     from alance.arrays import Int64s
@@ -146,20 +146,24 @@ class _Run(NamedTuple):
     ends: Sequence[int]
     apart: Collection[int]
 
-    def batches(self) -> Iterator[_Batch]:
+    def batches(self) -> list[_Batch]:
         """What one call of the kernel places each: whole fields, since a field is decoded from one
         plan."""
-        own = self.tables[0]
+        if not len(self.rows):
+            return []
+        own, batches = self.tables[0], []
         placed = {*own.placed}.difference(self.apart) if self.apart else {*own.placed}
         forms = with_tables(own.forms, placed)
         for part, is_whole in own.by_file(forms):
             step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
             if len(part.leaves) <= step:
-                yield _Batch(self, part, is_whole)
+                batches.append(_Batch(self, part, is_whole))
                 continue
             cuts = [at // step for at in accumulate([len(form.leaves) for form in part.forms])]
             for _, forms_of in groupby(zip(cuts, part.forms, strict=True), itemgetter(0)):
-                yield _Batch(self, FieldForms.of([form for _, form in forms_of]), is_whole)
+                fields = FieldForms.of([form for _, form in forms_of])
+                batches.append(_Batch(self, fields, is_whole))
+        return batches
 
     def others(self, columns: Sequence[PlacedColumns]) -> list[int]:
         """Leaves that are not among the columns."""
@@ -220,7 +224,7 @@ def _rows_of(wanted: _Wanted, states: States, guess: bool) -> Plan[list[FoundRow
     is_guessed = guess and len(wanted.tables[0].leaves) * wanted.num_runs <= GUESSED_PLACES
     while True:
         runs = wanted.runs(apart)
-        batches = [batch for run in runs if len(run.rows) for batch in run.batches()]
+        batches = [*chain.from_iterable(map(_Run.batches, runs))]
         plans: list[_kernels.RowPlan] = []
         for batch in batches:
             if plans:
@@ -256,13 +260,16 @@ def _rows_of(wanted: _Wanted, states: States, guess: bool) -> Plan[list[FoundRow
     for batch, plan in zip(batches, plans, strict=True):
         columns[batch.run.first].append(batch.placed(plan))
     beside = [run.others(columns[run.first]) for run in runs]
-    reading: list[Plan[Any]] = [
-        _read_leaves(run, others, states, guess) for run, others in zip(runs, beside, strict=True)
-    ]
-    if guess and any(beside):
-        placed = [own.placed for of_run in columns.values() for own in of_run]
-        reading.append(fetch_placed([rows for rows in placed if not rows.is_read]))
-    leaves = yield from together(reading)
+    leaves: list[dict[int, Found]] = [{}] * len(runs)
+    if any(beside):
+        reading: list[Plan[Any]] = [
+            _read_leaves(run, others, states, guess)
+            for run, others in zip(runs, beside, strict=True)
+        ]
+        if guess:
+            placed = [own.placed for of_run in columns.values() for own in of_run]
+            reading.append(fetch_placed([rows for rows in placed if not rows.is_read]))
+        leaves = yield from together(reading)
     return [
         FoundRows(len(run.rows), of_run, columns[run.first])
         for run, of_run in zip(runs, leaves, strict=False)
@@ -286,22 +293,17 @@ def _read_leaves(
 ) -> Plan[dict[int, Found]]:
     """Plan the rows of leaves that the kernel does not place, by field id."""
     leaves = run.tables[0].leaves
-    plans = {
-        at: [
-            _taken(tables.leaves[at], run.rows[first:last], states, guess)
-            for tables, (first, last) in zip(run.tables, pairwise([0, *run.ends]), strict=True)
-            if first < last
-        ]
-        for at in numbers
-    }
-    found = iter((yield from together([plan for parts in plans.values() for plan in parts])))
-    by_leaf = {
-        leaves[at].leaf.field.id: [next(found) for _ in parts] for at, parts in plans.items()
-    }
-    return {
-        field_id: parts[0] if len(parts) == 1 else Parts(parts)
-        for field_id, parts in by_leaf.items()
-    }
+    spans = [
+        (tables.leaves, run.rows[first:last])
+        for tables, (first, last) in zip(run.tables, pairwise([0, *run.ends]), strict=True)
+        if first < last
+    ]
+    plans = [_taken(own[at], rows, states, guess) for at in numbers for own, rows in spans]
+    found, rows_of, count = (yield from together(plans)), {}, len(spans)
+    for first, at in enumerate(numbers):
+        parts = found[first * count : (first + 1) * count]
+        rows_of[leaves[at].leaf.field.id] = parts[0] if count == 1 else Parts(parts)
+    return rows_of
 
 
 def _taken(leaf: OpenLeaf, rows: Int64s, states: States, guess: bool) -> Plan[Found]:

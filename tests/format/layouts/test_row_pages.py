@@ -113,7 +113,6 @@ def test_levels(name: str) -> None:
     [
         (encodings.flat(32), 32),
         (LISTS, 96),
-        (encodings.packed_struct([32, 64]), 96),
     ],
 )
 def test_the_kernel_takes_zipped_rows_of_equal_length(
@@ -128,6 +127,18 @@ def test_the_kernel_takes_zipped_rows_of_equal_length(
     )
     place = PagePlace("a.lance", ((64, 10 * width // 8),), 10)
     assert zipped_rows(ZipForm.from_proto(message), place, 0) is not None
+
+
+def test_zipped_rows_that_are_no_values_are_left_to_the_codecs() -> None:
+    message = pb.FullZipLayout(
+        bits_per_value=96,
+        num_items=10,
+        num_visible_items=10,
+        value_compression=encodings.packed_struct([32, 64]),
+        layers=[pb.REPDEF_ALL_VALID_ITEM],
+    )
+    place = PagePlace("a.lance", ((64, 120),), 10)
+    assert zipped_rows(ZipForm.from_proto(message), place, 0) is None
 
 
 def test_zipped_strings_are_taken_by_their_index() -> None:
