@@ -72,7 +72,7 @@ class Ranges:
         return [v for first, stop in zip(firsts, stops, strict=True) for v in range(first, stop)]
 
     def hits(self, bounds: StoredBounds) -> tuple[Mask, Mask]:
-        """Return masks of the zones of which some value may be, and every value is, inside."""
+        """Return two masks of zones: some value may be in the set; every value is in the set."""
         low = self._places(bounds.lows, bounds.has_low, 0)
         high = self._places(bounds.highs, bounds.has_high, len(self.edges))
         is_inside = (low & 1).astype(np.bool_) ^ self.begins

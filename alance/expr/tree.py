@@ -361,8 +361,8 @@ class Pattern:
     Attributes:
         prefix: text at the start of every match.
         parts: for each alternative of the pattern, texts that its matches contain in any case.
-        is_cased: matches contain `parts` as they are written.
-        is_contains: and whatever contains all parts of an alternative is a match.
+        is_cased: True if matches contain `parts` in exactly this case.
+        is_contains: True if, in turn, every text with all parts of an alternative is a match.
     """
 
     node: Node

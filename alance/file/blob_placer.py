@@ -128,10 +128,10 @@ class BlobPlacer:
         return page._replace(values=await self._pool.run(partial(_block, parts, field.name)))
 
     async def finish(self) -> None:
-        """End the object that is open.
+        """Finish the upload of the open object, if any.
 
         Raises:
-            StoreError: of its upload.
+            StoreError: the upload failed.
         """
         if self._open is not None:
             (_, upload), self._open = self._open, None

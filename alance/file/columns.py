@@ -1,7 +1,7 @@
-"""Plans over the columns of one open file: which pages hold the rows, and what they still need.
+"""Plans over the columns of an open file: the pages of requested rows, and the missing page states.
 
-What is learned of pages stays with the columns of their file, which are one entry of the session's
-search cache. A scan that would fill the cache with what it needs once works on a copy of them.
+Learned page states are kept with the columns of their file, as one entry of the session's search
+cache. A scan works on a copy of the columns if its page states would only fill the cache.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SMALL_BYTES: Final = 256 << 10  # of a page; a scan reads smaller ones whole, in
 
 
 class States(Protocol):
-    """Where plans look for what is known of files, and leave what they learned."""
+    """The cache in which plans look up facts about files, and to which they add learned facts."""
 
     def peek(self, key: Hashable) -> Any | None: ...
 
@@ -77,7 +77,7 @@ class FileColumns:
         return copy
 
     def state_bytes(self, indices: Iterable[int]) -> int:
-        """About the memory that all states of the pages of some columns take."""
+        """Approximate memory of the states of all pages of some columns."""
         return sum([self.columns[index].kernel.state_bytes for index in indices])
 
     def has_grown(self, num_bytes: int, states: States) -> None:
@@ -98,7 +98,7 @@ class OpenColumn:
 
     @property
     def layouts(self) -> list[PageLayout | None]:
-        """Those of the pages that were parsed."""
+        """Layouts of the column's pages; None for pages that are not parsed yet."""
         if self._layouts is None:
             self._layouts = [None] * self.column.num_pages
         return self._layouts
@@ -214,7 +214,7 @@ class OpenColumn:
             number += 1
 
     def kept_state(self, number: int, states: States) -> PageState | None:
-        """The state of a page, if it is known, or the file's end or the disk has it."""
+        """Return a page's state from memory, the file's end or the disk cache; None if unknown."""
         state = self.learned_state(number)
         return self.at_hand(number, states) if state is None else state
 
@@ -227,7 +227,10 @@ class OpenColumn:
         return state
 
     def at_hand(self, number: int, states: States) -> PageState | None:
-        """The state of a page, where the file's end or the disk has it."""
+        """Return and learn a page's state from the file's end or the disk cache.
+
+        Returns None if neither has it.
+        """
         state: PageState | None = None
         if self.container.search is not None and not self.container.is_whole:
             state = held(self.layout(number).load(), self.container)

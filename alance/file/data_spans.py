@@ -58,9 +58,9 @@ class DataSpans:
             self._columns[value.container.path] = value
 
     def needed(self, path: str, start: int, stop: int) -> list[Span]:
-        """The parts of a range that are not values of pages, ascending.
+        """Return the parts of a range outside the values of pages, ascending.
 
-        Of a file of which nothing is known, all of it. Gaps between pages are not needed.
+        Gaps between pages are left out. Returns the whole range if nothing is known of the file.
         """
         if path not in self._columns:
             return [(start, stop)]

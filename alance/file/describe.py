@@ -231,7 +231,7 @@ def _scheme(message: encodings_v2_1_pb2.BufferCompression) -> str:
 
 
 def _inside(message: Message) -> list[str]:
-    """The encodings of a message that is one, or that has some."""
+    """Return a message's encodings as text: its own, or else the encodings in its fields."""
     text = text_of(message)
     if text:
         return [text]

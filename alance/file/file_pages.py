@@ -179,10 +179,10 @@ class LeafPages:
         return int(tables.sizes[tables.ends[self.first] : tables.ends[last]].sum())
 
     def decode_pages(self) -> list[PageValues]:
-        """The rows of all pages; some stand together in one.
+        """Return the rows of all pages; neighbouring pages of the same kind may share an entry.
 
         Raises:
-            CorruptFileError: bytes that contradict the format.
+            CorruptFileError: the bytes contradict the format.
         """
         tables = self.pages.tables
         kinds = tables.kinds[self.first : self.first + len(self.contents)]

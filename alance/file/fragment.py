@@ -437,7 +437,7 @@ def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], tuple[int, ...], 
 def _open_leaves(
     schema: Schema, asked: Sequence[ToOpen], files: Sequence[_FileToOpen], top: Collection[int]
 ) -> Plan[list[list[OpenLeaf]]]:
-    """Plan the leaves of files: all columns together, those of 2.0 and before beside."""
+    """Plan the leaves of files: columns of 2.1 and later together, older files beside them."""
     containers = yield from open_files(
         [
             FileOf(source.location, source.file_bytes, asked[number].states)

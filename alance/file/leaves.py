@@ -1,4 +1,4 @@
-"""Leaves of an open fragment: their columns, and rows of them that were found in several ways."""
+"""Leaves of an open fragment with their columns, and a leaf's rows in several parts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The door to files of 2.0 and 0.1: what reads them is imported with the first such file.
+"""Entry to files of 2.0 and 0.1, whose readers are imported with the first such file.
 
-On a loop that takes some 20 ms. `alance.ops.version.first_use` does it before, and elsewhere, where
-the manifest tells that there are such files.
+On the event loop, this import takes some 20 ms. If the manifest names such files,
+`alance.ops.version.first_use` imports the readers beforehand in a thread.
 """
 
 from __future__ import annotations

@@ -200,11 +200,11 @@ def from_end(plan: Plan[T], container: Container) -> Plan[T]:
 
 
 def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]:
-    """The same plan, with ranges inside a file's last bytes answered at once.
+    """Run a plan with ranges inside a file's last bytes answered from memory.
 
     Args:
         path: location of the file.
-        tail: its bytes from `start` to its end.
+        tail: bytes of the file from `start` to its end.
     """
 
     def answer(ranges: Sequence[Extent]) -> Plan[Sequence[memoryview]]:

@@ -198,7 +198,7 @@ class _Batch(NamedTuple):
             raise CorruptFileError(f"{path}: {error}") from error
 
     def unfit(self, plan: _kernels.RowPlan) -> list[int]:
-        """Leaves of fields whose pages do not have the values that their types say."""
+        """Return the leaves of fields whose pages do not hold values of the field's type."""
         fields = self.fields
         fit = plan.fitting(fields.trees, range(len(fields.leaves)), fields.widths)
         if len(fit) == len(fields.forms):
@@ -307,7 +307,7 @@ def _read_leaves(
 
 
 def _taken(leaf: OpenLeaf, rows: Int64s, states: States, guess: bool) -> Plan[Found]:
-    """Plan rows of a leaf of a fragment that are not placed by tables."""
+    """Plan a take of rows of a leaf whose pages the page tables do not place."""
     taking: Plan[Found] = leaf.column.take(leaf.rows(rows), states, guess=guess)
     return from_content(taking, leaf.column.container)
 

@@ -86,8 +86,11 @@ def _in_order(schema: Schema) -> tuple[int, dict[int, int]]:
 
 
 def _schema_of(message: file_pb2.Schema) -> Schema:
-    """The schema of a file; files of few columns and little metadata that say the same share one,
-    and what is made of it: those of the indices of a kind do."""
+    """Return the schema of a file.
+
+    Files with equal small schemas share one object and all that is derived from it. The files of
+    indices of a kind have equal schemas.
+    """
     is_large = sum(map(len, message.metadata.values())) > SHARED_BYTES
     if is_large or len(message.fields) > SHARED_FIELDS:
         return Schema.from_protobuf(message.fields, message.metadata)

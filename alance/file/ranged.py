@@ -217,10 +217,12 @@ def _loads(
     states: States,
     besides: Sequence[tuple[int, int]] = (),
 ) -> Iterator[Plan[None]]:
-    """Plans of what the caches do not know of the pages of a plan.
+    """Yield plans for the unknown pages of a row plan, `LEARNED_AT_ONCE` pages in each.
+
+    Pages whose state is in a cache need no plan.
 
     Args:
-        besides: ranges of rows; small pages inside of one are left out.
+        besides: ranges of rows; small pages inside such a range are left out.
     """
     owners = _owners(fragment, tables)
     pages = NewPages(owners, plan.unknown)

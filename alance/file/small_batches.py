@@ -107,7 +107,7 @@ async def in_groups(
     enough_rows: int = ENOUGH_ROWS,
     enough_bytes: int = ENOUGH_BYTES,
 ) -> AsyncGenerator[Sequence[pa.RecordBatch], None]:
-    """Batches of a stream, small neighbours together: what is done for each costs a hop."""
+    """Yield the batches of a stream, small neighbours as a group: work on a group costs a hop."""
     waiting = SmallBatches(enough_rows, enough_bytes)
     async for batch in batches:
         if leaving := waiting.add(batch):
@@ -119,7 +119,7 @@ async def in_groups(
 
 
 def merged(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
-    """The rows of all batches in one; in as many as there are where Arrow cannot join them."""
+    """Join batches into a single batch; return them as they are if Arrow cannot join them."""
     if len(batches) < 2:
         return batches
     try:

@@ -275,7 +275,7 @@ class DataFileWriter(ABC):
         await self._upload.finish()
 
     async def abort(self) -> None:
-        """Leave no object and no part of one."""
+        """Abort the upload: no object, and no part of an object, stays in the store."""
         await self._upload.abort()
 
     async def _write_merged(self, batches: Sequence[pa.RecordBatch]) -> None:

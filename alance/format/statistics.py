@@ -172,12 +172,11 @@ class Statistics:
 
 
 def whole_bounds(files: Sequence[tuple[Statistics, int] | None], arrow: pa.DataType) -> Bounds:
-    """A column in each of some files, every file as one zone.
+    """Return the bounds of a column in several files, with each file as a zone.
 
     Args:
-        files: a head that has an entry of the type's kind, and the column in the file; None:
-            nothing is known of it.
-        arrow: of the column; a type with a kind, where anything is known.
+        files: statistics of each file, and the column's place in them; None if nothing is known.
+        arrow: type of the column. If anything is known, statistics have a kind for this type.
     """
     if not any(files):
         return Bounds.unknown(len(files), arrow)

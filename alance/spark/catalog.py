@@ -57,7 +57,7 @@ class Catalog:
         return await getattr(self, "_" + request["verb"].removeprefix("catalog."))(request)
 
     async def _load(self, request: Mapping[str, Any]) -> object:
-        """A version of a table, as `open` gives it, and where it is."""
+        """Open a version of a table, and return the answer of `open` with the table's URI."""
         uri = uri_of(request, request["namespace"], request["name"])
         options = {"path": uri}
         if request["blobs"] is not None:

@@ -53,7 +53,10 @@ class Moves:
         self._keys = copy(keys)
 
     def note(self, batch: pa.RecordBatch, *, keep_address: bool = False) -> pa.RecordBatch:
-        """A batch without its meta columns; rows without an address are new ones."""
+        """Return a batch without its meta columns, and note the rows that it replaces.
+
+        Rows without an address are new.
+        """
         addresses = batch.column(ROW_ADDRESS)
         if addresses.null_count == 0:
             self._add(addresses)

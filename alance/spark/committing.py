@@ -135,19 +135,21 @@ async def commit_rows(
     *,
     appends: bool,
 ) -> Dataset | None:
-    """Make what the tasks wrote one version. None: nothing was to be committed.
+    """Make a version of the rows that the tasks wrote. Returns None if there was nothing to commit.
 
-    Cost: two rounds where nobody else commits; with a producer also the manifests back to its last
+    Cost: two rounds if nobody else commits; with a producer also the manifests back to its last
     batch.
 
     Args:
-        appends: behind the rows that are there; else in their place, or as a new table.
-        producer: a name and the number of its batch: committed once, however often it is called.
+        appends: add the rows to the table; if False, they replace its rows, or make a new table.
+        producer: name of the producer and number of the batch, which is committed once, however
+            often this is called.
 
     Raises:
-        AlreadyExistsError: a table came into being meanwhile, and the options refuse one.
-        CommitConflictError: a concurrent commit rules this one out.
-        CommitStateUnknownError: whether the version was made could not be found out.
+        AlreadyExistsError: another writer has made the table meanwhile, and the options refuse
+            this.
+        CommitConflictError: a concurrent commit rules this commit out.
+        CommitStateUnknownError: it is unknown whether the version was made.
     """
     fragments = tuple(
         DataFragment.FromString(record) for message in messages for record in message.fragments
@@ -281,7 +283,7 @@ def producer_of(options: WriteOptions) -> tuple[str, int] | None:
 
 @contextmanager
 def noted_commit(job: str) -> Iterator[None]:
-    """A commit, for the aborts of other processes that may come after it."""
+    """Mark a commit, so that later aborts in other processes know whether it may have been made."""
     begin_commit(job)
     try:
         yield
@@ -306,9 +308,9 @@ def begin_commit(job: str) -> None:
 
 
 def committed(job: str) -> None:
-    """Note that the version was made: the mark of its commit lapses soon.
+    """Note that the version was made: let the mark of the commit lapse after a while.
 
-    Not at once: this process may die before Spark learns of the success.
+    The mark stays until then, because this process may die before Spark learns of the success.
     """
     target = _mark(job, DONE_STEPS)
     for mark in _marks_of(job):

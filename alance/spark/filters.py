@@ -137,7 +137,7 @@ def _compared(op: str, path: Sequence[str], constant: Constant, schema: pa.Schem
 
 
 def column_of(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType] | None:
-    """The SQL name and the type of a column; None where it is not surely this one."""
+    """Return the SQL name and the type of a column; None if Spark has to evaluate its filters."""
     if any("`" in name or "." in name or not name for name in path):
         return None
     names, kind = schema.names, None

@@ -114,10 +114,10 @@ class Kept:
 
 
 def inserted(batch: pa.RecordBatch, table: pa.Schema) -> pa.RecordBatch:
-    """New rows of a table, whose blobs are null where Spark has descriptions.
+    """Return new rows of a table without the columns of blob descriptions, which become null.
 
     Raises:
-        InvalidInputError: a description, which is no blob.
+        InvalidInputError: a row has a description, and a description is not a blob.
     """
     names = descriptions(batch.schema, table)
     for name in names:

@@ -363,7 +363,7 @@ class SelectArguments(ReadArguments, total=False):
 
 
 class WriteArguments(SourceArguments, total=False):
-    """The fields of `WriteOptions` but for what is done with a table that is there."""
+    """Keyword arguments of a write: the fields of `WriteOptions` except `if_exists`."""
 
     keep_schema: bool
     merge_schema: bool

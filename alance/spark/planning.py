@@ -182,7 +182,7 @@ def _same_columns(schemas: Sequence[StructType], paths: Sequence[str]) -> Struct
 
 
 def _common(texts: Sequence[str | None]) -> str | None:
-    """The filter that is the same for all tables; None: left to Spark."""
+    """Return the filter if it is the same for all tables; else None, and Spark filters."""
     return texts[0] if len(set(texts)) == 1 else None
 
 
@@ -285,7 +285,7 @@ def _result(aggregates: tuple[Aggregate, ...], dataset: Dataset) -> StructType:
 
 
 def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) -> dict[str, Any]:
-    """The tasks of a query and what they read, about."""
+    """Plan the tasks of a query, and estimate the rows and bytes that they read."""
     filters = [options.filter, *request.get("filters", ())]
     limits = [limit for limit in (options.limit, request.get("limit")) if limit is not None]
     options = replace(options, filter=joined(filters), limit=min(limits, default=None))

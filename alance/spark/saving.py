@@ -78,7 +78,7 @@ class Save:
     keys: InsertedKeys | None = None
 
     def of_batch(self, batch: int | None) -> tuple[str, tuple[str, int] | None]:
-        """The name of the commit, and the producer and number under which it is made once."""
+        """Return the commit's name, and the producer and number by which it is made only once."""
         if self.query is not None and batch is not None:
             return job_of(self.query, batch), (self.query, batch)
         return self.job, None if self.target is None else producer_of(self.target.options)

@@ -178,7 +178,7 @@ class Server:
 
 
 class _Rows:
-    """Batches in Arrow's stream format, each after a `B`; the file that Arrow writes to."""
+    """File to which Arrow writes batches in its stream format, with a `B` before each batch."""
 
     closed = False
 
@@ -188,7 +188,7 @@ class _Rows:
         self.is_broken = False
 
     def write(self, data: Any) -> Any:
-        """Send a batch, or what Arrow makes of it."""
+        """Send a batch, or bytes that Arrow makes of a batch."""
         if isinstance(data, pa.RecordBatch):
             self._begin(data)
             return None

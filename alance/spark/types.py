@@ -1,9 +1,9 @@
-"""Types of Spark and of Arrow: which is read as which, and what new tables store.
+"""Conversion between types of Spark and of Arrow, and the types of new tables.
 
-Spark takes batches only in the very Arrow types that it has chosen for its own. What it has no type
-for is read as the next wider one that it has: unsigned integers as signed ones of twice the width
-(uint64 as decimal(20, 0)), half floats as floats, vectors as arrays, dictionaries as their values.
-Times finer than a microsecond lose what is finer: Spark has none such.
+Spark takes batches only in the Arrow types that it has chosen for its own types. An Arrow type
+without a type of Spark is read as the next wider type: unsigned integers as signed integers of
+twice the width (uint64 as decimal(20, 0)), half floats as floats, vectors as arrays, dictionaries
+as their values. Times are cut to microseconds, the finest times of Spark.
 """
 
 from __future__ import annotations

@@ -251,8 +251,7 @@ class IndexVerbs(Handle):
         return await index_list.describe_indices(self._snapshot)
 
     async def index_statistics(self, name: str) -> dict[str, Any]:
-        """Return what an index covers, by pylance's keys: rows and fragments indexed and not
-        indexed.
+        """Return counts of an index under pylance's keys: indexed and unindexed rows and fragments.
 
         `indices` has an entry per segment: `num_pages`, `min` and `max` of B-trees, `num_bitmaps`
         of bitmap and label indices, `num_ngrams` of n-gram indices, `num_partitions`, `total_docs`

@@ -67,13 +67,13 @@ class Commit(Protocol):
 
 
 class CommitQueue:
-    """Appends to one table or branch, in one event loop.
+    """Queue of appends to one table or branch, in one event loop.
 
     Args:
         commit: makes a version of the table.
-        manifests: of the table; asked for versions that an append was not made from.
-        rules: of the table.
-        grace_s: for which an append that is cancelled waits for the version that it is part of.
+        manifests: manifests of the table, for versions that are newer than an append's base.
+        rules: rules of the table.
+        grace_s: seconds that a cancelled append waits for a version that contains it.
 
     Attributes:
         known: the versions that were made or seen.
@@ -111,23 +111,24 @@ class CommitQueue:
         data: Awaitable[object] | None = None,
         named: Objects = (),
     ) -> Manifest:
-        """Commit an append together with those that wait; gives the manifest of its version.
+        """Commit an append together with the waiting appends; return the manifest of its version.
 
-        Cost: two rounds, shared by all of a version; before them the rest of those of the version
-        before.
+        Cost: two rounds, shared by all appends of a version; before them the rest of the rounds of
+        the version under way.
 
-        A call that is cancelled leaves the queue, unless its version is just being made: then it
-        waits for that for a moment. The version is made all the same where others are part of it
-        (see `outcome.may_be_visible`).
+        A cancelled call leaves the queue. If its version is being made, the call first waits a
+        moment for the version, which is still made if it has other appends (see
+        `outcome.may_be_visible`).
 
         Args:
-            data: what must be done before the version may be seen; begun at once. Others of the
-                version wait for it as long as it took them, at least `LAG_S`.
-            named: objects that are to be written with the manifest; see `commit`.
+            data: work that must end before the version may be seen; begun at once. Other appends of
+                the version wait for it as long as their own data took, at least `LAG_S`.
+            named: objects that are written with the manifest; see `commit`.
 
         Raises:
-            InvalidInputError: the transaction is no append, or not made from `base`.
-            AlanceError: what `commit` raises; all of a version fail alike. Or what `data` raised.
+            InvalidInputError: the transaction is not an append, or was not made from `base`.
+            AlanceError: the error of `commit`, for all appends of the version alike; or the error
+                of `data`.
         """
         is_append = transaction.operation == "Append" and not base.version >> 63
         if not is_append or transaction.read_version != base.version:
@@ -156,7 +157,7 @@ class CommitQueue:
 
     @property
     def num_waiting(self) -> int:
-        """Appends that wait for a version of theirs to begin."""
+        """Number of appends that wait for their version to begin."""
         return len(self._waiting)
 
     @property
@@ -220,7 +221,7 @@ class CommitQueue:
             self._waiting.clear()
 
     async def _change_of_any(self) -> None:
-        """Wait for something to change, unless nobody is left to wait for."""
+        """Wait for a change of the queue, unless no append waits and no version is under way."""
         self._waiting = deque(waiter for waiter in self._waiting if not waiter.made.done())
         if self._waiting or self._groups:
             await self._change()

@@ -1,4 +1,4 @@
-"""Who keeps a table's versions where the store of objects alone does not: a store or a lock.
+"""Keepers of a table's versions: an external store or a lock, where conditional puts do not work.
 
 A keeper belongs to the table and its branches, wherever they are passed. Each read of the latest
 version and each commit asks it.
@@ -123,7 +123,7 @@ class LockKeeper:
     def manifests(
         self, engine: Engine, table: Table, scheme: NamingScheme | None = None
     ) -> ManifestStore:
-        """See `Keeper`."""
+        """Return the manifests of a table whose commits hold the lock; see `Keeper.manifests`."""
         from alance.versioning.lock import LockedManifests
 
         return LockedManifests(engine, table, self.lock, scheme=scheme)
@@ -138,10 +138,10 @@ class LockKeeper:
 def keeper_of(
     manifest_store: ExternalStore | None, commit_lock: CommitLock | None
 ) -> Keeper | None:
-    """The keeper that a user asks for; None: conditional puts.
+    """Return the keeper for a user's arguments; None for conditional puts.
 
     Raises:
-        InvalidInputError: both, or objects without the methods that are needed.
+        InvalidInputError: both arguments, or an object without the needed methods.
     """
     if manifest_store is not None and commit_lock is not None:
         raise InvalidInputError("manifest_store, commit_lock: expected one of them")

@@ -102,7 +102,7 @@ class ManifestLocation(NamedTuple):
 
     @property
     def entity(self) -> str | None:
-        """The key of the object in the disk cache; None: it cannot be there."""
+        """Key of the manifest in the disk cache; None if it is not kept there."""
         if self.is_trusted:
             return TRUSTED
         return None if self.e_tag is None else f"manifest of {self.num_bytes} bytes, {self.e_tag}"

@@ -44,7 +44,7 @@ def mark_as_not_made(error: BaseException) -> None:
 
 
 def is_not_made(error: BaseException) -> bool:
-    """Whether `mark_as_not_made` was told of an error."""
+    """Return True if `mark_as_not_made` has marked an error."""
     return hasattr(error, _NOT_MADE)
 
 
@@ -66,12 +66,15 @@ def _seconds_of(timeout: timedelta | float | None) -> float | None:
 
 @asynccontextmanager
 async def within(timeout: timedelta | float | None, uri: str) -> AsyncIterator[None]:
-    """Give up the commit of this block after a time, or seconds; None: never.
+    """Give up the commit of this block after a time.
+
+    Args:
+        timeout: a timedelta or seconds; None: never.
 
     Raises:
-        InvalidInputError: a time that is none.
+        InvalidInputError: `timeout` is not a time.
         CommitStateUnknownError: the version may have been made.
-        StoreError: it was not.
+        StoreError: the version was not made.
     """
     seconds = _seconds_of(timeout)
     try:

@@ -97,12 +97,13 @@ def last_numbers(config: Mapping[str, str]) -> dict[str, int]:
 
 
 def noted_config(config: Mapping[str, str], notes: Notes) -> dict[str, str]:
-    """The configuration that a version gets by the notes of its transaction.
+    """Return the configuration entry with the last batches of producers, after a transaction.
 
-    Those that have not committed for longest go where there are more than `MAX_PRODUCERS`.
+    Beyond `MAX_PRODUCERS`, the producers with the oldest commits are dropped.
 
     Args:
-        config: of the version before.
+        config: configuration of the version before.
+        notes: notes of the transaction.
     """
     if not notes.producers:
         return {}

@@ -44,7 +44,7 @@ MAX_VALUES: Final = 1 << 27  # of a block: few bytes may claim any number of val
 
 
 def _split(blocks: ChunkBuffers) -> ChunkBuffers:
-    """The values and the lengths of blocks as the two buffers that chunks have."""
+    """Split blocks into the two buffers of mini-block chunks: values and run lengths."""
     with kernel_errors:
         value_starts, value_sizes, length_starts, length_sizes = _kernels.split_runs(
             blocks.data, blocks.starts[0], blocks.sizes[0]

@@ -361,7 +361,7 @@ def _nowhere(num_chunks: int) -> Places:
 
 
 def _child_numbers(codec: Arithmetic | Stored, data: Bytes, part: Places, counts: Int64s) -> Int64s:
-    """The numbers of a child."""
+    """Decode the numbers of a child codec from its part of the chunks."""
     rows = slice(0, 1 if codec.has_payload else 0)
     starts, sizes = part[0].reshape(1, -1)[rows], part[1].reshape(1, -1)[rows]
     return codec.decode(ChunkBuffers(data, starts, sizes, counts))

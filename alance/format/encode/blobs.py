@@ -185,13 +185,13 @@ class BlobLimits:
 
     @classmethod
     def of(cls, field: Field, pack: int | None = None) -> BlobLimits:
-        """Those of a field's metadata.
+        """Return the limits in a field's metadata; a missing key has its default.
 
         Args:
-            pack: what the writer was told; None: as the field says.
+            pack: largest size of a shared object; None: the limit in the metadata.
 
         Raises:
-            InvalidInputError: no number there.
+            InvalidInputError: a limit in the metadata is not a number.
         """
         return cls(
             _limit(field, INLINE_KEY, INLINE_BYTES, at_least=0),

@@ -123,10 +123,10 @@ def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
 
 
 def dictionary_of(values: Block, hints: Hints) -> DictionaryBlock | None:
-    """Distinct values and where each stands, if a dictionary makes a page smaller.
+    """Return the distinct values and the index of each value; None if they do not save bytes.
 
     Raises:
-        InvalidInputError: a key of the field is wrong.
+        InvalidInputError: a key of the field's metadata has a wrong value.
     """
     if not isinstance(values, FixedWidth | VariableWidth):
         return None

@@ -62,7 +62,7 @@ def bits_per_offset(strings: VariableWidth) -> int:
 def encode_strings(
     strings: VariableWidth, options: Options
 ) -> tuple[pb.CompressiveEncoding, VariableWidth]:
-    """The strings of a full-zip page, each on its own."""
+    """Return the encoding and the bytes of a full-zip page's strings, each compressed by itself."""
     encoding = encodings.variable(bits_per_offset(strings))
     long = _kernels.longest_string(strings.offsets) > LONG_STRING
     asked = options.scheme is not None

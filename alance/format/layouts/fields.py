@@ -225,9 +225,10 @@ def _layer(leaf: LeafColumn, leaves: Mapping[int, _Leaf], depth: int) -> Items |
 def _item_mask(
     below: Sequence[LeafColumn], leaves: Mapping[int, _Leaf], depth: int, num_slots: int
 ) -> Mask | None:
-    """The validity of a struct or structural fixed-size list: null where all leaves say so.
+    """Return the validity of a struct or structural fixed-size list, null where all leaves say so.
 
-    Leaves of one file agree; the file of a member that was added later knows of that one alone.
+    Leaves of one file agree. A member that was added later is in another file, which knows only the
+    nulls of this member.
     """
     valid: Mask | None = None
     for leaf in below:

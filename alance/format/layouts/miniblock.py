@@ -266,7 +266,7 @@ class MiniBlockPage(NamedTuple):
         return self.place.size(0) // (4 if self.said.form.is_large else 2)
 
     def state_ranges(self) -> list[ByteRange]:
-        """Where chunk words, dictionary and repetition index lie."""
+        """Return the ranges of the chunk words, the dictionary and the repetition index."""
         buffers = [0]
         if self.said.dictionary is not None:
             buffers.append(2)

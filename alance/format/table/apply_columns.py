@@ -114,7 +114,7 @@ def advance_field_ids(draft: Draft) -> None:
 
 
 def drop_dead_files(draft: Draft) -> None:
-    """Drop the files of which the schema names no field any more, hidden ones aside."""
+    """Drop the data files without a live field; files of hidden fields stay."""
     live = {field.id for field in draft.message.fields}
     _drop_files(draft, lambda file: not _is_live(file, live))
 

@@ -138,12 +138,13 @@ def version_of(fragments: tuple[table_pb2.DataFragment, ...]) -> FileVersion | N
 
 
 def rewrite(draft: Draft, change: Rewrite) -> None:
-    """Groups of fragments become others with the same rows; indices follow, or lose them, or are
-    left for later.
+    """Replace groups of fragments by fragments with the same rows.
+
+    Indices follow the rows, lose them, or are left to be translated later.
 
     Raises:
-        InvalidInputError: a group that an index covers in part, or new fragments without row ids.
-        UnsupportedError: an index is translated late, by a fragment-reuse index.
+        InvalidInputError: an index covers only a part of a group, or new fragments lack row ids.
+        UnsupportedError: the table has a fragment-reuse index, and this commit does not extend it.
     """
     if draft.left is None and reuse_index(draft.indices) is not None:
         raise UnsupportedError(f"Rewrite: the table has an index {FRAGMENT_REUSE!r}")

@@ -146,7 +146,7 @@ def to_merge(case: Case) -> tuple[int, ...]:
 
 
 def check_merge(case: Case) -> CommitConflictError | None:
-    """2: both delete rows of a fragment; the error, or None where the vectors can be joined."""
+    """Rule 2, both delete rows of a fragment: return the error; None if vectors can be joined."""
     if not case.shared:
         return None
     if gone := sorted(touched(case.ours) & removed(case.theirs)):

@@ -71,7 +71,7 @@ def inserted_keys(case: Case) -> Found:
 
 
 def _is_primary(case: Case, keys: transaction_pb2.Transaction.KeyExistenceFilter) -> bool:
-    """True if the keys may be primary keys of the table; those of unknown fields may be."""
+    """Return True if the keys may be primary keys of the table, or if their fields are unknown."""
     schema = case.base.schema
     primary = {schema.field(name).id for name in schema.primary_key}
     return bool(primary) and (not keys.field_ids or set(keys.field_ids) == primary)

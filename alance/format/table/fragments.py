@@ -307,6 +307,6 @@ class Fragments(Sequence[Fragment]):
         return np.where(self.ids[positions] == fragment_ids, positions, -1)
 
     def record_of(self, fragment_id: int) -> table_pb2.DataFragment | None:
-        """The record of a fragment, made anew; None: not there."""
+        """Parse the record of a fragment anew; None if there is no such fragment."""
         position = self.position_of(fragment_id)
         return None if position is None else self.records[position]

@@ -117,7 +117,7 @@ def _is_true(value: object) -> bool:
 
 
 def _in_key(config: Mapping[str, object]) -> str:
-    """Return the server in a service account's key, as for emulators; empty if there is none."""
+    """Return the server in a service account's key, as in keys of emulators; else empty text."""
     try:
         key = json.loads(str(config.get("service_account_key")))
     except ValueError:

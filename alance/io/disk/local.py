@@ -159,7 +159,10 @@ class LocalStore:
         return None if file is None else files.read_now(file, ranges)
 
     def open_file(self, path: str) -> files.OpenFile | None:
-        """Return the open file; None if it is not open, or the path names another. Costs a stat."""
+        """Return the open file of a path. Returns None if none is open, or the file was replaced.
+
+        Costs a stat.
+        """
         return self._files.peek(path)
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:

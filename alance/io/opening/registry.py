@@ -66,7 +66,10 @@ _NUMBERED: Final = re.compile(r"(.*?)(?:#(\d+))?/")  # groups: root without numb
 
 
 class _Open:
-    """The open stores of a process. Keeps only stores alive that cannot be opened again."""
+    """The open stores of a process, by root and by options.
+
+    Local and memory stores stay open. A remote store stays open as long as something uses it.
+    """
 
     _process: _Open | None = None
 

@@ -127,10 +127,10 @@ class CarriedSegment:
         return ids[live.mask_of(ids)]
 
     async def rows(self, schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Its live rows, by partition; codes row by row. Memory: some partitions.
+        """Yield the live rows by partition, with codes row by row. Memory: some partitions.
 
         Args:
-            schema: the number of the partition, row ids, codes.
+            schema: columns of the result: number of the partition, row ids, codes.
         """
         snapshot = self.stored.snapshot
         live = await live_rows(snapshot, self.covered, has_row_ids=snapshot.has_stable_row_ids)

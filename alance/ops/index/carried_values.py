@@ -80,7 +80,7 @@ class CarriedValues:
 
 @dataclass(slots=True)
 class OrderCheck:
-    """Checks that values that pass by are in the order of an index."""
+    """Check of the order of an index's values, array after array."""
 
     what: str
     is_distinct: bool
@@ -93,10 +93,11 @@ class OrderCheck:
 
 @dataclass(slots=True, eq=False)
 class CarryingBuilder(SegmentBuilder):
-    """Builds a segment of others, and of the fragments that none of them covers.
+    """Builder of a segment from the rows of other segments, and from fragments without a segment.
 
     Attributes:
-        type: of the values that the others hold.
+        carried: the other segments.
+        type: type of the values in these segments.
     """
 
     carried: Sequence[CarriedValues] = ()
@@ -144,10 +145,10 @@ async def _chained(
 async def carrying(
     builder: SegmentBuilder, replaced: Sequence[table_pb2.IndexMetadata]
 ) -> SegmentBuilder:
-    """A builder that carries over what segments hold, where it can: else their rows are read again.
+    """Return a builder that takes over the rows of replaced segments where possible.
 
-    These are segments of few rows, of zones of another size, and such as hold other columns as
-    well, which are not written here.
+    The rows of some segments are read again: of segments with few rows, with zones of another size,
+    or with covering columns, which are not written here.
     """
     snapshot, kind, options = builder.snapshot, builder.kind, builder.options
     counts = (await snapshot.live_counts()).tolist()

@@ -1,4 +1,4 @@
-"""The values that an index is of: those of a column, or at a path of its JSON documents."""
+"""Values to index: the values of a column, or the values at a path of its JSON documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OtherTypeError(Exception):
-    """Values at a path are of another type than those before them: all are to be read again."""
+    """The values at a path have another type than earlier values: all must be read again."""
 
     def __init__(self, values: ColumnValues) -> None:
         super().__init__(str(values.type))
@@ -26,12 +26,12 @@ class OtherTypeError(Exception):
 
 @dataclass(slots=True, eq=False)
 class ColumnValues:
-    """The values of a column that an index is of, while rows pass by.
+    """The values to index of a column, taken from passing rows.
 
     Attributes:
-        type: that they have; of JSON values so far.
-        path: of JSON values.
-        is_told: values of that type were there.
+        type: type of the values; for JSON values the type so far.
+        path: path of the values in JSON documents; None: the column's own values.
+        is_told: True if JSON values of this type have passed.
     """
 
     column: str

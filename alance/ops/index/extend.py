@@ -1,4 +1,4 @@
-"""Indices brought up to date: segments of the rows that none covers, or of these and others."""
+"""Update of indices: new segments of uncovered rows, alone or joined with older segments."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def optimize_indices(
 async def _builder_like(
     base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
 ) -> SegmentBuilder | None:
-    """A builder of a segment like others; None where such are not written."""
+    """Return a builder of a segment like other segments; None if alance does not write these."""
     indices = [Index.from_protobuf(message) for message in segments]
     targets = [json_target(index.message) for index in indices if index.kind == JSON]
     kinds = {(index.kind, index.files_kind, index.fields) for index in indices}

@@ -94,7 +94,7 @@ class NewGraphs:
     async def passed(
         self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The same batches, when their partitions are linked. See `linked`."""
+        """Yield the same batches, each as soon as its partitions are linked. See `linked`."""
         async with aclosing(self.linked(batches, lengths)) as linked:
             async for graph, batch in linked:
                 await self._queue.put(graph)
@@ -133,7 +133,7 @@ class NewGraphs:
     async def _linked(
         self, number: int, part: pa.RecordBatch, last: pa.RecordBatch | None
     ) -> tuple[Graph, pa.RecordBatch | None]:
-        """The graph of a partition, and what can pass after it."""
+        """Return the graph of a partition, and `last`, the batch that may pass after it."""
         pool = self._files.snapshot.engine.pool
         if self._kept is not None:
             kept = await self._kept(number, part.num_rows)

@@ -29,15 +29,15 @@ WORK: Final = 1 << 26  # products of a job, about: 2 ms
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """Points that are to be parted.
+    """Points to cluster, and the options of the clustering.
 
     Attributes:
         points: shape (n, dimension).
-        count: of clusters; there are as many points at least.
-        first, dim: the columns that count.
+        count: number of clusters, at most the number of points.
+        first, dim: first column and number of columns that are compared.
         by_angle: points are compared by their product, and centroids have length one.
-        least_gain: of the loss: a round that gains less is the last one.
-        on_round: called with the number of rounds that were done.
+        least_gain: smallest gain of a round, as a part of the loss; a smaller gain ends the rounds.
+        on_round: called with the number of finished rounds.
     """
 
     points: Float32s

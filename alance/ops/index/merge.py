@@ -187,16 +187,16 @@ class RunMerger:
     def merged(
         self, parts: Sequence[IndexPart], low: Any = None, high: Any = None
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """All rows in order, nulls first; of equal values in the order of the parts.
+        """Yield all rows in order, nulls first; rows with equal values in the order of the parts.
 
         Cost: each byte of the parts once, in GETs of a run's share of the memory.
 
         Args:
-            low, high: keys, as `keys_of` gives them: only rows of values from `low` on, and before
-                `high`; None: from the nulls on, to the end.
+            low, high: first and end of the values, as keys of `keys_of`; rows from `low` on and
+                before `high`. None: from the nulls on, or to the end.
 
         Raises:
-            CorruptFileError, NotFoundError, StoreError: a part that cannot be read.
+            CorruptFileError, NotFoundError, StoreError: a part cannot be read.
         """
         pool = self.snapshot.engine.pool
         runs = [

@@ -153,7 +153,7 @@ class CheckedVectors:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of centroids and codebooks."""
+        """Type of the numbers in centroids and codebooks."""
         return self.type.dtype
 
     @property

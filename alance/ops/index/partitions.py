@@ -1,4 +1,4 @@
-"""What an index of vectors tells of its partitions."""
+"""Centroids and sizes of the partitions of a vector index."""
 
 from __future__ import annotations
 

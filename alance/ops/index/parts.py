@@ -214,7 +214,7 @@ def _checked(snapshot: Snapshot, new: New) -> AnyChecked:
 
 
 async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
-    """Do a task on the version that it is of; see `IndexTask.execute`."""
+    """Run a task on the version for which it was planned; see `IndexTask.execute`."""
     for message in task.fragments:
         present = snapshot.handle(message.id).fragment.message
         if not _same_files(present, message):

@@ -39,21 +39,24 @@ class IndexPart:
     """The result of a task of an index build: rows of some fragments, sorted. Can be pickled.
 
     Attributes:
-        read_version: the version that was read.
-        fragments: as its manifest has them.
-        path: of the file, below the table's folder; in no version, cleanup removes it.
-        num_rows: rows of the table that are in it.
+        read_version: version that the task read.
+        fragments: records of the fragments in the manifest of this version.
+        path: path of the part's file, below the table's folder. No version names the file, so
+            cleanup removes it.
+        num_rows: number of the table's rows in the part.
         blocks: rows, bytes and CRC-32 of each block.
-        start: of the first of them in the file.
-        firsts: of a B-tree: the first values of some blocks, as an Arrow batch in the IPC format.
-        stride: each how many blocks.
-        partitions: of an inverted index: numbers of those that were written, which have no blocks.
-        files: of these: names and bytes, in the folder of `path`.
-        details: and how their texts became tokens.
-        options: of an index of values, how it is made.
-        null_rows: of labels and zones the rows that are null, as a row set.
-        type: of JSON values: theirs, which may be another than in other parts; None: all are null.
-        schema: and of the run; None: as who merges knows it.
+        start: position of the first block in the file.
+        firsts: for a B-tree: first value of every `stride`-th block, as an Arrow batch in the IPC
+            format.
+        stride: number of blocks from a value in `firsts` to the next.
+        partitions: for an inverted index: numbers of the written partitions; there are no blocks.
+        files: for an inverted index: names and bytes of the files in the folder of `path`.
+        details: for an inverted index: the settings by which texts became tokens.
+        options: for an index of values: options of the index.
+        null_rows: for labels and zones: the null rows, as a row set.
+        type: for JSON values: type of the values, which may differ between parts; None if all are
+            null.
+        schema: for JSON values: schema of the run; None if the merging process knows it.
     """
 
     column: str

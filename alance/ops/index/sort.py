@@ -109,7 +109,7 @@ class RowSorter:
                 yield whole.slice(start, BATCH_ROWS)
 
     async def _cut(self, spool: Spool, held: int) -> list[_Range]:
-        """The same rows by ranges of values, each of fewer distinct ones."""
+        """Divide spooled rows into ranges of values, each with fewer distinct values."""
         run = self.pool.run
         samples = [await run(partial(_sample, batch)) async for batch in spool.batches()]
         num_ranges = min(MAX_RANGES, -(-2 * spool.num_bytes // held))

@@ -117,7 +117,7 @@ def _apart(means: np.ndarray) -> np.ndarray:
 async def _sampled(
     base: Snapshot, column: str, training: Training, partition: int, ids: Int64s
 ) -> Float32s:
-    """The vectors of some rows of a partition, as they are compared."""
+    """Return the vectors of a sample of a partition's rows, in the form for comparisons."""
     count = OPTIONS.sample_rate * -(-len(ids) // training.partition_rows)
     if count < len(ids):
         ids = np.random.default_rng(SEED).choice(ids, count, replace=False)

@@ -203,7 +203,7 @@ class MergedGraphs:
         return graph
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Stop reading the graphs."""
         await self._graphs.aclose()
 
     @staticmethod

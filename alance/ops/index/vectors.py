@@ -275,11 +275,11 @@ class VectorSegmentBuilder(NewSegment):
         fragment_ids: Collection[int],
         kept: Kept | None = None,
     ) -> table_pb2.IndexMetadata:
-        """The same from the coded rows of all these fragments: nothing is scanned.
+        """Build the segment from coded rows of all these fragments; nothing is scanned.
 
         Args:
-            merge: gives the rows of a schema, by partition.
-            kept: gives the graphs that others have linked.
+            merge: returns the rows in a schema, by partition.
+            kept: returns the graphs that are linked already.
         """
         rows = CodedRows(self.snapshot, self.column, await self.training(), self.memory_bytes)
         return await self._write(rows, [merge(rows.coded_schema)], fragment_ids, kept)
@@ -416,7 +416,7 @@ class CodedRows:
         return SegmentEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
 
     async def taken(self, ids: Int64s) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Rows by id, which have vectors, with their partitions and codes."""
+        """Yield rows by id, with their partitions and codes; all of these rows have vectors."""
         snapshot = self._snapshot
         projection = project(snapshot.schema, [self._column], flat=True)
         type_ = self.training.type
@@ -491,10 +491,10 @@ class CodedRows:
 async def whole_partitions(
     batches: AsyncGenerator[pa.RecordBatch, None],
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The same rows; no partition is in two batches. Holds the largest partition.
+    """Cut rows into batches so that no partition is in two batches. Memory: the largest partition.
 
     Args:
-        batches: by partition, whose number is the first column.
+        batches: rows by partition; the first column is the number of the partition.
     """
     held: list[pa.RecordBatch] = []
     async for batch in batches:

@@ -1,8 +1,8 @@
-"""What changed between two versions of a dataset with row lineage.
+"""Changes between two versions of a dataset with row lineage.
 
-The rows that a version has know in which version they were inserted and last changed; fragments
-of which no row did in question are not read. Rows that were deleted are those that the earlier
-version has and the later one has not.
+The rows of a version have the versions of their insert and of their last change. Fragments without
+a row of the requested versions are not read. Deleted rows are in the earlier version, and not in
+the later version.
 """
 
 from __future__ import annotations
@@ -240,10 +240,10 @@ async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transacti
 async def transactions_of(
     snapshot: Snapshot, versions: Sequence[int], *, newest_first: bool = True
 ) -> list[Transaction | None]:
-    """The transactions of some versions of the snapshot's branch.
+    """Return the transactions of some versions of the snapshot's branch.
 
     Raises:
-        NotFoundError: one has been cleaned up.
+        NotFoundError: a version has been cleaned up.
     """
 
     async def transaction_of(version: int) -> Transaction | None:

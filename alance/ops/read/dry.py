@@ -136,7 +136,7 @@ class _Cache(SearchCache):
 
 
 class _Pool(DecodePool):
-    """Decodes no values: no batch, and no rows."""
+    """Decode pool of a dry run: it decodes nothing, and returns neither a batch nor rows."""
 
     def __init__(self, real: DecodePool) -> None:
         super().__init__(1)

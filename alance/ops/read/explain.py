@@ -105,15 +105,15 @@ class Explanation:
 async def explain_scan(
     snapshot: Snapshot, columns: Columns, options: ScanOptions, *, flat: bool = True
 ) -> Explanation:
-    """What a scan costs: a dry run of it, over blank pages.
+    """Return the cost of a scan, by a dry run over blank pages.
 
-    Late columns are counted as if the filter kept every row. An offset or limit behind a filter
-    is not counted either: it ends the scan early. Indices are asked as the scan asks them: what
-    that reads is kept, and is not in the sums. Local files are read column by column where they are
-    decoded; neighbouring reads of them are told as one request.
+    Late columns are counted as if the filter kept every row. An offset or limit behind a filter,
+    which ends the scan early, is not counted either. Indices are read as by the scan: these reads
+    are cached, and are not in the sums. Local files are read column by column during decoding;
+    neighbouring reads count as one request.
 
-    Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
-    Processor time is that of planning the scan.
+    Cost: the footers, page tables and deletions that are not cached; they are not cached
+    afterwards. Processor time: as for planning the scan.
 
     Args:
         flat: as for `plan_scan`.

@@ -225,9 +225,10 @@ class Groups:
 
 
 def check_key(name: str, kind: pa.DataType) -> None:
-    """
+    """Check that rows can be grouped by values of a type.
+
     Raises:
-        InvalidInputError: rows cannot be grouped by values of this type.
+        InvalidInputError: the type is nested.
     """
     if pa.types.is_nested(kind):
         raise InvalidInputError(f"group_by {name!r}: {kind} is no type to group by")

@@ -187,7 +187,7 @@ class _Batch:
         return len(self._keys) - 1
 
     async def rows(self) -> tuple[list[_Row], Int64s, Mask]:
-        """One row per key, of nulls for a missing key; then places and mask as `KeyReads.rows`."""
+        """Return a row per key, null for a missing key; then places and mask as `KeyReads.rows`."""
         reads = self._reads
         async with reads.slots:
             del reads.gathering[self._as_arrow]

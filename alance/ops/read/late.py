@@ -301,9 +301,12 @@ class SplitReader:
         return filtered
 
     async def _late_rows(self, split: Split, rows: Int64s | None) -> list[LateRows]:
-        """The rows that were kept, by fragment, which is opened with its late columns.
+        """Return the kept rows by fragment; the fragments are opened with their late columns.
 
-        Cost: a round where the files are not known.
+        Cost: a round if a file is not known.
+
+        Args:
+            rows: the kept rows; None: all rows of the split.
         """
         engine, group = self.snapshot.engine, split.group
         parts = group.by_fragment(split.offsets() if rows is None else rows)

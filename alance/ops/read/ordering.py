@@ -63,18 +63,19 @@ async def sorted_table(
     options: ScanOptions,
     spans: Mapping[int, list[tuple[int, int]]] | None = None,
 ) -> pa.Table:
-    """All rows of a scan, sorted by `order_by`, then cut by offset and limit.
+    """Return all rows of a scan, sorted by `order_by`, then cut by offset and limit.
 
-    Cost: with a limit of up to `TAKEN_ROWS` a scan of the columns of the order and a take of the
-    others, of the rows that are given; memory: twice these rows' keys, or 64 Ki. With a larger one
-    a scan, and twice these rows; without one all rows are in memory.
+    Cost: with a limit of up to `TAKEN_ROWS`, a scan of the sort columns, and a take of the other
+    columns of the returned rows; memory: the keys of twice these rows, of at least 64 Ki rows. With
+    a larger limit, a scan; memory: twice the returned rows. Without a limit, a scan; memory: all
+    rows.
 
     Args:
-        spans: by fragment, physical rows to which the scan is confined; of others all are read.
+        spans: physical rows to scan, by fragment; fragments without an entry are scanned whole.
 
     Raises:
-        InvalidInputError: a sort column that the table and the output have not.
-        UnsupportedError: one whose values have no order.
+        InvalidInputError: a sort column is neither in the table nor in the output.
+        UnsupportedError: the values of a sort column have no order.
     """
     unsorted = unsorted_options(options)
 
@@ -116,10 +117,10 @@ def unsorted_options(options: ScanOptions) -> ScanOptions:
 
 
 def scanned_columns(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Columns:
-    """The columns of the scan beneath: of the order alone, or besides those of the output.
+    """Return the columns of the scan below a sort: the sort columns, with or without the output's.
 
     Raises:
-        InvalidInputError: a sort column that the table and the output have not.
+        InvalidInputError: a sort column is neither in the table nor in the output.
     """
     names = dict.fromkeys(key.column_name for key in orderings_of(options.order_by))
     if isinstance(columns, Mapping):

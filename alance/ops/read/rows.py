@@ -82,7 +82,7 @@ class ScanPlan:
 
 
 def num_rows_of(spans: Sequence[tuple[int, int]]) -> int:
-    """The rows of spans."""
+    """Return the number of rows in spans."""
     return sum(stop - start for start, stop in spans)
 
 
@@ -257,7 +257,11 @@ class LateRows:
         return fragment.read(self.start, self.stop, self.states)
 
     def decode(self, task: FragmentTask, read: Reader) -> pa.RecordBatch:
-        """The late columns of the rows; `read` brings what is `unread` of the task."""
+        """Return the late columns of the rows.
+
+        Args:
+            read: brings the bytes of `task.unread`.
+        """
         batch = task.decode(read)
         if len(self.rows) < batch.num_rows:
             batch = select(batch, self.rows - self.start)

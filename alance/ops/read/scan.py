@@ -138,8 +138,11 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
 
 
 async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
-    """Fragments to open at once, in order: all of them to be scanned, or taken from by an index,
-    or to be read whole. Of these there is nothing to open, so that a window has any number.
+    """Return the windows of a scan in order: fragments that are opened together.
+
+    Scanned fragments, fragments whose rows an index names, and fragments that are read whole have
+    separate windows. Small fragments that are read whole are not opened, so their window has any
+    number.
     """
     at_a_time = _ahead(snapshot, plan) + 1
     if plan.picked and len(plan.picked) == len(plan.handles):
@@ -294,7 +297,7 @@ def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
 
 
 def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[Sequence[Rest]]]:
-    """A job a span: what is done of it before its turn."""
+    """Yield a job for each span: the work on the span before its turn."""
     for group in groups:
         if group.is_small:
             yield reader.job([Split(group, *group.spans[0])], group.num_bytes)

@@ -176,8 +176,10 @@ async def read_rows(
 def _parts(
     snapshot: Snapshot, taken: TakenRows
 ) -> tuple[list[TakenRows], list[int], Reader | None]:
-    """Columns of a large take that are decoded by a thread each, the memory that their bytes need,
-    and what reads these where they are decoded, if something does.
+    """Split a large take into parts, each with columns for one thread.
+
+    Returns the parts, the memory that each part's bytes need, and the reader that reads during
+    decoding; None if the bytes are read before.
     """
     engine, count = snapshot.engine, snapshot.session.decode_threads
     source = engine.source(taken.unread, "take")

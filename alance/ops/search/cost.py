@@ -35,7 +35,7 @@ def taken_cost(snapshot: Snapshot, search: VectorSearch, num_rows: int, num_all:
 def probed_cost(
     snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf], num_rows: int, num_all: int
 ) -> int:
-    """Return the cost of searching the partitions of an index, of which `num_rows` rows count."""
+    """Return the cost of searching the partitions of an index if `num_rows` rows are eligible."""
     gap, total = snapshot.table.store.profile.take_gap, 0
     for ivf in opened:
         least, most = search.probing.partitions(ivf.num_partitions)

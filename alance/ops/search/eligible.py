@@ -64,7 +64,7 @@ class Eligible:
         return self.rows is None and self.fragments is None and not len(self.deleted)
 
     def mask_of_part(self, part: Hashable, ids: UInt64s) -> Bytes:
-        """Return the mask of an index part, whose ids never change; memoized."""
+        """Return the mask of the eligible rows of an index part; memoized by the part."""
         if self.has_all:
             return NO_MASK
         mask = None if self.masks is None else self.masks.peek(part)
@@ -101,11 +101,11 @@ class Eligible:
 async def eligible_rows(
     snapshot: Snapshot, segments: Sequence[SearchSegment], filtering: ScanOptions | None
 ) -> tuple[list[Eligible], RowSet | None]:
-    """Return the rows that each segment may return; and all rows that pass the filter, or None.
+    """Return the eligible rows of each segment, and all rows that pass the filter or None.
 
-    Cost: a GET for each deletion vector of the fragments that is not cached; with stable row ids
-    those of the whole version, and its row ids, once. With a filter a scan of its columns; results
-    of SQL filters without parameters are memoized.
+    Cost: a GET for each deletion vector of the covered fragments that is not cached. With stable
+    row ids, once, the deletion vectors and the row ids of the whole version. With a filter a scan
+    of its columns; results of SQL filters without parameters are memoized.
 
     Args:
         filtering: options of a scan with the filter; None if there is no filter.

@@ -83,7 +83,7 @@ def text_way(
 
     Raises:
         InvalidInputError: a fragment does not exist.
-        UnsupportedError: no segment is read, and all others have versions not known here.
+        UnsupportedError: the column has segments, and this release can read none of them.
         CorruptFileError: index metadata contradicts the format.
     """
     fragments = None if options.fragments is None else tuple(options.fragments)
