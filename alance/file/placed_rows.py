@@ -71,11 +71,11 @@ def placed_rows(
         begin = ends[first - 1] if first else 0
         own_ends = [end - begin for end in ends[first:last]] if first else ends[:last]
         tables = [*map(_PAGES, fragments[first:last])]
-        wanted = _Wanted(tables, rows[begin : ends[last - 1]], own_ends)
-        plans.append(_rows_of(wanted, states, guess))
+        request = _RowRequest(tables, rows[begin : ends[last - 1]], own_ends)
+        plans.append(_rows_of(request, states, guess))
         first = last
-    found = yield from together(plans)
-    return [*chain.from_iterable(found)]
+    groups = yield from together(plans)
+    return [*chain.from_iterable(groups)]
 
 
 class FoundRows(NamedTuple):
@@ -91,7 +91,7 @@ class FoundRows(NamedTuple):
     columns: Sequence[PlacedColumns]
 
 
-class _Wanted(NamedTuple):
+class _RowRequest(NamedTuple):
     """Rows of fragments that have the same leaves.
 
     Attributes:
@@ -219,11 +219,11 @@ class _Batch(NamedTuple):
         return PlacedColumns(placed, self.fields, range(len(self.fields.leaves)))
 
 
-def _rows_of(wanted: _Wanted, states: States, guess: bool) -> Plan[list[FoundRows]]:
+def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[FoundRows]]:
     apart: dict[int, set[int]] = {}
-    is_guessed = guess and len(wanted.tables[0].leaves) * wanted.num_runs <= GUESSED_PLACES
+    is_guessed = guess and len(request.tables[0].leaves) * request.num_runs <= GUESSED_PLACES
     while True:
-        runs = wanted.runs(apart)
+        runs = request.runs(apart)
         batches = [*chain.from_iterable(map(_Run.batches, runs))]
         plans: list[_kernels.RowPlan] = []
         for batch in batches:
@@ -249,7 +249,7 @@ def _rows_of(wanted: _Wanted, states: States, guess: bool) -> Plan[list[FoundRow
             guessed = [at for at in missing if not pages.hole(at).leaf.column.container.is_whole]
             pages.leave(guessed)
             for hole in map(pages.hole, guessed):
-                number = [own is hole.tables for own in wanted.tables].index(True)
+                number = [own is hole.tables for own in request.tables].index(True)
                 apart.setdefault(number, set()).add(hole.at)
             missing = [*{*missing}.difference(guessed)]
         if missing:
@@ -299,9 +299,9 @@ def _read_leaves(
         if first < last
     ]
     plans = [_taken(own[at], rows, states, guess) for at in numbers for own, rows in spans]
-    found, rows_of, count = (yield from together(plans)), {}, len(spans)
+    pieces, rows_of, count = (yield from together(plans)), {}, len(spans)
     for first, at in enumerate(numbers):
-        parts = found[first * count : (first + 1) * count]
+        parts = pieces[first * count : (first + 1) * count]
         rows_of[leaves[at].leaf.field.id] = parts[0] if count == 1 else Parts(parts)
     return rows_of
 
