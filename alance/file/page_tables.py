@@ -15,7 +15,7 @@ from alance.file.kernel_arrays import is_built
 from alance.file.open import from_content
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from alance._kernels import RowTable
     from alance.file.columns import States
@@ -35,6 +35,7 @@ class PageTables:
         containers: the files of the leaves.
         placed: the numbers of the leaves that have tables.
         whole: files that are kept whole, of the leaves; a bool if all leaves' files are, or none.
+        kinds: classes of the columns of the leaves; a set if all are of one.
         has_grown: pages were learned since the tables were last weighed.
         lock: held by the thread that learns pages, where several read the same.
     """
@@ -47,6 +48,7 @@ class PageTables:
         "_ranged",
         "containers",
         "has_grown",
+        "kinds",
         "leaves",
         "lock",
         "placed",
@@ -77,6 +79,8 @@ class PageTables:
         self.whole: bool | Sequence[bool] = (
             True in kept if len(kept) < 2 else [container.is_whole for container in self.containers]
         )
+        kinds = [type(leaf.column) for leaf in leaves]
+        self.kinds: Collection[type] = {*kinds} if len({*kinds}) < 2 else kinds
         self.has_grown = True
         self.lock = threading.Lock()
         self._ranged: RangeTables | None = None

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import AlanceError, BatchTooLargeError
+from alance.format.layouts.paged_rows import NOTHING, PlacedRows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from alance.arrays import Int64s
     from alance.file.field_forms import FieldForms
-    from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Pieces, Reader
     from alance.format.schema import Schema
 
@@ -57,7 +57,11 @@ class PlacedColumns(NamedTuple):
             for _ in form.leaves
         ]
         columns = [*compress(self.columns, of_leaves)]
-        return PlacedColumns(self.placed, self.fields.only(keep), columns)
+        placed, sizes = self.placed, self.placed.plan.column_bytes
+        if not (placed.is_read or any(sizes[column] for column in columns)):
+            placed = PlacedRows(placed.plan, placed.paths)  # of pages of one value alone
+            placed.content = NOTHING
+        return PlacedColumns(placed, self.fields.only(keep), columns)
 
     def decode(self, read: Reader, schema: Schema, order: Int64s | None = None) -> pa.RecordBatch:
         """The values, in the order of the rows, or in another one.

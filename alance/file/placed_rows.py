@@ -21,7 +21,7 @@ from alance.file.leaves import Parts
 from alance.file.new_pages import NewPages
 from alance.file.open import bytes_at_hand, from_content
 from alance.file.placed_columns import PlacedColumns
-from alance.format.layouts.paged_rows import PlacedRows
+from alance.format.layouts.paged_rows import NOTHING, PlacedRows
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
@@ -37,10 +37,9 @@ if TYPE_CHECKING:
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows of columns that a call places: 1 to 4 milliseconds
 _CONTAINERS, _PATH = map(attrgetter, ("containers", "path"))
-_PLACED, _WHOLE = map(attrgetter, ("placed", "whole"))
+_PLACED, _WHOLE, _KINDS = map(attrgetter, ("placed", "whole", "kinds"))
 _PAGES = _TABLES = attrgetter("tables")  # of a fragment, and of each of its leaves
 NO_LEAVES: Final[frozenset[int]] = frozenset()
-NOTHING: Final = memoryview(b"")
 GUESSED_PLACES: Final = 64  # of more, what is read in vain costs more than a round of 30 ms
 
 
@@ -111,13 +110,17 @@ class _RowRequest(NamedTuple):
 
     def runs(self, apart: Mapping[int, set[int]]) -> list[_Run]:
         """Neighbouring fragments of which the kernel builds the same fields, from files that are
-        all kept whole, or none of them.
+        all kept whole, or none of them, and of the same versions.
 
         Args:
             apart: leaves that are read by a guess, by the number of the fragment.
         """
         tables, numbers, runs, first = self.tables, range(len(self.tables)), [], 0
-        ways = zip(map(_PLACED, tables), map(_WHOLE, tables), map(apart.get, numbers), strict=True)
+        ways = zip(
+            *[map(way, tables) for way in (_PLACED, _WHOLE, _KINDS)],
+            map(apart.get, numbers),
+            strict=True,
+        )
         for _, alike in groupby(numbers, [*ways].__getitem__):
             last = first + len([*alike])
             begin = self.ends[first - 1] if first else 0

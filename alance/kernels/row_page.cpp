@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kRun = 32;  // neighbours; fewer are decoded one by one
 constexpr int64_t kPiece = 4096;  // levels of a constant page: as many as a chunk has at most
+constexpr int64_t kPieceRows = 1 << 16;  // of one without levels
 
 }  // namespace
 
@@ -117,11 +118,10 @@ void RowPage::cut_levels(int64_t num_entries) {
     cut.bytes.push_back(0);
   };
   close(0);
-  if (num_entries == 0) {
-    rows = values = num_rows_;
-  } else if (!has_lists) {
-    if (num_entries != num_rows_) corrupt(text(num_entries) + " levels of " + text(num_rows_) + " rows");
-    for (; rows < num_rows_ - kPiece; close(rows)) values = rows += kPiece;
+  if (num_entries == 0 || !has_lists) {  // a row is an entry
+    const int64_t piece = num_entries == 0 ? kPieceRows : kPiece;
+    if (num_entries != 0 && num_entries != num_rows_) corrupt(text(num_entries) + " levels of " + text(num_rows_) + " rows");
+    for (; rows < num_rows_ - piece; close(rows)) values = rows += piece;
     values = rows = num_rows_;
   } else {
     if (cut.reps[0] != max_rep) corrupt("begins inside a row, expected a new one");

@@ -245,8 +245,8 @@ nb::tuple pieces_of(const RowPlan& plan, size_t first, size_t last) {
     const size_t at = begin + static_cast<size_t>(i);
     starts[i] = plan.pieces[at].start;
     stops[i] = plan.pieces[at].stop;
+    while (plan.groups[group].pieces_end <= at) ++group;  // groups without pieces
     const bool ends_group = at + 1 == plan.groups[group].pieces_end;
-    while (group < last && at + 1 >= plan.groups[group].pieces_end) ++group;
     if (ends_group || plan.pieces[at + 1].table != plan.pieces[at].table) {
       tables.append(plan.pieces[at].table);
       ends.append(i + 1);

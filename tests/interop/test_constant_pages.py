@@ -12,6 +12,8 @@ import pytest
 
 import alance
 from alance.format.layouts.constant import ConstantTask
+from alance.testing.lab import Lab
+from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,3 +93,75 @@ async def test_a_column_of_nulls_beside_columns_of_other_fragments(tmp_path: Pat
         str(row) if 3000 <= row < 6000 else None for row in rows.tolist()
     ]
     assert (await ds.to_table(filter="late IS NULL")).num_rows == 3100
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("value", [None, 5])
+async def test_a_row_has_more_items_than_levels_can_count(
+    tmp_path: Path, version: str, value: int | None
+) -> None:
+    lists = [[value] * 70_000, [], None, [value] * 3, [value] * (1 << 16)]
+    table = pa.table({"lists": pa.array(lists, pa.list_(pa.int32()))})
+    uri = str(tmp_path / "table")
+    lance.write_dataset(table, uri, data_storage_version=version)
+    ds = await alance.dataset(uri)
+    assert (await ds.to_table()).equals(table)
+    assert (await ds.take([4, 0, 3])).equals(table.take([4, 0, 3]))
+
+
+@pytest.mark.parametrize("count", [33, 49, 65])
+@pytest.mark.parametrize("num_rows", [100, 30_000])
+async def test_the_only_bytes_are_those_behind_columns_of_nulls(
+    tmp_path: Path, count: int, num_rows: int
+) -> None:
+    nulls = {f"c{number}": pa.nulls(num_rows, pa.int32()) for number in range(count)}
+    numbers = np.random.default_rng(1).integers(0, 1 << 62, num_rows)
+    table = pa.table({**nulls, "last": numbers})
+    uri = str(tmp_path / "table")
+    lance.write_dataset(table, uri, data_storage_version="2.1")
+    async with alance.Session() as session:
+        ds = await alance.dataset(uri, session=session)
+        for row in range(50):
+            assert (await ds.take([row])).equals(table.take([row]))
+
+
+@pytest.mark.parametrize("order", [["r", "c"], ["c", "r"], ["r", "c", "d"], ["c", "r", "s", "d"]])
+async def test_columns_of_nulls_are_parts_of_large_takes(tmp_path: Path, order: list[str]) -> None:
+    numbers = np.random.default_rng(2)
+    table = pa.table(
+        {
+            name: pa.nulls(200_000, pa.int32())
+            if name in "cd"
+            else numbers.integers(0, 1 << 62, 200_000)
+            for name in order
+        }
+    )
+    name = "".join(order) + ".lance"
+    rows = np.sort(numbers.choice(200_000, 20_000, replace=False))
+    with Lab(tmp_path) as lab:
+        lance.write_dataset(table, lab.root / "lab" / name, data_storage_version="2.2")
+        lab.rescan()
+        async with opened_on(lab, "s3://lab/" + name) as ds:
+            taken = await ds.take(rows)
+    assert taken.combine_chunks().equals(table.take(rows).combine_chunks())
+
+
+async def test_fragments_of_several_versions_are_taken_together(tmp_path: Path) -> None:
+    def rows_of(fragment: int) -> pa.Table:
+        texts = [f"{fragment}-{n} " * (2000 if fragment else 1) for n in range(200)]
+        return pa.table({"s": texts, "id": range(200 * fragment, 200 * fragment + 200)})
+
+    uri = str(tmp_path / "table")
+    written = lance.write_dataset(rows_of(0), uri, data_storage_version="2.0")
+    for fragment, version in ((1, "2.1"), (2, "2.0")):
+        fragments = lance.fragment.write_fragments(
+            rows_of(fragment), uri, data_storage_version=version, mode="append"
+        )
+        written = lance.LanceDataset.commit(
+            uri, lance.LanceOperation.Append(fragments), read_version=written.version
+        )
+    table = pa.concat_tables([rows_of(fragment) for fragment in range(3)])
+    ds = await alance.dataset(uri)
+    for rows in ([205, 405], [405, 5, 205], list(range(0, 600, 7))):
+        taken = await ds.take(rows)
+        assert taken.combine_chunks().equals(table.take(rows).combine_chunks())

@@ -59,11 +59,11 @@ class ConstantState:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the state holds, estimated before the levels are decoded."""
-        num_bytes = 300 if self._rows is None else 300 + self._rows.kernel.num_bytes
-        if self._levels is None:
-            return num_bytes + 4 * (len(self.content[0]) + len(self.content[1]))
-        return num_bytes + 4 * self._levels.num_entries
+        """Memory that the state holds once its levels are decoded, estimated."""
+        encoded = len(self.content[0]) + len(self.content[1])
+        counts = self.page.num_rep_values, self.page.num_def_values
+        num_levels = max(encoded // 2, *counts) if encoded else 0
+        return 300 + encoded + 4 * num_levels
 
     def levels(self) -> Levels | None:
         """The levels of the whole page, checked; None if the page has none.

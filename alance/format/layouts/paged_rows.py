@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from alance import _kernels
     from alance.errors import CorruptFileError
+
+
+NOTHING: Final = memoryview(b"")  # the bytes of pages of one value
 
 
 class RowPage(NamedTuple):

@@ -83,7 +83,12 @@ class ChangeSummary(dict[str, Any]):
         return self[new]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, or `default`."""
+        """Return the value of a key.
+
+        Args:
+            key: its name, old or new.
+            default: returned if the summary does not have the key.
+        """
         return super().get(self._new_key(key) or key, default)
 
     def __contains__(self, key: object) -> bool:
