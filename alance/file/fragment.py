@@ -20,7 +20,6 @@ from alance.file.open import ColumnsOf, FileOf, open_columns_of, open_files
 from alance.file.page_tables import PageTables
 from alance.file.placed_rows import fetch_placed, placed_rows
 from alance.file.ranged import loads_of_range, read_ranges
-from alance.file.v2_0 import FieldRows
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.plans import PLANS_A_TURN, TURN, all_read, joined_spans, together
 from alance.format.schema import Schema
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from alance.file.columns import States
     from alance.file.joined_rows import JoinedRows
     from alance.file.placed_columns import PlacedColumns
+    from alance.file.v2_0 import FieldRows
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
     from alance.format.layouts.paged_rows import PlacedRows
@@ -134,7 +134,7 @@ class FragmentTask(NamedTuple):
             arrays = [
                 part.decode()
                 for part in _parts(self.leaves.get(field.id, []))
-                if isinstance(part, FieldRows)
+                if not isinstance(part, list | LeafPages | Parts)
             ]
             if arrays:
                 return one_array(arrays)
