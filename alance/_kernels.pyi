@@ -488,7 +488,7 @@ def zip_variable(
     length_bytes: int,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
 
-# --- take.cpp ---
+# --- row_page.cpp ---
 
 # --- items.cpp ---
 
@@ -632,8 +632,6 @@ class RowPage:
     ) -> None: ...
     @property
     def chunks(self) -> ChunkTable | None: ...
-    @property
-    def num_bytes(self) -> int: ...
     @property
     def width(self) -> int: ...
 

@@ -148,12 +148,12 @@ class Ask:
 
     @cached_property
     def cased_texts(self) -> Ways:
-        """The same, of parts that are there as they are written."""
+        """Alternatives of `texts` whose parts occur in the case in which they are written."""
         return _texts(self.condition, is_cased=True)
 
     @cached_property
     def is_contains(self) -> bool:
-        """Returns whether every text with all parts of a way of `cased_texts` meets it."""
+        """True if a text with all parts of an alternative of `cased_texts` meets the condition."""
         return _is_contains(self.condition)
 
 

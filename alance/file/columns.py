@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.file.recall import Kept
     from alance.format.container import Container
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState
-    from alance.format.layouts.paged_rows import RowPage
+    from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
 
 COLUMN_BYTES: Final = 260  # of the objects around what the kernel has
@@ -66,7 +66,7 @@ class FileColumns:
                 self.num_bytes += COLUMN_BYTES + column.kernel.num_bytes
 
     def copy(self, indices: Iterable[int]) -> FileColumns:
-        """Some of the columns, with what is known of them now."""
+        """Copy some of the columns, with the page states that are known now."""
         columns = [own for index in indices if (own := self.columns.get(index)) is not None]
         copies = _kernels.copied_pages([column.kernel for column in columns])
         copy = FileColumns(self.container, is_own=True)

@@ -16,6 +16,7 @@ from alance.format.numbers import storage_type
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from alance._kernels import RowPlan
     from alance.file.leaves import OpenLeaf
     from alance.format.field import Field
 
@@ -88,6 +89,18 @@ class FieldForms(NamedTuple):
         """The field of the leaf at a place in `leaves`."""
         owners = chain.from_iterable([form.field] * len(form.leaves) for form in self.forms)
         return [*owners][place]
+
+    def unfit(self, plan: RowPlan, columns: Sequence[int]) -> list[int]:
+        """Return the leaves of fields whose pages do not hold values of the field's type.
+
+        Args:
+            columns: of the plan, those of the leaves.
+        """
+        fit = plan.fitting(self.trees, columns, self.widths)
+        if len(fit) == len(self.forms):
+            return []
+        others = {*range(len(self.forms))}.difference(fit)
+        return [at for number in others for at in self.forms[number].leaves]
 
     def only(self, keep: Sequence[bool]) -> FieldForms:
         """The forms that are marked."""

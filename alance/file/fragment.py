@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.file.columns import States
     from alance.file.joined_rows import JoinedRows
-    from alance.file.placed_columns import PlacedColumns
+    from alance.file.placed_columns import PlacedColumns, PlacedRows
     from alance.file.v2_0 import FieldRows
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
-    from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Pieces, Plan, Reader
 
     Found: TypeAlias = list[DecodeTask] | FieldRows | LeafPages | Parts

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LeafForm(NamedTuple):
-    """How the kernel builds the values of a leaf.
+    """Form of the values that the kernel builds of a leaf.
 
     Attributes:
         width: bytes of a value; 0: a bit; -4 or -8: strings, by the bytes of an offset; `NO_FORM`.

@@ -16,8 +16,7 @@ from alance.file.page_tables import Hole
 from alance.file.recall import kept_by
 from alance.format.layouts import described
 from alance.format.layouts.miniblock import MiniBlockState
-from alance.format.layouts.paged_rows import RowPage
-from alance.format.layouts.row_pages import has_items
+from alance.format.layouts.row_pages import RowPage, has_items
 from alance.format.plans import TURN, Pieces, together
 
 if TYPE_CHECKING:
@@ -64,11 +63,11 @@ class NewPages:
         files = [*map(places.__getitem__, paths)]
         self._columns = dict(zip(files, columns, strict=True))
         self._kernel = _kernels.NewPages(tables, self.unknown, files)
-        self._said: list[Description | None] = []
+        self._descriptions: list[Description | None] = []
         forms = []
         for text in self._kernel.descriptions:
             page = described(text)
-            self._said.append(None if page is None else page.said)
+            self._descriptions.append(None if page is None else page.said)
             forms.append(None if page is None else page.said.rows)
         self._kernel.find(forms, [*map(_CONTENT_START, self._containers.values())])
         self._singly: list[int] = self._kernel.left
@@ -154,14 +153,19 @@ class NewPages:
             assert isinstance(column, OpenColumn)
             column.file.has_grown(num_bytes, states)
         for count, (number, kernel, items) in enumerate(with_items, 1):
-            said = self._said[self._kernel.described_by(number)]
-            assert said is not None
-            self._fill(self.hole(number), said, kernel, items, states)
+            description = self._descriptions[self._kernel.described_by(number)]
+            assert description is not None
+            self._fill(self.hole(number), description, kernel, items, states)
             if count % FILLED_A_TURN == 0:
                 yield TURN
 
     def _fill(
-        self, hole: Hole, said: Description, kernel: _kernels.RowPage, items: bytes, states: States
+        self,
+        hole: Hole,
+        description: Description,
+        kernel: _kernels.RowPage,
+        items: bytes,
+        states: States,
     ) -> None:
         """Keep a page with a dictionary.
 
@@ -171,12 +175,12 @@ class NewPages:
         column = hole.leaf.column
         assert isinstance(column, OpenColumn)
         assert kernel.chunks is not None
-        state = MiniBlockState(kernel.chunks, said.dictionary_of(items))
+        state = MiniBlockState(kernel.chunks, description.dictionary_of(items))
         assert state.dictionary is not None
         place = column.place(hole.number)
         with place.checking():
             state.takes_rows = has_items(kernel, state.dictionary.items())
         if state.takes_rows:
-            state.rows = RowPage(kernel, said.form.shape.code, place.start)
+            state.rows = RowPage(kernel, description.form.shape.code, place.start)
         column.learned(hole.number, state, states)
         hole.fill(state)

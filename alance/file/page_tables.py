@@ -66,11 +66,11 @@ class PageTables:
         )
         self.tables = [
             None
-            if not is_own
+            if not is_kernel
             else column.column.kernel
             if isinstance(column := leaf.column, OpenColumn)
             else column.row_table()
-            for leaf, is_own in zip(leaves, are_built, strict=True)
+            for leaf, is_kernel in zip(leaves, are_built, strict=True)
         ]
         self.containers = [leaf.column.container for leaf in leaves]
         self.placed = _numbers(self.tables)

@@ -5,21 +5,97 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import AlanceError, BatchTooLargeError
-from alance.format.layouts.paged_rows import NOTHING, PlacedRows
+from alance.format.layouts.place import PagePlace
+from alance.format.plans import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from alance.arrays import Int64s
+    from alance.errors import CorruptFileError
     from alance.file.field_forms import FieldForms
-    from alance.format.plans import Pieces, Reader
+    from alance.format.plans import Reader
     from alance.format.schema import Schema
 
 GOES_ON: Final = 1  # of the kernel: there are shares that are not decoded
+
+
+NOTHING: Final = memoryview(b"")  # the bytes of pages of one value
+
+
+class PlacedRows:
+    """The same rows of some columns: where their bytes are, in files that have all of them.
+
+    Attributes:
+        paths: of the files that the plan's tables are of.
+        content: the bytes of all pieces, one behind the other; None if they are not read, or are
+            in `files`. Pages of one value have none.
+        files: what is held of the file of each table.
+    """
+
+    __slots__ = ("_pieces", "content", "files", "paths", "plan")
+
+    def __init__(
+        self,
+        plan: _kernels.RowPlan,
+        paths: Sequence[str],
+        files: Sequence[_kernels.HeldFile] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.paths = paths
+        has_bytes = plan.num_bytes(0, plan.num_groups)
+        self.content: memoryview | None = None if has_bytes else NOTHING
+        self.files = files
+        self._pieces: Pieces | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """True if the bytes are in memory."""
+        return self.content is not None or self.files is not None
+
+    def corrupt(self, hit: int, what: str) -> CorruptFileError:
+        """Return an error that names the page of a plan and its fault."""
+        table, start = self.plan.place(hit)
+        return PagePlace(self.paths[table], ((start, 0),), 0).corrupt(what)
+
+    @property
+    def pieces(self) -> Pieces:
+        """Byte ranges to read for all groups."""
+        if self._pieces is None:
+            self._pieces = self.pieces_of(0, self.plan.num_groups)
+        return self._pieces
+
+    def pieces_of(self, first: int, last: int) -> Pieces:
+        """Return the byte ranges to read for some groups."""
+        tables, ends, starts, stops, num_bytes = self.plan.pieces(first, last)
+        paths = [*map(self.paths.__getitem__, tables)]
+        return Pieces(paths, ends, starts, stops, num_bytes)
+
+    def pieces_of_columns(self, columns: Sequence[int]) -> Pieces:
+        """Return the byte ranges to read for some columns, at least one."""
+        groups: list[list[int]] = []
+        for column in columns:
+            first, last = self.plan.groups(column)
+            if groups and groups[-1][1] == first:
+                groups[-1][1] = last
+            else:
+                groups.append([first, last])
+        parts = [self.pieces_of(first, last) for first, last in groups]
+        if len(parts) == 1:
+            return parts[0]
+        before = np.cumsum([0, *(len(part.starts) for part in parts)]).tolist()
+        return Pieces(
+            [path for part in parts for path in part.paths],
+            [first + end for first, part in zip(before, parts, strict=False) for end in part.ends],
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.stops for part in parts]),
+            sum(part.num_bytes for part in parts),
+        )
 
 
 class PlacedColumns(NamedTuple):

@@ -20,8 +20,7 @@ from alance.file.field_forms import FieldForms, with_tables
 from alance.file.leaves import Parts
 from alance.file.new_pages import NewPages
 from alance.file.open import bytes_at_hand, from_content
-from alance.file.placed_columns import PlacedColumns
-from alance.format.layouts.paged_rows import NOTHING, PlacedRows
+from alance.file.placed_columns import PlacedColumns, PlacedRows
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
@@ -150,8 +149,7 @@ class _Run(NamedTuple):
     apart: Collection[int]
 
     def batches(self) -> list[_Batch]:
-        """What one call of the kernel places each: whole fields, since a field is decoded from one
-        plan."""
+        """Cut the fields into batches, each placed by a kernel call; fields are never cut."""
         if not len(self.rows):
             return []
         own, batches = self.tables[0], []
@@ -186,11 +184,6 @@ class _Batch(NamedTuple):
     fields: FieldForms
     is_whole: bool
 
-    @property
-    def owners(self) -> list[tuple[int, PageTables]]:
-        """Of which leaf the tables of the plan are, and whose, as it numbers them."""
-        return [*product(self.fields.leaves, self.run.tables)]
-
     def place(self) -> _kernels.RowPlan:
         """Where rows are, as far as their tables know."""
         run, leaves = self.run, self.fields.leaves
@@ -200,23 +193,12 @@ class _Batch(NamedTuple):
             path = run.tables[0].containers[leaves[0]].path
             raise CorruptFileError(f"{path}: {error}") from error
 
-    def unfit(self, plan: _kernels.RowPlan) -> list[int]:
-        """Return the leaves of fields whose pages do not hold values of the field's type."""
-        fields = self.fields
-        fit = plan.fitting(fields.trees, range(len(fields.leaves)), fields.widths)
-        if len(fit) == len(fields.forms):
-            return []
-        others = {*range(len(fields.forms))}.difference(fit)
-        return [at for number in others for at in fields.forms[number].leaves]
-
     def placed(self, plan: _kernels.RowPlan) -> PlacedColumns:
         """Rows that were placed, with their bytes where small files are kept whole."""
         by_leaf = [*zip(*map(_CONTAINERS, self.run.tables), strict=True)]
         containers = [container for at in self.fields.leaves for container in by_leaf[at]]
         placed = PlacedRows(plan, [*map(_PATH, containers)])
-        if not plan.num_bytes(0, plan.num_groups):
-            placed.content = NOTHING
-        elif self.is_whole:
+        if self.is_whole and not placed.is_read:
             by_path = {container.path: container for container in containers}
             placed.content = bytes_at_hand(placed.pieces, by_path)
         return PlacedColumns(placed, self.fields, range(len(self.fields.leaves)))
@@ -243,7 +225,7 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
         unknown: list[tuple[int, int]] = []
         for batch, plan in zip(batches, plans, strict=True):
             unknown += [(len(owners) + table, page) for table, page in plan.unknown]
-            owners += batch.owners
+            owners += product(batch.fields.leaves, batch.run.tables)
         pages = NewPages(owners, unknown)
         missing = pages.fill_known(states)
         if is_much:
@@ -284,7 +266,7 @@ def _drop_unfit(batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan]) ->
     what is wrong. Returns True if there are any."""
     is_any = False
     for batch, plan in zip(batches, plans, strict=True):
-        for at in batch.unfit(plan):
+        for at in batch.fields.unfit(plan, range(len(batch.fields.leaves))):
             is_any = True
             for tables in batch.run.tables:
                 tables.drop(at)

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.file.new_pages import NewPages
-from alance.file.placed_columns import PlacedColumns
+from alance.file.placed_columns import PlacedColumns, PlacedRows
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.miniblock_chunks import CHUNKS
-from alance.format.layouts.paged_rows import PlacedRows
 from alance.format.layouts.place import fetch
 from alance.format.plans import ByteRange, Pieces, joined_spans, together
 
@@ -105,12 +104,11 @@ def _placed(
         CorruptFileError: pages that contradict each other.
     """
     while spans and (tables := fragment.tables.ranged).fields.forms:
-        plan, fields = _plan(tables, spans), tables.fields
-        numbers = plan.fitting(fields.trees, tables.columns, fields.widths)
-        if len(numbers) == len(fields.forms):
+        plan = _plan(tables, spans)
+        unfit = tables.fields.unfit(plan, tables.columns)
+        if not unfit:
             return tables, plan
-        others = {*range(len(fields.forms))}.difference(numbers)
-        fragment.tables.leave_out([at for other in others for at in fields.forms[other].leaves])
+        fragment.tables.leave_out(unfit)
     return None
 
 
@@ -205,9 +203,8 @@ def read_ranges(
 
 
 def _owners(fragment: OpenFragment, tables: RangeTables) -> list[tuple[int, PageTables]]:
-    """Of which leaf each of the tables is, and whose."""
-    leaves = tables.fields.leaves
-    return [*zip(leaves, [fragment.tables] * len(leaves), strict=True)]
+    """List the leaf and the fragment of each of the tables."""
+    return [*product(tables.fields.leaves, [fragment.tables])]
 
 
 def _loads(

@@ -125,7 +125,7 @@ COLD: Final = PATIENCE * COLD_STEP
 
 
 class OwnStates:
-    """What plans learn of a few files, apart from all caches, which belong to the loop."""
+    """A cache of a single reader in a thread; the session's caches belong to the event loop."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
@@ -160,7 +160,7 @@ class ScanStates:
         self._cold = max(0, self._cold - held) + COLD_STEP * waited
 
     def shares(self, file: FileColumns, indices: Sequence[int]) -> bool:
-        """Whether the cache gets what is learned of the pages of some columns."""
+        """Return True if learned page states of some columns go into the session's cache."""
         if self._left <= 0:
             return False
         self._left -= file.state_bytes(indices)

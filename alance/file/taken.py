@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask
-    from alance.file.placed_columns import ColumnsShare
+    from alance.file.placed_columns import ColumnsShare, PlacedRows
     from alance.format.field import Field
-    from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Pieces, Reader
 
 

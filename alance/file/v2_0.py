@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.field import Field
     from alance.format.layouts.base import PageState
-    from alance.format.layouts.paged_rows import RowPage
+    from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import FieldPiece
 

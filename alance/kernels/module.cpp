@@ -45,7 +45,7 @@ void register_row_order(nb::module_& m);
 void register_row_lookup(nb::module_& m);
 void register_row_sets(nb::module_& m);
 void register_bitmaps(nb::module_& m);
-void register_take(nb::module_& m);
+void register_row_page(nb::module_& m);
 void register_row_table(nb::module_& m);
 void register_row_batch(nb::module_& m);
 void register_place_rows(nb::module_& m);
@@ -123,7 +123,7 @@ NB_MODULE(_alance_kernels, m) {
   register_row_lookup(m);
   register_row_sets(m);
   register_bitmaps(m);
-  register_take(m);
+  register_row_page(m);
   register_row_table(m);
   register_column_metadata(m);  // its columns are such tables
   register_new_pages(m);

@@ -1,5 +1,9 @@
 #include "row_page.hpp"
 
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+
 #include <algorithm>
 
 namespace alance {
@@ -142,11 +146,6 @@ void RowPage::cut_levels(int64_t num_entries) {
   num_chunks_ = static_cast<int64_t>(cut.rows.size()) - 1;
   reps_ = has_lists ? Nulls::flat : Nulls::none;
   nulls_ = cut.defs.empty() ? Nulls::none : Nulls::flat;
-}
-
-int64_t RowPage::num_bytes() const {
-  return static_cast<int64_t>(2 * (cut_.reps.size() + cut_.defs.size()) + 32 * cut_.rows.size() +
-                              items_.size());
 }
 
 // Indices are read as whole words.
@@ -417,3 +416,47 @@ void RowPage::decode_zipped(Part bytes, Sink& sink) const {
 }
 
 }  // namespace alance
+
+namespace alance {
+namespace {
+
+// Levels: how they lie, the packed width where that is known, how many, and their bytes.
+using Levels = std::tuple<int, int, int64_t, Bytes>;
+
+EncodedLevels encoded(const Levels& levels) {
+  const auto& [kind, bits, count, bytes] = levels;
+  if (kind < 0 || kind > static_cast<int>(Nulls::blocks) || bits < 0 || bits > 15 || count < 0)
+    corrupt("levels of an unknown form");
+  return {static_cast<Nulls>(kind), bits, count, {bytes.data(), static_cast<int64_t>(bytes.size())}};
+}
+
+// `maxima`: the highest repetition level, definition level, and definition level of a value's slot.
+std::unique_ptr<RowPage> constant_page(int64_t num_rows, const Levels& reps, const Levels& defs,
+                                       const std::tuple<int, int, int>& maxima, int null_level,
+                                       bool is_null) {
+  const auto& [max_rep, max_level, max_visible] = maxima;
+  PageKind kind{static_cast<int>(Values::constant), 8, 0, 0, max_level, false};
+  kind.max_rep = max_rep;
+  kind.max_visible = max_visible;
+  return RowPage::constant(num_rows, encoded(reps), encoded(defs), kind, null_level, is_null);
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_row_page(nanobind::module_& m) {
+  using namespace alance;
+  nb::class_<RowPage>(m, "RowPage")
+      .def(nb::init<In<int64_t>, In<int64_t>, int64_t, int64_t, int64_t, int, int, int, int, int,
+                    bool>(),
+           nb::arg("first_rows"), nb::arg("first_bytes"), nb::arg("start"), nb::arg("size"),
+           nb::arg("num_rows"), nb::arg("values"), nb::arg("bits"), nb::arg("nulls"),
+           nb::arg("level_bits"), nb::arg("max_level"), nb::arg("large"))
+      .def_static("constant", &constant_page, nb::arg("num_rows"), nb::arg("reps"), nb::arg("defs"),
+                  nb::arg("maxima"), nb::arg("null_level"), nb::arg("is_null"))
+      .def("set_items", &RowPage::set_items)
+      .def("set_strings_32", &RowPage::set_strings_32)
+      .def("set_strings_64", &RowPage::set_strings_64)
+      .def_prop_ro("chunks", &RowPage::table)
+      .def_prop_ro("width", &RowPage::width);
+}

@@ -222,8 +222,6 @@ class RowPage {
   bool gives(int64_t width) const { return is_null_ || this->width() == width; }
   // Whether rows are decoded without bytes of the file.
   bool is_constant() const { return values_ == Values::constant; }
-  // Memory of what was made for the page.
-  int64_t num_bytes() const;
   int64_t start() const { return start_; }
   int64_t num_chunks() const { return num_chunks_; }
   // What rows are read with: the number of a chunk, or of a zipped row.

@@ -52,8 +52,6 @@ class RowPlan {
   Rows rows_of(const Part& part) const {
     return {is_ranges ? nullptr : rows.data() + part.first, part.first, part.last - part.first};
   }
-  // The layers of the pages of a group.
-  nests::Layers layers(size_t group) const { return hits[parts[first_part(group)].hit].layers; }
   // Whether all values of a column are of a width as of `RangeForm`. Of a field of its own, a row is
   // a value, or null for no other reason than its own.
   bool fits(size_t column, int64_t width, bool is_nested) const {

@@ -199,8 +199,8 @@ async def test_changed_rows_are_committed_with_and_without_rows(path: Path) -> N
     assert {key: value.tolist() for key, value in found.items()} == {0: [1], 1: [0, 1, 2, 3, 4]}
     rows, summary = ChangedRows(found, emptied=[3]), ChangeSummary(num_deleted_rows=7)
     prepared = await prepare_rows(snapshot, Delete(predicate="p"), rows, summary=summary)
-    made = await prepared.commit()
-    assert made.summary == {"num_deleted_rows": 7}
+    deleted = await prepared.commit()
+    assert deleted.summary == {"num_deleted_rows": 7}
     assert ids(path) == [0, 2, 3, 4, *range(10, 15)]
-    made = await (await prepare_rows(made, Update(fields_modified=()), ChangedRows({}))).commit()
-    assert made.version == 3
+    update = await prepare_rows(deleted, Update(fields_modified=()), ChangedRows({}))
+    assert (await update.commit()).version == 3

@@ -83,23 +83,23 @@ async def checked(path: Path) -> alance.Dataset:
     """The table, on which both libraries answer as if there were no index."""
     dataset = await agree(path, (*FILTERS, *MORE))
     for condition in OURS:
-        kept = await ids(dataset, condition)
-        assert kept == await ids(dataset, condition, use_scalar_index=False), condition
-        assert await dataset.count_rows(condition) == len(kept)
+        matches = await ids(dataset, condition)
+        assert matches == await ids(dataset, condition, use_scalar_index=False), condition
+        assert await dataset.count_rows(condition) == len(matches)
     return dataset
 
 
 def contents(path: Path) -> dict[str, Any]:
     """Columns and metadata of the files of the only segment; the fingerprint is not compared."""
     (entry,) = entries(lance.dataset(path))
-    told = {}
+    by_name = {}
     for file in (path / "_indices" / entry["uuid"]).iterdir():
         reader = LanceFileReader(str(file))
         schema = reader.metadata().schema
         metadata = {key: value for key, value in schema.metadata.items() if key != b"fingerprint"}
         fields = [(field.name, field.type, field.nullable) for field in schema]
-        told[file.name] = (fields, metadata, reader.read_all().to_table().to_pydict())
-    return told
+        by_name[file.name] = (fields, metadata, reader.read_all().to_table().to_pydict())
+    return by_name
 
 
 def few_rows_a_partition(monkeypatch: pytest.MonkeyPatch, count: int = 300) -> None:
@@ -122,10 +122,10 @@ async def test_both_libraries_answer_by_an_index_of_either(
     theirs = lance.dataset(path)
     assert [index["type"] for index in dataset.list_indices()] == ["Fm"]
     assert [index.index_type for index in await dataset.describe_indices()] == ["Fm"]
-    told = theirs.stats.index_stats("s_idx")
+    listed = theirs.stats.index_stats("s_idx")
     ours = await dataset.index_statistics("s_idx")
-    assert ours["index_type"] == told["index_type"]
-    assert ours["indices"] == told["indices"]
+    assert ours["index_type"] == listed["index_type"]
+    assert ours["indices"] == listed["indices"]
     (entry,) = entries(theirs)
     record = dataset._snapshot.manifest.indices[0]
     assert record.index_version == 10
@@ -367,8 +367,8 @@ async def test_random_parts_of_random_texts(
             dataset = await alance.dataset(path, session=session)
             for part in parts:
                 expected = [n for n, text in enumerate(texts) if text is not None and part in text]
-                kept = await dataset.to_table(["id"], filter="contains(s, ?)", params=[part])
-                assert kept["id"].to_pylist() == expected
+                matches = await dataset.to_table(["id"], filter="contains(s, ?)", params=[part])
+                assert matches["id"].to_pylist() == expected
                 assert await dataset.count_rows("contains(s, ?)", params=[part]) == len(expected)
                 if part and "\0" not in part and not any("\0" in (text or "") for text in texts):
                     condition = f"contains(s, '{part.replace(chr(39), chr(39) * 2)}')"
@@ -474,5 +474,5 @@ async def test_long_texts_of_many_rows(tmp_path: Path) -> None:
     for part in (*words[:4], f"{words[5]} {words[6]}", texts[77][5:60], texts[20_999][-30:]):
         expected = [n for n, text in enumerate(texts) if part in text]
         assert await ids(dataset, f"contains(s, '{part}')") == expected
-        kept = theirs.to_table(["id"], filter=f"contains(s, '{part}')")["id"].to_pylist()
-        assert sorted(kept) == expected
+        matches = theirs.to_table(["id"], filter=f"contains(s, '{part}')")["id"].to_pylist()
+        assert sorted(matches) == expected

@@ -48,12 +48,12 @@ def test_rows_with_a_pattern_are_those_of_plain_python(
     assert partition.rows_of(partition.find(pattern.encode())).tolist() == expected
     there = [(row, text.encode()) for row, text in enumerate(texts, 7) if text is not None]
     keep = np.arange(len(there)) % 3 != 1
-    kept = partition.texts(keep)
-    contents = kept.content.tobytes().split(b"\xff")[:-1]
+    texts = partition.texts(keep)
+    contents = texts.content.tobytes().split(b"\xff")[:-1]
     expected_texts = [pair for pair, is_kept in zip(there, keep, strict=True) if is_kept]
-    assert list(zip(kept.rows.tolist(), contents, strict=True)) == expected_texts
+    assert list(zip(texts.rows.tolist(), contents, strict=True)) == expected_texts
     lengths = [len(text) + 1 for _, text in expected_texts]
-    assert kept.ends.tolist() == np.cumsum(lengths).tolist()
+    assert texts.ends.tolist() == np.cumsum(lengths).tolist()
 
 
 def test_zeros_and_separators_inside_of_texts_are_blanks() -> None:

@@ -460,8 +460,8 @@ class _Tree:
         number = len(self.children)
         self.children.append((0, 0))
         below = (*way, number)
-        left = self._number(node[0], bits << 1, below)
-        self.children[number] = left, self._number(node[1], bits << 1 | 1, below)
+        zero = self._number(node[0], bits << 1, below)
+        self.children[number] = zero, self._number(node[1], bits << 1 | 1, below)
         return number
 
     def lengths(self, counts: Int64s) -> Int64s:

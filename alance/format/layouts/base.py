@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt16s
     from alance.format.blocks import Block
-    from alance.format.layouts.paged_rows import RowPage
     from alance.format.layouts.repdef import Structure
+    from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
 
 

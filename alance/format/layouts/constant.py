@@ -27,9 +27,8 @@ from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth
 from alance.format.codecs import block_codec
 from alance.format.layouts.levels import Levels, Shape
 from alance.format.layouts.miniblock_task import decode_block
-from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import fetch, joined, levels_view
-from alance.format.layouts.row_pages import EncodedLevels, constant_rows
+from alance.format.layouts.row_pages import EncodedLevels, RowPage, constant_rows
 from alance.records import dataclass
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs import per_value_codec
 from alance.format.layouts.levels import NO_LEVELS, Levels, Shape
-from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import (
     MAX_WHOLE_BYTES,
     fetch,
@@ -37,7 +36,7 @@ from alance.format.layouts.place import (
     joined,
     unpinned,
 )
-from alance.format.layouts.row_pages import zipped_rows
+from alance.format.layouts.row_pages import RowPage, zipped_rows
 from alance.format.layouts.selection import spread
 from alance.records import dataclass
 

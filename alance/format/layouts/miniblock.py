@@ -22,7 +22,6 @@ from alance.format.layouts.dictionary import Dictionary
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_chunks import CHUNKS, Chunks
 from alance.format.layouts.miniblock_task import ChunkForm, MiniBlockTask
-from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import (
     MARGIN_BYTES,
     MAX_WHOLE_BYTES,
@@ -32,7 +31,7 @@ from alance.format.layouts.place import (
     fetch_pieces,
     guess_spans,
 )
-from alance.format.layouts.row_pages import has_items, row_form
+from alance.format.layouts.row_pages import RowPage, has_items, row_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -75,7 +75,7 @@ class PagePlace(Place):
 
     @property
     def start(self) -> int:
-        """Where the page begins in its file."""
+        """Byte of the file at which the page begins."""
         return self.buffers[0][0] if self.buffers else 0
 
     def size(self, buffer: int) -> int:

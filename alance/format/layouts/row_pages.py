@@ -55,6 +55,19 @@ class ValuesForm(IntEnum):
     CONSTANT = 7
 
 
+class RowPage(NamedTuple):
+    """A page that the kernel decodes.
+
+    Attributes:
+        layers: as kernels have them; 0 if they are more than these know.
+        start: where the page begins in its file.
+    """
+
+    kernel: _kernels.RowPage
+    layers: int
+    start: int
+
+
 class EncodedLevels(NamedTuple):
     """The levels of a whole page, of one kind."""
 

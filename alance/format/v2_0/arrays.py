@@ -19,9 +19,8 @@ from alance.format.codecs.general import Scheme
 from alance.format.codecs.strings import SymbolTable
 from alance.format.layouts.base import Layer
 from alance.format.layouts.levels import Shape
-from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import PagePlace
-from alance.format.layouts.row_pages import NO_CHUNKS, LevelsForm, ValuesForm
+from alance.format.layouts.row_pages import NO_CHUNKS, LevelsForm, RowPage, ValuesForm
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupported
 from alance.format.v2_0.dictionary import Dictionary

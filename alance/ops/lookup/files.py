@@ -65,8 +65,8 @@ class IndexFiles:
         """
 
         async def load() -> PageTable:
-            told = [file.path for file in self.index.message.files]
-            names = [name for name in told if name.endswith(btree.DATA_FILE)] or [btree.DATA_FILE]
+            paths = [file.path for file in self.index.message.files]
+            names = [name for name in paths if name.endswith(btree.DATA_FILE)] or [btree.DATA_FILE]
             lookup, *data = await self._open(btree.LOOKUP_FILE, *names)
             num_rows = {name: file.num_rows for name, file in zip(names, data, strict=True)}
 

@@ -1,4 +1,4 @@
-"""How a verb's operation becomes the next version: the commit, and the verb's retries."""
+"""Commits of verbs: the next version of an operation, and the retries of the verb."""
 
 from __future__ import annotations
 
