@@ -11,11 +11,11 @@ from alance.checks import check_count
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.budgets import PAGE_BYTES
-from alance.file.fragment import FileSource, open_fragment
-from alance.file.older import holds_older
-from alance.file.open import from_tail, open_file
-from alance.file.plain import columns_of
-from alance.file.recall import ScanStates
+from alance.file.older.entry import holds_older
+from alance.file.open.files import from_tail, open_file
+from alance.file.open.plain import columns_of
+from alance.file.open.recall import ScanStates
+from alance.file.rows.fragment import FileSource, open_fragment
 from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.numbers import distinct
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from alance.file import describe as description
-    from alance.file import page_writer
-    from alance.file.describe import FileDescription
-    from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.file.writer import DataFileWriter, WrittenFile
+    from alance.file.open import describe as description
+    from alance.file.open.describe import FileDescription
+    from alance.file.rows.fragment import FragmentTask, OpenFragment
+    from alance.file.write import page_writer
+    from alance.file.write.writer import DataFileWriter, WrittenFile
     from alance.format.container import Container
     from alance.format.plans import Plan
     from alance.io.stores.store import Store
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from alance.ops.write.sources import Data
     from alance.session import StoreArguments
 else:
-    description = Deferred("alance.file.describe")
+    description = Deferred("alance.file.open.describe")
     sources = Deferred("alance.ops.write.sources")
-    page_writer = Deferred("alance.file.page_writer")
+    page_writer = Deferred("alance.file.write.page_writer")
 
 BATCH_ROWS: Final = 64 << 10  # rows of a batch at most, where the caller asks for no size
 NOT_OPEN: Final = "expected a writer inside of its `async with` block"

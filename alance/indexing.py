@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
     from alance.ops.index import new as index_new
-    from alance.ops.index import new_text as index_new_text
-    from alance.ops.index import new_vector as index_new_vector
     from alance.ops.index import parts as index_parts
-    from alance.ops.index.new_text import TextIndexArguments
-    from alance.ops.index.new_vector import VectorIndexArguments
     from alance.ops.index.parts import IndexPlan, IndexSegment, IndexTask
-    from alance.ops.index.ranges import IndexPages, IndexRange
-    from alance.ops.index.runs import IndexPart
-    from alance.ops.index.value_options import ValueIndexArguments
+    from alance.ops.index.texts import new as index_new_text
+    from alance.ops.index.texts.new import TextIndexArguments
+    from alance.ops.index.values.options import ValueIndexArguments
+    from alance.ops.index.values.ranges import IndexPages, IndexRange
+    from alance.ops.index.values.runs import IndexPart
+    from alance.ops.index.vectors import new as index_new_vector
+    from alance.ops.index.vectors.new import VectorIndexArguments
     from alance.ops.version.options import CommitArguments
 else:
     index_new = Deferred("alance.ops.index.new")
-    index_new_text = Deferred("alance.ops.index.new_text")
-    index_new_vector = Deferred("alance.ops.index.new_vector")
+    index_new_text = Deferred("alance.ops.index.texts.new")
+    index_new_vector = Deferred("alance.ops.index.vectors.new")
     index_parts = Deferred("alance.ops.index.parts")
 
 __all__ = [
@@ -45,10 +45,10 @@ RANGE_BYTES: Final = 256 << 20
 MEMORY_BYTES: Final = 256 << 20
 
 _PLACES: Final = {
-    "IndexPages": "alance.ops.index.ranges",
-    "IndexPart": "alance.ops.index.runs",
+    "IndexPages": "alance.ops.index.values.ranges",
+    "IndexPart": "alance.ops.index.values.runs",
     "IndexPlan": "alance.ops.index.parts",
-    "IndexRange": "alance.ops.index.ranges",
+    "IndexRange": "alance.ops.index.values.ranges",
     "IndexSegment": "alance.ops.index.parts",
     "IndexTask": "alance.ops.index.parts",
 }

@@ -11,7 +11,7 @@ from alance.deferred import lazy
 
 if TYPE_CHECKING:
     from alance.catalogs.backend import Place, TableName
-    from alance.file.describe import ColumnDescription, FileDescription, PageDescription
+    from alance.file.open.describe import ColumnDescription, FileDescription, PageDescription
     from alance.file_session import ListResult
     from alance.format.field import Field
     from alance.format.index.text.params import TokenArguments
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from alance.ops.columns.sources import Transforms
     from alance.ops.index.listing import IndexDescription, IndexSegmentDescription
     from alance.ops.index.new import NewIndex
-    from alance.ops.index.new_text import NewTextIndex, TextIndexArguments
-    from alance.ops.index.new_vector import (
+    from alance.ops.index.texts.new import NewTextIndex, TextIndexArguments
+    from alance.ops.index.values.options import IndexConfig, ValueIndexArguments, ValueOptions
+    from alance.ops.index.vectors.new import (
         IndexArguments,
         NewVectorIndex,
         ScalarIndexArguments,
         VectorIndexArguments,
     )
-    from alance.ops.index.train import IndexProgress
-    from alance.ops.index.value_options import IndexConfig, ValueIndexArguments, ValueOptions
+    from alance.ops.index.vectors.train import IndexProgress
     from alance.ops.read.explain import Explanation
     from alance.ops.read.keys import KeyColumn, Missing
     from alance.ops.read.options import (
@@ -98,7 +98,7 @@ _PLACES: Final = {
     "CleanupExplanation": "alance.ops.cleanup.policy",
     "CleanupReferencedBranch": "alance.ops.cleanup.policy",
     "CleanupStats": "alance.ops.cleanup.policy",
-    "ColumnDescription": "alance.file.describe",
+    "ColumnDescription": "alance.file.open.describe",
     "Columns": "alance.ops.version.projection",
     "Combine": "alance.ops.search.text.fusion",
     "CommitArguments": "alance.ops.version.options",
@@ -116,7 +116,7 @@ _PLACES: Final = {
     "ExternalStore": "alance.versioning.external_store",
     "Field": "alance.format.field",
     "FieldMessage": "alance.format.proto.file_pb2:Field",
-    "FileDescription": "alance.file.describe",
+    "FileDescription": "alance.file.open.describe",
     "Fragment": "alance.format.table.fragment",
     "FragmentArguments": "alance.writing",
     "OpenArguments": "alance.session",
@@ -129,11 +129,11 @@ _PLACES: Final = {
     "FrameArguments": "alance.ops.read.options",
     "Granularity": "alance.ops.search.text.query",
     "HybridArguments": "alance.ops.search.text.search_options",
-    "IndexArguments": "alance.ops.index.new_vector",
-    "IndexConfig": "alance.ops.index.value_options",
+    "IndexArguments": "alance.ops.index.vectors.new",
+    "IndexConfig": "alance.ops.index.values.options",
     "IndexDescription": "alance.ops.index.listing",
     "IndexMetadata": "alance.format.proto.table_pb2",
-    "IndexProgress": "alance.ops.index.train",
+    "IndexProgress": "alance.ops.index.vectors.train",
     "IndexSegmentDescription": "alance.ops.index.listing",
     "KeyColumn": "alance.ops.read.keys",
     "Missing": "alance.ops.read.keys",
@@ -144,7 +144,7 @@ _PLACES: Final = {
     "Operator": "alance.ops.search.text.query",
     "OrderBy": "alance.ops.read.options",
     "OptionsProvider": "alance.io.opening.credentials",
-    "PageDescription": "alance.file.describe",
+    "PageDescription": "alance.file.open.describe",
     "Place": "alance.catalogs.backend",
     "TableName": "alance.catalogs.backend",
     "PandasArguments": "alance.ops.read.options",
@@ -154,14 +154,14 @@ _PLACES: Final = {
     "Reference": "alance.ops.version.opening",
     "RequestEvent": "alance.io.events.trace",
     "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan",
-    "ScalarIndexArguments": "alance.ops.index.new_vector",
+    "ScalarIndexArguments": "alance.ops.index.vectors.new",
     "ScanArguments": "alance.ops.read.options",
     "ScanStatistics": "alance.ops.read.scan_stats",
     "SearchArguments": "alance.ops.search.options",
     "StorageOptions": "alance.io.opening.credentials",
     "StoreCheck": "alance.io.stores.store_report",
     "TagContents": "alance.format.table.refs",
-    "TextIndexArguments": "alance.ops.index.new_text",
+    "TextIndexArguments": "alance.ops.index.texts.new",
     "Token": "alance.format.index.text.tokenize",
     "TokenArguments": "alance.format.index.text.params",
     "TextSearchArguments": "alance.ops.search.text.search_options",
@@ -169,11 +169,11 @@ _PLACES: Final = {
     "Transaction": "alance.format.table.transaction",
     "Transforms": "alance.ops.columns.sources",
     "Updates": "alance.ops.rows.update",
-    "NewTextIndex": "alance.ops.index.new_text",
-    "NewVectorIndex": "alance.ops.index.new_vector",
-    "ValueIndexArguments": "alance.ops.index.value_options",
-    "ValueOptions": "alance.ops.index.value_options",
-    "VectorIndexArguments": "alance.ops.index.new_vector",
+    "NewTextIndex": "alance.ops.index.texts.new",
+    "NewVectorIndex": "alance.ops.index.vectors.new",
+    "ValueIndexArguments": "alance.ops.index.values.options",
+    "ValueOptions": "alance.ops.index.values.options",
+    "VectorIndexArguments": "alance.ops.index.vectors.new",
     "VersionInfo": "alance.versioning.load",
 }
 

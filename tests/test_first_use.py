@@ -75,9 +75,9 @@ def test_importing_the_package_loads_what_opens_takes_and_scans() -> None:
         assert name not in loaded
     rare = (
         "alance.expr",
-        "alance.file.v0_1",
-        "alance.file.v2_0",
-        "alance.file.writer",
+        "alance.file.older.v0_1",
+        "alance.file.older.v2_0",
+        "alance.file.write.writer",
         "alance.format.encode",
         "alance.format.index",
         "alance.format.table.operations",
@@ -124,7 +124,7 @@ import alance
 root = {str(tmp_path)!r}
 batch = pa.ipc.open_file(root + "/rows").get_batch(0)  # to make an array of a list imports pandas
 dataset = asyncio.run(alance.write_dataset(batch, root + "/t"))
-writers = ["alance.file.v0_1_writer", "alance.file.v2_0_writer"]
+writers = ["alance.file.older.v0_1_writer", "alance.file.older.v2_0_writer"]
 for name in ("pandas", "pyarrow.compute", "pyarrow._compute", "numpy.ma", *writers):
     assert name not in sys.modules, name
 assert asyncio.run(dataset.to_table())["s"].to_pylist()[9:] == [None] * 9
@@ -162,13 +162,14 @@ expr expr.arithmetic expr.arrow expr.build expr.casts expr.compare expr.exact ex
 expr.logic expr.nested expr.parameters expr.predicate expr.pruning expr.pruning_checks
 expr.pruning_sets expr.regex expr.simple expr.syntax expr.text expr.text_parts expr.tree
 expr.value_budget
-file.zones
+file.open.zones
 format.statistics
 ops.lookup ops.lookup.work ops.read.pruning
 """
 APPEND_LOADS = """
 compute
-file.blob_placer file.budgets file.here file.page_writer file.small_batches file.waiting file.writer
+file.write file.write.blob_placer file.write.here file.write.page_writer
+file.write.small_batches file.write.waiting file.write.writer file.budgets
 format.encode format.encode.arrays format.encode.base format.encode.blobs format.encode.container
 format.encode.encodings format.encode.fixed format.encode.fullzip format.encode.leaves
 format.encode.levels format.encode.options format.encode.page_inputs format.encode.pages

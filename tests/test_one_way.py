@@ -55,19 +55,24 @@ def test_no_store_of_a_kind_is_asked_for_by_those_that_read() -> None:
 
 def test_a_trace_chooses_no_other_way() -> None:
     """Who asks whether there is a trace tells it more, and does nothing else."""
-    asking = {"file/tracing.py", "io/caches/cache.py", "io/reading/reads.py", "io/events/trace.py"}
+    asking = {
+        "file/open/tracing.py",
+        "io/caches/cache.py",
+        "io/reading/reads.py",
+        "io/events/trace.py",
+    }
     assert modules_with(r"\btrace\.active\b|^active: ") <= asking
 
 
 def test_footers_and_small_files_are_read_in_one_place() -> None:
     assert modules_that_name("file_ends") == {"format/container.py"}
     assert modules_that_name("column_pages") == {"format/column_metadata.py"}
-    assert modules_that_name("decode_together") == {"file/file_pages.py"}
-    assert modules_that_name("gather_spans") == {"file/file_pages.py", "file/open.py"}
+    assert modules_that_name("decode_together") == {"file/rows/file_pages.py"}
+    assert modules_that_name("gather_spans") == {"file/rows/file_pages.py", "file/open/files.py"}
 
 
 def test_containers_and_statistics_are_written_in_one_place() -> None:
-    sources = {path.name: path.read_text() for path in (PACKAGE / "kernels").glob("*.?pp")}
+    sources = {path.name: path.read_text() for path in (PACKAGE / "kernels").rglob("*.?pp")}
     for text, source in (('+= "LANC"', "container.cpp"), ('= "alancest"', "zones.cpp")):
         assert {name for name, code in sources.items() if text in code} == {source}
     assert modules_that_name("ColumnMetadata") & in_folder("format/encode", "file") == set()
@@ -75,9 +80,9 @@ def test_containers_and_statistics_are_written_in_one_place() -> None:
 
 
 def test_small_batches_are_joined_in_one_place() -> None:
-    assert modules_that_name("merged") & {"file/writer.py"} == {"file/writer.py"}
+    assert modules_that_name("merged") & {"file/write/writer.py"} == {"file/write/writer.py"}
     assert modules_that_name("combine_chunks") & in_folder("ops/write", "file") == {
-        "file/small_batches.py"
+        "file/write/small_batches.py"
     }
 
 
@@ -94,7 +99,7 @@ def in_folder(*folders: str) -> set[str]:
     return {
         str(path.relative_to(PACKAGE))
         for folder in folders
-        for path in PACKAGE.glob(f"{folder}/*.py")
+        for path in (PACKAGE / folder).rglob("*.py")
     }
 
 

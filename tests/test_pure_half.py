@@ -32,7 +32,7 @@ def code_of(path: Path) -> str:
 
 
 def test_no_kernels_but_these_read_files_or_folders() -> None:
-    sources = [*(PACKAGE / "kernels").glob("*.?pp")]
+    sources = [*(PACKAGE / "kernels").rglob("*.?pp")]
     assert len(sources) > 60
     reading = {
         path.name
@@ -44,13 +44,19 @@ def test_no_kernels_but_these_read_files_or_folders() -> None:
 
 
 def test_the_kernels_that_read_files_know_nothing_of_the_format() -> None:
-    included = re.findall(r'#include "([^"]+)"', code_of(PACKAGE / "kernels" / "pieces.cpp"))
-    assert set(included) == {"coalesce.hpp", "owned.hpp", "positions.hpp", "source.hpp"}
-    assert '#include "' not in code_of(PACKAGE / "kernels" / "coalesce.hpp")
-    assert '#include "' not in code_of(PACKAGE / "kernels" / "positions.hpp")
-    included = re.findall(r'#include "([^"]+)"', code_of(PACKAGE / "kernels" / "folders.cpp"))
-    assert included == ["owned.hpp"]
-    assert '#include "' not in code_of(PACKAGE / "kernels" / "source.hpp")
+    reading = PACKAGE / "kernels" / "io"
+    included = re.findall(r'#include "([^"]+)"', code_of(reading / "pieces.cpp"))
+    assert set(included) == {
+        "base/owned.hpp",
+        "io/coalesce.hpp",
+        "io/positions.hpp",
+        "io/source.hpp",
+    }
+    assert '#include "' not in code_of(reading / "coalesce.hpp")
+    assert '#include "' not in code_of(reading / "positions.hpp")
+    included = re.findall(r'#include "([^"]+)"', code_of(reading / "folders.cpp"))
+    assert included == ["base/owned.hpp"]
+    assert '#include "' not in code_of(reading / "source.hpp")
 
 
 def test_neither_format_nor_filters_touch_files() -> None:

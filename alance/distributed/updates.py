@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alance.distributed.splits import open_split
-from alance.file.small_batches import in_groups
+from alance.file.write.small_batches import in_groups
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.options import ScanOptions
 from alance.ops.rows.update import matching, new_rows, parse_updates

@@ -1,7 +1,7 @@
 """Byte ranges of one object to few requests: merged over small gaps, and split where too large.
 
 `io/stores/profile.py` and `io/reading/speed.py` say how wide a gap may be: it depends on the store.
-Kernels merge by the same rule, `kernels/coalesce.hpp`.
+Kernels merge by the same rule, `kernels/io/coalesce.hpp`.
 """
 
 from __future__ import annotations

@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from alance.ops.index import listing as index_list
     from alance.ops.index import manage as index_manage
     from alance.ops.index import new as index_new
-    from alance.ops.index import new_text as index_new_text
-    from alance.ops.index import new_vector as index_new_vector
-    from alance.ops.index import texts as index_texts
-    from alance.ops.index import vectors as index_vectors
     from alance.ops.index.listing import IndexDescription
-    from alance.ops.index.new_vector import (
+    from alance.ops.index.texts import build as index_texts
+    from alance.ops.index.texts import new as index_new_text
+    from alance.ops.index.values.options import IndexConfig, ValueIndexArguments
+    from alance.ops.index.vectors import build as index_vectors
+    from alance.ops.index.vectors import new as index_new_vector
+    from alance.ops.index.vectors.new import (
         IndexArguments,
         ScalarIndexArguments,
         VectorIndexArguments,
     )
-    from alance.ops.index.train import IndexProgress
-    from alance.ops.index.value_options import IndexConfig, ValueIndexArguments
+    from alance.ops.index.vectors.train import IndexProgress
     from alance.ops.search import prewarm
 else:
     index_late = Deferred("alance.ops.index.late")
     index_list = Deferred("alance.ops.index.listing")
     index_manage = Deferred("alance.ops.index.manage")
     index_new = Deferred("alance.ops.index.new")
-    index_new_text = Deferred("alance.ops.index.new_text")
-    index_new_vector = Deferred("alance.ops.index.new_vector")
-    index_texts = Deferred("alance.ops.index.texts")
-    index_vectors = Deferred("alance.ops.index.vectors")
+    index_new_text = Deferred("alance.ops.index.texts.new")
+    index_new_vector = Deferred("alance.ops.index.vectors.new")
+    index_texts = Deferred("alance.ops.index.texts.build")
+    index_vectors = Deferred("alance.ops.index.vectors.build")
     prewarm = Deferred("alance.ops.search.prewarm")
 
 

@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from alance.file.describe import ColumnDescription, FileDescription
+    from alance.file.open.describe import ColumnDescription, FileDescription
 
 MAX_STRIPS: Final = 400  # pages that are drawn of a column; what is left is one strip
 HUES: Final = 12

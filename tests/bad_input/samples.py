@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 import alance
-from alance.file.fragment import FileSource, open_fragment
-from alance.file.open import open_file
-from alance.file.v2_0_open import number_columns
+from alance.file.older.v2_0_open import number_columns
+from alance.file.open.files import open_file
+from alance.file.rows.fragment import FileSource, open_fragment
 from alance.format.container import open_container
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.ops.index import carried_values
+from alance.ops.index.values import carried as carried_values
 from tests.reference.thinned import thinned
 from tests.stateful.in_place import KEY, OurChanges, TheirChanges
 

@@ -21,7 +21,7 @@ from lance.indices import IndexConfig
 import alance
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index import fm
-from alance.ops.index import runs as index_runs
+from alance.ops.index.values import runs as index_runs
 from tests.indices.index_cases import agree, coverage, entries, ids, plan_of
 from tests.spoiling import spoiled_copies
 
@@ -157,7 +157,7 @@ async def test_changes_leave_answers_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, maker: str, keeper: str, stable: bool
 ) -> None:
     few_rows_a_partition(monkeypatch)
-    monkeypatch.setattr("alance.ops.index.carried_values.FEW_ROWS", 0)
+    monkeypatch.setattr("alance.ops.index.values.carried.FEW_ROWS", 0)
     path = tmp_path / "t"
     lance.write_dataset(rows(), path, max_rows_per_file=900, enable_stable_row_ids=stable)
     await create(path, maker)
@@ -191,7 +191,7 @@ async def test_segments_are_merged_without_reading_indexed_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few_rows_a_partition(monkeypatch, 100)
-    monkeypatch.setattr("alance.ops.index.carried_values.FEW_ROWS", 0)
+    monkeypatch.setattr("alance.ops.index.values.carried.FEW_ROWS", 0)
     path = tmp_path / "t"
     lance.write_dataset(rows(950), path, max_rows_per_file=300)
     await create(path, "alance")
@@ -217,7 +217,7 @@ async def test_rows_of_fragments_that_an_index_lost_do_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few_rows_a_partition(monkeypatch, 100)
-    monkeypatch.setattr("alance.ops.index.carried_values.FEW_ROWS", 0)
+    monkeypatch.setattr("alance.ops.index.values.carried.FEW_ROWS", 0)
     path = tmp_path / "t"
     table = rows(800).append_column("other", pa.array(range(800)))
     lance.write_dataset(table, path, max_rows_per_file=200)

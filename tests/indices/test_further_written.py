@@ -19,7 +19,7 @@ import alance
 from alance.errors import InvalidInputError
 from alance.format.index.addresses import parse_rows
 from alance.format.index.ngram import parse_postings
-from alance.ops.index import runs as index_runs
+from alance.ops.index.values import runs as index_runs
 from tests.indices.further_cases import COLUMNS, FILTERS, KINDS, by_alance, by_pylance, rows
 from tests.indices.index_cases import (
     TYPED_FILTERS,

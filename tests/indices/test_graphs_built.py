@@ -18,8 +18,8 @@ from alance.format.index.hnsw import GRAPHS, LINKS, VECTORS
 from alance.format.index.vector_codes import untransposed
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import Index
-from alance.ops.index.graphs import NewGraphs
-from alance.ops.index.train import training_of
+from alance.ops.index.vectors.graphs import NewGraphs
+from alance.ops.index.vectors.train import training_of
 from tests.indices.test_indices_moved import index_files, unindexed
 from tests.indices.test_vectors_built import clustered, recall, search, table
 from tests.reference.thinned import thinned

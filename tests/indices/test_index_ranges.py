@@ -16,7 +16,7 @@ from alance import sync
 from alance.errors import CorruptFileError, InvalidInputError, RetryableConflictError
 from alance.format.index.btree import FILE_PAGES, RANGE_PARTITIONED, parse_page_table
 from alance.indexing import IndexBuild
-from alance.ops.index import runs as index_runs
+from alance.ops.index.values import runs as index_runs
 from tests.indices.index_cases import TYPED_FILTERS, agree, ids, rows, typed
 
 if TYPE_CHECKING:

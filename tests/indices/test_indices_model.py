@@ -18,7 +18,7 @@ from lance.indices import IndexConfig
 import alance
 from alance.expr.compare import total_order
 from alance.io.reading.pool import DecodePool
-from alance.ops.index.sort import RowSorter
+from alance.ops.index.values.sort import RowSorter
 
 FLOATS = [0.0, -0.0, 1.5, -2.25, math.inf, -math.inf, math.nan, -math.nan, 1e300]
 VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any], list[str]]] = {

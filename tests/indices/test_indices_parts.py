@@ -27,11 +27,11 @@ from alance.errors import (
 from alance.format.index import bitmap
 from alance.format.index.addresses import joined_rows, parse_rows, rows_bytes
 from alance.indexing import IndexBuild
-from alance.ops.index import runs as index_runs
-from alance.ops.index.merge import RunMerger
-from alance.ops.index.ranges import cut_ranges, pack_firsts
-from alance.ops.index.runs import IndexPart, write_run
-from alance.ops.index.sort import sort_parts
+from alance.ops.index.values import runs as index_runs
+from alance.ops.index.values.merge import RunMerger
+from alance.ops.index.values.ranges import cut_ranges, pack_firsts
+from alance.ops.index.values.runs import IndexPart, write_run
+from alance.ops.index.values.sort import sort_parts
 from alance.ops.lookup.kinds.keys import row_schema
 from tests.indices.index_cases import (
     COLUMNS,

@@ -11,7 +11,7 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError
-from alance.ops.index import runs as index_runs
+from alance.ops.index.values import runs as index_runs
 from tests.indices.index_cases import content
 from tests.indices.test_further_written import contents
 from tests.indices.test_json_written import CASES, agree, rows

@@ -13,9 +13,9 @@ from lance.file import LanceFileReader, LanceFileWriter
 
 import alance
 from alance.format.index.zones import ZoneOptions
-from alance.ops.index import carried_values
-from alance.ops.index.carried_values import OrderCheck
-from alance.ops.index.value_options import ValueOptions
+from alance.ops.index.values import carried as carried_values
+from alance.ops.index.values.carried import OrderCheck
+from alance.ops.index.values.options import ValueOptions
 from alance.ops.lookup.kinds.zone_map import ZoneMap
 from tests.indices.further_cases import COLUMNS, FILTERS, rows
 from tests.indices.index_cases import (
@@ -40,7 +40,7 @@ THEIRS = ["i32", "bool", "text", "nothing"]  # filters of `TYPED_FILTERS` that p
 
 @pytest.fixture(autouse=True)
 def _few_rows_are_carried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alance.ops.index.carried_values.FEW_ROWS", 0)
+    monkeypatch.setattr("alance.ops.index.values.carried.FEW_ROWS", 0)
 
 
 def some(number: int) -> pa.Table:

@@ -16,8 +16,8 @@ import alance.sync
 from alance.errors import InvalidInputError
 from alance.format.index import build
 from alance.io.reading.pool import DecodePool
-from alance.ops.index import sort
-from alance.ops.index.sort import RowSorter, sort_parts
+from alance.ops.index.values import sort
+from alance.ops.index.values.sort import RowSorter, sort_parts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

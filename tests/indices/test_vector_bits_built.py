@@ -16,7 +16,7 @@ from alance.format.index.encoders import RabitqEncoder, encoder_like
 from alance.format.index.values import Vectors, VectorType
 from alance.format.index.vector_codes import unpacked_signs
 from alance.format.table.indices import Index
-from alance.ops.index.train import training_of
+from alance.ops.index.vectors.train import training_of
 from tests.indices.test_indices_moved import unindexed
 from tests.indices.test_vectors_built import DIM, clustered, recall, search, table
 

@@ -14,7 +14,7 @@ import alance
 from alance.errors import AlreadyExistsError, CorruptFileError, InvalidInputError, NotFoundError
 from alance.files import FileReader
 from alance.indexing import IndexBuild
-from alance.ops.index import runs
+from alance.ops.index.values import runs
 from tests.indices.test_indices_moved import unindexed
 from tests.indices.test_indices_parts import again
 from tests.indices.test_vectors_built import KINDS, clustered, table

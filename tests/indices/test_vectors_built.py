@@ -18,14 +18,14 @@ from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedErro
 from alance.format.index.encoders import ProductEncoder
 from alance.format.table.indices import Index
 from alance.ops.index.segment_files import SegmentFiles
-from alance.ops.index.train import training_of
+from alance.ops.index.vectors.train import training_of
 from tests.indices.test_indices_moved import index_files, unindexed
 from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from alance.ops.index.train import IndexProgress
+    from alance.ops.index.vectors.train import IndexProgress
 
 DIM = 16
 NUM_ROWS = 4000
@@ -334,7 +334,7 @@ async def test_training_holds_its_sample_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither mixing the sample nor what is left of it without the centroids is a second one."""
-    monkeypatch.setattr("alance.ops.index.train.MIXED_BYTES", 1 << 20)
+    monkeypatch.setattr("alance.ops.index.vectors.train.MIXED_BYTES", 1 << 20)
     values = np.random.default_rng(3).standard_normal((24_000, 256)).astype(np.float32)
     dataset = await alance.write_dataset(table(values), tmp_path / "t")
     tracemalloc.start()

@@ -10,8 +10,8 @@ import pytest
 
 import alance
 from alance.format.table.indices import Index
-from alance.ops.index import train
-from alance.ops.index.train import Training, training_of
+from alance.ops.index.vectors import train
+from alance.ops.index.vectors.train import Training, training_of
 from tests.indices.test_indices_moved import index_files, unindexed
 from tests.indices.test_vectors_built import KINDS, clustered, search, table
 from tests.reference.thinned import thinned

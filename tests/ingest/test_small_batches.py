@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.file import page_writer
-from alance.file.small_batches import ENOUGH_BYTES, ENOUGH_ROWS, SmallBatches, merged
+from alance.file.write import page_writer
+from alance.file.write.small_batches import ENOUGH_BYTES, ENOUGH_ROWS, SmallBatches, merged
 from alance.ops.write import sources
 
 if TYPE_CHECKING:

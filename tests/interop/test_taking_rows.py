@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import alance
-import alance.file.page_tables as page_tables
+import alance.file.open.page_tables as page_tables
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.placed_columns import ColumnsShare
+from alance.file.rows.placed_columns import ColumnsShare
 from alance.io.reading.scheduler import Scheduler
 from tests.reference.compare import assert_same
 

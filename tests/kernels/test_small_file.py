@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.file.budgets import PAGE_BYTES
-from alance.file.page_writer import PageWriter, encode_file
+from alance.file.write.page_writer import PageWriter, encode_file
 from alance.file_version import FileVersion
 from alance.format.encode.container import SEARCH_BYTES
 from alance.format.encode.small_file import small_files

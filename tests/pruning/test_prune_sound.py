@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from alance.errors import AlanceError
 from alance.expr import parse_filter
 from alance.expr.pruning import MAX_CHECKS, check_of, num_checks
-from alance.file.zones import FileStatistics as Read
-from alance.file.zones import StoredZones
+from alance.file.open.zones import FileStatistics as Read
+from alance.file.open.zones import StoredZones
 from alance.format.encode import statistics
 from alance.format.encode.arrays import leaf_values
 from alance.format.layouts.fields import leaf_columns
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.file.zones import ColumnZones
+    from alance.file.open.zones import ColumnZones
 
 FIELDS = Schema.from_arrow(SCHEMA)
 LEAVES = [leaf for field in FIELDS.fields for leaf in leaf_columns(field)]

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 
 import alance
 from alance.format.table.indices import FRAGMENT_REUSE
-from alance.ops.index import carried_values
+from alance.ops.index.values import carried as carried_values
 from tests.stateful.in_place import KEY, OurChanges, TheirChanges
 
 if TYPE_CHECKING:

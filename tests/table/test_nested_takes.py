@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.file import fragment
+from alance.file.rows import fragment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

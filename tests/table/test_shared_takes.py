@@ -13,7 +13,7 @@ import pytest
 
 import alance
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.placed_columns import ColumnsShare
+from alance.file.rows.placed_columns import ColumnsShare
 from tests.spoiling import spoiled
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 import alance
 from alance.errors import CorruptFileError, NotFoundError
-from alance.file.fragment import open_fragments
+from alance.file.rows.fragment import open_fragments
 from alance.io.events.trace import trace
 from alance.ops.lookup.segments import segments_of
 from alance.ops.read import taking
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from alance.file.fragment import OpenFragment, ToOpen
+    from alance.file.rows.fragment import OpenFragment, ToOpen
     from alance.format.plans import Plan
     from alance.format.proto import table_pb2
     from alance.format.schema import Schema

@@ -13,7 +13,7 @@ import pytest
 
 import alance
 from alance.errors import AlanceError
-from alance.file import whole
+from alance.file.rows import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.fragment import FileSource, open_fragment
-from alance.file.open import open_file
+from alance.file.open.files import open_file
+from alance.file.rows.fragment import FileSource, open_fragment
 from alance.format.schema import Schema
 from tests.bad_input.samples import read, sample
 from tests.reference.damaged import LOCATION, run

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.file.fragment import FileSource, open_fragment
-from alance.file.open import open_file
+from alance.file.open.files import open_file
+from alance.file.rows.fragment import FileSource, open_fragment
 from alance.format.schema import Schema
 from alance.format.v0_1.encode import BatchFileBuilder
 from alance.format.v0_1.metadata import BatchContainer

@@ -1,7 +1,7 @@
 """Fixed-width values: as they are, bit-packed, one for all, split into bytes, or in lists.
 
 A packed block of 1024 values of T bits at W bits each has `128 * W` bytes, in the FastLanes unified
-transposed order (see kernels/bitpacking.cpp).
+transposed order (see kernels/codecs/bitpacking.cpp).
 
 Source: encodings_v2_1.proto, messages Flat, InlineBitpacking, OutOfLineBitpacking, Constant,
 ByteStreamSplit and FixedSizeList; docs/format/encodings.md, "Flat", "Bit-packing", "Constant,

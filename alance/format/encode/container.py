@@ -6,7 +6,7 @@
     column metadata | their offset table | offset table of global buffers | footer
 
 Buffers that readers need before others are kept back until the end, for the search-cache buffer.
-Where everything lies, and the bytes behind the pages, the kernel says (kernels/container.cpp).
+The kernel places everything and writes what is behind the pages (kernels/encode/container.cpp).
 
 Source: docs/format/file.md, "Container".
 """

@@ -107,7 +107,7 @@ class Options:
 
     @property
     def numbers(self) -> tuple[int | float | None, ...]:
-        """The options as the kernel takes them (kernels/encode_page.hpp)."""
+        """The options as the kernel takes them (kernels/encode/encode_page.hpp)."""
         return _numbers(self)
 
     @property

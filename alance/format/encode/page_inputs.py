@@ -1,7 +1,7 @@
 """Rows of leaves as the kernel takes them, and the pages that it makes: constants and chunks.
 
-One call makes the pages of many columns, without the GIL (kernels/encode_pages.cpp). What it does
-not make is left to who calls: full-zip pages, and values beside a sparse structure.
+One call makes the pages of many columns, without the GIL (kernels/encode/encode_pages.cpp). What it
+does not make: full-zip pages, and values beside a sparse structure.
 
 Source: docs/format/file.md, "Mini-block layout", "Level budget" and "Constant layout".
 """

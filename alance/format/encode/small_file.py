@@ -4,7 +4,7 @@ What the kernel takes are columns of numbers, booleans and byte strings without 
 fields, of fewer rows than a dictionary has; it writes byte for byte what the modules beside this
 one write of them. Where anything else is among the rows, it takes none of them.
 
-Source: kernels/small_file.cpp.
+Source: kernels/encode/small_file.cpp.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Statistics of the columns of a file while they are encoded, and their buffer.
 
-The zones of a column are kept by the kernel, which writes the buffer, too (kernels/zones.cpp).
+The kernel keeps the zones of a column and writes the buffer (kernels/encode/zones.cpp).
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class FileCache:
 
 MAX_FILES_PER_READ: Final = 128  # files that one read holds open
 PIECES_GAP: Final = 4 << 10  # bytes; to copy them takes as long as one more system call
-PIECES_DONE: Final = 0  # statuses of kernels/pieces.cpp; positive ones are errno
+PIECES_DONE: Final = 0  # statuses of kernels/io/pieces.cpp; positive ones are errno
 PIECES_SHORT: Final = -2
 
 

@@ -84,7 +84,7 @@ async def remove_blobs(engine: Engine, data_file: str) -> None:
 
 @dataclass(slots=True)
 class BlobFiles:
-    """The objects of one data file; see `alance.file.blob_placer.Sidecars`.
+    """The objects of one data file; see `alance.file.write.blob_placer.Sidecars`.
 
     Args:
         location: location of the data file.

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from alance.checks import check_count
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import JSON, Index, json_target
-from alance.ops.index.build import SegmentBuilder
-from alance.ops.index.carried_values import carrying
 from alance.ops.index.late import catch_up
 from alance.ops.index.manage import segments_of_name
 from alance.ops.index.new import commit_segments, indexed_column
-from alance.ops.index.texts import texts_like
-from alance.ops.index.value_options import ValueOptions
-from alance.ops.index.vectors import vectors_like
+from alance.ops.index.texts.build import texts_like
+from alance.ops.index.values.build import SegmentBuilder
+from alance.ops.index.values.carried import carrying
+from alance.ops.index.values.options import ValueOptions
+from alance.ops.index.vectors.build import vectors_like
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.kinds import KINDS
 from alance.ops.version.commits import with_retries

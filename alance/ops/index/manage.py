@@ -10,9 +10,9 @@ from alance.format.index.details import index_type
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
-from alance.ops.index import partitions
-from alance.ops.index.build import SegmentBuilder
 from alance.ops.index.new import check_new, commit_segments
+from alance.ops.index.values.build import SegmentBuilder
+from alance.ops.index.vectors import partitions
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.kinds import KINDS
 from alance.ops.version.commits import PreparedChange, with_retries

@@ -12,7 +12,7 @@ from alance.format.paths import join_path
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.operations_meta import CreateIndex
-from alance.ops.index.value_options import (
+from alance.ops.index.values.options import (
     IndexConfig,
     ValueIndexArguments,
     ValueOptions,

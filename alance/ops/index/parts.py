@@ -22,19 +22,25 @@ from alance.format.index.text.source import TextSource
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
 from alance.io.loop.readahead import grouped
-from alance.ops.index.build import SegmentBuilder, of_one_type, run_rows
-from alance.ops.index.column_values import ColumnValues
-from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import Checked, NewIndex, check_new
-from alance.ops.index.new_text import CheckedText, NewTextIndex, check_new_text
-from alance.ops.index.new_vector import KINDS, CheckedVectors, check_new_vectors
-from alance.ops.index.ranges import RANGE_BYTES, cut_ranges, in_order, join_pages, pack_firsts
-from alance.ops.index.runs import IndexPart, run_batches, write_run
 from alance.ops.index.segment_files import discard_files, discard_others, is_part
-from alance.ops.index.sort import MEMORY
-from alance.ops.index.text_parts import name_partitions, write_partitions
-from alance.ops.index.value_options import PLAIN
-from alance.ops.index.vector_parts import (
+from alance.ops.index.texts.new import CheckedText, NewTextIndex, check_new_text
+from alance.ops.index.texts.parts import name_partitions, write_partitions
+from alance.ops.index.values.build import SegmentBuilder, of_one_type, run_rows
+from alance.ops.index.values.column_values import ColumnValues
+from alance.ops.index.values.merge import RunMerger
+from alance.ops.index.values.options import PLAIN
+from alance.ops.index.values.ranges import (
+    RANGE_BYTES,
+    cut_ranges,
+    in_order,
+    join_pages,
+    pack_firsts,
+)
+from alance.ops.index.values.runs import IndexPart, run_batches, write_run
+from alance.ops.index.values.sort import MEMORY
+from alance.ops.index.vectors.new import KINDS, CheckedVectors, check_new_vectors
+from alance.ops.index.vectors.parts import (
     LINKING,
     MergedGraphs,
     coded_rows,
@@ -57,9 +63,9 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.format.table.fragment import Fragment
-    from alance.ops.index.new_vector import NewVectorIndex
-    from alance.ops.index.ranges import IndexPages, IndexRange
-    from alance.ops.index.value_options import ValueOptions
+    from alance.ops.index.values.options import ValueOptions
+    from alance.ops.index.values.ranges import IndexPages, IndexRange
+    from alance.ops.index.vectors.new import NewVectorIndex
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 

@@ -24,9 +24,9 @@ from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.indices import JSON, Index, holds_row_ids
 from alance.format.table.operations import RewrittenIndex
-from alance.ops.index.remap_text import moved_texts
-from alance.ops.index.remap_vector import moved_vectors
 from alance.ops.index.segment_files import SegmentFiles
+from alance.ops.index.texts.remap import moved_texts
+from alance.ops.index.vectors.remap import moved_vectors
 from alance.ops.lookup.kinds import KINDS
 from alance.records import dataclass
 

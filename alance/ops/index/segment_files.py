@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.file.budgets import PAGE_BYTES
-from alance.file.page_writer import older_writers, writer_of
+from alance.file.write.page_writer import older_writers, writer_of
 from alance.file_version import FileVersion
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema

@@ -12,8 +12,8 @@ from alance.errors import CorruptFileError
 from alance.expr.compare import float_values, total_order
 from alance.expr.pruning_sets import whole_numbers
 from alance.expr.tree import plain
-from alance.file.fragment import open_fragment
-from alance.file.whole import rows_of
+from alance.file.rows.fragment import open_fragment
+from alance.file.rows.whole import rows_of
 from alance.format.index import bitmap, btree
 from alance.format.index.btree import parse_page_table, split_pages
 from alance.format.numbers import as_mask, as_numbers, to_arrow
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from alance.arrays import Int64s
-    from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.file.plain import PlainFile
+    from alance.file.open.plain import PlainFile
+    from alance.file.rows.fragment import FragmentTask, OpenFragment
     from alance.format.index.bitmap import KeyedSets
     from alance.format.index.btree import PageTable, TreePage
     from alance.format.plans import Plan

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from alance.errors import CorruptFileError
-from alance.file.fragment import open_fragment
-from alance.file.recall import ScanStates
+from alance.file.open.recall import ScanStates
+from alance.file.rows.fragment import open_fragment
 from alance.io.loop.readahead import in_turn
 from alance.ops.version.index_files import opened_files
 from alance.records import dataclass
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Bytes, Int64s
-    from alance.file.plain import PlainFile
+    from alance.file.open.plain import PlainFile
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 

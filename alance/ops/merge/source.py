@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file.batches import one_batch, work_bytes
-from alance.file.small_batches import in_groups, merged
+from alance.file.write.small_batches import in_groups, merged
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
 from alance.format.numbers import python_value, to_arrow
 from alance.io.reading.engine import DECODED_INLINE_BYTES

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from alance.file.columns import FileColumns
-from alance.file.data_spans import DataSpans, Needed
-from alance.file.fragment import OpenFragment
+from alance.file.open.columns import FileColumns
+from alance.file.open.data_spans import DataSpans, Needed
+from alance.file.rows.fragment import OpenFragment
 from alance.format.plans import ByteRange, Pieces
 from alance.io.caches.cache import SearchCache
 from alance.io.events import trace

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import Any
 
-    from alance.file.data_spans import DataSpans
+    from alance.file.open.data_spans import DataSpans
     from alance.format.schema import Schema
     from alance.io.events.trace import RequestEvent
     from alance.ops.lookup.look_up import IndexUse

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from alance.file.batches import leaf_bytes, one_array
-from alance.file.fragment import take_rows
-from alance.file.grouped import group_key, read_together
-from alance.file.placed_rows import fetch_placed
-from alance.file.taken import TakenRows
-from alance.file.whole import FragmentFiles, read_whole
+from alance.file.rows.fragment import take_rows
+from alance.file.rows.grouped import group_key, read_together
+from alance.file.rows.placed_rows import fetch_placed
+from alance.file.rows.taken import TakenRows
+from alance.file.rows.whole import FragmentFiles, read_whole
 from alance.format.layouts.fields import leaf_columns
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Int64s, Mask
-    from alance.file.columns import States
-    from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.file.in_place import LocalRows
-    from alance.file.whole import WholeFragments
+    from alance.file.open.columns import States
+    from alance.file.rows.fragment import FragmentTask, OpenFragment
+    from alance.file.rows.in_place import LocalRows
+    from alance.file.rows.whole import WholeFragments
     from alance.format.plans import Plan
     from alance.format.schema import Schema
     from alance.ops.version.handle import FragmentHandle

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from alance.errors import BatchTooLargeError
-from alance.file.columns import OpenColumn
-from alance.file.fragment import open_fragments
-from alance.file.grouped import group_key
-from alance.file.in_place import LocalRows
-from alance.file.recall import ScanStates
-from alance.file.taken import TakenRows
-from alance.file.tracing import describe
+from alance.file.open.columns import OpenColumn
+from alance.file.open.recall import ScanStates
+from alance.file.open.tracing import describe
+from alance.file.rows.fragment import open_fragments
+from alance.file.rows.grouped import group_key
+from alance.file.rows.in_place import LocalRows
+from alance.file.rows.taken import TakenRows
 from alance.format.plans import all_read, together
 from alance.io.loop.readahead import Job
 from alance.io.loop.tasks import all_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Int64s
-    from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.file.rows.fragment import FragmentTask, OpenFragment
     from alance.format.plans import Reader, T
     from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.rows import ScanPlan

@@ -12,7 +12,7 @@ from alance.errors import CorruptFileError
 from alance.expr.arrow import ArrowCondition
 from alance.expr.pruning import Zones, check_of, may_match, num_checks
 from alance.expr.tree import plain_type
-from alance.file.zones import read_zones
+from alance.file.open.zones import read_zones
 from alance.format.numbers import distinct
 from alance.format.plans import together
 from alance.format.statistics import Bounds, whole_bounds
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from alance.expr import Predicate, arrow_parts
     from alance.expr.pruning import Check
     from alance.expr.tree import Column
-    from alance.file.columns import States
-    from alance.file.fragment import OpenFragment
-    from alance.file.zones import ColumnZones
+    from alance.file.open.columns import States
+    from alance.file.open.zones import ColumnZones
+    from alance.file.rows.fragment import OpenFragment
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.file.batches import in_order, one_batch
-from alance.file.grouped import read_together
+from alance.file.rows.grouped import read_together
 from alance.format.numbers import as_mask, to_arrow, true_rows
 from alance.ops.version.projection import META
 from alance.records import dataclass
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.expr import Predicate
     from alance.expr.tree import Node
-    from alance.file.columns import States
-    from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.file.open.columns import States
+    from alance.file.rows.fragment import FragmentTask, OpenFragment
     from alance.format.plans import Plan, Reader
     from alance.format.row_set import RowSet
     from alance.format.schema import Schema

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from alance.file.batches import leaf_bytes
-from alance.file.columns import SMALL_BYTES
-from alance.file.fragment import open_fragments
-from alance.file.recall import ScanStates
-from alance.file.tracing import describe
+from alance.file.open.columns import SMALL_BYTES
+from alance.file.open.recall import ScanStates
+from alance.file.open.tracing import describe
+from alance.file.rows.fragment import open_fragments
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import joined_spans, together
 from alance.io.loop.readahead import grouped, in_turn, readahead
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.file.fragment import OpenFragment
+    from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Plan
     from alance.io.loop.readahead import Job
     from alance.io.reading.engine import Engine

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.checks import check_count
-from alance.file.open import open_file
+from alance.file.open.files import open_file
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.v0_1.metadata import BatchContainer
@@ -19,7 +19,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Mapping
 
-    from alance.file.fragment import FileSource
+    from alance.file.rows.fragment import FileSource
     from alance.format.plans import Plan
     from alance.ops.version.snapshot import Snapshot
 

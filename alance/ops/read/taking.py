@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 
 from alance.file.batches import in_order, one_batch, side_by_side
-from alance.file.fragment import open_fragments
-from alance.file.fragment import take_rows as take_fragments
-from alance.file.open import FileOf, open_files
-from alance.file.taken import TakenRows
-from alance.file.tracing import describe
+from alance.file.open.files import FileOf, open_files
+from alance.file.open.tracing import describe
+from alance.file.rows.fragment import open_fragments
+from alance.file.rows.fragment import take_rows as take_fragments
+from alance.file.rows.taken import TakenRows
 from alance.format.plans import all_read
 from alance.io.loop.readahead import Job, readahead
 from alance.io.loop.tasks import all_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Int64s
-    from alance.file.fragment import OpenFragment
+    from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Plan, Reader
     from alance.format.schema import Schema
     from alance.io.caches.cache import SearchCache

@@ -21,7 +21,7 @@ from alance.expr.casts import widened
 from alance.expr.tree import FAILURES, Problem, one_line
 from alance.expr.value_budget import in_parts
 from alance.file.batches import empty_batch, empty_columns
-from alance.file.small_batches import in_groups, merged
+from alance.file.write.small_batches import in_groups, merged
 from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
 from alance.ops.read.filters import shared_out

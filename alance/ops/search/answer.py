@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
-from alance.file.fragment import open_fragments
+from alance.file.rows.fragment import open_fragments
 from alance.format.numbers import distinct
 from alance.io.loop.tasks import all_of
 from alance.ops.read.options import ScanOptions

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from alance.file.columns import OpenColumn
-from alance.file.fragment import open_fragment
-from alance.file.open import open_file
-from alance.file.plain import open_plain
-from alance.file.ranged import loads_of_all
-from alance.file.recall import first_ranges
+from alance.file.open.columns import OpenColumn
+from alance.file.open.files import open_file
+from alance.file.open.plain import open_plain
+from alance.file.open.recall import first_ranges
+from alance.file.rows.fragment import open_fragment
+from alance.file.rows.ranged import loads_of_all
 from alance.format.container import open_container
 from alance.format.index import hnsw
 from alance.format.index.ivf import Centroids, buffer_number, storage_metadata
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from alance.arrays import Int64s
-    from alance.file.fragment import OpenFragment
-    from alance.file.plain import PlainFile
+    from alance.file.open.plain import PlainFile
+    from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Plan
 
 

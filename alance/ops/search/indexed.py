@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Bytes, Float64s, Int32s, Int64s
-    from alance.file.fragment import OpenFragment
+    from alance.file.rows.fragment import OpenFragment
     from alance.format.index.hnsw import Graphs
     from alance.format.index.ivf import Centroids, Quantizer
     from alance.format.plans import Plan

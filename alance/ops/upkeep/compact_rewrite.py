@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import CorruptFileError
-from alance.file.small_batches import in_groups, merged
+from alance.file.write.small_batches import in_groups, merged
 from alance.format.table.flags import MANAGED_KEY
 from alance.format.table.lineage import joined
 from alance.ops.read.options import ScanOptions

@@ -35,8 +35,8 @@ LOOK_UP: Final = "alance.ops.lookup.look_up"
 ENGINE: Final = ("pyarrow.acero", "alance.expr.arrow_parts")  # of pyarrow expressions
 ARROW: Final = "alance.compute"  # what puts rows in another order
 OLDER_FILES: Final = (
-    "alance.file.v2_0_open",
-    "alance.file.v0_1",
+    "alance.file.older.v2_0_open",
+    "alance.file.older.v0_1",
     "alance.format.v0_1.statistics",
 )
 NEWER_FILES: Final = "alance.format.layouts.planar"

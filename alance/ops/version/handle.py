@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
-from alance.file.fragment import FileSource, ToOpen
+from alance.file.rows.fragment import FileSource, ToOpen
 from alance.file_version import FileVersion
 from alance.format.numbers import to_arrow
 from alance.format.table.row_ids import parse_row_id_runs, parse_versions
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Int64s, Mask, UInt64s
-    from alance.file.columns import States
+    from alance.file.open.columns import States
     from alance.format.proto import table_pb2
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.fragment import Fragment

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from alance.file.plain import open_plain
+from alance.file.open.plain import open_plain
 from alance.format.plans import together
 from alance.io.loop.tasks import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.file.plain import PlainFile
+    from alance.file.open.plain import PlainFile
     from alance.format.plans import Plan
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot

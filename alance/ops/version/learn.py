@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import CorruptFileError
-from alance.file.fragment import open_fragment
-from alance.file.open import open_columns, open_file
-from alance.file.recall import ScanStates
+from alance.file.open.files import open_columns, open_file
+from alance.file.open.recall import ScanStates
+from alance.file.rows.fragment import open_fragment
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_numbers
@@ -25,7 +25,7 @@ from alance.versioning.sidecars import load_external
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.file.fragment import FileSource, FragmentTask
+    from alance.file.rows.fragment import FileSource, FragmentTask
     from alance.format.plans import Plan
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError
-from alance.file.page_writer import older_writers, writer_of
+from alance.file.write.page_writer import older_writers, writer_of
 from alance.file_version import FileVersion
 from alance.format.encode.container import MANIFEST_NUMBERS
 from alance.format.proto import table_pb2
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.file.writer import DataFileWriter, WrittenFile
+    from alance.file.write.writer import DataFileWriter, WrittenFile
     from alance.format.schema import Schema
     from alance.format.table.fragment import DatasetBasePath
     from alance.io.reading.engine import Engine

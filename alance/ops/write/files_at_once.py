@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.file.page_writer import encode_file
+from alance.file.write.page_writer import encode_file
 from alance.format.table.naming import data_file_name
 from alance.ops.version.objects import discard_objects
 from alance.ops.write.files import data_file_of

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
-from alance.file.small_batches import BatchSizes
+from alance.file.write.small_batches import BatchSizes
 from alance.io.events import observing
 from alance.io.events.observing import Reading
 from alance.ops.write.append import queue_of

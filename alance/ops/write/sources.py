@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.file.small_batches import SmallBatches
+from alance.file.write.small_batches import SmallBatches
 from alance.format.schema import check_not_reserved
 from alance.ops.blobs.arrow import blob_values, has_blobs
 from alance.ops.write.annotations import annotated_type, has_nulls_alone

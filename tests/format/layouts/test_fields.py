@@ -15,8 +15,8 @@ import pytest
 from lance.file import LanceFileWriter
 
 from alance.errors import CorruptFileError
-from alance.file.fragment import FileSource, open_fragment
-from alance.file.recall import ScanStates
+from alance.file.open.recall import ScanStates
+from alance.file.rows.fragment import FileSource, open_fragment
 from alance.format.blocks import FixedWidth
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.layouts.fields import assemble, leaf_columns

@@ -15,10 +15,10 @@ import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.file.batches import empty_batch
-from alance.file.fragment import open_fragment
-from alance.file.plain import open_plain
-from alance.file.recall import OwnStates
-from alance.file.whole import rows_of
+from alance.file.open.plain import open_plain
+from alance.file.open.recall import OwnStates
+from alance.file.rows.fragment import open_fragment
+from alance.file.rows.whole import rows_of
 from alance.format.index.text import metadata as text_metadata
 from alance.format.index.text.dictionary import Dictionary
 from alance.format.index.text.metadata import DELETED, Documents, TextMetadata
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from alance._kernels import PostingList
     from alance.arrays import Int64s
-    from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.file.plain import PlainFile
+    from alance.file.open.plain import PlainFile
+    from alance.file.rows.fragment import FragmentTask, OpenFragment
     from alance.format.index.text.params import TextParams
     from alance.format.plans import Extent, Plan
     from alance.format.table.indices import Index

@@ -1,0 +1,85 @@
+"""Entry to files of 2.0 and 0.1, whose readers are imported with the first such file.
+
+On the event loop, this import takes some 20 ms. If the manifest names such files,
+`alance.ops.version.first_use` imports the readers beforehand in a thread.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from alance.file.rows.leaves import OpenLeaf
+from alance.file_version import FOOTERS, FileVersion
+from alance.format.layouts.fields import LeafColumn
+from alance.format.v0_1.metadata import BatchContainer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from alance.file.open.columns import States
+    from alance.format.container import Container
+    from alance.format.field import Field
+    from alance.format.plans import Plan
+
+FOOTER: Final = struct.Struct("<HH4s")  # the end of that of any version
+
+
+def is_older(container: Container) -> bool:
+    """Whether a file has whole fields, and not columns of leaves."""
+    return container.version < FileVersion.V2_1
+
+
+def holds_older(tail: memoryview) -> bool:
+    """Whether a file's last bytes are those of such a file; of no file at all: False."""
+    if len(tail) < FOOTER.size:
+        return False
+    major, minor, _ = FOOTER.unpack(tail[-FOOTER.size :])
+    version = FOOTERS.get((major, minor))
+    return version is not None and version < FileVersion.V2_1
+
+
+def open_older(
+    fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
+) -> Plan[list[OpenLeaf]]:
+    """Plan the columns of fields of which a file has any; see `v0_1` and `v2_0_open`."""
+    if isinstance(container, BatchContainer):
+        from alance.file.older.v0_1 import open_batch_fields
+
+        batched = yield from open_batch_fields(fields, columns, container, states)
+        return [OpenLeaf(LeafColumn(column.field, 1), column, is_top=True) for column in batched]
+    from alance.file.older.v2_0_open import open_fields
+
+    opened = yield from open_fields(fields, columns, container, states)
+    return [OpenLeaf(LeafColumn(column.field, 1), column, is_top=True) for column in opened]
+
+
+def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> bool:
+    """Whether a file has a column of fixed-size lists of structs, as only files of 2.0 do.
+
+    Later files have columns of their members alone.
+    """
+    return any(
+        member.id in columns
+        for field in fields
+        if not field.is_leaf
+        for member in field.walk()
+        if member.logical_type.startswith("fixed_size_list:struct:")
+    )
+
+
+def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
+    """A field that two files have: of later files the last; of older ones see `v2_0_open`."""
+    if not is_older(leaf.column.container) or not is_older(twin.column.container):
+        return twin
+    from alance.file.older import v2_0_open
+
+    return v2_0_open.merged(leaf, twin)
+
+
+def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> None:
+    """Refuse structs with members in files of 2.0 and in later ones; see `v2_0_open`."""
+    if any(is_older(leaf.column.container) for leaf in leaves.values()):
+        from alance.file.older import v2_0_open
+
+        v2_0_open.refuse_mixed(fields, leaves)

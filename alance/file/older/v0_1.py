@@ -1,0 +1,164 @@
+"""Fields of open 0.1 files: their pages, opened together, and plans over their rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import CorruptFileError
+from alance.file.older.v2_0 import FieldColumn, FieldPages
+from alance.file.open.files import from_end
+from alance.file.open.recall import kept_by, noted, recalled
+from alance.format.plans import together
+from alance.format.v0_1.dictionary import items_of, read_items
+from alance.format.v0_1.fields import Tree, fields_before, page_bits, page_ends, pages_before
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from alance.arrays import Int64s
+    from alance.file.open.columns import States
+    from alance.format.field import Field
+    from alance.format.plans import Plan
+    from alance.format.v0_1.leaves import DictionaryItems
+    from alance.format.v0_1.metadata import BatchContainer, PageRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchedColumn(FieldColumn):
+    """A field of the schema with all its pages."""
+
+    tree: Tree
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of all pages."""
+        return sum(int((stops - starts).sum()) for starts, stops in self._pages())
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Where the pages are."""
+        pages = self._pages()
+        return [
+            span for run in pages for span in zip(*(part.tolist() for part in run), strict=True)
+        ]
+
+    def _pages(self) -> Iterator[tuple[Int64s, Int64s]]:
+        """Of each field at or below that has pages: where they begin and end."""
+        for field in self.field.walk():
+            run = self.tree.runs.get(field.id)
+            if run is not None and page_bits(field) is not None:
+                begins = self.tree.begins(field, run)
+                yield run.positions if begins is None else begins, page_ends(field, run)
+
+
+def open_batch_fields(
+    fields: Sequence[Field], columns: Mapping[int, int], container: BatchContainer, states: States
+) -> Plan[list[FieldColumn]]:
+    """Plan the pages of fields of which the file has any: no round if its tail had the table.
+
+    Args:
+        fields: of the schema.
+        columns: field id -> its place among those of the file.
+
+    Raises:
+        CorruptFileError: pages that contradict each other or the schema.
+    """
+    stored = [member for field in fields for member in field.walk() if member.id in columns]
+    types = container.field_ids() or {field.id: field.logical_type for field in stored}
+    own = _own_ids(stored, columns, types, container.path)
+    now = {own_id: field_id for field_id, own_id in own.items()}
+    before = {
+        now.get(field_id, field_id): replace(field, id=now.get(field.id, field.id))
+        for field_id, field in (pages_before(container.schema) if container.schema else {}).items()
+    }
+    field_ids = [field.id for field in stored if field.logical_type != "struct"]
+    field_ids += fields_before(stored, before)
+    runs = yield from _open_runs(container, list(dict.fromkeys(field_ids)), own, types, states)
+    have = {field_id: run for field_id, run in runs.items() if field_id in columns}
+    items = yield from _open_items(stored, own, container, states)
+    tree = Tree(container.path, container.file_bytes, have, runs, before, items)
+    num_rows = np.diff(container.first_rows)
+    opened: list[FieldColumn] = []
+    for field in fields:
+        if any(member.id in columns for member in field.walk()):
+            column = FieldPages(field.id, (), container.num_rows)
+            node = tree.node(field, num_rows)
+            opened.append(BatchedColumn(field, node, container, column, tree=tree))
+    return opened
+
+
+def _own_ids(
+    fields: Sequence[Field], columns: Mapping[int, int], types: Mapping[int, str], path: str
+) -> dict[int, int]:
+    """The ids that a file has for fields whose ids were repaired after it was written."""
+    ids, own = list(types), {}
+    for field in fields:
+        if field.id in types:
+            continue
+        place = columns[field.id]
+        if place >= len(ids) or types[ids[place]] != field.logical_type:
+            raise CorruptFileError(
+                f"{path}: no field {field.id}, the manifest says {field.name!r} is in it"
+            )
+        own[field.id] = ids[place]
+    return own
+
+
+def _open_runs(
+    container: BatchContainer,
+    field_ids: Sequence[int],
+    own: Mapping[int, int],
+    types: Mapping[int, str],
+    states: States,
+) -> Plan[dict[int, PageRun]]:
+    by_id: dict[int, PageRun] = {}
+    for field_id in field_ids:
+        cached: PageRun | None = states.peek(("run", container.path, own.get(field_id, field_id)))
+        if cached is not None:
+            by_id[field_id] = cached
+    missing = [field_id for field_id in field_ids if field_id not in by_id]
+    if missing:
+        kept, ids = kept_by(states), [own.get(field_id, field_id) for field_id in missing]
+        runs = recalled(lambda: container.read_runs(ids, types), container.path, kept)
+        if runs is None:
+            runs = yield from noted(container.read_runs(ids, types), kept)
+        for field_id, own_id, run in zip(missing, ids, runs, strict=True):
+            by_id[field_id] = run
+            states.put(("run", container.path, own_id), run, run.num_bytes)
+    return by_id
+
+
+def _open_items(
+    fields: Sequence[Field], own_ids: Mapping[int, int], container: BatchContainer, states: States
+) -> Plan[dict[int, DictionaryItems]]:
+    """The values of dictionaries: those of the table, else those of the file."""
+    by_id: dict[int, DictionaryItems] = {}
+    missing = {}
+    for field in fields:
+        if not field.logical_type.startswith("dict:"):
+            continue
+        own_id = own_ids.get(field.id, field.id)
+        key = ("items", container.path, own_id)
+        items = items_of(field) or states.peek(key)
+        if items is not None:
+            by_id[field.id] = items
+            continue
+        own = None if container.schema is None else container.schema.field_by_id(own_id)
+        if own is None or own.logical_type != field.logical_type:
+            raise CorruptFileError(
+                f"{container.path}: no values for the dictionary of field {field.name!r}"
+            )
+        missing[field.id] = own
+    plans = [
+        from_end(read_items(field, container.path, container.file_bytes), container)
+        for field in missing.values()
+    ]
+    read = yield from together(plans)
+    for (field_id, field), items in zip(missing.items(), read, strict=True):
+        by_id[field_id] = items
+        size = 100 + field.message.dictionary.length * 16
+        states.put(("items", container.path, field.id), items, size)
+    return by_id

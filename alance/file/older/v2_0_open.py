@@ -1,0 +1,199 @@
+"""Opening fields of 2.0 files: which columns they have, and the trees of those."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.file.older.v2_0 import BYTES, ArrayColumn, FieldColumn, FieldPages
+from alance.file.open.files import open_columns
+from alance.format.field import Field
+from alance.format.layouts.fields import leaf_columns
+from alance.format.proto import file_pb2
+from alance.format.v0_1 import fields as v0_1
+from alance.format.v0_1.leaves import PlainNode, TextNode
+from alance.format.v2_0.arrays import Header, Offsets
+from alance.format.v2_0.fields import LeafNode, ListNode, Node, NullNode, StructNode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from alance.file.open.columns import OpenColumn, States
+    from alance.file.rows.leaves import OpenLeaf
+    from alance.format.container import Container
+    from alance.format.plans import Plan
+
+# Nodes of 0.1: a release has given new columns the ids of others, and the first file is read.
+FIRST_COUNTS: Final = (v0_1.ListNode, PlainNode, TextNode)
+
+
+def open_fields(
+    fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
+) -> Plan[list[FieldColumn]]:
+    """Plan the columns of fields of which the file has any: no round if its tail had them.
+
+    Args:
+        fields: of the schema.
+        columns: field id -> column index.
+
+    Raises:
+        CorruptFileError: columns that contradict each other or the schema.
+    """
+    indices = [
+        columns[member.id] for field in fields for member in field.walk() if member.id in columns
+    ]
+    opened = yield from open_columns(container, indices, states)
+    by_index = {column.column.index: column for column in opened}
+    # Strings of the first releases are lists: their bytes are the column behind the offsets.
+    behind = [
+        columns[member.id] + 1
+        for field in fields
+        for member in field.walk()
+        if member.id in columns
+        and member.is_leaf
+        and ArrayColumn(by_index[columns[member.id]], member.logical_type).kind() is Offsets
+    ]
+    if behind:
+        more = yield from open_columns(container, behind, states)
+        by_index |= {column.column.index: column for column in more}
+    joined = []
+    for field in fields:
+        used: list[OpenColumn] = []
+        node = _node(field, columns, by_index, used)
+        if used:
+            joined.append(_joined(field, node, container, used))
+    return joined
+
+
+def _joined(
+    field: Field, node: Node, container: Container, used: Sequence[OpenColumn]
+) -> FieldColumn:
+    pages = tuple(page for column in used for page in column.column.pages)
+    column = FieldPages(used[0].column.index, pages, used[0].num_rows)
+    return FieldColumn(field, node, container, column)
+
+
+def _node(
+    field: Field,
+    columns: Mapping[int, int],
+    opened: Mapping[int, OpenColumn],
+    used: list[OpenColumn],
+) -> Node:
+    """The tree of a field; `used` gets its columns, the outermost first."""
+    index = columns.get(field.id)
+    if index is None:
+        return NullNode()
+    column = ArrayColumn(opened[index], field.logical_type)
+    used.append(column.opened)
+    kind = column.kind()
+    if kind is Header or (kind is None and field.logical_type == "struct"):
+        if field.logical_type != "struct":
+            raise CorruptFileError(f"field {field.name!r}: {field.logical_type}, stored as struct")
+        children = []
+        for child in field.children:
+            begin = len(used)
+            children.append(_node(child, columns, opened, used))
+            if len(used) > begin and used[begin].num_rows != column.opened.num_rows:
+                raise CorruptFileError(
+                    f"field {child.name!r}: {used[begin].num_rows} rows, the struct around it has "
+                    f"{column.opened.num_rows}"
+                )
+        return StructNode(column, children)
+    if kind is not Offsets:
+        if kind is None and not field.is_leaf and field.children and len(field.children) == 1:
+            return ListNode(field, column, _node(field.children[0], columns, opened, used))
+        return LeafNode(field, column)
+    if field.is_blob_v1:
+        raise UnsupportedError(f"field {field.name!r}: blobs stored as lists of bytes")
+    if field.is_leaf:
+        content = Field("bytes", -1, field.id, BYTES, False, {}, (), file_pb2.Field())
+        inner = opened[index + 1]
+        used.append(inner)
+        return ListNode(field, column, LeafNode(content, ArrayColumn(inner, BYTES)))
+    if len(field.children) != 1 or not field.logical_type.startswith(("list", "large_list")):
+        raise CorruptFileError(f"field {field.name!r}: {field.logical_type}, stored as lists")
+    return ListNode(field, column, _node(field.children[0], columns, opened, used))
+
+
+def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> None:
+    """Refuse structs with members in files of 2.0 and in later ones: no writer makes them.
+
+    Raises:
+        UnsupportedError: there is one.
+    """
+    for field in fields:
+        opened = leaves.get(field.id)
+        if (
+            opened is not None
+            and isinstance(opened.column, FieldColumn)
+            and any(
+                leaf.field.id in leaves and leaf.field is not field for leaf in leaf_columns(field)
+            )
+        ):
+            raise UnsupportedError(
+                f"field {field.name!r}: members in files of version 2.0 and of a later one"
+            )
+
+
+def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
+    """A struct whose children are in two files.
+
+    Raises:
+        UnsupportedError: a field of another kind.
+    """
+    own, other = leaf.column, twin.column
+    if not isinstance(own, FieldColumn) or not isinstance(other, FieldColumn):
+        return twin
+    node = _merged(own.field, own.node, other.node)
+    pages = (*own.column.pages, *other.column.pages)
+    column = replace(own.column, pages=pages)
+    return replace(leaf, column=FieldColumn(own.field, node, own.container, column))
+
+
+def _merged(field: Field, own: Node, other: Node) -> Node:
+    if isinstance(other, NullNode):
+        return own
+    if isinstance(own, NullNode):
+        return other
+    if isinstance(own, FIRST_COUNTS):
+        return own
+    if not isinstance(own, StructNode) or not isinstance(other, StructNode):
+        raise UnsupportedError(f"field {field.name!r}: its parts are in several files")
+    parts = zip(field.children, own.children, other.children, strict=True)
+    return StructNode(own.header, [_merged(*part) for part in parts])
+
+
+def number_columns(
+    fields: Sequence[Field], container: Container, states: States
+) -> Plan[dict[int, int]]:
+    """Plan which field is in which column, by the file's own schema: field id -> column index.
+
+    Raises:
+        CorruptFileError: the schema has more or fewer columns than the file.
+    """
+    opened = yield from open_columns(container, range(container.num_columns), states)
+    columns: dict[int, int] = {}
+    used = 0
+
+    def visit(field: Field) -> None:
+        nonlocal used
+        if used >= len(opened):
+            raise CorruptFileError(
+                f"{container.path}: {len(opened)} columns, none is left for field {field.name!r}"
+            )
+        column = ArrayColumn(opened[used], field.logical_type)
+        columns[field.id] = used
+        used += 1
+        kind = column.kind()
+        if field.is_leaf:
+            used += kind is Offsets
+        elif kind in (Header, Offsets) or (kind is None and not field.is_packed):
+            for child in field.children:
+                visit(child)
+
+    for field in fields:
+        visit(field)
+    if used != len(opened):
+        raise CorruptFileError(f"{container.path}: {len(opened)} columns, its schema has {used}")
+    return columns

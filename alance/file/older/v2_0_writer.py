@@ -1,0 +1,130 @@
+"""DataFileWriter of 2.0: rows wait as Arrow arrays, and become pages of a whole field at a time.
+
+A list and its items leave together, as readers of 2.0 expect; children of structs leave by
+themselves. What is common to all versions is in `alance.file.write.writer`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import AlanceError
+from alance.file.write.waiting import NUM_BYTES, joined, largest
+from alance.file.write.writer import DataFileWriter, WrittenFile, check_version
+from alance.format.layouts.fields import leaf_columns
+from alance.format.v2_0.encode import blob_page
+from alance.format.v2_0.encode_file import (
+    ArrayFileBuilder,
+    Blobs,
+    Columns,
+    HeaderRows,
+    part_of,
+    unit_pages,
+)
+from alance.io.loop.readahead import grouped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from alance.format.encode.base import EncodedPage
+    from alance.format.v2_0.encode_file import Output, Unit
+
+
+class _Waiting:
+    """Rows of a unit that wait for its next pages."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.parts: list[pa.Array] = []
+        self.num_bytes = 0
+
+    def add(self, array: pa.Array) -> None:
+        if len(array):
+            self.parts.append(array)
+            self.num_bytes += array.nbytes
+
+    def take(self, page_bytes: int) -> list[pa.Array]:
+        """The waiting rows, in pieces of about a page."""
+        if not self.parts:
+            return []
+        whole = joined(self.parts)
+        pieces = max(1, min(len(whole), round(self.num_bytes / page_bytes)))
+        step = -(-len(whole) // pieces)
+        self.parts, self.num_bytes = [], 0
+        return [whole.slice(start, step) for start in range(0, len(whole), step)]
+
+
+class ArrayWriter(DataFileWriter):
+    """Writes one data file of version 2.0, page by page.
+
+    Raises:
+        UnsupportedError: a schema with types that files of 2.0 do not hold.
+    """
+
+    def _begin(self, *, statistics: bool) -> None:  # there are none in 2.0
+        leaves = [leaf.field for root in self._schema.fields for leaf in leaf_columns(root)]
+        check_version(self._version, leaves)
+        self._array_columns = Columns.of(self._schema.fields)
+        self._arrays = ArrayFileBuilder(self._schema, self._array_columns)
+        self._waiting = [_Waiting(unit) for unit in self._array_columns.units]
+
+    def _bytes_so_far(self) -> int:
+        return self._arrays.num_bytes + sum(waiting.num_bytes for waiting in self._waiting)
+
+    async def _seal(self) -> WrittenFile:
+        await self._flush_units(self._waiting)
+        for number in self._array_columns.headers:
+            self._arrays.add_header_rows(number, self._num_rows)
+        for content in self._extra_buffers:
+            await self._upload_all(self._arrays.add_buffer(content)[1])
+        await self._upload_all(self._arrays.finish())
+        columns = dict(self._array_columns.by_field)
+        return WrittenFile(self._num_rows, self._arrays.num_bytes, columns)
+
+    async def _write(self, batch: pa.RecordBatch) -> None:
+        fields = self._schema.fields
+        for waiting in self._waiting:
+            top = fields[waiting.unit.path[0]]
+            array = batch.column(waiting.unit.path[0])
+            try:
+                waiting.add(part_of(waiting.unit, fields, array))
+            except AlanceError as error:
+                error.add_note(f"while field {top.name!r} was written")
+                raise
+        await self._flush_units(
+            [waiting for waiting in self._waiting if waiting.num_bytes >= self._page_bytes]
+        )
+        await self._flush_units(largest(self._waiting, self._buffer_bytes))
+
+    def _pages_of(self, waiting: _Waiting) -> list[Output]:
+        """The pages of all waiting rows; CPU work."""
+        return [
+            output
+            for piece in waiting.take(self._page_bytes)
+            for output in unit_pages(waiting.unit, piece, self._array_columns)
+        ]
+
+    async def _flush_units(self, units: Sequence[_Waiting]) -> None:
+        """Write the rows that wait, about a page for each thread at a time."""
+        filled = [waiting for waiting in units if waiting.parts]
+        for group in grouped(filled, NUM_BYTES, self._threads * self._page_bytes):
+            pages = await self._in_threads([partial(self._pages_of, waiting) for waiting in group])
+            for number, output in (output for of_unit in pages for output in of_unit):
+                await self._put_output(number, output)
+
+    async def _put_output(self, number: int, output: EncodedPage | Blobs | HeaderRows) -> None:
+        if isinstance(output, HeaderRows):
+            self._arrays.add_header_rows(number, output.num_rows)
+            return
+        if isinstance(output, Blobs):
+            place = partial(self._arrays.add_blobs, output.payloads)
+            positions, chunks = await self._pool.run(place)
+            await self._upload_all(chunks)
+            sizes = np.diff(output.payloads.offsets).astype(np.int64)
+            output = blob_page(positions, sizes, output.valid)
+        await self._upload_all(self._arrays.add_array_page(number, output))

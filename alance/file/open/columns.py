@@ -1,0 +1,313 @@
+"""Plans over the columns of an open file: the pages of requested rows, and the missing page states.
+
+Learned page states are kept with the columns of their file, as one entry of the session's search
+cache. A scan works on a copy of the columns if its page states would only fill the cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import AlanceError
+from alance.file.open.recall import first_ranges, held, kept_by, noted, recalled
+from alance.format.column_metadata import Column
+from alance.format.layouts import page_layout
+from alance.format.layouts.miniblock import MiniBlockState
+from alance.format.layouts.place import PagePlace
+from alance.format.plans import together
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
+
+    from alance.arrays import Int64s
+    from alance.file.open.recall import Kept
+    from alance.format.container import Container
+    from alance.format.layouts.base import DecodeTask, PageLayout, PageState
+    from alance.format.layouts.row_pages import RowPage
+    from alance.format.plans import Plan
+
+COLUMN_BYTES: Final = 260  # of the objects around what the kernel has
+SMALL_BYTES: Final = 256 << 10  # of a page; a scan reads smaller ones whole, in one round
+
+
+class States(Protocol):
+    """The cache in which plans look up facts about files, and to which they add learned facts."""
+
+    def peek(self, key: Hashable) -> Any | None: ...
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None: ...
+
+
+class FileColumns:
+    """The columns of a file that were opened, and all that is learned of their pages.
+
+    Attributes:
+        columns: by their numbers in the file.
+        num_bytes: memory that they take.
+        is_own: a copy, of which no cache knows.
+    """
+
+    __slots__ = ("columns", "container", "is_own", "num_bytes")
+
+    def __init__(self, container: Container, *, is_own: bool = False) -> None:
+        self.container = container
+        self.columns: dict[int, Column] = {}
+        self.num_bytes = 200
+        self.is_own = is_own
+
+    def add(self, columns: Iterable[Column]) -> None:
+        """Take in columns that were opened; of one that is here nothing changes."""
+        for column in columns:
+            if self.columns.setdefault(column.index, column) is column:
+                self.num_bytes += COLUMN_BYTES + column.kernel.num_bytes
+
+    def copy(self, indices: Iterable[int]) -> FileColumns:
+        """Copy some of the columns, with the page states that are known now."""
+        columns = [own for index in indices if (own := self.columns.get(index)) is not None]
+        copies = _kernels.copied_pages([column.kernel for column in columns])
+        copy = FileColumns(self.container, is_own=True)
+        copy.columns = {
+            column.index: Column(column.index, kernel)
+            for column, kernel in zip(columns, copies, strict=True)
+        }
+        return copy
+
+    def state_bytes(self, indices: Iterable[int]) -> int:
+        """Approximate memory of the states of all pages of some columns."""
+        return sum([self.columns[index].kernel.state_bytes for index in indices])
+
+    def has_grown(self, num_bytes: int, states: States) -> None:
+        """Note that more is known of pages."""
+        self.num_bytes += num_bytes
+        if not self.is_own:
+            states.put(("columns", self.container.path), self, self.num_bytes)
+
+
+@dataclass(slots=True)  # frozen it would take thrice as long to make
+class OpenColumn:
+    """A column of an open file with the layouts of its pages, which are parsed when needed."""
+
+    container: Container
+    column: Column
+    file: FileColumns
+    _layouts: list[PageLayout | None] | None = None
+
+    @property
+    def layouts(self) -> list[PageLayout | None]:
+        """Layouts of the column's pages; None for pages that are not parsed yet."""
+        if self._layouts is None:
+            self._layouts = [None] * self.column.num_pages
+        return self._layouts
+
+    @property
+    def num_rows(self) -> int:
+        return self.column.kernel.num_rows
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of all page buffers."""
+        return self.column.kernel.buffer_bytes
+
+    def layout(self, number: int) -> PageLayout:
+        """The layout of a page.
+
+        Raises:
+            CorruptFileError, UnsupportedError: its description.
+        """
+        layout = self.layouts[number]
+        if layout is None:
+            page = self.column.pages[number]
+            try:
+                layout = page_layout(
+                    page.encoding,
+                    path=self.container.path,
+                    buffers=page.buffers,
+                    num_rows=page.num_rows,
+                    version=self.container.version,
+                )
+            except AlanceError as error:
+                self.add_place(error, number)
+                raise
+            self.layouts[number] = layout
+        return layout
+
+    def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[list[DecodeTask]]:
+        """Plan single rows.
+
+        Cost: one round where the states of their pages are known or guessed well, else two.
+
+        Args:
+            rows: sorted and unique, shape (n,), all below `num_rows`.
+            guess: where the rows of an unknown page lie, and read more for it, to save a round.
+        """
+        plans = [
+            self._take_page(number, of_page, states, guess) for number, of_page in self.hit(rows)
+        ]
+        return (yield from together(plans))
+
+    def row_page(self, number: int, state: PageState | None) -> RowPage | None:
+        """A page whose rows the kernel takes; None for one of another kind.
+
+        Raises:
+            CorruptFileError: its state contradicts its description.
+        """
+        assert state is not None
+        try:
+            return self.layout(number).row_page(state)
+        except AlanceError as error:
+            self.add_place(error, number)
+            raise
+
+    def hit(self, rows: Int64s) -> list[tuple[int, Int64s]]:
+        """The pages that hold ascending rows, and the rows counted from the first of each page."""
+        first_rows = self.column.first_rows
+        if len(first_rows) == 2:
+            return [(0, rows)] if len(rows) else []
+        cuts = np.searchsorted(rows, first_rows).tolist()
+        return [
+            (number, rows[cuts[number] : cuts[number + 1]] - first)
+            for number, first in enumerate(first_rows[:-1].tolist())
+            if cuts[number] < cuts[number + 1]
+        ]
+
+    def read(self, start: int, stop: int, states: States) -> Plan[list[DecodeTask]]:
+        """Plan the rows from `start` to `stop`, in order. One round where states are known."""
+        return (
+            yield from together(
+                [
+                    self._read_page(number, first, last, states)
+                    for number, first, last in self._overlaps(start, stop)
+                ]
+            )
+        )
+
+    def load(self, start: int, stop: int, states: States) -> Plan[None]:
+        """Plan the states of the pages that hold the rows: one round, none if all are known.
+
+        Small pages inside the range are left out: `read` gets them whole.
+        """
+        missing = [
+            self._state(number, states)
+            for number, first, last in self._overlaps(start, stop)
+            if not self.is_read_whole(number, first, last)
+        ]
+        if missing:
+            yield from together(missing)
+
+    def _overlaps(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """(page, first row in it, last row in it, exclusive) of the pages in a range of rows."""
+        if start >= stop:
+            return
+        if self.column.num_pages == 1:
+            yield 0, start, min(stop, self.column.num_rows)
+            return
+        first_rows, num_pages = self.column.first_rows, self.column.num_pages
+        number = int(np.searchsorted(first_rows, start, "right")) - 1
+        while number < num_pages and first_rows[number] < stop:
+            first, last = int(first_rows[number]), int(first_rows[number + 1])
+            if last > max(first, start):
+                yield number, max(start, first) - first, min(stop, last) - first
+            number += 1
+
+    def kept_state(self, number: int, states: States) -> PageState | None:
+        """Return a page's state from memory, the file's end or the disk cache; None if unknown."""
+        state = self.learned_state(number)
+        return self.at_hand(number, states) if state is None else state
+
+    def learned_state(self, number: int) -> PageState | None:
+        """The state of a page, if it is known."""
+        kernel = self.column.kernel
+        state: PageState | None = kernel.state(number)
+        if state is None and (chunks := kernel.chunks(number)) is not None:
+            state = MiniBlockState(chunks, None)
+        return state
+
+    def at_hand(self, number: int, states: States) -> PageState | None:
+        """Return and learn a page's state from the file's end or the disk cache.
+
+        Returns None if neither has it.
+        """
+        state: PageState | None = None
+        if self.container.search is not None and not self.container.is_whole:
+            state = held(self.layout(number).load(), self.container)
+        if state is None and (kept := self._kept(states)) is not None:
+            state = recalled(lambda: self.layout(number).load(), self.container.path, kept)
+        if state is not None:
+            self.learned(number, state, states)
+        return state
+
+    def _kept(self, states: States) -> Kept | None:
+        """The disk cache behind the states; None: a small file is kept whole with its tail."""
+        return None if self.container.is_whole else kept_by(states)
+
+    def _state(self, number: int, states: States) -> Plan[PageState]:
+        state = self.kept_state(number, states)
+        return (yield from self.learn(number, states)) if state is None else state
+
+    def _take_page(
+        self, number: int, rows: Int64s, states: States, guess: bool
+    ) -> Plan[DecodeTask]:
+        state = self.kept_state(number, states)
+        layout = self.layout(number)
+        try:
+            if state is None and not guess:
+                state = yield from self._state(number, states)
+            if state is None:
+                plan, kept = layout.load_and_take(rows), self._kept(states)
+                if kept is not None:
+                    plan = noted(plan, kept, first_ranges(layout.load()))
+                state, task = yield from plan
+                self.learned(number, state, states)
+                return task
+            return (yield from layout.take(state, rows))
+        except AlanceError as error:
+            self.add_place(error, number)
+            raise
+
+    def is_read_whole(self, number: int, start: int, stop: int) -> bool:
+        """Whether rows are all those of a small page, whose state is not worth keeping."""
+        buffers, num_rows, _ = self.column.pages[number]
+        return stop - start == num_rows and sum([size for _, size in buffers]) <= SMALL_BYTES
+
+    def _read_page(self, number: int, start: int, stop: int, states: States) -> Plan[DecodeTask]:
+        state: PageState | None = None
+        is_whole = self.is_read_whole(number, start, stop)
+        if is_whole:
+            state = self.learned_state(number)
+        if state is None and not is_whole:
+            state = yield from self._state(number, states)
+        try:
+            if state is None:
+                return (yield from self.layout(number).read_page())
+            return (yield from self.layout(number).read(state, start, stop))
+        except AlanceError as error:
+            self.add_place(error, number)
+            raise
+
+    def place(self, number: int) -> PagePlace:
+        """Where a page is."""
+        buffers, num_rows, _ = self.column.pages[number]
+        return PagePlace(self.container.path, buffers, num_rows)
+
+    def learn(self, number: int, states: States) -> Plan[PageState]:
+        """Plan the state of a page that is not at hand: one round at most."""
+        try:
+            state = yield from noted(self.layout(number).load(), self._kept(states))
+        except AlanceError as error:
+            self.add_place(error, number)
+            raise
+        self.learned(number, state, states)
+        return state
+
+    def learned(self, number: int, state: PageState, states: States) -> None:
+        """Keep the state of a page."""
+        num_bytes = self.column.kernel.set_state(number, state, state.num_bytes)
+        self.file.has_grown(num_bytes, states)
+
+    def add_place(self, error: AlanceError, number: int) -> None:
+        """Tell in which page an error is."""
+        error.add_note(f"in page {number} of column {self.column.index} of {self.container.path}")

@@ -1,0 +1,171 @@
+"""Which bytes of data files are values of pages, and which tell where those are."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from alance.file.open.columns import FileColumns, OpenColumn
+from alance.file_version import FileVersion
+from alance.format.layouts.blob import BlobPage
+from alance.format.layouts.fullzip import ROWS, FullZipPage
+from alance.format.layouts.miniblock import MiniBlockPage
+from alance.format.layouts.miniblock_chunks import CHUNKS
+from alance.format.layouts.sparse import SparsePage
+from alance.format.plans import joined_spans
+from alance.format.v2_0.arrays import value_buffers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from alance.format.layouts.base import PageLayout
+
+Span = tuple[int, int]
+
+
+class _Buffer(NamedTuple):
+    """A buffer of a page, by its place in the file."""
+
+    start: int
+    stop: int
+    column: OpenColumn
+    page: int
+    number: int
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it is what a read is for; others say where in it the rows are."""
+        if self.column.container.version is FileVersion.V2_0:
+            return self.number in value_buffers(self.column.column.pages[self.page].encoding)
+        return self.number == _values_of(self.column.layout(self.page))
+
+
+class DataSpans:
+    """The page buffers of the columns that were opened."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, FileColumns] = {}
+        self._sorted: dict[str, tuple[int, list[int], list[_Buffer]]] = {}
+
+    @property
+    def paths(self) -> Iterable[str]:
+        """The files that have them."""
+        return self._columns
+
+    def learn(self, value: object) -> None:
+        """Note a value of the search cache if it is the open columns of a file."""
+        if isinstance(value, FileColumns):
+            self._columns[value.container.path] = value
+
+    def needed(self, path: str, start: int, stop: int) -> list[Span]:
+        """Return the parts of a range outside the values of pages, ascending.
+
+        Gaps between pages are left out. Returns the whole range if nothing is known of the file.
+        """
+        if path not in self._columns:
+            return [(start, stop)]
+        spans = [
+            (max(start, buffer.start), min(stop, buffer.stop))
+            for buffer in self._overlapping(path, start, stop)
+            if not buffer.has_values
+        ]
+        container = self._columns[path].container
+        spans += [
+            (max(start, begin), min(stop, end))
+            for begin, end in container.buffers.tolist()
+            if begin < stop and end > start
+        ]
+        buffers = self._index(path)[1]
+        end = max((buffer.stop for buffer in buffers), default=0)
+        if stop > end:
+            spans.append((max(start, end), stop))
+        return joined_spans(spans)
+
+    def pages(self, ranges: Iterable[tuple[str, Span]]) -> int:
+        """How many pages have values in some ranges."""
+        pages = {
+            (path, buffer.column.column.index, buffer.page)
+            for path, span in ranges
+            if path in self._columns
+            for buffer in self._overlapping(path, *span)
+            if buffer.has_values
+        }
+        return len(pages)
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of all open columns that have values of their own; others need no read."""
+        pages = {
+            (path, buffer.column.column.index, buffer.page)
+            for path in self._columns
+            for buffer in self._index(path)[1]
+            if buffer.has_values
+        }
+        return len(pages)
+
+    def _overlapping(self, path: str, start: int, stop: int) -> list[_Buffer]:
+        starts, buffers = self._index(path)
+        first = max(0, bisect_right(starts, start) - 1)
+        overlapping = []
+        for buffer in buffers[first:]:
+            if buffer.start >= stop:
+                break
+            if buffer.stop > start:
+                overlapping.append(buffer)
+        return overlapping
+
+    def _index(self, path: str) -> tuple[list[int], list[_Buffer]]:
+        file = self._columns[path]
+        num_columns, starts, buffers = self._sorted.get(path, (-1, [], []))
+        if num_columns != len(file.columns):
+            columns = [OpenColumn(file.container, own, file) for own in file.columns.values()]
+            buffers = sorted(
+                (
+                    _Buffer(start, start + size, column, page_number, number)
+                    for column in columns
+                    for page_number, page in enumerate(column.column.pages)
+                    for number, (start, size) in enumerate(page.buffers)
+                    if size
+                ),
+                key=lambda buffer: buffer.start,
+            )
+            starts = [buffer.start for buffer in buffers]
+            self._sorted[path] = (len(columns), starts, buffers)
+        return starts, buffers
+
+
+class Needed:
+    """Ranges of files that must be read, though values are not."""
+
+    def __init__(self) -> None:
+        self._spans: dict[str, list[Span]] = {}
+        self._longest = 0
+
+    def add(self, path: str, span: Span) -> None:
+        """Note a range."""
+        spans = self._spans.setdefault(path, [])
+        at = bisect_left(spans, span)
+        if spans[at : at + 1] != [span]:
+            spans.insert(at, span)
+            self._longest = max(self._longest, span[1] - span[0])
+
+    def within(self, path: str, start: int, stop: int) -> list[Span]:
+        """The parts of a range that were noted, ascending and disjoint."""
+        spans = self._spans.get(path, [])
+        first = bisect_left(spans, (start - self._longest, 0))
+        return joined_spans(
+            (max(start, begin), min(stop, end))
+            for begin, end in spans[first : bisect_left(spans, (stop, 0))]
+            if end > start
+        )
+
+
+def _values_of(layout: PageLayout) -> int | None:
+    """The number of the buffer that has the values; None where all are small."""
+    if isinstance(layout, BlobPage):
+        return _values_of(layout.inner)
+    if isinstance(layout, MiniBlockPage):
+        return CHUNKS
+    if isinstance(layout, SparsePage):
+        return layout.data_buffer
+    return ROWS if isinstance(layout, FullZipPage) else None

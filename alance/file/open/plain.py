@@ -1,0 +1,103 @@
+"""A Lance file by itself: its own schema, and which column holds which field."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import CorruptFileError
+from alance.file.open.files import open_file
+from alance.file.rows.fragment import FileSource
+from alance.file_version import FileVersion
+from alance.format.container import TAIL_BYTES
+from alance.format.layouts.fields import leaf_columns
+from alance.format.proto import file_pb2
+from alance.format.schema import Schema
+from alance.format.v0_1.metadata import BatchContainer
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from alance.file.open.columns import States
+    from alance.format.container import Container
+    from alance.format.plans import Plan
+
+SHARED_FIELDS: Final = 16  # of schemas that files share: some kilobytes each
+SHARED_BYTES: Final = 4 << 10  # of their metadata, at most
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFile:
+    """A file that no table describes."""
+
+    source: FileSource
+    container: Container
+    schema: Schema
+    num_rows: int
+
+
+def open_plain(
+    path: str, file_bytes: int, states: States, tail_bytes: int = TAIL_BYTES
+) -> Plan[PlainFile]:
+    """Plan the opening of a file: one round where the cache has nothing of it, rarely two.
+
+    Args:
+        tail_bytes: as for `open_file`.
+
+    Raises:
+        CorruptFileError: no Lance file, or columns that its schema does not explain.
+    """
+    cached: PlainFile | None = states.peek(("plain file", path))
+    if cached is not None:
+        return cached
+    container = yield from open_file(path, file_bytes, states, tail_bytes)
+    descriptor = yield from container.read_descriptor()
+    schema = _schema_of(descriptor.schema)
+    columns = yield from columns_of(container, schema, states)
+    file = PlainFile(FileSource(path, file_bytes, columns), container, schema, descriptor.length)
+    metadata_bytes = sum(map(len, schema.metadata.values()))
+    states.put(("plain file", path), file, 1000 + 500 * len(columns) + metadata_bytes)
+    return file
+
+
+def columns_of(container: Container, schema: Schema, states: States) -> Plan[dict[int, int]]:
+    """Plan which field is in which column; no round for files of 2.1 and later.
+
+    Raises:
+        CorruptFileError: another number of columns than the schema has leaves.
+    """
+    if isinstance(container, BatchContainer):
+        return {field: number for number, field in enumerate(container.field_ids())}
+    if container.version is FileVersion.V2_0:
+        from alance.file.older.v2_0_open import number_columns
+
+        return (yield from number_columns(schema.fields, container, states))
+    num_leaves, columns = schema.remember(columns_of, lambda: _in_order(schema))
+    if num_leaves != container.num_columns:
+        raise CorruptFileError(
+            f"{container.path}: {container.num_columns} columns, its schema has {num_leaves} leaves"
+        )
+    return columns
+
+
+def _in_order(schema: Schema) -> tuple[int, dict[int, int]]:
+    """The number of leaves, and which column has which field where each leaf has one."""
+    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
+    return len(leaves), {leaf.field.id: index for index, leaf in enumerate(leaves)}
+
+
+def _schema_of(message: file_pb2.Schema) -> Schema:
+    """Return the schema of a file.
+
+    Files with equal small schemas share one object and all that is derived from it. The files of
+    indices of a kind have equal schemas.
+    """
+    is_large = sum(map(len, message.metadata.values())) > SHARED_BYTES
+    if is_large or len(message.fields) > SHARED_FIELDS:
+        return Schema.from_protobuf(message.fields, message.metadata)
+    return _shared_schema(message.SerializeToString(deterministic=True))
+
+
+@lru_cache(maxsize=256)
+def _shared_schema(content: bytes) -> Schema:
+    message = file_pb2.Schema.FromString(content)
+    return Schema.from_protobuf(message.fields, message.metadata)

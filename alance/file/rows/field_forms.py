@@ -1,0 +1,190 @@
+"""Forms of fields: what the kernel has to know to build their Arrow arrays."""
+
+from __future__ import annotations
+
+from itertools import chain, compress
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from alance.errors import AlanceError
+from alance.file.rows.kernel_arrays import NO_FORM, converted, kernel_type, leaf_form
+from alance.format.layouts.fields import owns_column
+from alance.format.layouts.levels import MOST_LAYERS
+from alance.format.numbers import storage_type
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from alance._kernels import RowPlan
+    from alance.file.rows.leaves import OpenLeaf
+    from alance.format.field import Field
+
+LEAF, LIST, LARGE_LIST = 0, -1, -2  # nodes, as the kernel numbers them
+VIEWED_BYTES: Final = 256  # of a list; pages of such lists are full-zip: views of them, no copies
+_Shape: TypeAlias = (
+    "tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[bool, ...], pa.DataType | None]"
+)
+_UNKNOWN: Final[_Shape] = ((), (), (), (), None)
+
+
+class FieldForm(NamedTuple):
+    """A field of a fragment whose array the kernel builds.
+
+    Attributes:
+        tree: its nodes, depth-first: leaves, lists, and structs by their number of members.
+        leaves: their numbers in the fragment.
+        widths: of each leaf, as of `LeafForm`.
+        texts: of each leaf, whether its values are UTF-8.
+        arrow: of the array that the kernel builds; None if it is the field's own type.
+    """
+
+    field: Field
+    tree: Sequence[int]
+    leaves: Sequence[int]
+    widths: Sequence[int]
+    texts: Sequence[bool]
+    arrow: pa.DataType | None
+
+    @property
+    def is_viewed(self) -> bool:
+        """True if neighbouring rows are not copied but viewed, which the kernel does not do."""
+        is_list = self.arrow is not None and pa.types.is_fixed_size_binary(self.arrow)
+        return is_list and self.widths[0] >= VIEWED_BYTES
+
+
+class FieldForms(NamedTuple):
+    """Forms of fields of a fragment, in the order of the schema, and their parts end to end.
+
+    Attributes:
+        conversions: numbers of the fields that the kernel builds as arrays of another type.
+    """
+
+    forms: Sequence[FieldForm]
+    trees: Sequence[int]
+    leaves: Sequence[int]
+    widths: Sequence[int]
+    texts: Sequence[bool]
+    conversions: Sequence[int]
+
+    @classmethod
+    def of(cls, forms: Sequence[FieldForm]) -> FieldForms:
+        """Join forms."""
+        _, *parts, arrows = zip(*forms, strict=True) if forms else [()] * 6
+        trees, leaves, widths, texts = [[*chain.from_iterable(part)] for part in parts]
+        others = [at for at, arrow in enumerate(arrows) if arrow is not None]
+        return cls(forms, trees, leaves, widths, texts, others)
+
+    @property
+    def fields(self) -> list[Field]:
+        """The fields."""
+        return [form.field for form in self.forms]
+
+    @property
+    def are_plain(self) -> bool:
+        """True if no field has others inside."""
+        return len(self.trees) == len(self.leaves)
+
+    def field_of(self, place: int) -> Field:
+        """The field of the leaf at a place in `leaves`."""
+        owners = chain.from_iterable([form.field] * len(form.leaves) for form in self.forms)
+        return [*owners][place]
+
+    def unfit(self, plan: RowPlan, columns: Sequence[int]) -> list[int]:
+        """Return the leaves of fields whose pages do not hold values of the field's type.
+
+        Args:
+            columns: of the plan, those of the leaves.
+        """
+        fit = plan.fitting(self.trees, columns, self.widths)
+        if len(fit) == len(self.forms):
+            return []
+        others = {*range(len(self.forms))}.difference(fit)
+        return [at for number in others for at in self.forms[number].leaves]
+
+    def only(self, keep: Sequence[bool]) -> FieldForms:
+        """The forms that are marked."""
+        return self if all(keep) else FieldForms.of([*compress(self.forms, keep)])
+
+    def imported(self, address: int, schema: pa.Schema) -> pa.RecordBatch:
+        """Take over a struct array of these fields from the kernel.
+
+        Args:
+            address: of the array.
+            schema: of the fields.
+
+        Raises:
+            CorruptFileError: JSON that is none, or maps with null entries or keys.
+        """
+        if not self.conversions:
+            return pa.RecordBatch._import_from_c(address, schema)
+        built = [*schema]
+        for at in self.conversions:
+            built[at] = built[at].with_type(self.forms[at].arrow)
+        arrays = pa.RecordBatch._import_from_c(address, pa.schema(built)).columns
+        for at in self.conversions:
+            field = self.forms[at].field
+            try:
+                arrays[at] = converted(arrays[at], field, schema.field(at).type)
+            except AlanceError as error:
+                error.add_note(f"in field {field.name!r}")
+                raise
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def forms_of(fields: Iterable[Field], leaves: Sequence[OpenLeaf]) -> FieldForms:
+    """The forms of the fields of which a fragment has all leaves."""
+    numbers: Mapping[int, int] = {leaf.leaf.field.id: number for number, leaf in enumerate(leaves)}
+    forms = []
+    for field in fields:
+        tree, ids, widths, texts, arrow = field.derive("form", _shape)
+        if tree and all(map(numbers.__contains__, ids)):
+            of_leaves = [*map(numbers.__getitem__, ids)]
+            forms.append(FieldForm(field, tree, of_leaves, widths, texts, arrow))
+    return FieldForms.of(forms)
+
+
+def plain_form(field: Field) -> FieldForm | None:
+    """The form of a field that is one column whose neighbouring values the kernel copies."""
+    tree, _, widths, texts, arrow = field.derive("form", _shape)
+    form = FieldForm(field, tree, (0,), widths, texts, arrow)
+    return form if tree == (LEAF,) and not form.is_viewed else None
+
+
+def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
+    """The forms all of whose leaves are among these numbers."""
+    if len(forms.leaves) <= len(leaves) and all(map(leaves.__contains__, forms.leaves)):
+        return forms
+    return forms.only([all(map(leaves.__contains__, form.leaves)) for form in forms.forms])
+
+
+def _shape(field: Field) -> _Shape:
+    """Nodes, ids, widths, texts and built type of a field; `_UNKNOWN` if one is missing."""
+    if owns_column(field):  # of a table with thousands of columns nearly all
+        width, is_text, arrow = leaf_form(field)
+        return _UNKNOWN if width == NO_FORM else ((LEAF,), (field.id,), (width,), (is_text,), arrow)
+    nodes = [*_nodes(field)]
+    tree = tuple([node for node, _ in nodes if node is not None])
+    leaves = [leaf for _, leaf in nodes if leaf is not None]
+    forms = [leaf_form(leaf) for leaf in leaves]
+    widths, texts = tuple([form.width for form in forms]), tuple([form.is_text for form in forms])
+    if len(tree) < len(nodes) or NO_FORM in widths:
+        return _UNKNOWN
+    return tree, tuple([leaf.id for leaf in leaves]), widths, texts, kernel_type(field)
+
+
+def _nodes(field: Field, depth: int = 1) -> Iterator[tuple[int | None, Field | None]]:
+    """Nodes depth-first, with the field of each leaf; None of a node that the kernel lacks."""
+    arrow = storage_type(field.to_arrow().type)
+    if depth > MOST_LAYERS:
+        yield None, None
+    elif owns_column(field):
+        yield LEAF, field
+    elif pa.types.is_struct(arrow):
+        yield len(field.children), None
+    elif pa.types.is_list(arrow) or pa.types.is_map(arrow):
+        yield LIST, None
+    else:
+        yield (LARGE_LIST if pa.types.is_large_list(arrow) else None), None
+    for child in field.children:
+        yield from _nodes(child, depth + 1)

@@ -1,0 +1,470 @@
+"""The rows of one fragment: its data files side by side, one Arrow batch out.
+
+A schema's fields are looked up by id in the fragment's files; a field that none of them has reads
+as null. All files of a fragment have the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from alance.errors import AlanceError, CorruptFileError
+from alance.file.batches import completed, empty_columns, in_order, leaf_bytes, one_array
+from alance.file.older.entry import holds_packed_lists, is_older, merged, open_older, refuse_mixed
+from alance.file.open.columns import OpenColumn
+from alance.file.open.files import ColumnsOf, FileOf, open_columns_of, open_files
+from alance.file.open.page_tables import PageTables
+from alance.file.rows.file_pages import LeafPages
+from alance.file.rows.leaves import OpenLeaf, Parts
+from alance.file.rows.placed_rows import fetch_placed, placed_rows
+from alance.file.rows.ranged import loads_of_range, read_ranges
+from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
+from alance.format.plans import PLANS_A_TURN, TURN, all_read, joined_spans, together
+from alance.format.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from alance.arrays import Int64s
+    from alance.file.older.v2_0 import FieldRows
+    from alance.file.open.columns import States
+    from alance.file.rows.joined_rows import JoinedRows
+    from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
+    from alance.format.field import Field
+    from alance.format.layouts.base import DecodeTask, PageValues
+    from alance.format.plans import Pieces, Plan, Reader
+
+    Found: TypeAlias = list[DecodeTask] | FieldRows | LeafPages | Parts
+
+
+class FileSource(NamedTuple):
+    """A data file of a fragment: where it is, and which field is in which column."""
+
+    location: str
+    file_bytes: int  # exact
+    columns: dict[int, int]  # field id -> column index
+
+
+class FragmentTask(NamedTuple):
+    """Some rows, fetched or in a local file; decoding is CPU work for the pool."""
+
+    schema: Schema
+    num_rows: int
+    leaves: dict[int, Found]  # by field id of the leaf; of files of 2.0: of the schema's field
+    columns: Sequence[PlacedColumns] = ()  # of other leaves
+    joined: JoinedRows | None = None  # of other leaves, whole files
+
+    @property
+    def num_bytes(self) -> int:
+        """Encoded bytes to decode."""
+        at_once = sum([columns.num_bytes for columns in self.columns])
+        if self.joined is not None:
+            at_once += self.joined.num_bytes
+        return at_once + sum(map(encoded_bytes, self.leaves.values()))
+
+    @property
+    def unread(self) -> list[PlacedRows]:
+        """Rows whose bytes are still to be read, each once."""
+        placed: dict[int, PlacedRows] = {}
+        for columns in self.columns:
+            if not columns.placed.is_read:
+                placed[id(columns.placed)] = columns.placed
+        return [*placed.values()]
+
+    @property
+    def unread_pieces(self) -> list[Pieces]:
+        """The bytes that are still to be read; of parts of a task, those of their fields."""
+        columns = [own for own in self.columns if not own.placed.is_read]
+        return [own.placed.pieces_of_columns(own.columns) for own in columns]
+
+    def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
+        """The rows as Arrow, in the order of the plan, or in another one.
+
+        Args:
+            read: brings what is `unread`.
+            order: the rows that are wanted, by their numbers among these.
+
+        Raises:
+            CorruptFileError: bytes that contradict the format.
+        """
+        if not self.schema.fields:
+            return empty_columns(self.num_rows if order is None else len(order))
+        if self.joined is not None:
+            batch = self.joined.batch(self.schema, self.column)
+            assert batch is not None
+            return in_order(batch, order)
+        decoded = []
+        for own in self.columns:
+            if own.placed.plan.is_ranges:
+                batch = in_order(own.decode(read, self.schema), order)
+            else:
+                batch = own.decode(read, self.schema, order)
+            decoded.append((own.fields.fields, batch))
+        batch = completed(self.schema, decoded, lambda field: in_order(self.column(field), order))
+        assert batch is not None
+        return batch
+
+    def only(self, schema: Schema) -> FragmentTask:
+        """The same rows, of some fields."""
+        ids = {field.id for field in schema.fields}
+        columns = [part for own in self.columns if (part := own.only(ids)).columns]
+        leaves = self.leaves
+        if leaves:
+            own = ids.union(
+                leaf.field.id for field in schema.fields for leaf in leaf_columns(field)
+            )
+            leaves = {field_id: rows for field_id, rows in leaves.items() if field_id in own}
+        return self._replace(schema=schema, leaves=leaves, columns=columns)
+
+    def sizes(self) -> dict[int, int]:
+        """Encoded bytes of single rows by field id of the leaf."""
+        sizes = {field_id: encoded_bytes(rows) for field_id, rows in self.leaves.items()}
+        for columns in self.columns:
+            sizes.update(columns.sizes)
+        return sizes
+
+    def column(self, field: Field) -> pa.Array:
+        """The values of a field that the kernel does not build; see `decode` for the rest."""
+        try:
+            arrays = [
+                part.decode()
+                for part in _parts(self.leaves.get(field.id, []))
+                if not isinstance(part, list | LeafPages | Parts)
+            ]
+            if arrays:
+                return one_array(arrays)
+            pages = {
+                leaf.field.id: [
+                    page for part in _parts(self.leaves[leaf.field.id]) for page in _pages(part)
+                ]
+                for leaf in leaf_columns(field)
+                if leaf.field.id in self.leaves
+            }
+            return assemble(field, pages, self.num_rows)
+        except AlanceError as error:
+            error.add_note(f"in field {field.name!r}")
+            raise
+
+
+def _parts(rows: Found) -> Sequence[Found]:
+    return rows.parts if isinstance(rows, Parts) else (rows,)
+
+
+def _pages(rows: Found) -> list[PageValues]:
+    if isinstance(rows, list):
+        return [task.decode() for task in rows]
+    assert isinstance(rows, LeafPages)
+    return rows.decode_pages()
+
+
+def encoded_bytes(rows: Found) -> int:
+    """Bytes to decode for a leaf."""
+    if isinstance(rows, Parts):
+        return sum(map(encoded_bytes, rows.parts))
+    if isinstance(rows, list):
+        return sum(task.num_bytes for task in rows)
+    return rows.num_bytes
+
+
+@dataclass(eq=False)
+class OpenFragment:
+    """A fragment with the columns of a projection open. Immutable but for what it learns."""
+
+    schema: Schema
+    num_rows: int  # physical rows, deleted ones included
+    leaves: tuple[OpenLeaf, ...]
+    leaf_ids: tuple[int, ...]  # of their fields
+
+    @cached_property
+    def leaf_sizes(self) -> list[int]:
+        """Bytes of the pages of each leaf."""
+        return [leaf.column.encoded_bytes for leaf in self.leaves]
+
+    @cached_property
+    def encoded_bytes(self) -> int:
+        """Bytes of all pages of the projection."""
+        return sum(self.leaf_sizes)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is known of the columns."""
+        return 100 + self.tables.num_bytes
+
+    @property
+    def page_rows(self) -> int:
+        """Rows of a page: of the first one of the first column."""
+        column = self.leaves[0].column if self.leaves else None
+        if not isinstance(column, OpenColumn) or not column.column.num_pages:
+            return self.num_rows
+        return max(1, column.column.pages[0].num_rows)
+
+    @cached_property
+    def row_bytes(self) -> float:
+        """Memory of a decoded row, estimated: a constant page of vectors has no bytes at all."""
+        rows = max(1, self.num_rows)
+        fixed = self.schema.remember(
+            (leaf_bytes, self.leaf_ids), lambda: [leaf_bytes(leaf.leaf) for leaf in self.leaves]
+        )
+        return sum(map(max, [size / rows for size in self.leaf_sizes], fixed))
+
+    @cached_property
+    def tables(self) -> PageTables:
+        """What is known of the pages."""
+        return PageTables(self.schema, self.leaves, self.leaf_ids)
+
+    @property
+    def nested(self) -> OpenFragment | None:
+        """The nested fields whose arrays the kernel builds, as a new fragment; None without any.
+
+        It knows nothing of the pages yet, and leaves what it learns of them to nobody.
+        """
+        forms = [form for form in self.tables.forms.forms if len(form.tree) > 1]
+        if not forms:
+            return None
+        numbers = [number for form in forms for number in form.leaves]
+        ids = tuple([self.leaf_ids[number] for number in numbers])
+        leaves = tuple([self.leaves[number] for number in numbers])
+        schema = Schema(tuple([form.field for form in forms]), {})
+        return OpenFragment(schema, self.num_rows, leaves, ids)
+
+    def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
+        """Plan single rows, with all that is to be read for them; see `take_rows`."""
+        task = yield from self.place(rows, states, guess=guess)
+        yield from fetch_placed(task.unread)
+        return task
+
+    def place(self, rows: Int64s, states: States, *, guess: bool) -> Plan[FragmentTask]:
+        """Plan single rows, without what is `unread` of the task; see `take_rows`."""
+        (task,) = yield from take_rows(self.schema, [self], rows, [len(rows)], states, guess=guess)
+        return task
+
+    def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
+        """Plan the physical rows from `start` to `stop`."""
+        return self.read_spans([(start, stop)] if start < stop else [], states)
+
+    def read_spans(self, spans: Sequence[tuple[int, int]], states: States) -> Plan[FragmentTask]:
+        """Plan ranges of physical rows, which are given one behind the other.
+
+        Args:
+            spans: ascending, none of them empty.
+        """
+        (task,) = yield from self.read_parts([spans], states)
+        return task
+
+    def read_parts(
+        self, parts: Sequence[Sequence[tuple[int, int]]], states: States
+    ) -> Plan[list[FragmentTask]]:
+        """Plan ranges of physical rows that are fetched together, in parts of a task each.
+
+        Args:
+            parts: the ranges of each, as for `read_spans`; each part is behind the one before it.
+        """
+        leaves: list[dict[int, Found]] = [{} for _ in parts]
+        if beside := self.leaves_beside():
+            plans: list[Plan[Any]] = [
+                read_ranges(self, parts, states),
+                *[self._read(beside, spans, states) for spans in parts],
+            ]
+            ranged, *leaves = yield from together(plans)
+        else:
+            ranged = yield from read_ranges(self, parts, states)
+        # Columns of which it was learned meanwhile that the kernel does not take them.
+        ids = {leaf.leaf.field.id for leaf in beside}
+        numbers = ranged[0].fields.leaves if ranged else ()
+        others = [leaf for leaf in self._others(numbers) if leaf.leaf.field.id not in ids]
+        if others:
+            more = yield from together([self._read(others, spans, states) for spans in parts])
+            leaves = [{**own, **later} for own, later in zip(leaves, more, strict=True)]
+        columns = [(own,) for own in ranged] if ranged else [()] * len(parts)
+        return [
+            FragmentTask(self.schema, sum(stop - start for start, stop in spans), own, rows)
+            for spans, own, rows in zip(parts, leaves, columns, strict=True)
+        ]
+
+    def leaves_of(self, ids: Iterable[int]) -> list[OpenLeaf]:
+        """The leaves of some fields, as far as there are any."""
+        by_field = self.tables.by_field
+        return [by_field[field_id] for field_id in ids if field_id in by_field]
+
+    def leaves_beside(self) -> list[OpenLeaf]:
+        """The leaves whose ranges of rows the kernel does not take."""
+        return self._others(self.tables.ranged.fields.leaves)
+
+    def _others(self, numbers: Iterable[int]) -> list[OpenLeaf]:
+        left_out = frozenset(numbers)
+        if len(left_out) == len(self.leaves):
+            return []
+        return [leaf for number, leaf in enumerate(self.leaves) if number not in left_out]
+
+    def _read(
+        self, leaves: Sequence[OpenLeaf], spans: Sequence[tuple[int, int]], states: States
+    ) -> Plan[dict[int, Found]]:
+        """Plan rows of some leaves, by field id."""
+        spans = spans or [(0, 0)]
+        plans = [leaf.read(*span, states) for leaf in leaves for span in spans]
+        tasks = yield from together(plans)
+        count = len(spans)
+        parts = [tasks[at : at + count] for at in range(0, len(tasks), count)]
+        return {
+            leaf.leaf.field.id: own[0] if count == 1 else Parts(own)
+            for leaf, own in zip(leaves, parts, strict=True)
+        }
+
+    def loads(self, parts: Sequence[tuple[int, int]], states: States) -> Iterator[Plan[None]]:
+        """Plans of what must be known of the pages before parts of neighbouring rows can be read:
+        at most one round for all. Each is little work, so that others run in between.
+
+        Args:
+            parts: ascending, none of them empty.
+        """
+        yield from loads_of_range(self, parts, states)
+        runs = joined_spans(parts)
+        for leaf in self.leaves_beside():
+            for run in runs:
+                yield leaf.load(*run, states)
+
+
+def take_rows(
+    schema: Schema,
+    fragments: Sequence[OpenFragment],
+    rows: Int64s,
+    ends: Sequence[int],
+    states: States,
+    *,
+    guess: bool,
+) -> Plan[list[FragmentTask]]:
+    """Plan single rows of fragments, in few tasks; what is still to be read is their `unread`.
+
+    Arguments, cost and errors are those of `placed_rows`.
+    """
+    placed = yield from placed_rows(fragments, rows, ends, states, guess=guess)
+    return [
+        FragmentTask(schema, rows_of.num_rows, rows_of.leaves, rows_of.columns)
+        for rows_of in placed
+    ]
+
+
+class ToOpen(NamedTuple):
+    """A fragment to open: its files, its physical rows, and what is known of the files."""
+
+    files: Sequence[FileSource]
+    num_rows: int
+    states: States
+
+
+class _FileToOpen(NamedTuple):
+    """A file of a fragment: the number of this, and the leaves that the file has."""
+
+    fragment: int
+    source: FileSource
+    leaves: Sequence[LeafColumn]
+
+
+def open_fragment(
+    schema: Schema, files: Sequence[FileSource], num_rows: int, states: States
+) -> Plan[OpenFragment]:
+    """Plan the opening of a fragment: see `open_fragments`."""
+    (opened,) = yield from open_fragments(schema, [ToOpen(files, num_rows, states)])
+    return opened
+
+
+def open_fragments(schema: Schema, asked: Sequence[ToOpen]) -> Plan[list[OpenFragment]]:
+    """Plan the opening of fragments for a projection: one round where files are unknown.
+
+    Raises:
+        CorruptFileError: a file whose columns have another number of rows than its fragment.
+    """
+    leaves, ids, top = schema.remember(open_fragments, lambda: _columns_of(schema))
+    files: list[_FileToOpen] = []
+    for number, (sources, _, _) in enumerate(asked):
+        for source in sources:
+            own = [leaf for leaf in leaves if leaf.field.id in source.columns]
+            if own or holds_packed_lists(schema.fields, source.columns):
+                files.append(_FileToOpen(number, source, own))
+    opened = yield from _open_leaves(schema, asked, files, top)
+    if sum(map(len, opened)) > PLANS_A_TURN:
+        yield TURN
+    groups: list[list[list[OpenLeaf]]] = [[] for _ in asked]
+    for file, own_leaves in zip(files, opened, strict=True):
+        groups[file.fragment].append(own_leaves)
+    fragments = []
+    for number, (group, (_, num_rows, _)) in enumerate(zip(groups, asked, strict=True), 1):
+        by_field = _by_field(schema, group, num_rows)
+        own_ids = tuple(by_field)
+        if own_ids == ids:
+            own_ids = ids  # one object for all fragments
+        else:
+            by_field = {field: by_field[field] for field in (*ids, *top) if field in by_field}
+            own_ids = tuple(by_field)
+        fragments.append(OpenFragment(schema, num_rows, tuple(by_field.values()), own_ids))
+        if number % PLANS_A_TURN == 0:
+            yield TURN
+    return fragments
+
+
+def _by_field(
+    schema: Schema, files: Sequence[Sequence[OpenLeaf]], num_rows: int
+) -> dict[int, OpenLeaf]:
+    """The leaves of the files of a fragment, by their fields' ids."""
+    by_field: dict[int, OpenLeaf] = {}
+    for leaves in files:
+        for leaf in leaves:
+            twin = by_field.get(leaf.leaf.field.id)
+            by_field[leaf.leaf.field.id] = leaf if twin is None else merged(twin, leaf)
+    if len(files) > 1:
+        refuse_mixed(schema.fields, by_field)
+    for leaf in by_field.values():
+        if leaf.column.num_rows != num_rows * leaf.leaf.multiplier:
+            raise CorruptFileError(
+                f"field {leaf.leaf.field.name!r} in {leaf.column.container.path}: "
+                f"{leaf.column.num_rows} rows, the fragment has {num_rows}"
+            )
+    return by_field
+
+
+def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], tuple[int, ...], Collection[int]]:
+    """The leaves of a schema, their fields' ids, and those of its own fields."""
+    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
+    ids = tuple([leaf.field.id for leaf in leaves])
+    return leaves, ids, {field.id: None for field in schema.fields}
+
+
+def _open_leaves(
+    schema: Schema, asked: Sequence[ToOpen], files: Sequence[_FileToOpen], top: Collection[int]
+) -> Plan[list[list[OpenLeaf]]]:
+    """Plan the leaves of files: columns of 2.1 and later together, older files beside them."""
+    containers = yield from open_files(
+        [
+            FileOf(source.location, source.file_bytes, asked[number].states)
+            for number, source, _ in files
+        ]
+    )
+    newer: list[ColumnsOf] = []
+    older: dict[int, Plan[list[OpenLeaf]]] = {}
+    for place, (file, container) in enumerate(zip(files, containers, strict=True)):
+        states, columns = asked[file.fragment].states, file.source.columns
+        if is_older(container):
+            older[place] = open_older(schema.fields, columns, container, states)
+        else:
+            indices = [columns[leaf.field.id] for leaf in file.leaves]
+            newer.append(ColumnsOf(container, indices, states))
+    of_older: list[list[OpenLeaf]] = []
+    if older:
+        plans: list[Plan[Any]] = [open_columns_of(newer), together([*older.values()])]
+        opened, of_older = yield from together(plans)
+    else:
+        opened = yield from open_columns_of(newer)
+    old, new = dict(zip(older, of_older, strict=True)), iter(opened)
+    return [
+        old[place]
+        if place in old
+        else [
+            OpenLeaf(leaf, column, leaf.field.id in top)
+            for leaf, column in zip(file.leaves, next(new), strict=True)
+        ]
+        for place, file in enumerate(files)
+    ]

@@ -1,0 +1,151 @@
+"""Rows of open local files: the job that decodes a column reads it first, from the page cache.
+
+A column is read just before it is decoded, into memory that the column before it gave back. So its
+bytes are still in the processor's cache, and no memory is held ahead. The job waits for the few
+bytes that the page cache lacks. If the cache lacks most of a file, reading ahead is faster.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import AlanceError
+from alance.file.batches import completed, empty_columns
+from alance.file.open.recall import PATIENCE, OwnStates
+from alance.file.rows.fragment import FragmentTask
+from alance.file.rows.ranged import place_range
+from alance.format.coalesce import coalesce
+from alance.format.layouts.fields import leaf_columns
+from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
+from alance.io.disk import files
+from alance.io.events import trace
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from alance import _kernels
+    from alance.file.open.recall import ScanStates
+    from alance.file.rows.fragment import Found, OpenFragment
+    from alance.format.field import Field
+    from alance.format.plans import Extent
+    from alance.io.disk.files import OpenFile
+    from alance.io.reading.inline import Note
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRows:
+    """The rows `start` to `stop` of a fragment whose files are open."""
+
+    fragment: OpenFragment
+    start: int
+    stop: int
+    states: ScanStates
+    files: Mapping[str, files.OpenFile]  # by location
+    note: Note
+
+    @property
+    def num_rows(self) -> int:
+        return self.stop - self.start
+
+    def decode(self) -> pa.RecordBatch | None:
+        """The rows as Arrow; None where the page cache is of no use.
+
+        Raises:
+            CorruptFileError: bytes that contradict the format.
+        """
+        schema, states = self.fragment.schema, self.states
+        if states.is_cold:
+            return None
+        if not schema.fields:
+            return empty_columns(self.num_rows)
+        try:
+            with self.fragment.tables.lock:  # what one thread learns the others need not
+                placing = place_range(self.fragment, self.start, self.stop, OwnStates())
+                columns = answered(placing, self._read)
+            decoded = []
+            if columns is not None:
+                decoded.append((columns.fields.fields, columns.decode(self._reader, schema)))
+        except NotAtHand:
+            return None
+        return completed(schema, decoded, self._column)
+
+    @contextmanager
+    def _reader(
+        self, paths: Sequence[str], pieces: Callable[[], Pieces]
+    ) -> Iterator[_kernels.Source]:
+        """Bring bytes of the open files to the kernel; see `Reader`.
+
+        Raises:
+            NotAtHand: a file is not open, cannot be read, or has waited for the disk too often.
+        """
+        opened = {path: self._file(path) for path in {*paths}}
+        source = files.source([*map(opened.__getitem__, paths)], patience=PATIENCE)
+        begun = trace.now()
+        try:
+            yield source
+        except OSError:
+            raise NotAtHand from None
+        finally:
+            self.states.were_held(source.reads - source.waits, source.waits)
+        if self.note.recorder is not None:
+            for extent in pieces().ranges():
+                self.note.read(extent, begun)
+
+    def _column(self, field: Field) -> pa.Array | None:
+        ids = {leaf.field.id for leaf in leaf_columns(field)}
+        ids.add(field.id)
+        leaves: dict[int, Found] = {}
+        try:
+            for leaf in self.fragment.leaves_of(ids):
+                leaves[leaf.leaf.field.id] = answered(
+                    leaf.read(self.start, self.stop, OwnStates()), self._read
+                )
+        except NotAtHand:
+            return None
+        except AlanceError as error:
+            error.add_note(f"in field {field.name!r}")
+            raise
+        return FragmentTask(self.fragment.schema, self.num_rows, leaves).column(field)
+
+    def _read(self, asked: Sequence[Extent]) -> list[memoryview]:
+        """What plans ask for: many ranges of one file in one call."""
+        ranges = [span for span in asked if isinstance(span, ByteRange)]
+        if len(ranges) == len(asked) > 1 and len({span.path for span in ranges}) == 1:
+            return self._read_many(ranges)
+        return [self._read_one(span) for span in asked]
+
+    def _read_many(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        spans = [(start, stop) for _, start, stop in ranges]
+        plan = coalesce(spans, 0)
+        starts, stops = np.array(plan.spans).T.copy()
+        content = self._read_one(Pieces.of(ranges[0].path, starts, stops))
+        ends = np.cumsum(stops - starts).tolist()
+        return plan.cut(spans, [content[first:end] for first, end in pairwise([0, *ends])])
+
+    def _read_one(self, asked: Extent) -> memoryview:
+        begun = trace.now()
+        if isinstance(asked, ByteRange):
+            content, is_held = files.read_held(self._file(asked.path), (asked.start, asked.stop))
+        else:
+            opened = {path: (file := self._file(path), file.num_bytes) for path in asked.paths}
+            content = files.read_pieces(opened, "", asked)
+            is_held = content is not None
+        if content is not None:
+            self.note.read(asked, begun)
+        self.states.were_held(is_held, not is_held)
+        if content is None or self.states.is_cold:
+            raise NotAtHand
+        return content
+
+    def _file(self, path: str) -> OpenFile:
+        file = self.files.get(path)
+        if file is None:
+            raise NotAtHand
+        return file

@@ -1,0 +1,53 @@
+"""Leaves of an open fragment with their columns, and a leaf's rows in several parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from alance.file.open.files import from_content
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.arrays import Int64s
+    from alance.file.older.v2_0 import FieldColumn
+    from alance.file.open.columns import OpenColumn, States
+    from alance.file.rows.fragment import Found
+    from alance.format.layouts.fields import LeafColumn
+    from alance.format.plans import Plan
+
+
+@dataclass(slots=True)  # frozen it would take thrice as long to make
+class OpenLeaf:
+    """A leaf field and its column; `rows` of the table are `rows * multiplier` of the column."""
+
+    leaf: LeafColumn
+    column: OpenColumn | FieldColumn
+    is_top: bool  # a field of the schema itself, not of a nested one
+
+    def rows(self, rows: Int64s) -> Int64s:
+        """The rows of the column that are some rows of the table."""
+        if (dimension := self.leaf.multiplier) == 1:
+            return rows
+        return (rows[:, None] * dimension + np.arange(dimension)).reshape(-1)
+
+    def read(self, start: int, stop: int, states: States) -> Plan[Found]:
+        """Plan the rows of the table from `start` to `stop`."""
+        times = self.leaf.multiplier
+        reading: Plan[Found] = self.column.read(start * times, stop * times, states)
+        return from_content(reading, self.column.container)
+
+    def load(self, start: int, stop: int, states: States) -> Plan[None]:
+        """Plan what must be known of the pages of these rows: at most one round."""
+        times = self.leaf.multiplier
+        loading = self.column.load(start * times, stop * times, states)
+        return from_content(loading, self.column.container)
+
+
+class Parts(NamedTuple):
+    """Rows of a leaf that were found in several ways, one part behind the other."""
+
+    parts: Sequence[Found]

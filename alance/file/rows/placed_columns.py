@@ -1,0 +1,220 @@
+"""Rows of whole fields, nested ones too: one record batch by one call of the kernel."""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import AlanceError, BatchTooLargeError
+from alance.format.layouts.place import PagePlace
+from alance.format.plans import Pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from alance.arrays import Int64s
+    from alance.errors import CorruptFileError
+    from alance.file.rows.field_forms import FieldForms
+    from alance.format.plans import Reader
+    from alance.format.schema import Schema
+
+GOES_ON: Final = 1  # of the kernel: there are shares that are not decoded
+
+
+NOTHING: Final = memoryview(b"")  # the bytes of pages of one value
+
+
+class PlacedRows:
+    """The same rows of some columns: where their bytes are, in files that have all of them.
+
+    Attributes:
+        paths: of the files that the plan's tables are of.
+        content: the bytes of all pieces, one behind the other; None if they are not read, or are
+            in `files`. Pages of one value have none.
+        files: what is held of the file of each table.
+    """
+
+    __slots__ = ("_pieces", "content", "files", "paths", "plan")
+
+    def __init__(
+        self,
+        plan: _kernels.RowPlan,
+        paths: Sequence[str],
+        files: Sequence[_kernels.HeldFile] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.paths = paths
+        has_bytes = plan.num_bytes(0, plan.num_groups)
+        self.content: memoryview | None = None if has_bytes else NOTHING
+        self.files = files
+        self._pieces: Pieces | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """True if the bytes are in memory."""
+        return self.content is not None or self.files is not None
+
+    def corrupt(self, hit: int, what: str) -> CorruptFileError:
+        """Return an error that names the page of a plan and its fault."""
+        table, start = self.plan.place(hit)
+        return PagePlace(self.paths[table], ((start, 0),), 0).corrupt(what)
+
+    @property
+    def pieces(self) -> Pieces:
+        """Byte ranges to read for all groups."""
+        if self._pieces is None:
+            self._pieces = self.pieces_of(0, self.plan.num_groups)
+        return self._pieces
+
+    def pieces_of(self, first: int, last: int) -> Pieces:
+        """Return the byte ranges to read for some groups."""
+        tables, ends, starts, stops, num_bytes = self.plan.pieces(first, last)
+        paths = [*map(self.paths.__getitem__, tables)]
+        return Pieces(paths, ends, starts, stops, num_bytes)
+
+    def pieces_of_columns(self, columns: Sequence[int]) -> Pieces:
+        """Return the byte ranges to read for some columns, at least one."""
+        groups: list[list[int]] = []
+        for column in columns:
+            first, last = self.plan.groups(column)
+            if groups and groups[-1][1] == first:
+                groups[-1][1] = last
+            else:
+                groups.append([first, last])
+        parts = [self.pieces_of(first, last) for first, last in groups]
+        if len(parts) == 1:
+            return parts[0]
+        before = np.cumsum([0, *(len(part.starts) for part in parts)]).tolist()
+        return Pieces(
+            [path for part in parts for path in part.paths],
+            [first + end for first, part in zip(before, parts, strict=False) for end in part.ends],
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.stops for part in parts]),
+            sum(part.num_bytes for part in parts),
+        )
+
+
+class PlacedColumns(NamedTuple):
+    """Rows that were placed, of all leaves of some fields of the schema.
+
+    Attributes:
+        columns: the numbers of the leaves in the plan, field by field.
+    """
+
+    placed: PlacedRows
+    fields: FieldForms
+    columns: Sequence[int]
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """Encoded bytes by field id."""
+        of_columns, columns = self.placed.plan.column_bytes, iter(self.columns)
+        return {
+            form.field.id: sum([of_columns[next(columns)] for _ in form.leaves])
+            for form in self.fields.forms
+        }
+
+    @property
+    def num_bytes(self) -> int:
+        """Encoded bytes."""
+        sizes = self.placed.plan.column_bytes
+        return sum([sizes[column] for column in self.columns])
+
+    def only(self, ids: Collection[int]) -> PlacedColumns:
+        """The rows of some fields."""
+        keep = [form.field.id in ids for form in self.fields.forms]
+        of_leaves = [
+            is_kept
+            for form, is_kept in zip(self.fields.forms, keep, strict=True)
+            for _ in form.leaves
+        ]
+        columns = [*compress(self.columns, of_leaves)]
+        placed, sizes = self.placed, self.placed.plan.column_bytes
+        if not (placed.is_read or any(sizes[column] for column in columns)):
+            placed = PlacedRows(placed.plan, placed.paths)  # of pages of one value alone
+            placed.content = NOTHING
+        return PlacedColumns(placed, self.fields.only(keep), columns)
+
+    def decode(self, read: Reader, schema: Schema, order: Int64s | None = None) -> pa.RecordBatch:
+        """The values, in the order of the rows, or in another one.
+
+        Args:
+            read: brings what was not read before.
+            schema: of the rows; of its fields these are some, or all, in their order.
+            order: of single rows: which of them to give, by number.
+
+        Raises:
+            CorruptFileError: the bytes contradict the format.
+            UnsupportedError: more bytes of strings than 32-bit offsets can say.
+        """
+        (share,) = self.shares(1, schema, order)
+        batch = share.decode(read)
+        assert batch is not None
+        return batch
+
+    def shares(self, count: int, schema: Schema, order: Int64s | None) -> list[ColumnsShare]:
+        """The same for so many threads, each of which decodes about as many bytes; several only
+        of single rows that were not read before, of columns that `are_plain`.
+        """
+        _, trees, _, widths, texts, _ = self.fields
+        batch = _kernels.RowBatch(trees, self.columns, widths, texts, order, count)
+        return [ColumnsShare(self, schema, batch, number) for number in range(count)]
+
+
+class ColumnsShare(NamedTuple):
+    """What a thread decodes of columns; the batch is that of all shares."""
+
+    columns: PlacedColumns
+    schema: Schema
+    batch: _kernels.RowBatch
+    number: int
+
+    def decode(self, read: Reader) -> pa.RecordBatch | None:
+        """The values of all shares, once the last of them is decoded; None before.
+
+        Arguments and errors are those of `PlacedColumns.decode`.
+        """
+        columns = self.columns
+        plan = columns.placed.plan
+        try:
+            if not self._decode(plan, read):
+                return None
+        except OverflowError as error:
+            raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
+        except AlanceError:
+            raise
+        except ValueError as error:
+            page, column = self.batch.place(self.number)
+            failure = columns.placed.corrupt(page, str(error))
+            failure.add_note(f"in field {columns.fields.field_of(column).name!r}")
+            raise failure from error
+        if len(columns.fields.forms) == len(self.schema.fields):
+            arrow = self.schema.read_arrow()
+        else:
+            arrow = pa.schema([field.to_arrow() for field in columns.fields.fields])
+        return columns.fields.imported(self.batch.address, arrow)
+
+    def _decode(self, plan: _kernels.RowPlan, read: Reader) -> bool:
+        """Decode the share; False if others are not decoded yet."""
+        placed = self.columns.placed
+        if placed.content is not None:
+            self.batch.decode(plan, placed.content)
+            return True
+        if placed.files is not None:
+            if not self.batch.read(plan, _kernels.HeldSource(placed.files), self.number):
+                raise ValueError("bytes that the file has not")
+            return True
+        with read(placed.paths, self._pieces) as source:
+            state = self.batch.read(plan, source, self.number)
+            if not state:
+                raise OSError  # the reader knows which
+        return state != GOES_ON
+
+    def _pieces(self) -> Pieces:
+        """What is read; the first share tells it of all."""
+        placed, _, columns = self.columns
+        return placed.pieces_of(0, 0) if self.number else placed.pieces_of_columns(columns)

@@ -1,0 +1,305 @@
+"""Finds where single rows of open fragments are, and plans their reading.
+
+Every take goes through `placed_rows`. One kernel call places the rows of a leaf in all fragments.
+It returns the bytes to read, and the pages that its tables do not know. These are filled from the
+caches, or by a round of reads. On stores where a round is expensive, their rows are read by a guess
+instead. Columns and pages of other kinds have plans of their own, which run beside.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, chain, groupby, pairwise, product
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import CorruptFileError
+from alance.file.open.files import bytes_at_hand, from_content
+from alance.file.open.new_pages import NewPages
+from alance.file.rows.field_forms import FieldForms, with_tables
+from alance.file.rows.leaves import Parts
+from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
+from alance.format.plans import PLANS_A_TURN, TURN, together
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from alance._kernels import RowTable
+    from alance.arrays import Int64s
+    from alance.file.open.columns import States
+    from alance.file.open.page_tables import PageTables
+    from alance.file.rows.fragment import Found, OpenFragment
+    from alance.file.rows.leaves import OpenLeaf
+    from alance.format.plans import Plan
+
+PLACED_AT_ONCE: Final = 1 << 17  # rows of columns that a call places: 1 to 4 milliseconds
+_CONTAINERS, _PATH = map(attrgetter, ("containers", "path"))
+_PLACED, _WHOLE, _KINDS = map(attrgetter, ("placed", "whole", "kinds"))
+_PAGES = _TABLES = attrgetter("tables")  # of a fragment, and of each of its leaves
+NO_LEAVES: Final[frozenset[int]] = frozenset()
+GUESSED_PLACES: Final = 64  # of more, what is read in vain costs more than a round of 30 ms
+
+
+def placed_rows(
+    fragments: Sequence[OpenFragment],
+    rows: Int64s,
+    ends: Sequence[int],
+    states: States,
+    *,
+    guess: bool,
+) -> Plan[list[FoundRows]]:
+    """Plan single rows: what was found of neighbouring fragments with the same leaves.
+
+    Cost: no round where the pages are known, else one; two for some kinds of pages.
+
+    Args:
+        rows: physical row offsets, sorted and unique in each fragment, one behind the other.
+        ends: where those of each fragment end.
+        guess: a round is dear: rows of pages that are not known are read by a guess, where they
+            are few, and those of the others beside them.
+
+    Raises:
+        CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
+    """
+    plans, first = [], 0
+    for _, alike in groupby(fragments, attrgetter("leaf_ids")):
+        last = first + len([*alike])
+        begin = ends[first - 1] if first else 0
+        own_ends = [end - begin for end in ends[first:last]] if first else ends[:last]
+        tables = [*map(_PAGES, fragments[first:last])]
+        request = _RowRequest(tables, rows[begin : ends[last - 1]], own_ends)
+        plans.append(_rows_of(request, states, guess))
+        first = last
+    groups = yield from together(plans)
+    return [*chain.from_iterable(groups)]
+
+
+class FoundRows(NamedTuple):
+    """Rows of neighbouring fragments.
+
+    Attributes:
+        leaves: what was found of leaves, by field id.
+        columns: the fields whose arrays the kernel builds.
+    """
+
+    num_rows: int
+    leaves: dict[int, Found]
+    columns: Sequence[PlacedColumns]
+
+
+class _RowRequest(NamedTuple):
+    """Rows of fragments that have the same leaves.
+
+    Attributes:
+        tables: of the fragments.
+        rows: end to end.
+        ends: where those of each fragment end.
+    """
+
+    tables: Sequence[PageTables]
+    rows: Int64s
+    ends: Sequence[int]
+
+    @property
+    def num_runs(self) -> int:
+        """Runs of neighbouring rows."""
+        return 1 + int(np.count_nonzero(np.diff(self.rows) != 1))
+
+    def runs(self, apart: Mapping[int, set[int]]) -> list[_Run]:
+        """Neighbouring fragments of which the kernel builds the same fields, from files that are
+        all kept whole, or none of them, and of the same versions.
+
+        Args:
+            apart: leaves that are read by a guess, by the number of the fragment.
+        """
+        tables, numbers, runs, first = self.tables, range(len(self.tables)), [], 0
+        ways = zip(
+            *[map(way, tables) for way in (_PLACED, _WHOLE, _KINDS)],
+            map(apart.get, numbers),
+            strict=True,
+        )
+        for _, alike in groupby(numbers, [*ways].__getitem__):
+            last = first + len([*alike])
+            begin = self.ends[first - 1] if first else 0
+            rows = self.rows[begin : self.ends[last - 1]]
+            ends = [end - begin for end in self.ends[first:last]] if first else self.ends[:last]
+            by_leaf = [*zip(*map(_TABLES, tables[first:last]), strict=True)]
+            left_out = apart.get(first, NO_LEAVES)
+            runs.append(_Run(tables[first:last], by_leaf, first, rows, ends, left_out))
+            first = last
+        return runs
+
+
+class _Run(NamedTuple):
+    """Rows of neighbouring fragments, which are placed by the same plans.
+
+    Attributes:
+        by_leaf: the page tables of each leaf; those of others may be dropped meanwhile.
+        first: number of the first of the fragments.
+        apart: numbers of leaves that are read by a guess.
+    """
+
+    tables: Sequence[PageTables]
+    by_leaf: Sequence[Sequence[RowTable | None]]
+    first: int
+    rows: Int64s
+    ends: Sequence[int]
+    apart: Collection[int]
+
+    def batches(self) -> list[_Batch]:
+        """Cut the fields into batches, each placed by a kernel call; fields are never cut."""
+        if not len(self.rows):
+            return []
+        own, batches = self.tables[0], []
+        placed = {*own.placed}.difference(self.apart) if self.apart else {*own.placed}
+        forms = with_tables(own.forms, placed)
+        for part, is_whole in own.by_file(forms):
+            step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
+            if len(part.leaves) <= step:
+                batches.append(_Batch(self, part, is_whole))
+                continue
+            cuts = [at // step for at in accumulate([len(form.leaves) for form in part.forms])]
+            for _, forms_of in groupby(zip(cuts, part.forms, strict=True), itemgetter(0)):
+                fields = FieldForms.of([form for _, form in forms_of])
+                batches.append(_Batch(self, fields, is_whole))
+        return batches
+
+    def others(self, columns: Sequence[PlacedColumns]) -> list[int]:
+        """Leaves that are not among the columns."""
+        numbers = range(len(self.tables[0].leaves)) if len(self.rows) else ()
+        own = {at for part in columns for at in part.fields.leaves}
+        return [at for at in numbers if at not in own] if len(own) < len(numbers) else []
+
+
+class _Batch(NamedTuple):
+    """Fields of a run whose leaves are placed together.
+
+    Attributes:
+        is_whole: their files are kept whole.
+    """
+
+    run: _Run
+    fields: FieldForms
+    is_whole: bool
+
+    def place(self) -> _kernels.RowPlan:
+        """Where rows are, as far as their tables know."""
+        run, leaves = self.run, self.fields.leaves
+        try:
+            return _kernels.plan_rows([run.by_leaf[at] for at in leaves], run.rows, run.ends)  # type: ignore[misc]  # of placed leaves none is None
+        except ValueError as error:
+            path = run.tables[0].containers[leaves[0]].path
+            raise CorruptFileError(f"{path}: {error}") from error
+
+    def placed(self, plan: _kernels.RowPlan) -> PlacedColumns:
+        """Rows that were placed, with their bytes where small files are kept whole."""
+        by_leaf = [*zip(*map(_CONTAINERS, self.run.tables), strict=True)]
+        containers = [container for at in self.fields.leaves for container in by_leaf[at]]
+        placed = PlacedRows(plan, [*map(_PATH, containers)])
+        if self.is_whole and not placed.is_read:
+            by_path = {container.path: container for container in containers}
+            placed.content = bytes_at_hand(placed.pieces, by_path)
+        return PlacedColumns(placed, self.fields, range(len(self.fields.leaves)))
+
+
+def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[FoundRows]]:
+    apart: dict[int, set[int]] = {}
+    is_guessed = guess and len(request.tables[0].leaves) * request.num_runs <= GUESSED_PLACES
+    while True:
+        runs = request.runs(apart)
+        batches = [*chain.from_iterable(map(_Run.batches, runs))]
+        plans: list[_kernels.RowPlan] = []
+        for batch in batches:
+            if plans:
+                yield TURN
+            plans.append(batch.place())
+        num_unknown = sum([len(plan.unknown) for plan in plans])
+        if not num_unknown and not _drop_unfit(batches, plans):
+            break
+        is_much = num_unknown > PLANS_A_TURN
+        if is_much:
+            yield TURN
+        owners: list[tuple[int, PageTables]] = []
+        unknown: list[tuple[int, int]] = []
+        for batch, plan in zip(batches, plans, strict=True):
+            unknown += [(len(owners) + table, page) for table, page in plan.unknown]
+            owners += product(batch.fields.leaves, batch.run.tables)
+        pages = NewPages(owners, unknown)
+        missing = pages.fill_known(states)
+        if is_much:
+            yield TURN
+        if is_guessed and missing:
+            guessed = [at for at in missing if not pages.hole(at).leaf.column.container.is_whole]
+            pages.leave(guessed)
+            for hole in map(pages.hole, guessed):
+                number = [own is hole.tables for own in request.tables].index(True)
+                apart.setdefault(number, set()).add(hole.at)
+            missing = [*{*missing}.difference(guessed)]
+        if missing:
+            yield from pages.learn(states)
+            if is_much:
+                yield TURN
+    columns: dict[int, list[PlacedColumns]] = {run.first: [] for run in runs}
+    for batch, plan in zip(batches, plans, strict=True):
+        columns[batch.run.first].append(batch.placed(plan))
+    beside = [run.others(columns[run.first]) for run in runs]
+    leaves: list[dict[int, Found]] = [{}] * len(runs)
+    if any(beside):
+        reading: list[Plan[Any]] = [
+            _read_leaves(run, others, states, guess)
+            for run, others in zip(runs, beside, strict=True)
+        ]
+        if guess:
+            placed = [own.placed for of_run in columns.values() for own in of_run]
+            reading.append(fetch_placed([rows for rows in placed if not rows.is_read]))
+        leaves = yield from together(reading)
+    return [
+        FoundRows(len(run.rows), of_run, columns[run.first])
+        for run, of_run in zip(runs, leaves, strict=False)
+    ]
+
+
+def _drop_unfit(batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan]) -> bool:
+    """Have fields decoded leaf by leaf whose pages do not have values of their types; that tells
+    what is wrong. Returns True if there are any."""
+    is_any = False
+    for batch, plan in zip(batches, plans, strict=True):
+        for at in batch.fields.unfit(plan, range(len(batch.fields.leaves))):
+            is_any = True
+            for tables in batch.run.tables:
+                tables.drop(at)
+    return is_any
+
+
+def _read_leaves(
+    run: _Run, numbers: Sequence[int], states: States, guess: bool
+) -> Plan[dict[int, Found]]:
+    """Plan the rows of leaves that the kernel does not place, by field id."""
+    leaves = run.tables[0].leaves
+    spans = [
+        (tables.leaves, run.rows[first:last])
+        for tables, (first, last) in zip(run.tables, pairwise([0, *run.ends]), strict=True)
+        if first < last
+    ]
+    plans = [_taken(own[at], rows, states, guess) for at in numbers for own, rows in spans]
+    pieces, rows_of, count = (yield from together(plans)), {}, len(spans)
+    for first, at in enumerate(numbers):
+        parts = pieces[first * count : (first + 1) * count]
+        rows_of[leaves[at].leaf.field.id] = parts[0] if count == 1 else Parts(parts)
+    return rows_of
+
+
+def _taken(leaf: OpenLeaf, rows: Int64s, states: States, guess: bool) -> Plan[Found]:
+    """Plan a take of rows of a leaf whose pages the page tables do not place."""
+    taking: Plan[Found] = leaf.column.take(leaf.rows(rows), states, guess=guess)
+    return from_content(taking, leaf.column.container)
+
+
+def fetch_placed(placed: Sequence[PlacedRows]) -> Plan[None]:
+    """Plan the bytes of placed rows: one round, none where there are none."""
+    if placed:
+        contents = yield [rows.pieces for rows in placed]
+        for rows, content in zip(placed, contents, strict=True):
+            rows.content = content

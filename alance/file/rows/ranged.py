@@ -1,0 +1,263 @@
+"""Ranges of rows of an open fragment: all fields that the kernel knows by one call of it.
+
+A scan reads a fragment in parts, and a lookup some pages of an index. The columns' page tables say
+which bytes a part needs, and one more kernel call makes a record batch of them. So a part costs the
+same in Python for any number of columns. What the kernel does not handle (constant pages, large
+values, older files) is planned and decoded beside it, column by column.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from itertools import chain, pairwise, product
+from typing import TYPE_CHECKING, Final
+
+from alance import _kernels
+from alance.errors import AlanceError, CorruptFileError
+from alance.file.open.columns import OpenColumn
+from alance.file.open.new_pages import NewPages
+from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
+from alance.format.layouts.miniblock import MiniBlockPage
+from alance.format.layouts.miniblock_chunks import CHUNKS
+from alance.format.layouts.place import fetch
+from alance.format.plans import ByteRange, Pieces, joined_spans, together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from alance.file.open.columns import States
+    from alance.file.open.page_tables import Hole, PageTables, RangeTables
+    from alance.file.rows.fragment import OpenFragment
+    from alance.format.container import Container
+    from alance.format.plans import Plan
+
+LEARNED_AT_ONCE: Final = 64  # pages: a millisecond or two
+FEW_PIECES: Final = 16  # as many as a read answers on the loop
+LARGE_BYTES: Final = 32 << 10  # of a piece: to copy it costs more than to ask for it by itself
+MOST_BYTES: Final = 4 << 20  # of a range: what lies in two requests is copied on the loop
+PADDING: Final = 64  # bytes: no file has more between neighbouring pages
+
+
+class PageBytes:
+    """What was read of the pages of some files; each part is asked for once."""
+
+    def __init__(self, containers: Sequence[Container]) -> None:
+        self._containers = containers
+        self._files = {
+            container.path: _kernels.HeldFile([0], [container.content])
+            if container.is_whole
+            else _kernels.HeldFile([], [])
+            for container in containers
+        }
+
+    def of(self, tables: RangeTables) -> list[_kernels.HeldFile]:
+        """The file of each column of tables, all of which are of these files."""
+        return [*map(self._files.__getitem__, tables.paths)]
+
+    def add(self, path: str, start: int, content: memoryview) -> None:
+        """Keep bytes of a file that is not kept whole."""
+        self._files[path].add(start, content)
+
+    def read(self, plan: _kernels.RowPlan, tables: RangeTables) -> Plan[None]:
+        """Plan the bytes of pages that are not here yet: one round. Few or large pieces are used
+        where they were read; of many small ones, which would each cost what a request costs, one
+        buffer a file is asked for.
+
+        Args:
+            tables: of the plan.
+        """
+        numbers = dict(zip(self._files, range(len(self._files)), strict=True))
+        files = [*map(numbers.__getitem__, tables.paths)]
+        ends, starts, stops = plan.missing([*self._files.values()], files, PADDING)
+        by_path = [
+            (container.path, starts[first:end], stops[first:end])
+            for container, (first, end) in zip(self._containers, pairwise([0, *ends]), strict=True)
+            if first < end and not container.is_whole
+        ]
+        if not by_path:
+            return
+        if len(starts) <= FEW_PIECES or (stops - starts).sum() >= LARGE_BYTES * len(starts):
+            parts = [
+                ByteRange(path, begin, min(begin + MOST_BYTES, stop))
+                for path, first, last in by_path
+                for start, stop in zip(first.tolist(), last.tolist(), strict=True)
+                for begin in range(start, stop, MOST_BYTES)
+            ]
+            for part, content in zip(parts, (yield parts), strict=True):
+                self._files[part.path].add(part.start, content)
+        else:
+            contents = yield [Pieces.of(*of_file) for of_file in by_path]
+            for content, (path, first, last) in zip(contents, by_path, strict=True):
+                self._files[path].add_pieces(first, last, content)
+
+
+def _placed(
+    fragment: OpenFragment, spans: Sequence[tuple[int, int]]
+) -> tuple[RangeTables, _kernels.RowPlan] | None:
+    """Plan ranges of rows as far as the tables know the pages. Returns None without such fields.
+
+    Args:
+        spans: ascending, none of them empty.
+
+    Raises:
+        CorruptFileError: pages that contradict each other.
+    """
+    while spans and (tables := fragment.tables.ranged).fields.forms:
+        plan = _plan(tables, spans)
+        unfit = tables.fields.unfit(plan, tables.columns)
+        if not unfit:
+            return tables, plan
+        fragment.tables.leave_out(unfit)
+    return None
+
+
+def _plan(tables: RangeTables, spans: Sequence[tuple[int, int]]) -> _kernels.RowPlan:
+    try:
+        return _kernels.plan_spans(tables.tables, spans, [len(spans)])
+    except ValueError as error:
+        paths = ", ".join(container.path for container in tables.containers)
+        raise CorruptFileError(f"{paths}: {error}") from error
+
+
+def place_range(
+    fragment: OpenFragment, start: int, stop: int, states: States
+) -> Plan[PlacedColumns | None]:
+    """Plan where neighbouring rows are, without their bytes. Returns None if the kernel takes none.
+
+    Cost: no round where the pages are known, else one.
+    """
+    while placed := _placed(fragment, [(start, stop)] if start < stop else ()):
+        tables, plan = placed
+        if not plan.unknown:
+            return PlacedColumns(PlacedRows(plan, tables.paths), tables.fields, tables.columns)
+        pages = NewPages(_owners(fragment, tables), plan.unknown)
+        if pages.fill_known(states):
+            yield from pages.learn(states)
+    return None
+
+
+def loads_of_range(
+    fragment: OpenFragment, parts: Sequence[tuple[int, int]], states: States
+) -> Iterator[Plan[None]]:
+    """Plans of what must be known before parts of neighbouring rows can be placed: at most one
+    round.
+
+    Small pages inside a part are left out: `read_ranges` gets them whole.
+
+    Args:
+        parts: ascending, none of them empty.
+    """
+    placed = _placed(fragment, joined_spans(parts))
+    if placed is not None:
+        yield from _loads(fragment, *placed, states, besides=parts)
+
+
+def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
+    """Plans of what must be known of all pages, small ones too, before any rows can be placed: at
+    most one round for all."""
+    placed = _placed(fragment, [(0, fragment.num_rows)] if fragment.num_rows else ())
+    return [] if placed is None else [*_loads(fragment, *placed, states)]
+
+
+def read_ranges(
+    fragment: OpenFragment, parts: Sequence[Sequence[tuple[int, int]]], states: States
+) -> Plan[list[PlacedColumns] | None]:
+    """Plan ranges of rows with their bytes, in parts that are decoded one by one. A small page
+    inside of them all is read once, as a whole. Returns None if the kernel takes no fields.
+
+    Cost: one round where `loads_of_range` told of the pages, else two.
+
+    Args:
+        parts: the ranges of each; all of them ascending, none of them empty.
+    """
+    content: PageBytes | None = None
+    spans = joined_spans(chain.from_iterable(parts))
+    while placed := _placed(fragment, spans):
+        tables, plan = placed
+        if content is None:
+            content = PageBytes(tables.containers)
+        if plan.unknown:
+            loads = [content.read(plan, tables)]
+            pages = NewPages(_owners(fragment, tables), plan.unknown)
+            missing = pages.fill_known(states)
+            small = []
+            for at in missing:
+                if _is_small(hole := pages.hole(at), spans):
+                    loads.append(_read_whole(hole, content))
+                    small.append(at)
+            if len(small) < len(missing):
+                pages.leave(small)
+                loads.append(pages.learn(states))
+            if len(loads) > 1:  # else the caches knew the pages
+                yield from together(loads)
+            continue
+        yield from content.read(plan, tables)
+        files = content.of(tables)
+        plans = [plan] if len(parts) == 1 else [_plan(tables, of_part) for of_part in parts]
+        return [
+            PlacedColumns(PlacedRows(own, tables.paths, files), tables.fields, tables.columns)
+            for own in plans
+        ]
+    return None
+
+
+def _owners(fragment: OpenFragment, tables: RangeTables) -> list[tuple[int, PageTables]]:
+    """List the leaf and the fragment of each of the tables."""
+    return [*product(tables.fields.leaves, [fragment.tables])]
+
+
+def _loads(
+    fragment: OpenFragment,
+    tables: RangeTables,
+    plan: _kernels.RowPlan,
+    states: States,
+    besides: Sequence[tuple[int, int]] = (),
+) -> Iterator[Plan[None]]:
+    """Yield plans for the unknown pages of a row plan, `LEARNED_AT_ONCE` pages in each.
+
+    Pages whose state is in a cache need no plan.
+
+    Args:
+        besides: ranges of rows; small pages inside such a range are left out.
+    """
+    owners = _owners(fragment, tables)
+    pages = NewPages(owners, plan.unknown)
+    missing = [
+        pages.unknown[at]
+        for at in pages.fill_known(states)
+        if not (besides and _is_small(pages.hole(at), besides))
+    ]
+    for first in range(0, len(missing), LEARNED_AT_ONCE):
+        yield NewPages(owners, missing[first : first + LEARNED_AT_ONCE]).learn(states)
+
+
+def _is_small(hole: Hole, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether a page lies inside of a range of rows, and is read whole."""
+    column = hole.leaf.column
+    assert isinstance(column, OpenColumn)
+    first, last = column.column.first_rows[hole.number : hole.number + 2].tolist()
+    at = bisect_right(spans, (first, sys.maxsize)) - 1  # of the span that it begins in
+    return (
+        at >= 0
+        and last <= spans[at][1]
+        and column.is_read_whole(hole.number, 0, last - first)
+        and not column.container.is_whole
+        and isinstance(column.layout(hole.number), MiniBlockPage)
+    )
+
+
+def _read_whole(hole: Hole, content: PageBytes) -> Plan[None]:
+    """Plan all of a small page: one round. Its state is not worth keeping elsewhere."""
+    column = hole.leaf.column
+    assert isinstance(column, OpenColumn)
+    layout = column.layout(hole.number)
+    assert isinstance(layout, MiniBlockPage)
+    chunks = layout.place.whole(CHUNKS)
+    *buffers, of_chunks = yield from fetch([*layout.state_ranges(), chunks])
+    try:
+        hole.fill(layout.state_of(buffers))
+    except AlanceError as error:
+        column.add_place(error, hole.number)
+        raise
+    content.add(chunks.path, chunks.start, of_chunks)

@@ -1,0 +1,276 @@
+"""DataFileWriter of 2.1 and later: pages of single columns, which leave as they fill.
+
+Rows are kept as views of the batches until a column has a page full; then its rows are joined and
+encoded.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance import _kernels
+from alance.deferred import Deferred
+from alance.errors import InvalidInputError
+from alance.file.write.blob_placer import BlobPlacer
+from alance.file.write.here import Here, Pieces, without_waiting
+from alance.file.write.small_batches import SmallBatches, whole_bytes
+from alance.file.write.waiting import NUM_BYTES, WaitingColumn, largest, owned
+from alance.file.write.writer import DataFileWriter, WrittenFile, check_version
+from alance.file_version import FileVersion
+from alance.format.blocks import VariableWidth
+from alance.format.encode.arrays import leaf_values
+from alance.format.encode.blobs import BlobRows, encode_blob_page
+from alance.format.encode.container import FileBuilder, with_small_ones_joined
+from alance.format.encode.pages import encode_pages, hints_of
+from alance.format.encode.small_file import small_files
+from alance.format.encode.statistics import FileStatistics
+from alance.format.layouts.fields import leaf_columns
+from alance.io.loop.readahead import grouped
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    from alance.arrays import Bytes
+    from alance.file.older import v0_1_writer, v2_0_writer
+    from alance.file.write.blob_placer import Sidecars
+    from alance.format.encode.base import EncodedPage
+    from alance.format.field import Field
+    from alance.format.layouts.base import PageValues
+    from alance.format.schema import Schema
+else:
+    v0_1_writer = Deferred("alance.file.older.v0_1_writer")
+    v2_0_writer = Deferred("alance.file.older.v2_0_writer")
+
+RELEASED_BYTES: Final = 1 << 20  # of rows: to release them costs 0.3 ms, to encode them 5 ms
+KEPT_BYTES: Final = 16 << 20  # of blocks that encoding uses again
+QUICK_COLUMNS: Final = 64  # of files that the loop encodes: 5 microseconds each
+QUICK_PAGES: Final = 4  # that the loop places: 30 microseconds each
+
+
+@dataclass(frozen=True, slots=True)
+class _Flushed:
+    """Rows of a column that leave: as pages, or as blobs that have to be placed first."""
+
+    column: WaitingColumn
+    pages: Sequence[EncodedPage] = ()
+    blobs: Sequence[PageValues] = ()
+    rows: PageValues | None = None  # of version 2 blobs, which wait for a page when they are placed
+
+
+class PageWriter(DataFileWriter):
+    """Writes one data file of version 2.1 or later, page by page."""
+
+    _sidecars: Sidecars | None = None
+    _blobs: BlobPlacer | None = None
+    _columns: Sequence[WaitingColumn] = ()
+
+    def _begin(self, *, statistics: bool) -> None:
+        self._has_statistics = statistics
+        self._plain = small_files(self._schema, self._version)
+        if self._plain is not None:
+            self._small = SmallBatches(enough_bytes=whole_bytes(len(self._schema.fields)))
+        else:  # of plain columns there is nothing to check
+            leaves = [leaf.field for root in self._schema.fields for leaf in leaf_columns(root)]
+            check_version(self._version, leaves)
+            if any(leaf.is_blob_v2 for leaf in leaves):
+                self._may_be_small = False  # objects may be uploaded meanwhile
+
+    def _prepare(self) -> None:
+        """Set up what pages are written with; a file that is written at once needs none of it."""
+        if self._columns:
+            return
+        self._builder = FileBuilder(self._schema, self._version)
+        leaves = [(root, leaf) for root in self._schema.fields for leaf in leaf_columns(root)]
+        fields = [leaf for _, leaf in leaves]
+        self._statistics = FileStatistics(fields) if self._has_statistics else None
+        self._columns = [
+            WaitingColumn(n, root, leaf, self._statistics) for n, (root, leaf) in enumerate(leaves)
+        ]
+        self._by_field = {column.leaf.field.id: column for column in self._columns}
+        self._blobs = BlobPlacer(self._sidecars, self._builder, self._pool, self._upload_all)
+
+    def _at_once(self, batch: pa.RecordBatch) -> bytes | None:
+        if self._plain is None or self._extra_buffers:
+            return None
+        if self._plain.metadata != self._schema.metadata:  # some came while rows were written
+            return None
+        return self._plain.encode(batch, self._page_bytes, statistics=self._has_statistics)
+
+    @property
+    def _is_plain(self) -> bool:
+        return self._plain is not None and len(self._schema.fields) <= QUICK_COLUMNS
+
+    def attach(self, sidecars: Sidecars) -> None:
+        """Tell where blobs of version 2 go; without it all of them must have their place."""
+        self._sidecars = sidecars
+
+    def _bytes_so_far(self) -> int:
+        self._prepare()
+        return self._builder.num_bytes + sum(column.num_bytes for column in self._columns)
+
+    async def _seal(self) -> WrittenFile:
+        self._prepare()
+        await self._flush(self._columns)
+        for extra in self._extra_buffers:
+            await self._upload_all(self._builder.add_buffer(extra)[1])
+        if self._statistics is not None:
+            content = await self._pool.run(self._statistics.finish)
+            if content is not None:
+                await self._upload_all(self._builder.add_buffer(content)[1])
+        await self._upload_all(self._builder.finish())
+        columns = {column.leaf.field.id: column.number for column in self._columns}
+        return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
+
+    async def publish(self, content: bytes = b"") -> None:
+        """Make the sealed object visible.
+
+        Raises:
+            StoreError: of the upload.
+        """
+        if self._blobs is not None:
+            await self._blobs.finish()
+        await super().publish(content)
+
+    async def _write(self, batch: pa.RecordBatch) -> None:
+        self._prepare()
+        fields = list(zip(self._schema.fields, batch.columns, strict=True))
+        flushed = await self._in_threads([partial(self._add, *pair) for pair in fields])
+        await self._put([part for group in flushed for part in group])
+        await self._flush(largest(self._columns, self._buffer_bytes))
+
+    def _add(self, root: Field, array: pa.Array) -> list[_Flushed]:
+        """Take rows of a field, and encode the columns whose page is full; CPU work."""
+        flushed = []
+        if array.nbytes < self._page_bytes:
+            array = owned(array)
+        for field_id, values in leaf_values(root, array).items():
+            column = self._by_field[field_id]
+            if column.leaf.field.is_blob_v2:
+                flushed.append(_Flushed(column, rows=self._blob_rows(column, values)))
+                continue
+            column.add(values)
+            if column.num_bytes >= self._page_bytes:
+                flushed += self._encode([column])
+        return flushed
+
+    def _blob_rows(self, column: WaitingColumn, values: PageValues) -> PageValues:
+        name = column.leaf.field.name
+        if not isinstance(values.values, BlobRows):
+            raise InvalidInputError(
+                f"field {name!r}: descriptions where blobs are expected; read them as bytes, with "
+                f"blob_handling='all_binary'"
+            )
+        return values
+
+    def _encode(self, columns: Sequence[WaitingColumn]) -> list[_Flushed]:
+        num_bytes = sum(column.num_bytes for column in columns)
+        flushed = self._encoded(columns)
+        if num_bytes >= RELEASED_BYTES:
+            # Of pages that are all of another size little is used again; Arrow's allocator keeps
+            # what a thread was given.
+            _kernels.trim_memory(KEPT_BYTES)
+            pa.default_memory_pool().release_unused()
+        return flushed
+
+    def _encoded(self, columns: Sequence[WaitingColumn]) -> list[_Flushed]:
+        """The rows that wait in some columns, as pages that are made by one call."""
+        flushed, leaves, owners = [], [], []
+        for column in columns:
+            pieces, leaf = column.take(self._page_bytes), column.leaf.field
+            if leaf.is_blob_v1:
+                flushed.append(_Flushed(column, blobs=pieces))
+                continue
+            hints = hints_of(column.root, leaf, self._version)
+            leaves += [(leaf, piece, hints) for piece in pieces]
+            owners += [column] * len(pieces)
+        pairs = zip(owners, encode_pages(leaves), strict=True)
+        return flushed + [_Flushed(column, pages) for column, pages in pairs]
+
+    async def _flush(self, columns: Sequence[WaitingColumn]) -> None:
+        """Write the rows that wait, about a page for each thread at a time."""
+        waiting = [column for column in columns if column.parts]
+        for group in grouped(waiting, NUM_BYTES, self._threads * self._page_bytes):
+            share = -(-sum(map(NUM_BYTES, group)) // self._threads)
+            shares = grouped(group, NUM_BYTES, share)
+            flushed = await self._in_threads([partial(self._encode, share) for share in shares])
+            await self._put([part for share in flushed for part in share])
+
+    async def _put(self, flushed: Sequence[_Flushed]) -> None:
+        """Write what leaves: first the blobs, which pages say the places of."""
+        pages: list[tuple[int, EncodedPage]] = []
+        for part in flushed:
+            added = [*part.pages, *await self._put_blobs(part)]
+            pages += [(part.column.number, page) for page in added]
+        if pages:
+            place = partial(self._place, pages)
+            await self._upload_all(await self._pool.run(place, inline=len(pages) <= QUICK_PAGES))
+
+    async def _put_blobs(self, part: _Flushed) -> list[EncodedPage]:
+        """Write blobs; gives the pages that say where they are."""
+        leaf = part.column.leaf.field
+        pages: list[EncodedPage] = []
+        if part.rows is not None and self._blobs is not None:
+            part.column.add(await self._blobs.place(leaf, part.rows))
+            if part.column.num_bytes >= self._page_bytes:
+                for full in await self._pool.run(partial(self._encode, [part.column])):
+                    pages += full.pages
+        for values in part.blobs:
+            hints = hints_of(part.column.root, leaf, self._version)
+            positions, chunks = await self._pool.run(
+                partial(self._builder.add_blobs, _payloads(values))
+            )
+            await self._upload_all(chunks)
+            pages.append(
+                await self._pool.run(partial(encode_blob_page, leaf, values, positions, hints))
+            )
+        return pages
+
+    def _place(self, pages: Sequence[tuple[int, EncodedPage]]) -> list[Bytes]:
+        """Give pages of columns their places in the file; what to append there."""
+        chunks = [chunk for number, page in pages for chunk in self._builder.add_page(number, page)]
+        return with_small_ones_joined(chunks)
+
+
+def _payloads(values: PageValues) -> VariableWidth:
+    assert isinstance(values.values, VariableWidth)
+    return values.values
+
+
+def writer_of(version: FileVersion) -> type[DataFileWriter]:
+    """The writer of files of a version; those of 2.0 and 0.1 are imported, see `older_writers`."""
+    if version is FileVersion.V0_1:
+        return v0_1_writer.BatchWriter
+    return v2_0_writer.ArrayWriter if version is FileVersion.V2_0 else PageWriter
+
+
+def older_writers(version: FileVersion) -> Sequence[ModuleType]:
+    """What `writer_of` imports: a tenth of a second, so that a thread does it before the loop asks.
+
+    Files of 2.1 and later, which most are, do without.
+    """
+    older = {FileVersion.V0_1: v0_1_writer, FileVersion.V2_0: v2_0_writer}
+    return [older[version]] if version in older else []
+
+
+def encode_file(
+    schema: Schema, version: FileVersion, batch: pa.RecordBatch, *, statistics: bool = True
+) -> tuple[bytes, WrittenFile]:
+    """The bytes of a data file with the rows of a batch, and what it holds; CPU work.
+
+    Args:
+        schema: without blobs of version 2, which have objects beside the file.
+
+    Raises:
+        InvalidInputError: values that the format cannot hold.
+        UnsupportedError: types that files of the version do not hold.
+    """
+    upload = Pieces()
+    writer = writer_of(version)(upload, schema, version, Here(), threads=1, statistics=statistics)
+    without_waiting(writer.write(batch))
+    written = without_waiting(writer.seal())
+    return upload.content(), written

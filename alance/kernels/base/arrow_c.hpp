@@ -1,0 +1,118 @@
+// Arrays as the Arrow C data interface hands them on: columns of one record batch.
+//
+// Source: arrow.apache.org/docs/format/CDataInterface.html
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/owned.hpp"
+
+extern "C" {
+struct ArrowSchema {
+  const char *format, *name, *metadata;
+  int64_t flags, n_children;
+  ArrowSchema** children;
+  ArrowSchema* dictionary;
+  void (*release)(ArrowSchema*);
+  void* private_data;
+};
+
+struct ArrowArray {
+  int64_t length, null_count, offset, n_buffers, n_children;
+  const void** buffers;
+  ArrowArray** children;
+  ArrowArray* dictionary;
+  void (*release)(ArrowArray*);
+  void* private_data;
+};
+}
+
+namespace alance::arrow {
+
+// The buffers of a column: validity (null: all are valid), values; or validity, offsets, bytes; of
+// lists validity and offsets, of structs validity.
+struct Column {
+  int64_t num_rows = 0, num_nulls = 0;
+  std::vector<const void*> buffers;
+  std::vector<Column> children{};
+};
+
+// Columns of a batch and the memory that they lie in, which goes when the batch does.
+class Batch {
+ public:
+  explicit Batch(int64_t num_rows) : num_rows_(num_rows) {}
+
+  // Keeps memory as long as the batch, and gives where it begins.
+  template <typename T>
+  T* keep(Owned<T> memory) {
+    T* data = memory.data();
+    kept_.push_back(std::make_shared<Owned<T>>(std::move(memory)));
+    return data;
+  }
+
+  void add(Column column) { columns_.push_back(std::move(column)); }
+
+  // Gives all away as a struct array; who imports it releases it, in any thread.
+  static ArrowArray exported(std::unique_ptr<Batch> batch) {
+    Batch& self = *batch;
+    ArrowArray** children = self.arrays_of(self.columns_);
+    const auto num_columns = static_cast<int64_t>(self.columns_.size());
+    return {self.num_rows_, 0,        0,       1,              num_columns,
+            self.none_,     children, nullptr, &release_batch, batch.release()};
+  }
+
+ private:
+  // The arrays of columns, and of what lies in them.
+  ArrowArray** arrays_of(std::vector<Column>& columns) {
+    std::vector<ArrowArray*>& pointers = pointers_.emplace_back();
+    for (Column& column : columns) {
+      ArrowArray** children = column.children.empty() ? nullptr : arrays_of(column.children);
+      arrays_.push_back({column.num_rows, column.num_nulls, 0,
+                         static_cast<int64_t>(column.buffers.size()),
+                         static_cast<int64_t>(column.children.size()), column.buffers.data(),
+                         children, nullptr, &release_child, nullptr});
+      pointers.push_back(&arrays_.back());
+    }
+    return pointers.data();
+  }
+  static void release_child(ArrowArray* array) { array->release = nullptr; }
+  static void release_batch(ArrowArray* array) {
+    delete static_cast<Batch*>(array->private_data);
+    array->release = nullptr;
+  }
+
+  int64_t num_rows_;
+  std::vector<Column> columns_;
+  std::vector<std::shared_ptr<void>> kept_;
+  std::deque<ArrowArray> arrays_;  // which stay where they are
+  std::deque<std::vector<ArrowArray*>> pointers_;
+  const void* none_[1] = {nullptr};
+};
+
+// A batch that waits for `RecordBatch._import_from_c`, and goes with its owner if that never comes.
+class Exported {
+ public:
+  Exported() = default;
+  Exported(const Exported&) = delete;
+  ~Exported() {
+    if (array_.release != nullptr) array_.release(&array_);
+  }
+
+  // Where the array is; 0: there is none, or it has been imported.
+  uintptr_t address() const {
+    return array_.release == nullptr ? 0 : reinterpret_cast<uintptr_t>(&array_);
+  }
+
+ protected:
+  void give(std::unique_ptr<Batch> batch) {
+    if (array_.release != nullptr) array_.release(&array_);
+    array_ = Batch::exported(std::move(batch));
+  }
+
+ private:
+  ArrowArray array_{};
+};
+
+}  // namespace alance::arrow

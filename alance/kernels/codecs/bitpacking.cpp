@@ -1,0 +1,155 @@
+// Unpacks blocks of 1024 values that were packed in the FastLanes unified transposed order.
+//
+// A row of a block holds one value of every lane: 1024 bits, whatever the width T of a value, at
+// neighbouring places of the output. So a row is 16 words of 64 bits for every T, and reading it
+// is at most two shifts and two masks on whole words. The masks cut what a shift brought in from
+// the neighbour lane of the same word. T and the packed width W are template arguments: all
+// shifts and masks are constants, and the compiler turns the 16 words into vectors.
+#include "base/bounds.hpp"
+#include "codecs/fastlanes_loops.hpp"
+#include "base/owned.hpp"
+#include "codecs/spans.hpp"
+#include "base/unlocked.hpp"
+#include "codecs/unpack.hpp"
+
+namespace alance {
+namespace {
+
+using fastlanes::BLOCK;
+using fastlanes::lanes;
+using fastlanes::Loop;
+using fastlanes::loops_of;
+using fastlanes::row_at;
+using fastlanes::ROW_BYTES;
+
+template <int T, int W, int R>
+ALANCE_INLINE void unpack_word(const uint8_t* in, uint8_t* out) {
+  constexpr int word = R * W / T, shift = R * W % T;
+  constexpr int here = W < T - shift ? W : T - shift;  // bits of the code in this word
+  uint64_t code = (load<uint64_t>(in + word * ROW_BYTES) >> shift) & lanes<T>(here);
+  if constexpr (here < W)
+    code |= (load<uint64_t>(in + (word + 1) * ROW_BYTES) << here) & (lanes<T>(W) ^ lanes<T>(here));
+  store(out + row_at<T, R>, code);
+}
+
+template <int T, int W, int... R>
+ALANCE_INLINE void unpack_rows(const uint8_t* __restrict in, uint8_t* __restrict out,
+                               std::integer_sequence<int, R...>) {
+  for (int word = 0; word < ROW_BYTES / 8; ++word)
+    (unpack_word<T, W, R>(in + 8 * word, out + 8 * word), ...);
+}
+
+// From 128 * W bytes, 1024 values of T bits.
+struct Unpack {
+  template <int T, int W>
+  static ALANCE_INLINE void block(const uint8_t* __restrict in, uint8_t* __restrict out) {
+    if constexpr (W == 0)
+      std::memset(out, 0, BLOCK * T / 8);
+    else
+      unpack_rows<T, W>(in, out, std::make_integer_sequence<int, T>());
+  }
+};
+
+// One block; only its first `count` values are wanted.
+void unpack_some(Loop unpack, const uint8_t* in, uint8_t* out, int64_t count, int bits) {
+  if (count == BLOCK) return unpack(in, out);
+  alignas(64) uint8_t whole[BLOCK * 8];
+  unpack(in, whole);
+  std::memcpy(out, whole, static_cast<size_t>(count) * bits / 8);
+}
+
+uint64_t header(const uint8_t* from, int bits) {
+  uint64_t width = 0;
+  std::memcpy(&width, from, bits / 8);
+  return width;
+}
+
+// Every chunk: its packed width as one value, then one block. At most 1024 values a chunk.
+Numpy<uint8_t> unpack_inline(Bytes data, In<int64_t> starts, In<int64_t> sizes,
+                             In<int64_t> counts_, int bits, bool baseline) {
+  auto decode = [&] {
+    nb::gil_scoped_release release;
+    const Loop* loops = loops_of<Unpack>(bits, baseline);
+    Spans chunks(data, starts, sizes, "bit-packing");
+    Counts counts(counts_, chunks, "bit-packing");
+    for (int64_t i = 0; i < chunks.num; ++i) {
+      if (counts[i] > BLOCK)
+        corrupt("bit-packing: " + std::to_string(counts[i]) + " values in one block of 1024");
+      if (counts[i] == 0 && chunks.sizes[i] == 0) continue;
+      if (chunks.sizes[i] < bits / 8) corrupt("bit-packing: no width before a block");
+      uint64_t width = header(chunks.at(i), bits);
+      if (width > static_cast<uint64_t>(bits))
+        corrupt("bit-packing: width " + std::to_string(width) + " of " + std::to_string(bits));
+      int64_t expected = bits / 8 + ROW_BYTES * static_cast<int64_t>(width);
+      if (chunks.sizes[i] != expected)
+        corrupt("bit-packing: a block of " + std::to_string(chunks.sizes[i]) + " bytes, width " +
+                std::to_string(width) + " needs " + std::to_string(expected));
+    }
+    Owned<uint8_t> values(counts.total * (bits / 8));
+    uint8_t* out = values.data();
+    for (int64_t i = 0; i < chunks.num; ++i) {
+      if (counts[i] == 0) continue;
+      uint64_t width = header(chunks.at(i), bits);
+      unpack_some(loops[width], chunks.at(i) + bits / 8, out, counts[i], bits);
+      out += counts[i] * (bits / 8);
+    }
+    return values;
+  };
+  return decode().numpy();
+}
+
+// Every chunk: whole blocks of one known width, then the rest: raw, or one more block.
+Numpy<uint8_t> unpack_blocks(Bytes data, In<int64_t> starts, In<int64_t> sizes,
+                             In<int64_t> counts_, int bits, int width, bool baseline) {
+  auto decode = [&] {
+    const Loop* loops = loops_of<Unpack>(bits, baseline);
+    if (width < 0 || width > bits) corrupt("bit-packing: width " + std::to_string(width));
+    Spans chunks(data, starts, sizes, "bit-packing");
+    Counts counts(counts_, chunks, "bit-packing");
+    const Unlocked unlocked(counts.total);
+    const int64_t value_bytes = bits / 8, block_bytes = ROW_BYTES * int64_t{width};
+    auto raw_size = [&](int64_t count) {
+      return product(count / BLOCK, block_bytes, "bit-packing") + count % BLOCK * value_bytes;
+    };
+    for (int64_t i = 0; i < chunks.num; ++i) {
+      int64_t tail = counts[i] % BLOCK, raw = raw_size(counts[i]);
+      int64_t packed = raw - tail * value_bytes + block_bytes;
+      if (chunks.sizes[i] != raw && (tail == 0 || chunks.sizes[i] != packed))
+        corrupt("bit-packing: " + std::to_string(chunks.sizes[i]) + " bytes for " +
+                std::to_string(counts[i]) + " values of width " + std::to_string(width));
+    }
+    Owned<uint8_t> values(product(counts.total, value_bytes, "bit-packing"));
+    uint8_t* out = values.data();
+    for (int64_t i = 0; i < chunks.num; ++i) {
+      const uint8_t* in = chunks.at(i);
+      for (int64_t block = 0; block < counts[i] / BLOCK; ++block) {
+        loops[width](in, out);
+        in += block_bytes;
+        out += BLOCK * value_bytes;
+      }
+      int64_t tail = counts[i] % BLOCK;
+      if (tail == 0) continue;
+      if (chunks.sizes[i] == raw_size(counts[i]))
+        std::memcpy(out, in, static_cast<size_t>(tail * value_bytes));
+      else
+        unpack_some(loops[width], in, out, tail, bits);
+      out += tail * value_bytes;
+    }
+    return values;
+  };
+  return decode().numpy();
+}
+
+}  // namespace
+
+const fastlanes::Unpacker* fastlanes::unpackers(int bits) { return loops_of<Unpack>(bits, false); }
+
+}  // namespace alance
+
+void register_bitpacking(nanobind::module_& m) {
+  using namespace alance;
+  m.def("unpack_inline", &unpack_inline, nb::arg("data"), nb::arg("starts"), nb::arg("sizes"),
+        nb::arg("counts"), nb::arg("bits"), nb::arg("baseline") = false);
+  m.def("unpack_blocks", &unpack_blocks, nb::arg("data"), nb::arg("starts"), nb::arg("sizes"),
+        nb::arg("counts"), nb::arg("bits"), nb::arg("width"), nb::arg("baseline") = false);
+}

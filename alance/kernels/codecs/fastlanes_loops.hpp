@@ -1,0 +1,81 @@
+// Loops over packed blocks of 1024 values: one for every width T of a value and packed width W,
+// compiled for any processor and for AVX2.
+#pragma once
+#include <array>
+#include <string>
+#include <utility>
+
+#include "codecs/fastlanes.hpp"
+
+#define ALANCE_INLINE inline __attribute__((always_inline))
+
+#if defined(__x86_64__)
+#define ALANCE_HAS_AVX2 1
+#define ALANCE_AVX2 __attribute__((target("avx2")))
+#endif
+
+namespace alance::fastlanes {
+
+// The lowest `width` bits of each T-bit lane of a word of 64 bits.
+template <int T>
+constexpr uint64_t lanes(int width) {
+  uint64_t one = width >= 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1, all = 0;
+  for (int lane = 0; lane < 64; lane += T) all |= one << lane;
+  return all;
+}
+
+// Byte of an unpacked block at which the first lane of row R begins.
+template <int T, int R>
+constexpr int row_at = (16 * ORDER[R / 8] + 128 * (R % 8)) * T / 8;
+
+// Reads one block, writes one block; neither needs alignment.
+using Loop = void (*)(const uint8_t*, uint8_t*);
+
+// `Work::block<T, W>(in, out)` is the loop; it has to be ALANCE_INLINE.
+template <class Work, int T, int W>
+void baseline_loop(const uint8_t* __restrict in, uint8_t* __restrict out) {
+  Work::template block<T, W>(in, out);
+}
+
+template <class Work, int T, int... W>
+constexpr std::array<Loop, T + 1> baseline_table(std::integer_sequence<int, W...>) {
+  return {&baseline_loop<Work, T, W>...};
+}
+
+#if ALANCE_HAS_AVX2
+template <class Work, int T, int W>
+ALANCE_AVX2 void avx2_loop(const uint8_t* __restrict in, uint8_t* __restrict out) {
+  Work::template block<T, W>(in, out);
+}
+
+template <class Work, int T, int... W>
+constexpr std::array<Loop, T + 1> avx2_table(std::integer_sequence<int, W...>) {
+  return {&avx2_loop<Work, T, W>...};
+}
+#endif
+
+// The loops for values of T bits, by packed width.
+template <class Work, int T>
+const Loop* loops_of(bool baseline) {
+  using Widths = std::make_integer_sequence<int, T + 1>;
+  static constexpr auto portable = baseline_table<Work, T>(Widths());
+#if ALANCE_HAS_AVX2
+  static constexpr auto avx2 = avx2_table<Work, T>(Widths());
+  if (!baseline && __builtin_cpu_supports("avx2")) return avx2.data();
+#endif
+  (void)baseline;
+  return portable.data();
+}
+
+template <class Work>
+const Loop* loops_of(int bits, bool baseline) {
+  switch (bits) {
+    case 8: return loops_of<Work, 8>(baseline);
+    case 16: return loops_of<Work, 16>(baseline);
+    case 32: return loops_of<Work, 32>(baseline);
+    case 64: return loops_of<Work, 64>(baseline);
+    default: corrupt("bit-packing: values of " + std::to_string(bits) + " bits");
+  }
+}
+
+}  // namespace alance::fastlanes

@@ -1,0 +1,261 @@
+// FSST: strings as codes of one byte for symbols of 1 to 8 bytes; 255 escapes the next byte.
+#include <bit>
+#include <limits>
+#include <vector>
+
+#include "codecs/fsst_streams.hpp"
+#include "codecs/string_chunks.hpp"
+
+namespace alance {
+namespace {
+
+using namespace fsst;
+
+constexpr int64_t kBlock = 2048;        // codes between two looks at the room that is left
+constexpr int64_t kSample = 16 << 10;   // codes that tell how long all of them get
+constexpr uint32_t kInside = UINT32_MAX;  // a place inside an escape: no string may begin there
+
+// A place in a block that is far shorter than 4 GiB.
+inline uint32_t low(const uint8_t* place) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place));
+}
+
+// Which of eight codes are the escape or have no symbol: are at least `count`.
+class Special {
+ public:
+  explicit Special(uint64_t count)
+      : add_((0x80 - (count & 0x7F)) * kOnes), high_(count >= 0x80) {}
+
+  // The high bit of each such byte.
+  uint64_t in(uint64_t eight) const {
+    const uint64_t above = (eight & (0x7F * kOnes)) + add_;
+    return (high_ ? above & eight : above | eight) & (0x80 * kOnes);
+  }
+
+ private:
+  static constexpr uint64_t kOnes = 0x0101010101010101u;
+  uint64_t add_;
+  bool high_;
+};
+
+// Bytes for what codes stand for: guessed by the first of them, counted where that is too little.
+class Room {
+ public:
+  Room(const Table& table, const std::vector<Stream>& streams, uint64_t limit)
+      : table_(table), streams_(streams), limit_(limit), bytes_(0) {
+    int64_t count = 0, sampled = 0;
+    uint64_t size = 0;
+    for (const Stream& one : streams) count += one.end - one.begin;
+    for (const Stream& one : streams) {
+      if (sampled >= kSample) break;
+      const int64_t some = std::min<int64_t>(kSample, one.end - one.begin);
+      size += counted(one.begin, one.begin + some);
+      sampled += some;
+    }
+    is_exact_ = sampled == count;
+    if (!is_exact_) {
+      size = static_cast<uint64_t>(1.03 * static_cast<double>(size) /
+                                   static_cast<double>(sampled) * static_cast<double>(count)) +
+             (kBlock + 8) * MAX_SYMBOL;
+      if (size > limit_) {
+        is_exact_ = true;
+        size = behind(0, nullptr);
+      }
+    }
+    bytes_ = make(size);
+  }
+
+  // Where to write on; there is room for what `kBlock` codes from `code` of a stream stand for.
+  uint8_t* need(size_t stream, const uint8_t* code, uint8_t* out) {
+    const int64_t used = out - bytes_.data();
+    if (is_exact_ || bytes_.size() - used >= (kBlock + 8) * MAX_SYMBOL) return out;
+    is_exact_ = true;
+    Owned<uint8_t> larger = make(static_cast<uint64_t>(used) + behind(stream, code));
+    std::memcpy(larger.data(), bytes_.data(), static_cast<size_t>(used));
+    bytes_ = std::move(larger);
+    return bytes_.data() + used;
+  }
+
+  uint8_t* begin() { return bytes_.data(); }
+
+  Owned<uint8_t> take() { return std::move(bytes_); }
+
+ private:
+  uint64_t counted(const uint8_t* code, const uint8_t* end) const {
+    const uint64_t size = decoded_size(table_, code, end);
+    if (size >= INVALID) corrupt("fsst: a code without a symbol");
+    return size;
+  }
+
+  // Of all codes behind `code` of a stream; null: from its begin.
+  uint64_t behind(size_t stream, const uint8_t* code) const {
+    uint64_t size = 0;
+    for (size_t i = stream; i < streams_.size(); ++i) {
+      size += counted(code == nullptr ? streams_[i].begin : code, streams_[i].end);
+      code = nullptr;
+    }
+    return size;
+  }
+
+  Owned<uint8_t> make(uint64_t size) const {
+    if (size > limit_)
+      throw std::overflow_error("fsst: " + std::to_string(size) +
+                                " bytes are too many for the offsets of this type");
+    return Owned<uint8_t>(static_cast<int64_t>(size), MAX_SYMBOL);
+  }
+
+  const Table& table_;
+  const std::vector<Stream>& streams_;
+  uint64_t limit_;
+  Owned<uint8_t> bytes_;
+  bool is_exact_ = false;
+};
+
+}  // namespace
+
+// The strings of all streams. Where strings end is no branch of the loop: their offsets are looked
+// up in the places that codes were written to. Eight codes can be read before `data_end`.
+template <typename Offset>
+Decoded<Offset> fsst::decode_streams(const Table& table, uint64_t num_codes,
+                                     const std::vector<Stream>& streams, int64_t num_strings,
+                                     const uint8_t* data_end) {
+  const Special special(num_codes);
+  constexpr auto limit = static_cast<uint64_t>(std::numeric_limits<Offset>::max());
+  Room room(table, streams, limit);
+  Owned<Offset> out_offsets(num_strings + 1);
+  Offset* out_offset = out_offsets.data();
+  uint8_t* out = room.begin();
+  uint8_t escaped = 0;
+  uint32_t places[kBlock + 8];  // of the codes of a block
+  for (size_t number = 0; number < streams.size(); ++number) {
+    const Stream& stream = streams[number];
+    const uint8_t* code = stream.begin;
+    const uint8_t* const end = stream.end;
+    const auto string_at = [&, before = load<Offset>(stream.offsets)](int64_t i) {
+      return stream.begin + (load<Offset>(stream.offsets + sizeof(Offset) * i) - before);
+    };
+    int64_t next = 0;  // string whose offset is looked for
+    while (code < end) {
+      out = room.need(number, code, out);
+      const uint8_t* const block = code;
+      uint8_t* const first = out;
+      const uint32_t inside = low(first) + kInside;
+      const uint8_t* const stop = code + std::min<int64_t>(kBlock, end - code);
+      while (code < stop) {
+        uint32_t* place = places + (code - block);
+        if (data_end - code >= 8) {
+          uint64_t eight = load<uint64_t>(code);
+          int64_t count = std::min<int64_t>(8, end - code);
+          const uint64_t unusual = special.in(eight);
+          if (unusual) count = std::min<int64_t>(count, std::countr_zero(unusual) / 8);
+          if (count < 8) eight = keep(eight, count, ESCAPE);  // which is of no length
+          for (int i = 0; i < 8; ++i) {
+            const uint8_t symbol = static_cast<uint8_t>(eight >> (8 * i));
+            place[i] = low(out);
+            store(out, table.symbols[symbol]);
+            out += table.lengths[symbol];
+          }
+          code += count;
+          if (count == 8 || code == end) continue;
+          place += count;
+        }
+        *place = low(out);
+        if (*code == ESCAPE) {
+          if (end - code < 2) corrupt("fsst: a string ends with an escape");
+          place[1] = inside;
+          escaped |= code[1];
+          *out++ = code[1];
+          code += 2;
+        } else {
+          if (table.lengths[*code] >= INVALID) corrupt("fsst: a code without a symbol");
+          store(out, table.symbols[*code]);
+          out += table.lengths[*code++];
+        }
+      }
+      const int64_t before = first - room.begin();
+      if (static_cast<uint64_t>(out - room.begin()) > limit)
+        throw std::overflow_error("fsst: the bytes are too many for the offsets of this type");
+      for (; next < stream.count; ++next) {
+        const uint8_t* const string = string_at(next);
+        if (string >= code) break;
+        const uint32_t place = places[string - block] - low(first);
+        if (place == kInside) corrupt("fsst: a string ends with an escape");
+        out_offset[next] = static_cast<Offset>(before + place);
+      }
+    }
+    for (; next < stream.count; ++next) out_offset[next] = static_cast<Offset>(out - room.begin());
+    out_offset += stream.count;
+  }
+  const int64_t size = out - room.begin();
+  *out_offset = static_cast<Offset>(size);
+  const bool is_ascii = table.is_ascii() && escaped < 0x80;
+  return {std::move(out_offsets), room.take(), size, is_ascii};
+}
+
+template Decoded<int32_t> fsst::decode_streams<int32_t>(const Table&, uint64_t,
+                                                        const std::vector<Stream>&, int64_t,
+                                                        const uint8_t*);
+template Decoded<int64_t> fsst::decode_streams<int64_t>(const Table&, uint64_t,
+                                                        const std::vector<Stream>&, int64_t,
+                                                        const uint8_t*);
+
+namespace {
+
+// Strings of offsets and codes.
+template <typename Offset>
+nb::tuple decode_strings(In<Offset> offsets, Bytes data, In<uint64_t> symbols, Bytes lengths) {
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    const Table table(symbols, lengths);
+    if (offsets.size() == 0) corrupt("fsst: no offsets");
+    const int64_t num_strings = static_cast<int64_t>(offsets.size()) - 1;
+    const Offset first = offsets.data()[0], last = offsets.data()[num_strings];
+    const auto* bytes = reinterpret_cast<const uint8_t*>(offsets.data());
+    if (first < 0 || !rises<Offset>(bytes, num_strings) ||
+        last > static_cast<int64_t>(data.size()))
+      corrupt("fsst: offsets decrease or leave the buffer");
+    const std::vector<Stream> streams{{data.data() + first, data.data() + last, bytes, num_strings}};
+    return decode_streams<Offset>(table, symbols.size(), streams, num_strings,
+                                  data.data() + data.size());
+  };
+  return run().numpy();
+}
+
+// Strings of chunks as Variable stores them, straight from these.
+template <typename Offset>
+nb::tuple decode_chunks(Bytes data, In<int64_t> starts, In<int64_t> sizes, In<int64_t> counts_,
+                        In<uint64_t> symbols, Bytes lengths) {
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    const Table table(symbols, lengths);
+    const Spans chunks(data, starts, sizes, "variable");
+    const Counts counts(counts_, chunks, "variable");
+    std::vector<Stream> streams;
+    streams.reserve(static_cast<size_t>(chunks.num));
+    for (int64_t i = 0; i < chunks.num; ++i) {
+      const uint8_t* chunk = chunks.at(i);
+      const auto span = string_span<Offset>(chunk, chunks.sizes[i], counts[i]);
+      if (counts[i] == 0) continue;
+      if (!rises<Offset>(chunk, counts[i])) corrupt("variable: offsets decrease");
+      streams.push_back({chunk + span.first, chunk + span.last, chunk, counts[i]});
+    }
+    return decode_streams<Offset>(table, symbols.size(), streams, counts.total,
+                                  data.data() + data.size());
+  };
+  return run().numpy();
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_fsst(nanobind::module_& m) {
+  using namespace alance;
+  m.def("decode_fsst", &decode_strings<int32_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
+        nb::arg("symbols"), nb::arg("lengths"));
+  m.def("decode_fsst", &decode_strings<int64_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
+        nb::arg("symbols"), nb::arg("lengths"));
+  m.def("decode_fsst_chunks_32", &decode_chunks<int32_t>, nb::arg("data"), nb::arg("starts"),
+        nb::arg("sizes"), nb::arg("counts"), nb::arg("symbols"), nb::arg("lengths"));
+  m.def("decode_fsst_chunks_64", &decode_chunks<int64_t>, nb::arg("data"), nb::arg("starts"),
+        nb::arg("sizes"), nb::arg("counts"), nb::arg("symbols"), nb::arg("lengths"));
+}

@@ -1,0 +1,35 @@
+// Strings of FSST codes in streams, decoded together (see fsst.cpp).
+#pragma once
+#include <vector>
+
+#include "codecs/fsst.hpp"
+#include "base/owned.hpp"
+
+namespace alance::fsst {
+
+// Codes of strings end to end, and where each string begins: `count` + 1 offsets, checked to rise,
+// of which the first means `begin` and the last `end`.
+struct Stream {
+  const uint8_t* begin;
+  const uint8_t* end;
+  const uint8_t* offsets;
+  int64_t count;
+};
+
+template <typename Offset>
+struct Decoded {
+  Owned<Offset> offsets;
+  Owned<uint8_t> bytes;
+  int64_t size;
+  bool is_ascii;
+
+  nb::tuple numpy() { return nb::make_tuple(offsets.numpy(), bytes.numpy(size), is_ascii); }
+};
+
+// The strings of all streams. Eight codes can be read before `data_end`; `num_codes` have symbols.
+template <typename Offset>
+Decoded<Offset> decode_streams(const Table& table, uint64_t num_codes,
+                               const std::vector<Stream>& streams, int64_t num_strings,
+                               const uint8_t* data_end);
+
+}  // namespace alance::fsst

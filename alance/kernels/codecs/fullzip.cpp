@@ -1,0 +1,205 @@
+// Rows of full-zip pages: control words, values and lengths, taken apart.
+#include "base/bounds.hpp"
+
+namespace alance {
+namespace {
+
+// How an entry is written. Rows are zipped as: control word, then for a fixed-width value its
+// bytes (also where it is null), for a variable-width one that is present its length and bytes.
+struct Form {
+  int64_t control_bytes;  // 0, 1, 2 or 4
+  int64_t bits_def;
+  int64_t max_rep;
+  int64_t max_def;
+  int64_t max_visible;
+  int64_t width;  // fixed: bytes of a value; variable: bytes of a length, 4 or 8
+  bool fixed;
+};
+
+struct Entry {
+  int64_t rep;
+  int64_t def;
+  int64_t value_start;  // -1: no bytes of a value
+  int64_t value_size;
+};
+
+void check_form(const Form& form) {
+  const bool controls = form.control_bytes == 0 || form.control_bytes == 1 ||
+                        form.control_bytes == 2 || form.control_bytes == 4;
+  if (!controls || form.bits_def < 0 || form.bits_def > 8 * form.control_bytes ||
+      form.width <= 0 || form.max_rep < 0 || form.max_def < 0 || form.max_visible < 0 ||
+      (!form.fixed && form.width != 4 && form.width != 8))
+    corrupt("full-zip: a form of entry that cannot be");
+}
+
+// Reads one entry and returns the position behind it. `stop` is inside the data.
+inline int64_t read_entry(const uint8_t* data, int64_t position, int64_t stop, const Form& form,
+                          Entry& entry) {
+  if (stop - position < form.control_bytes)
+    corrupt("full-zip: a control word of " + std::to_string(form.control_bytes) +
+            " bytes ends behind its row at " + std::to_string(stop));
+  uint32_t word = 0;
+  std::memcpy(&word, data + position, static_cast<size_t>(form.control_bytes));
+  position += form.control_bytes;
+  entry.rep = static_cast<int64_t>(uint64_t{word} >> form.bits_def);
+  entry.def = static_cast<int64_t>(word & ((uint64_t{1} << form.bits_def) - 1));
+  if (entry.rep > form.max_rep || entry.def > form.max_def)
+    corrupt("full-zip: levels " + std::to_string(entry.rep) + " and " +
+            std::to_string(entry.def) + " at " + std::to_string(position) + ", at most " +
+            std::to_string(form.max_rep) + " and " + std::to_string(form.max_def) +
+            " are possible");
+  entry.value_start = -1;
+  entry.value_size = 0;
+  if (form.fixed ? entry.def > form.max_visible : entry.def != 0) return position;
+  uint64_t size = static_cast<uint64_t>(form.width);
+  if (!form.fixed) {
+    if (stop - position < form.width)
+      corrupt("full-zip: a length of " + std::to_string(form.width) +
+              " bytes ends behind its row at " + std::to_string(stop));
+    size = 0;
+    std::memcpy(&size, data + position, static_cast<size_t>(form.width));
+    position += form.width;
+  }
+  if (size > static_cast<uint64_t>(stop - position))
+    corrupt("full-zip: a value of " + std::to_string(size) + " bytes at " +
+            std::to_string(position) + ", its row ends at " + std::to_string(stop));
+  entry.value_start = position;
+  entry.value_size = static_cast<int64_t>(size);
+  return position + entry.value_size;
+}
+
+// Walks all entries of `data`, whose pieces end at `stops` and hold `rows` rows each: whole rows,
+// so a piece begins with an entry of repetition `max_rep` and its last entry ends where it does.
+template <typename Visit>
+void walk(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows, const Form& form,
+          Visit visit) {
+  check_form(form);
+  if (stops.size() != rows.size()) corrupt("full-zip: arrays of unequal length");
+  int64_t position = 0;
+  for (size_t piece = 0; piece < stops.size(); ++piece) {
+    const int64_t stop = stops.data()[piece];
+    if (stop < position || stop > static_cast<int64_t>(data.size()))
+      corrupt("full-zip: rows end at " + std::to_string(stop) + ", expected at least " +
+              std::to_string(position) + " and at most " + std::to_string(data.size()));
+    int64_t found = 0;
+    Entry entry;
+    while (position < stop) {
+      position = read_entry(data.data(), position, stop, form, entry);
+      if (entry.rep == form.max_rep)
+        ++found;
+      else if (found == 0)
+        corrupt("full-zip: rows begin with repetition level " + std::to_string(entry.rep) +
+                ", expected " + std::to_string(form.max_rep));
+      visit(entry);
+    }
+    if (found != rows.data()[piece])
+      corrupt("full-zip: " + std::to_string(found) + " rows in a piece, expected " +
+              std::to_string(rows.data()[piece]));
+  }
+  if (position != static_cast<int64_t>(data.size()))
+    corrupt("full-zip: " + std::to_string(data.size() - static_cast<size_t>(position)) +
+            " bytes behind the last row");
+}
+
+// Checks the rows and counts: entries, visible entries, values with bytes, bytes of values.
+void count_zipped(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows,
+                  int64_t control_bytes, int64_t bits_def, int64_t max_rep, int64_t max_def,
+                  int64_t max_visible, int64_t width, bool fixed, const Out<int64_t>& counts) {
+  const Form form{control_bytes, bits_def, max_rep, max_def, max_visible, width, fixed};
+  if (counts.size() != 4) corrupt("count_zipped: four counts");
+  int64_t entries = 0, visible = 0, present = 0, bytes = 0;
+  walk(data, stops, rows, form, [&](const Entry& entry) {
+    ++entries;
+    visible += entry.def <= max_visible;
+    present += entry.value_start >= 0;
+    bytes += entry.value_size;
+  });
+  counts.data()[0] = entries;
+  counts.data()[1] = visible;
+  counts.data()[2] = present;
+  counts.data()[3] = bytes;
+}
+
+// Writes the levels (an empty array: not wanted) and hands each value's bytes to `place`.
+template <typename Place>
+void unzip(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows, const Form& form,
+           const Out<uint16_t>& rep, const Out<uint16_t>& def, const MutBytes& values,
+           Place place) {
+  size_t at = 0;
+  int64_t filled = 0;
+  walk(data, stops, rows, form, [&](const Entry& entry) {
+    if (rep.size() != 0) {
+      if (at >= rep.size()) corrupt("unzip: more entries than were counted");
+      rep.data()[at] = static_cast<uint16_t>(entry.rep);
+    }
+    if (def.size() != 0) {
+      if (at >= def.size()) corrupt("unzip: more entries than were counted");
+      def.data()[at] = static_cast<uint16_t>(entry.def);
+    }
+    ++at;
+    if (entry.value_start < 0) return;
+    if (entry.value_size > static_cast<int64_t>(values.size()) - filled)
+      corrupt("unzip: more bytes than were counted");
+    if (entry.value_size != 0)
+      std::memcpy(values.data() + filled, data.data() + entry.value_start,
+                  static_cast<size_t>(entry.value_size));
+    filled += entry.value_size;
+    place(filled);
+  });
+  if ((rep.size() != 0 && at != rep.size()) || (def.size() != 0 && at != def.size()) ||
+      filled != static_cast<int64_t>(values.size()))
+    corrupt("unzip: less than was counted");
+}
+
+void unzip_fixed(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows,
+                 int64_t control_bytes, int64_t bits_def, int64_t max_rep, int64_t max_def,
+                 int64_t max_visible, int64_t width, const Out<uint16_t>& rep,
+                 const Out<uint16_t>& def, const MutBytes& values) {
+  const Form form{control_bytes, bits_def, max_rep, max_def, max_visible, width, true};
+  unzip(data, stops, rows, form, rep, def, values, [](int64_t) {});
+}
+
+// `offsets` gets one entry more than there are values with bytes.
+template <typename Offset>
+void unzip_variable(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows,
+                    int64_t control_bytes, int64_t bits_def, int64_t max_rep, int64_t max_def,
+                    int64_t max_visible, int64_t width, const Out<uint16_t>& rep,
+                    const Out<uint16_t>& def, const Out<Offset>& offsets,
+                    const MutBytes& values) {
+  const Form form{control_bytes, bits_def, max_rep, max_def, max_visible, width, false};
+  if (offsets.size() == 0) corrupt("unzip_variable: no offsets");
+  if (sizeof(Offset) == 4 && values.size() > 0x7fffffff)
+    corrupt("unzip_variable: " + std::to_string(values.size()) + " bytes need 64-bit offsets");
+  size_t at = 0;
+  offsets.data()[0] = 0;
+  unzip(data, stops, rows, form, rep, def, values, [&](int64_t filled) {
+    if (++at >= offsets.size()) corrupt("unzip: more values than were counted");
+    offsets.data()[at] = static_cast<Offset>(filled);
+  });
+  if (at + 1 != offsets.size()) corrupt("unzip: fewer values than were counted");
+}
+
+template <typename Offset>
+void define_unzip_variable(nanobind::module_& m, const char* name) {
+  m.def(name, &unzip_variable<Offset>, nb::arg("data"), nb::arg("stops"), nb::arg("rows"),
+        nb::arg("control_bytes"), nb::arg("bits_def"), nb::arg("max_rep"), nb::arg("max_def"),
+        nb::arg("max_visible"), nb::arg("width"), nb::arg("rep"), nb::arg("definition"),
+        nb::arg("offsets"), nb::arg("values"), nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_fullzip(nanobind::module_& m) {
+  using namespace alance;
+  m.def("count_zipped", &count_zipped, nb::arg("data"), nb::arg("stops"), nb::arg("rows"),
+        nb::arg("control_bytes"), nb::arg("bits_def"), nb::arg("max_rep"), nb::arg("max_def"),
+        nb::arg("max_visible"), nb::arg("width"), nb::arg("fixed"), nb::arg("counts"),
+        nb::call_guard<nb::gil_scoped_release>());
+  m.def("unzip_fixed", &unzip_fixed, nb::arg("data"), nb::arg("stops"), nb::arg("rows"),
+        nb::arg("control_bytes"), nb::arg("bits_def"), nb::arg("max_rep"), nb::arg("max_def"),
+        nb::arg("max_visible"), nb::arg("width"), nb::arg("rep"), nb::arg("definition"),
+        nb::arg("values"), nb::call_guard<nb::gil_scoped_release>());
+  define_unzip_variable<int32_t>(m, "unzip_variable_32");
+  define_unzip_variable<int64_t>(m, "unzip_variable_64");
+}

@@ -1,0 +1,70 @@
+// Decodes raw LZ4 blocks into exactly the bytes that were announced.
+//
+// A block is a row of sequences: a token (high half: number of literals, low half: length of the
+// match minus 4; 15 means that bytes to add follow), the literals, a distance of two bytes and the
+// match at that distance before. The last sequence ends after its literals.
+#pragma once
+#include <algorithm>
+
+#include "base/bounds.hpp"
+#include "codecs/spans.hpp"
+
+namespace alance::lz4 {
+
+constexpr int64_t BURST = 16;        // bytes copied at once where both sides have room
+constexpr int64_t MAX_RATIO = 255;   // a byte of length stands for 255 bytes of match
+constexpr int64_t MAX_EXTRA = 32;    // what a tiny block may hold on top of its ratio
+
+[[noreturn]] inline void damaged(const char* what) { corrupt(std::string("lz4: ") + what); }
+
+// A length of 15 or more goes on in bytes, of which the first below 255 is the last.
+inline int64_t length(int64_t nibble, const uint8_t*& in, const uint8_t* end) {
+  if (nibble < 15) return nibble;
+  int64_t total = nibble;
+  while (true) {
+    if (in == end) damaged("a block ends inside a length");
+    uint8_t more = *in++;
+    total += more;
+    if (more < 255) return total;
+  }
+}
+
+// `out` has `size` bytes to fill and at least BURST more that may be scribbled on.
+inline void decode(const uint8_t* in, const uint8_t* end, uint8_t* const out, int64_t size) {
+  uint8_t* to = out;
+  uint8_t* const stop = out + size;
+  while (true) {
+    if (in == end) damaged("a block ends without literals");
+    const uint8_t token = *in++;
+    const int64_t literals = length(token >> 4, in, end);
+    if (literals > end - in || literals > stop - to) damaged("literals leave their buffer");
+    if (literals <= BURST && end - in >= BURST)
+      std::memcpy(to, in, BURST);
+    else
+      std::memcpy(to, in, static_cast<size_t>(literals));
+    in += literals;
+    to += literals;
+    if (in == end) break;
+    if (end - in < 2) damaged("a block ends inside a distance");
+    const int64_t distance = load<uint16_t>(in);
+    in += 2;
+    const int64_t match = length(token & 15, in, end) + 4;
+    if (distance == 0 || distance > to - out) damaged("a match before the content");
+    if (match > stop - to) damaged("a match behind the content");
+    const uint8_t* from = to - distance;
+    if (distance >= BURST) {
+      for (int64_t done = 0; done < match; done += BURST) std::memcpy(to + done, from + done, BURST);
+    } else {
+      // The match overlaps itself: what is there doubles with every copy.
+      for (int64_t done = 0; done < match;) {
+        int64_t piece = std::min(distance + done, match - done);
+        std::memcpy(to + done, from, static_cast<size_t>(piece));
+        done += piece;
+      }
+    }
+    to += match;
+  }
+  if (to != stop) damaged("a block holds less than its size says");
+}
+
+}  // namespace alance::lz4

@@ -1,0 +1,142 @@
+// Packs blocks of 1024 values in the FastLanes unified transposed order; bitpacking.cpp undoes it
+// and says how a row is laid out over words of 64 bits.
+#include <bit>
+
+#include "base/bounds.hpp"
+#include "encode/encode.hpp"
+#include "codecs/fastlanes_loops.hpp"
+#include "codecs/spans.hpp"
+
+namespace alance {
+namespace {
+
+using fastlanes::BLOCK;
+using fastlanes::lanes;
+using fastlanes::Loop;
+using fastlanes::loops_of;
+using fastlanes::row_at;
+using fastlanes::ROW_BYTES;
+
+// Adds row R to the word of the output that is under way; stores it when it is full.
+template <int T, int W, int R>
+ALANCE_INLINE void pack_word(const uint8_t* in, uint8_t* out, uint64_t& word) {
+  constexpr int shift = R * W % T;
+  constexpr int here = W < T - shift ? W : T - shift;  // bits of the code in this word
+  const uint64_t code = load<uint64_t>(in + row_at<T, R>);
+  const uint64_t part = (code & lanes<T>(here)) << shift;
+  word = shift == 0 ? part : word | part;
+  if constexpr (shift + W >= T) {
+    store(out + R * W / T * ROW_BYTES, word);
+    if constexpr (here < W) word = (code >> here) & lanes<T>(W - here);
+  }
+}
+
+template <int T, int W, int... R>
+ALANCE_INLINE void pack_rows(const uint8_t* __restrict in, uint8_t* __restrict out,
+                             std::integer_sequence<int, R...>) {
+  for (int i = 0; i < ROW_BYTES / 8; ++i) {
+    uint64_t word = 0;
+    (pack_word<T, W, R>(in + 8 * i, out + 8 * i, word), ...);
+  }
+}
+
+// From 1024 values of T bits, 128 * W bytes.
+struct Pack {
+  template <int T, int W>
+  static ALANCE_INLINE void block(const uint8_t* __restrict in, uint8_t* __restrict out) {
+    if constexpr (W > 0) pack_rows<T, W>(in, out, std::make_integer_sequence<int, T>());
+  }
+};
+
+// One block of the first `count` values; zeros stand for the others.
+void pack_some(Loop pack, const uint8_t* in, uint8_t* out, int64_t count, int bits) {
+  if (count == BLOCK) return pack(in, out);
+  alignas(64) uint8_t whole[BLOCK * 8] = {};
+  std::memcpy(whole, in, static_cast<size_t>(count * (bits / 8)));
+  pack(whole, out);
+}
+
+}  // namespace
+
+SizedChunks pack_inline(const uint8_t* in, const Pieces& counts, int bits) {
+  const Loop* loops = loops_of<Pack>(bits, false);
+  const int64_t value_bytes = bits / 8;
+  Owned<int64_t> sizes(counts.num);
+  Owned<uint8_t> widths(counts.num);
+  const uint8_t* at = in;
+  int64_t total = 0;
+  for (int64_t i = 0; i < counts.num; ++i) {
+    if (counts[i] > BLOCK)
+      corrupt("bit-packing: " + std::to_string(counts[i]) + " values in one block of 1024");
+    widths[i] = static_cast<uint8_t>(std::bit_width(either(at, counts[i] * value_bytes, bits)));
+    sizes[i] = value_bytes + ROW_BYTES * int64_t{widths[i]};
+    total += sizes[i];
+    at += counts[i] * value_bytes;
+  }
+  Owned<uint8_t> packed(total);
+  uint8_t* out = packed.data();
+  for (int64_t i = 0; i < counts.num; ++i) {
+    const uint64_t width = widths[i];
+    std::memcpy(out, &width, static_cast<size_t>(value_bytes));
+    pack_some(loops[width], in, out + value_bytes, counts[i], bits);
+    in += counts[i] * value_bytes;
+    out += sizes[i];
+  }
+  return {std::move(packed), std::move(sizes)};
+}
+
+SizedChunks pack_blocks(const uint8_t* in, const Pieces& counts, int bits, int width,
+                        bool baseline) {
+  const Loop* loops = loops_of<Pack>(bits, baseline);
+  const int64_t value_bytes = bits / 8, block_bytes = ROW_BYTES * int64_t{width};
+  const int64_t num_bytes = counts.total * value_bytes;
+  const int needed = static_cast<int>(std::bit_width(either(in, num_bytes, bits)));
+  if (width < 1 || width > bits || needed > width)
+    corrupt("bit-packing: values do not fit " + std::to_string(width) + " bits");
+  Owned<int64_t> sizes(counts.num);
+  int64_t total = 0;
+  for (int64_t i = 0; i < counts.num; ++i) {
+    sizes[i] =
+        counts[i] / BLOCK * block_bytes + std::min(counts[i] % BLOCK * value_bytes, block_bytes);
+    total += sizes[i];
+  }
+  Owned<uint8_t> packed(total);
+  uint8_t* out = packed.data();
+  for (int64_t i = 0; i < counts.num; ++i) {
+    uint8_t* const end = out + sizes[i];
+    for (int64_t block = 0; block < counts[i] / BLOCK; ++block) {
+      loops[width](in, out);
+      in += BLOCK * value_bytes;
+      out += block_bytes;
+    }
+    const int64_t tail = counts[i] % BLOCK;
+    if (tail * value_bytes <= block_bytes)
+      std::memcpy(out, in, static_cast<size_t>(tail * value_bytes));
+    else
+      pack_some(loops[width], in, out, tail, bits);
+    in += tail * value_bytes;
+    out = end;
+  }
+  return {std::move(packed), std::move(sizes)};
+}
+
+namespace {
+
+nb::tuple packed_blocks(const Bytes& data, const In<int64_t>& counts, int bits, int width,
+                        bool baseline) {
+  auto encode = [&] {
+    nb::gil_scoped_release release;
+    return pack_blocks(data.data(), Pieces(counts, data, bits, "bit-packing"), bits, width,
+                       baseline);
+  };
+  return encode().numpy();
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_encode_bitpacking(nanobind::module_& m) {
+  using namespace alance;
+  m.def("pack_blocks", &packed_blocks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"),
+        nb::arg("width"), nb::arg("baseline") = false);
+}

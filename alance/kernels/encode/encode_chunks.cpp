@@ -1,0 +1,457 @@
+// Values in chunks: runs, bit-packed, split into byte streams, as codes of symbols or as they are, by
+// what costs least; and dictionaries, where they pay. Values are bit patterns: there is no zig-zag and
+// no frame of reference, so one negative number makes its 1024 values full-width.
+#include "encode/encode_chunks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "encode/container.hpp"
+
+namespace alance::pages {
+namespace {
+
+// --- chunks of values ---
+constexpr int64_t MAX_VALUES = 4096;   // of a chunk: more would make taking one row dear
+constexpr int64_t MAX_BYTES = 8186;    // with a header and fillers less than 8 KiB
+constexpr int64_t MIN_BYTES = 4096;    // a page of less is not worth the units' sizes
+constexpr int64_t ENTROPY_VALUES = 64;  // so many tell whether splitting bytes helps
+constexpr double MAX_ENTROPY = 4.0;    // bits of a byte, as a mean over the bytes of a value
+
+// --- strings ---
+constexpr int64_t MAX_STRINGS = 2048;         // of a chunk
+constexpr int64_t V2_1_CHUNK_BYTES = 16384;   // of 32 KiB in all: as much is left for levels
+constexpr int64_t V2_1_MAX_BYTES = 32000;
+constexpr int64_t MIN_STRING_BYTES = 32768;   // below it a symbol table is not worth it
+constexpr int64_t FSST_LENGTH = 5;   // shorter strings have nothing that a symbol could say
+constexpr int64_t SAMPLE_BYTES = 32768;       // more finds hardly better symbols
+constexpr int64_t MAX_FSST_BYTES = 1 << 30;   // all may be escaped, and offsets have 32 bits
+constexpr size_t TABLE_BYTES = 2312;
+constexpr double WORTH_IT = 0.95;  // of the bytes: else strings are read faster as they are
+
+// --- dictionaries ---
+constexpr int64_t MIN_DICTIONARY_VALUES = 100;
+constexpr int64_t MAX_ITEMS = 100000;  // a page is read with all of them
+constexpr int64_t RUN_BYTES = 5;       // of a run of indices
+constexpr int64_t WIDTH_BYTES = 4;     // of packed indices, with each 1024
+constexpr int64_t FEW = 16;            // one item for so many values: nothing else comes near
+
+ProtoOut variable(int offset_bits) {
+  return ProtoOut().message(2, ProtoOut().message(1, flat(offset_bits)));
+}
+ProtoOut fsst(std::string_view table, const ProtoOut& values) {
+  return ProtoOut().message(6, ProtoOut().bytes(1, table).message(2, values));
+}
+ProtoOut split(int64_t bits) {
+  return ProtoOut().message(9, ProtoOut().message(1, flat(bits)));
+}
+ProtoOut general(Compression scheme, std::optional<int32_t> level, const ProtoOut& values) {
+  ProtoOut compression;
+  compression.number(1, scheme == Compression::kLz4 ? 1 : 2);
+  if (level) compression.number(2, static_cast<uint64_t>(int64_t{*level}));
+  return ProtoOut().message(10, ProtoOut().message(1, compression).message(3, values));
+}
+
+Sizes counts_of(int64_t num_values, int64_t per_chunk) {
+  Sizes counts(static_cast<size_t>((num_values + per_chunk - 1) / per_chunk), per_chunk);
+  if (num_values % per_chunk) counts.back() = num_values % per_chunk;
+  return counts;
+}
+
+// The power of two of values that a chunk has where they are stored as they are.
+int64_t values_per_chunk(int64_t bits_per_value) {
+  // A chunk of values that are no whole bytes is counted twice, as other writers do.
+  const int64_t bits = bits_per_value % 8 ? 2 * bits_per_value : bits_per_value;
+  int64_t count = MAX_VALUES;
+  while (count > 1 && count * bits >= 8 * MAX_BYTES) count /= 2;
+  if (count < 2)
+    refuse("mini-blocks of values of " + std::to_string(bits_per_value / 8) +
+           " bytes: two must fit " + std::to_string(MAX_BYTES) +
+           " bytes; use lance-encoding:structural-encoding = fullzip");
+  return count;
+}
+
+void add_flat(Chunks& chunks, const FixedIn& values) {
+  if (!chunks.counts.empty() && chunks.counts[0] * values.bits % 8) {
+    auto cut = cut_bits(values.data.data(), pieces(chunks.counts, values.data, values.bits),
+                        values.bits);
+    chunks.sizes.push_back(sizes_of(cut.sizes));
+    chunks.buffers.emplace_back(std::move(cut.data));
+    return;
+  }
+  Sizes sizes;
+  for (const int64_t count : chunks.counts) sizes.push_back(bytes_of_bits(count * values.bits));
+  chunks.sizes.push_back(std::move(sizes));
+  chunks.buffers.emplace_back(values.data);
+}
+
+Chunks flat_chunks(int64_t count, const FixedIn& values) {
+  Chunks chunks{flat(values.bits), counts_of(count, values_per_chunk(values.bits)), {}, {}};
+  add_flat(chunks, values);
+  return chunks;
+}
+
+Chunks row_chunks(int64_t count, const RowsIn& rows) {
+  Chunks chunks{ProtoOut(rows.encoding), counts_of(count, values_per_chunk(rows.row_bits)), {}, {}};
+  for (const FixedIn& part : rows.parts) add_flat(chunks, part);
+  return chunks;
+}
+
+// --- general compression ---
+
+bool is_general(Compression scheme) {
+  return scheme == Compression::kLz4 || scheme == Compression::kZstd;
+}
+
+// Neighbouring pieces, each as one unit.
+std::pair<Buffer, Sizes> compressed(Compression scheme, std::optional<int32_t> level, View data,
+                                    const Sizes& sizes, const Zstd& zstd) {
+  if (scheme == Compression::kLz4) {
+    auto units = encode_lz4(data.data(), pieces(sizes, data, 8));
+    Sizes unit_sizes = sizes_of(units.sizes);
+    return {Buffer(std::move(units.data)), std::move(unit_sizes)};
+  }
+  std::string out;
+  Sizes unit_sizes;
+  size_t at = 0;
+  for (const int64_t size : sizes) {
+    const size_t before = out.size();
+    append(out, static_cast<uint64_t>(size));
+    out += zstd(data.subspan(at, static_cast<size_t>(size)), level.value_or(0));
+    unit_sizes.push_back(static_cast<int64_t>(out.size() - before));
+    at += static_cast<size_t>(size);
+  }
+  return {Buffer(copy_of(out)), std::move(unit_sizes)};
+}
+
+// The first buffer as units, if that is asked for and makes it smaller; whether it was.
+bool compress_chunks(Chunks& chunks, const Options& options, const Zstd& zstd) {
+  if (!is_general(options.compression) || chunks.buffers[0].size() < MIN_BYTES) return false;
+  auto [units, sizes] = compressed(options.compression, options.level, chunks.buffers[0].view(),
+                                   chunks.sizes[0], zstd);
+  if (units.size() >= chunks.buffers[0].size()) return false;
+  chunks.encoding = general(options.compression, options.level, chunks.encoding);
+  chunks.buffers[0] = std::move(units);
+  chunks.sizes[0] = std::move(sizes);
+  return true;
+}
+
+// --- values of fixed width ---
+
+// Bits of information in a byte of the first values, as a mean over their places.
+double entropy(const FixedIn& values, int64_t count) {
+  const int64_t width = values.bits / 8, num = std::min(count, ENTROPY_VALUES);
+  if (num == 0) return 0;
+  double total = 0;
+  for (int64_t place = 0; place < width; ++place) {
+    std::array<int64_t, 256> seen{};
+    for (int64_t i = 0; i < num; ++i) ++seen[values.data[static_cast<size_t>(i * width + place)]];
+    for (const int64_t times : seen) {
+      const double share = static_cast<double>(times) / static_cast<double>(num);
+      if (times) total -= share * std::log2(share);
+    }
+  }
+  return total / static_cast<double>(width);
+}
+
+bool splits(const FixedIn& values, int64_t count, const Options& options) {
+  if ((values.bits != 32 && values.bits != 64) || !is_general(options.compression)) return false;
+  if (options.split == Split::kAuto) return entropy(values, count) < MAX_ENTROPY;
+  return options.split == Split::kOn;
+}
+
+Chunks split_chunks(const FixedIn& values, int64_t count) {
+  const int64_t width = values.bits / 8;
+  Chunks chunks{split(values.bits), counts_of(count, values.bits == 32 ? 1024 : 512), {}, {}};
+  Sizes sizes;
+  for (const int64_t num : chunks.counts) sizes.push_back(num * width);
+  chunks.buffers.emplace_back(split_bytes(
+      values.data.data(), pieces(chunks.counts, values.data, values.bits),
+      static_cast<int>(values.bits)));
+  chunks.sizes.push_back(std::move(sizes));
+  return chunks;
+}
+
+// The chunks without general compression around them.
+Chunks plain_chunks(const FixedIn& values, int64_t count, const Options& options) {
+  if (!is_countable(values.bits)) return flat_chunks(count, values);
+  const int bits = static_cast<int>(values.bits);
+  switch (chunk_form(values.data.data(), count, bits, options.most_runs)) {
+    case ChunkForm::kPacked: {
+      Chunks chunks{packed_inline(bits), counts_of(count, PACKED_VALUES), {}, {}};
+      auto packed =
+          pack_inline(values.data.data(), pieces(chunks.counts, values.data, bits), bits);
+      chunks.sizes.push_back(sizes_of(packed.sizes));
+      chunks.buffers.emplace_back(std::move(packed.data));
+      return chunks;
+    }
+    case ChunkForm::kRuns: {
+      auto made = encode_runs(values.data.data(), count, bits, MAX_VALUES, MAX_BYTES);
+      Chunks chunks{runs(bits), sizes_of(made.counts), {}, {}};
+      chunks.sizes.push_back(sizes_of(made.value_sizes));
+      chunks.sizes.push_back(sizes_of(made.length_sizes));
+      chunks.buffers.emplace_back(std::move(made.values));
+      chunks.buffers.emplace_back(std::move(made.lengths));
+      return chunks;
+    }
+    default: return flat_chunks(count, values);
+  }
+}
+
+Chunks fixed_chunks(const FixedIn& values, int64_t count, const Options& options,
+                    const Zstd& zstd) {
+  if (options.compression == Compression::kNone) return flat_chunks(count, values);
+  if (splits(values, count, options)) {
+    Chunks chunks = split_chunks(values, count);
+    if (compress_chunks(chunks, options, zstd)) return chunks;
+  }
+  Chunks chunks = plain_chunks(values, count, options);
+  compress_chunks(chunks, options, zstd);
+  return chunks;
+}
+
+// --- strings ---
+
+// Bytes and offsets.
+template <typename Offset>
+int64_t raw_bytes(const StringsIn<Offset>& strings) {
+  return strings.total() + (strings.num + 1) * static_cast<int64_t>(sizeof(Offset));
+}
+
+// Whether a symbol table is worth a trial.
+template <typename Offset>
+bool has_codes(const StringsIn<Offset>& strings, const Options& options) {
+  if (options.compression == Compression::kFsst) return true;
+  return options.compression == Compression::kAuto && raw_bytes(strings) >= MIN_STRING_BYTES &&
+         longest_string(strings.offset, strings.num) >= FSST_LENGTH;
+}
+
+template <typename Offset>
+Chunks variable_chunks(const StringsIn<Offset>& strings, int64_t chunk_bytes, int minor) {
+  const bool is_2_1 = minor == 1;
+  if (is_2_1) chunk_bytes = std::min(chunk_bytes, V2_1_CHUNK_BYTES);
+  StringChunks cut = chunk_strings(strings, chunk_bytes, MAX_STRINGS);
+  Chunks chunks{variable(8 * static_cast<int>(sizeof(Offset))), sizes_of(cut.counts), {}, {}};
+  chunks.sizes.push_back(sizes_of(cut.sizes));
+  chunks.buffers.emplace_back(std::move(cut.data));
+  if (const int64_t most = largest(chunks.sizes[0]); is_2_1 && most > V2_1_MAX_BYTES)
+    refuse("mini-blocks of strings: two take " + std::to_string(most) +
+           " bytes, a chunk of version 2.1 has " + std::to_string(V2_1_MAX_BYTES) +
+           "; use lance-encoding:structural-encoding = fullzip");
+  return chunks;
+}
+
+// The strings as codes of symbols; nothing if they would hardly be smaller.
+template <typename Offset>
+std::optional<Chunks> coded_chunks(const StringsIn<Offset>& strings, const Options& options,
+                                   int minor) {
+  const int64_t num_bytes = strings.total();
+  if (num_bytes <= 0 || num_bytes >= MAX_FSST_BYTES) return {};
+  LearnedSymbols learned = learn_fsst(strings, SAMPLE_BYTES);
+  const double most = WORTH_IT * static_cast<double>(num_bytes) - static_cast<double>(TABLE_BYTES);
+  const double share = static_cast<double>(learned.encoded) /
+                       static_cast<double>(std::max<int64_t>(learned.plain, 1));
+  if (share * static_cast<double>(num_bytes) > most) return {};
+  const auto num_symbols = static_cast<size_t>(learned.symbols.size());
+  auto coded = encode_fsst<Offset>(strings, {learned.symbols.data(), num_symbols},
+                                   {learned.lengths.data(), num_symbols});
+  const int64_t size = coded.ends[strings.num];
+  if (static_cast<double>(size) > most) return {};
+  // The header says that strings are compressed.
+  std::string table{static_cast<char>(num_symbols), 0, 0, 1};
+  table += "TSSF";
+  table.append(reinterpret_cast<const char*>(learned.symbols.data()), 8 * num_symbols);
+  table.append(reinterpret_cast<const char*>(learned.lengths.data()), num_symbols);
+  table.resize(TABLE_BYTES, '\0');
+  const StringsIn<Offset> codes{coded.ends.data(), strings.num, coded.codes.data(), size};
+  Chunks chunks = variable_chunks(codes, options.chunk_bytes, minor);
+  chunks.encoding = fsst(table, chunks.encoding);
+  return chunks;
+}
+
+template <typename Offset>
+Chunks string_chunks(const StringsIn<Offset>& strings, const Options& options, int minor,
+                     const Zstd& zstd) {
+  if (has_codes(strings, options))
+    if (auto chunks = coded_chunks(strings, options, minor)) return std::move(*chunks);
+  Chunks chunks = variable_chunks(strings, options.chunk_bytes, minor);
+  compress_chunks(chunks, options, zstd);
+  return chunks;
+}
+
+// --- dictionaries ---
+
+int64_t packed_indices(int64_t count, int64_t num_items) {
+  const auto width = std::bit_width(static_cast<uint64_t>(num_items - 1));
+  return count * std::max<int64_t>(1, width) / 8 + count / PACKED_VALUES * WIDTH_BYTES;
+}
+
+int64_t index_bytes(int64_t count, int64_t num_items, int64_t num_runs) {
+  return std::min(packed_indices(count, num_items), num_runs * RUN_BYTES);
+}
+
+// Of `most` items as many as take, with their indices, no more than `limit` bytes.
+int64_t items_that_pay(int64_t most, int64_t count, int64_t num_runs, int64_t width,
+                       int64_t limit) {
+  while (most > 0) {
+    const auto narrower = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most - 1)));
+    const int64_t items = (limit - index_bytes(count, most, num_runs)) / width;
+    if (items > narrower) return std::min(most, items);
+    most = narrower;
+  }
+  return 0;
+}
+
+int64_t most_items(int64_t count, const Options& options) {
+  return std::min(MAX_ITEMS, count / options.dict_divisor);
+}
+
+std::optional<Dictionary> dictionary_of(const FixedIn& values, int64_t count,
+                                        const Options& options, int minor) {
+  const int64_t bits = values.bits, width = bits / 8, raw = count * width;
+  if (count < MIN_DICTIONARY_VALUES || !(bits == 128 || (bits == 64 && minor >= 2))) return {};
+  int64_t direct = raw, num_runs = count;
+  if (bits == 64) {
+    const ValueCosts costs = costs_of(values.data.data(), count, 64);
+    num_runs = costs.num_runs;
+    if (options.compression != Compression::kNone)
+      direct = std::min({raw, costs.packed_bytes, num_runs * (width + 1)});
+  }
+  const int64_t limit = std::min(
+      direct - 1, static_cast<int64_t>(options.dict_size_ratio * static_cast<double>(raw)));
+  int64_t most = std::min({most_items(count, options), limit / width, num_runs});
+  if (options.dict_max_bytes) most = std::min(most, *options.dict_max_bytes / width);
+  most = items_that_pay(most, count, num_runs, width, limit);
+  if (most < 1) return {};
+  auto distinct = distinct_values(values.data.data(), count, static_cast<int>(width), most);
+  if (!distinct) return {};
+  const int64_t num_items = distinct->items.size() / width;
+  std::vector<Buffer> kept;
+  kept.emplace_back(std::move(distinct->items));
+  const Values items{num_items, FixedIn{bits, kept[0].view()}};
+  return Dictionary{std::move(distinct->indices), items, std::move(kept)};
+}
+
+template <typename Offset>
+std::optional<Dictionary> dictionary_of(const StringsIn<Offset>& strings, const Options& options) {
+  constexpr int64_t word = sizeof(Offset);
+  const int64_t count = strings.num, num_bytes = strings.total();
+  if (count < MIN_DICTIONARY_VALUES) return {};
+  const int64_t offset_bytes = (count + 1) * word;
+  const auto limit = static_cast<int64_t>(options.dict_size_ratio *
+                                          static_cast<double>(num_bytes + offset_bytes));
+  const int64_t most = std::min(most_items(count, options), limit / word);
+  const int64_t most_bytes =
+      options.dict_max_bytes ? std::min(limit, *options.dict_max_bytes) : limit;
+  if (most < 1) return {};
+  auto distinct = distinct_strings(strings, most, most_bytes);
+  if (!distinct) return {};
+  const int64_t num_items = distinct->ends.size() - 1;
+  const int64_t size = packed_indices(count, num_items) + distinct->items.size() +
+                       distinct->ends.size() * word;
+  if (size > limit) return {};
+  if (num_items * FEW > count && has_codes(strings, options)) {
+    const LearnedSymbols learned = learn_fsst(strings, SAMPLE_BYTES);
+    const double coded = static_cast<double>(num_bytes * learned.encoded) /
+                         static_cast<double>(std::max<int64_t>(learned.plain, 1));
+    if (static_cast<double>(size) > static_cast<double>(offset_bytes) + coded) return {};
+  }
+  std::vector<Buffer> kept;
+  kept.emplace_back(copy_of(bytes_of<Offset>({distinct->ends.data(),
+                                              static_cast<size_t>(num_items) + 1})));
+  kept.emplace_back(std::move(distinct->items));
+  const Values items{num_items, StringsView{static_cast<int>(word), kept[0].view().data(),
+                                            kept[1].view()}};
+  return Dictionary{std::move(distinct->indices), items, std::move(kept)};
+}
+
+// The smallest of runs, bit-packing and the values as they are.
+Block fixed_block(const FixedIn& values, int64_t count, int minor) {
+  Block best{flat(values.bits), Buffer(values.data), false};
+  if (!is_countable(values.bits) || count == 0) return best;
+  const int bits = static_cast<int>(values.bits);
+  const Sizes counts{count};
+  const Pieces whole = pieces(counts, values.data, bits);
+  if (count <= PACKED_VALUES) {
+    auto packed = pack_inline(values.data.data(), whole, bits);
+    if (packed.data.size() < best.data.size())
+      best = {packed_inline(bits), Buffer(std::move(packed.data)), true};
+  } else {
+    const uint64_t all =
+        either(values.data.data(), static_cast<int64_t>(values.data.size()), bits);
+    const int width = std::max(1, static_cast<int>(std::bit_width(all)));
+    if (width < bits) {
+      auto packed = pack_blocks(values.data.data(), whole, bits, width);
+      if (packed.data.size() < best.data.size())
+        best = {packed_apart(bits, width), Buffer(std::move(packed.data)), true};
+    }
+  }
+  if (minor >= 2 && run_block_sizes(values.data.data(), whole, bits)[0] < best.data.size())
+    best = {runs(bits), Buffer(run_blocks(values.data.data(), whole, bits)), true};
+  return best;
+}
+
+// Bits of an offset, where the bytes begin, offsets, bytes.
+template <typename Offset>
+Block string_block(const StringsIn<Offset>& strings) {
+  constexpr int64_t word = sizeof(Offset);
+  const Offset start = strings.offset[0];
+  std::string out;
+  out.reserve(static_cast<size_t>((strings.num + 3) * word + strings.total()));
+  append(out, static_cast<Offset>(8 * word));
+  append(out, static_cast<Offset>((strings.num + 3) * word));
+  for (int64_t i = 0; i <= strings.num; ++i)
+    append(out, static_cast<Offset>(strings.offset[i] - start));
+  out.append(reinterpret_cast<const char*>(strings.data) + start,
+             static_cast<size_t>(strings.total()));
+  return {variable(8 * static_cast<int>(word)), Buffer(copy_of(out)), false};
+}
+
+}  // namespace
+
+std::optional<Dictionary> dictionary_of(const Input& input) {
+  const int64_t count = input.values.count;
+  if (const auto* fixed = std::get_if<FixedIn>(&input.values.kind))
+    return dictionary_of(*fixed, count, input.options, input.minor);
+  if (const auto* view = std::get_if<StringsView>(&input.values.kind))
+    return view->offset_bytes == 8 ? dictionary_of(strings_of<int64_t>(*view, count), input.options)
+                                   : dictionary_of(strings_of<int32_t>(*view, count), input.options);
+  return {};
+}
+
+Block items_block(const Values& items, const Options& options, int minor, const Zstd& zstd) {
+  auto plain = [&]() -> Block {
+    if (const auto* fixed = std::get_if<FixedIn>(&items.kind))
+      return fixed_block(*fixed, items.count, minor);
+    if (const auto* view = std::get_if<StringsView>(&items.kind))
+      return view->offset_bytes == 8 ? string_block(strings_of<int64_t>(*view, items.count))
+                                     : string_block(strings_of<int32_t>(*view, items.count));
+    const auto* rows = std::get_if<RowsIn>(&items.kind);
+    if (!rows || rows->parts.size() != 1) corrupt("pages: a dictionary of other values");
+    return {ProtoOut(rows->encoding), Buffer(rows->parts[0].data), false};
+  };
+  Block block = plain();
+  if (block.is_final || minor < 2 || !is_general(options.dict_values) || block.data.size() == 0)
+    return block;
+  auto units = compressed(options.dict_values, options.dict_level, block.data.view(),
+                          {block.data.size()}, zstd);
+  if (units.first.size() >= block.data.size()) return block;
+  return {general(options.dict_values, options.dict_level, block.encoding),
+          std::move(units.first), true};
+}
+
+Chunks value_chunks(const Values& values, const Input& input, const Zstd& zstd) {
+  const Options& options = input.options;
+  if (const auto* fixed = std::get_if<FixedIn>(&values.kind))
+    return fixed_chunks(*fixed, values.count, options, zstd);
+  if (const auto* rows = std::get_if<RowsIn>(&values.kind)) return row_chunks(values.count, *rows);
+  const auto* view = std::get_if<StringsView>(&values.kind);
+  if (!view) corrupt("pages: values that chunks do not hold");
+  return view->offset_bytes == 8
+             ? string_chunks(strings_of<int64_t>(*view, values.count), options, input.minor, zstd)
+             : string_chunks(strings_of<int32_t>(*view, values.count), options, input.minor, zstd);
+}
+
+}  // namespace alance::pages

@@ -1,0 +1,116 @@
+// Values of pages on their way into chunks and dictionaries: what encode_page.cpp puts together.
+#pragma once
+#include "encode/encode.hpp"
+#include "encode/encode_page.hpp"
+
+namespace alance::pages {
+
+constexpr int64_t PACKED_VALUES = 1024;  // that are bit-packed together
+constexpr int64_t ROW_BYTES = 128;  // of packed values, for each bit of their width
+
+[[noreturn]] inline void refuse(const std::string& what) { throw std::overflow_error(what); }
+
+// --- descriptions: message CompressiveEncoding ---
+
+inline ProtoOut flat(int64_t bits) {
+  return ProtoOut().message(1, ProtoOut().number(1, static_cast<uint64_t>(bits)));
+}
+inline ProtoOut packed_apart(int64_t bits, int width) {
+  return ProtoOut().message(
+      4, ProtoOut().number(1, static_cast<uint64_t>(bits)).message(3, flat(width)));
+}
+inline ProtoOut packed_inline(int64_t bits) {
+  return ProtoOut().message(5, ProtoOut().number(1, static_cast<uint64_t>(bits)));
+}
+inline ProtoOut runs(int64_t bits) {
+  return ProtoOut().message(8, ProtoOut().message(1, flat(bits)).message(2, flat(8)));
+}
+
+// --- buffers: owned, or views of what the caller owns ---
+
+class Buffer {
+ public:
+  Buffer(View view) : view_(view) {}
+  Buffer(Owned<uint8_t> owned) : Buffer(std::move(owned), -1) {}
+  Buffer(Owned<uint8_t> owned, int64_t size) : owned_(std::move(owned)) {
+    view_ = {owned_->data(), static_cast<size_t>(size < 0 ? owned_->size() : size)};
+  }
+  View view() const { return view_; }
+  int64_t size() const { return static_cast<int64_t>(view_.size()); }
+
+ private:
+  std::optional<Owned<uint8_t>> owned_;
+  View view_;
+};
+
+inline Owned<uint8_t> copy_of(View view) {
+  Owned<uint8_t> out(static_cast<int64_t>(view.size()));
+  if (!view.empty()) std::memcpy(out.data(), view.data(), view.size());
+  return out;
+}
+inline Owned<uint8_t> copy_of(std::string_view text) {
+  return copy_of(View{reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+template <typename T>
+View bytes_of(std::span<const T> values) {
+  return {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()};
+}
+
+using Sizes = std::vector<int64_t>;
+
+inline Sizes sizes_of(Owned<int64_t>& from) { return {from.data(), from.data() + from.size()}; }
+
+inline int64_t sum(const Sizes& sizes) {
+  int64_t total = 0;
+  for (const int64_t size : sizes) total += size;
+  return total;
+}
+inline int64_t largest(const Sizes& sizes) {
+  return sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
+}
+
+// Values compressed in chunks; part b of chunk c has `sizes[b][c]` bytes.
+struct Chunks {
+  ProtoOut encoding;
+  Sizes counts;  // of values
+  std::vector<Buffer> buffers;
+  std::vector<Sizes> sizes;
+};
+
+inline Pieces pieces(const Sizes& counts, View data, int64_t bits) {
+  return Pieces(counts, static_cast<int64_t>(data.size()), bits, "chunks");
+}
+
+struct Dictionary {
+  Owned<uint32_t> indices;
+  Values items;
+  std::vector<Buffer> kept;  // what the items are views of
+};
+
+// One block, and what it is.
+struct Block {
+  ProtoOut encoding;
+  Buffer data;
+  bool is_final;  // no general compression goes around it
+};
+
+template <typename Offset>
+StringsIn<Offset> strings_of(const StringsView& view, int64_t count) {
+  return strings_in<Offset>({static_cast<const Offset*>(view.offsets),
+                             static_cast<size_t>(count) + 1}, view.data, "strings");
+}
+
+// Whether runs and widths of values are counted.
+inline bool is_countable(int64_t bits) { return bits == 8 || bits == 16 || bits == 32 || bits == 64; }
+
+// The values of a page, by what costs least.
+Chunks value_chunks(const Values& values, const Input& input, const Zstd& zstd);
+
+// The dictionary of a page, if it makes it smaller.
+std::optional<Dictionary> dictionary_of(const Input& input);
+
+// The items of a dictionary as one block.
+Block items_block(const Values& items, const Options& options, int minor, const Zstd& zstd);
+
+}  // namespace alance::pages

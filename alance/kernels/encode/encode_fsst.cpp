@@ -1,0 +1,279 @@
+// FSST: learns symbols from a sample of strings, and writes strings as their codes.
+//
+// Learning goes in rounds. A round encodes the sample by the symbols there are and counts codes
+// and neighbours; what saves most of: a symbol, or two neighbours as one, are the symbols of the
+// next round. Early rounds look at a part of the sample only.
+#include <algorithm>
+#include <limits>
+
+#include "encode/encode.hpp"
+#include "encode/encode_fsst.hpp"
+#include "encode/encode_fsst_lanes.hpp"
+
+namespace alance {
+namespace {
+
+using namespace fsst;
+
+constexpr int64_t STRETCH = 512;      // bytes of the sample that are taken from one place
+constexpr int ROUNDS = 5;
+constexpr uint32_t PLAIN = 256;       // codes below are bytes without a symbol, while learning
+constexpr uint32_t BYTE_FAVOUR = 4;   // a byte without a symbol would cost two
+
+struct Sample {
+  std::vector<uint8_t> bytes;
+  std::vector<int64_t> ends;  // of the strings, or of parts of them
+};
+
+// Stretches at even distances, each of strings from its place on.
+template <typename Offset>
+Sample sample_of(const Offset* offset, int64_t num, const uint8_t* data, int64_t most) {
+  Sample sample;
+  const int64_t begin = offset[0], total = offset[num] - begin;
+  const int64_t places = std::max<int64_t>(1, std::min(total, most) / STRETCH);
+  int64_t covered = begin;
+  for (int64_t place = 0; place < places; ++place) {
+    int64_t at = std::max(covered, begin + total / places * place);
+    int64_t budget = total <= most ? total : STRETCH;
+    int64_t i = std::upper_bound(offset, offset + num + 1, static_cast<Offset>(at)) - offset - 1;
+    // From the beginning of a string, unless it is longer than all that is taken here.
+    if (i < num && offset[i] >= covered && offset[i + 1] - offset[i] <= STRETCH) at = offset[i];
+    for (; i < num && budget > 0; ++i) {
+      const int64_t from = std::max<int64_t>(at, offset[i]);
+      const int64_t size = std::min<int64_t>(offset[i + 1] - from, budget);
+      if (size <= 0) continue;
+      sample.bytes.insert(sample.bytes.end(), data + from, data + from + size);
+      sample.ends.push_back(static_cast<int64_t>(sample.bytes.size()));
+      budget -= size;
+      covered = from + size;
+    }
+  }
+  return sample;
+}
+
+struct Counts {
+  std::vector<uint32_t> single = std::vector<uint32_t>(2 * PLAIN);
+  std::vector<uint32_t> pair = std::vector<uint32_t>(4 * PLAIN * PLAIN);
+  std::vector<uint32_t> seen;  // pairs with a count
+  int64_t size = 0;            // bytes of the codes
+
+  void clear() {
+    std::fill(single.begin(), single.end(), 0);
+    for (uint32_t both : seen) pair[both] = 0;
+    seen.clear();
+    size = 0;
+  }
+
+  void add_pair(uint32_t first, uint32_t second) {
+    const uint32_t both = first * 2 * PLAIN + second;
+    if (pair[both]++ == 0) seen.push_back(both);
+  }
+};
+
+// Encodes every `share` of 8 strings of the sample.
+void count(const Finder& finder, const Sample& sample, int share, Counts& counts) {
+  const uint8_t* const data = sample.bytes.data();
+  const uint8_t* const end = data + sample.bytes.size();
+  const Finder::View view = finder.view();
+  int64_t at = 0;
+  for (size_t i = 0; i < sample.ends.size(); ++i) {
+    const int64_t stop = sample.ends[i];
+    if (static_cast<int>(i * 5 % 8) >= share) {
+      at = stop;
+      continue;
+    }
+    uint32_t before = 2 * PLAIN;
+    while (at < stop) {
+      const int64_t left = stop - at;
+      const uint64_t word = word_of(data + at, left, end);
+      const Finder::Found found = view.find(word, left);
+      const uint32_t byte = static_cast<uint32_t>(word & 255);
+      const bool escaped = found.code == ESCAPE;
+      const uint32_t code = escaped ? byte : PLAIN + found.code;
+      counts.size += escaped ? 2 : 1;
+      ++counts.single[code];
+      if (before < 2 * PLAIN) counts.add_pair(before, code);
+      if (found.length > 1) {
+        // A symbol may also have been better one byte longer, and its first byte alone.
+        ++counts.single[byte];
+        if (before < 2 * PLAIN) counts.add_pair(before, byte);
+      }
+      before = code;
+      at += found.length;
+    }
+  }
+}
+
+struct Candidate {
+  Symbol symbol;
+  uint64_t gain;
+};
+
+// The symbols of the next round, the best first.
+std::vector<Candidate> candidates(const Finder& finder, const Counts& counts, int share) {
+  std::vector<Candidate> found;
+  const uint32_t least = static_cast<uint32_t>(5 * share / 8);  // fewer is chance
+  auto symbol_of = [&](uint32_t code) {
+    return code < PLAIN ? Symbol{code, 1} : finder[code - PLAIN];
+  };
+  auto consider = [&](const Symbol& symbol, uint32_t number) {
+    if (number < least || number == 0) return;
+    uint64_t gain = uint64_t{number} * static_cast<uint64_t>(symbol.length);
+    if (symbol.length == 1) gain *= BYTE_FAVOUR;
+    found.push_back({symbol, gain});
+  };
+  for (uint32_t code = 0; code < PLAIN + static_cast<uint32_t>(finder.size()); ++code)
+    consider(symbol_of(code), counts.single[code]);
+  if (share < 8) {
+    for (uint32_t both : counts.seen) {
+      const Symbol first = symbol_of(both / (2 * PLAIN)), second = symbol_of(both % (2 * PLAIN));
+      if (first.length < MAX_SYMBOL) consider(first.with(second), counts.pair[both]);
+    }
+  }
+  auto before = [](const Candidate& a, const Candidate& b) {
+    return a.symbol.length != b.symbol.length ? a.symbol.length < b.symbol.length
+                                              : a.symbol.bytes < b.symbol.bytes;
+  };
+  std::sort(found.begin(), found.end(), before);
+  size_t kept = 0;
+  for (const Candidate& one : found) {
+    if (kept && found[kept - 1].symbol.length == one.symbol.length &&
+        found[kept - 1].symbol.bytes == one.symbol.bytes)
+      found[kept - 1].gain += one.gain;
+    else
+      found[kept++] = one;
+  }
+  found.resize(kept);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.gain > b.gain; });
+  return found;
+}
+
+// Symbols for strings like those of the sample; `size` becomes that of the encoded sample.
+std::unique_ptr<Finder> learn(const Sample& sample, int64_t& size) {
+  auto finder = std::make_unique<Finder>();
+  Counts counts;
+  for (int round = 0; round < ROUNDS; ++round) {
+    const int share = 8 * (round + 1) / ROUNDS;
+    counts.clear();
+    count(*finder, sample, share, counts);
+    const std::vector<Candidate> found = candidates(*finder, counts, share);
+    finder->clear();
+    for (const Candidate& one : found) finder->add(one.symbol);
+  }
+  counts.clear();
+  count(*finder, sample, 8, counts);
+  size = counts.size;
+  return finder;
+}
+
+}  // namespace
+
+template <typename Offset>
+LearnedSymbols learn_fsst(const StringsIn<Offset>& strings, int64_t most) {
+  if (most < 1 || most > (1 << 24)) corrupt("fsst: a sample of " + std::to_string(most));
+  const Sample sample = sample_of(strings.offset, strings.num, strings.data, most);
+  int64_t size = 0;
+  auto finder = learn(sample, size);
+  Owned<uint64_t> symbols(finder->size());
+  Owned<uint8_t> lengths(finder->size());
+  for (int code = 0; code < finder->size(); ++code) {
+    symbols[code] = (*finder)[static_cast<uint32_t>(code)].bytes;
+    lengths[code] = static_cast<uint8_t>((*finder)[static_cast<uint32_t>(code)].length);
+  }
+  return {std::move(symbols), std::move(lengths), static_cast<int64_t>(sample.bytes.size()), size};
+}
+
+template <typename Offset>
+CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
+                                 std::span<const uint64_t> symbols,
+                                 std::span<const uint8_t> lengths) {
+  if (symbols.size() > MAX_SYMBOLS || symbols.size() != lengths.size())
+    corrupt("fsst: a table of " + std::to_string(symbols.size()) + " symbols");
+  auto finder = std::make_unique<Finder>();
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const int length = lengths[i];
+    if (length < 1 || length > MAX_SYMBOL)
+      corrupt("fsst: a symbol of " + std::to_string(length) + " bytes");
+    if (!finder->add({symbols[i] & Symbol::mask(length), length}))
+      corrupt("fsst: two symbols that begin alike");
+  }
+  const Offset* offset = strings.offset;
+  const int64_t num = strings.num;
+  const int64_t most = 2 * (int64_t{offset[num]} - int64_t{offset[0]});
+  if (most > std::numeric_limits<Offset>::max())
+    throw std::overflow_error("fsst: " + std::to_string(most / 2) + " bytes of strings");
+  Owned<Offset> ends(num + 1);
+  Owned<uint8_t> codes(most, 8);
+  const uint8_t* const bytes = strings.data;
+  const uint8_t* const end = bytes + strings.num_bytes;
+  ends[0] = 0;
+  auto lane_of = [&](int64_t first, int64_t last) {
+    uint8_t* const out = codes.data() + 2 * (int64_t{offset[first]} - int64_t{offset[0]});
+    const uint8_t* const at = bytes + offset[first];
+    Lane<Offset> lane{at, first < last ? bytes + offset[first + 1] : at, out, out, first, last};
+    lane.advance(offset, bytes, ends.data());
+    return lane;
+  };
+  Lane<Offset> first = lane_of(0, num / 2), second = lane_of(num / 2, num);
+  const uint8_t* const safe = strings.num_bytes < MAX_SYMBOL ? bytes : end - MAX_SYMBOL;
+  run_both(first, second, *finder, offset, bytes, safe, ends.data());
+  run_one(first, *finder, offset, bytes, end, ends.data());
+  run_one(second, *finder, offset, bytes, end, ends.data());
+  const int64_t before = first.out - first.begin, size = second.out - second.begin;
+  if (size) std::memmove(first.out, second.begin, static_cast<size_t>(size));
+  for (int64_t i = num / 2; i < num; ++i) ends[i + 1] = static_cast<Offset>(ends[i + 1] + before);
+  return {std::move(ends), std::move(codes)};
+}
+
+template LearnedSymbols learn_fsst<int32_t>(const StringsIn<int32_t>&, int64_t);
+template LearnedSymbols learn_fsst<int64_t>(const StringsIn<int64_t>&, int64_t);
+template CodedStrings<int32_t> encode_fsst<int32_t>(const StringsIn<int32_t>&,
+                                                    std::span<const uint64_t>,
+                                                    std::span<const uint8_t>);
+template CodedStrings<int64_t> encode_fsst<int64_t>(const StringsIn<int64_t>&,
+                                                    std::span<const uint64_t>,
+                                                    std::span<const uint8_t>);
+
+namespace {
+
+// Symbols learned from about `most` bytes of the strings. Gives them and their lengths, and the
+// bytes of the sample as it is and as it would be encoded.
+template <typename Offset>
+nb::tuple learned(const In<Offset>& offsets, const Bytes& data, int64_t most) {
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    return learn_fsst(strings_in(offsets, data, "fsst"), most);
+  };
+  LearnedSymbols found = run();
+  return nb::make_tuple(found.symbols.numpy(), found.lengths.numpy(), found.plain, found.encoded);
+}
+
+// Strings by a table. Gives the offsets of the codes and the codes, with bytes of no use behind.
+template <typename Offset>
+nb::tuple coded(const In<Offset>& offsets, const Bytes& data, const In<uint64_t>& symbols,
+                const Bytes& lengths) {
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    return encode_fsst<Offset>(strings_in(offsets, data, "fsst"), {symbols.data(), symbols.size()},
+                               {lengths.data(), lengths.size()});
+  };
+  CodedStrings<Offset> strings = run();
+  return nb::make_tuple(strings.ends.numpy(), strings.codes.numpy());
+}
+
+template <typename Offset>
+void add(nb::module_& m) {
+  m.def("learn_fsst", &learned<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
+        nb::arg("most"));
+  m.def("encode_fsst", &coded<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
+        nb::arg("symbols"), nb::arg("lengths"));
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_encode_fsst(nanobind::module_& m) {
+  alance::add<int32_t>(m);
+  alance::add<int64_t>(m);
+}

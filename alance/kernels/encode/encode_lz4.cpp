@@ -1,0 +1,127 @@
+// Units of LZ4: four bytes of size, then one raw block; lz4.hpp says what a block is.
+//
+// The search is greedy: a table remembers where each hash of four bytes stood last. Where nothing
+// matches for long, positions are skipped, more and more.
+#include "encode/encode.hpp"
+
+namespace alance {
+namespace {
+
+constexpr int64_t PREFIX = 4;
+constexpr int64_t MIN_MATCH = 4;
+constexpr int64_t LAST_LITERALS = 5;   // a block ends with so many literals
+constexpr int64_t LAST_MATCH = 12;     // and no match begins so close to the end
+constexpr int64_t MAX_DISTANCE = 65535;
+constexpr int HASH_BITS = 12;
+constexpr int PATIENCE = 6;            // misses, as a power of two, before the next longer step
+constexpr int64_t MAX_UNIT = int64_t{1} << 31;
+
+inline int64_t most_bytes(int64_t size) { return PREFIX + size + size / 255 + 16; }
+
+inline uint32_t hash(uint32_t four) { return (four * 2654435761u) >> (32 - HASH_BITS); }
+
+inline uint8_t* put_length(uint8_t* out, int64_t rest) {
+  for (; rest >= 255; rest -= 255) *out++ = 255;
+  *out++ = static_cast<uint8_t>(rest);
+  return out;
+}
+
+inline uint8_t* put_literals(uint8_t* out, const uint8_t* from, int64_t literals, int64_t match) {
+  const int64_t low = match < 0 ? 0 : std::min<int64_t>(match - MIN_MATCH, 15);
+  *out++ = static_cast<uint8_t>(std::min<int64_t>(literals, 15) << 4 | low);
+  if (literals >= 15) out = put_length(out, literals - 15);
+  if (literals) std::memcpy(out, from, static_cast<size_t>(literals));
+  return out + literals;
+}
+
+inline int64_t match_length(const uint8_t* a, const uint8_t* b, const uint8_t* stop) {
+  const uint8_t* const begin = b;
+  while (stop - b >= 8) {
+    const uint64_t differ = load<uint64_t>(a) ^ load<uint64_t>(b);
+    if (differ) return b - begin + __builtin_ctzll(differ) / 8;
+    a += 8;
+    b += 8;
+  }
+  while (b < stop && *a == *b) {
+    ++a;
+    ++b;
+  }
+  return b - begin;
+}
+
+uint8_t* compress(const uint8_t* const in, int64_t size, uint8_t* out) {
+  int64_t anchor = 0;  // from here on nothing is written
+  if (size > LAST_MATCH) {
+    uint32_t table[1 << HASH_BITS] = {};
+    const int64_t last = size - LAST_MATCH;
+    const uint8_t* const stop = in + size - LAST_LITERALS;
+    int64_t at = 1, misses = int64_t{1} << PATIENCE;
+    while (at <= last) {
+      const uint32_t four = load<uint32_t>(in + at), slot = hash(four);
+      int64_t found = table[slot];
+      table[slot] = static_cast<uint32_t>(at);
+      if (found >= at || at - found > MAX_DISTANCE || load<uint32_t>(in + found) != four) {
+        at += misses++ >> PATIENCE;
+        continue;
+      }
+      misses = int64_t{1} << PATIENCE;
+      while (at > anchor && found > 0 && in[at - 1] == in[found - 1]) {
+        --at;
+        --found;
+      }
+      const int64_t match =
+          MIN_MATCH + match_length(in + found + MIN_MATCH, in + at + MIN_MATCH, stop);
+      out = put_literals(out, in + anchor, at - anchor, match);
+      store(out, static_cast<uint16_t>(at - found));
+      out += 2;
+      if (match - MIN_MATCH >= 15) out = put_length(out, match - MIN_MATCH - 15);
+      at += match;
+      anchor = at;
+      if (at <= last) table[hash(load<uint32_t>(in + at - 2))] = static_cast<uint32_t>(at - 2);
+    }
+  }
+  return put_literals(out, in + anchor, size - anchor, -1);
+}
+
+}  // namespace
+
+SizedChunks encode_lz4(const uint8_t* in, const Pieces& sizes) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < sizes.num; ++i) {
+    if (sizes[i] >= MAX_UNIT)
+      corrupt("lz4: a unit of " + std::to_string(sizes[i]) + " bytes, at most 2^31 - 1");
+    most += most_bytes(sizes[i]);
+  }
+  Owned<uint8_t> scratch(most);
+  Owned<int64_t> unit_sizes(sizes.num);
+  uint8_t* out = scratch.data();
+  for (int64_t i = 0; i < sizes.num; ++i) {
+    store(out, static_cast<uint32_t>(sizes[i]));
+    uint8_t* const end = compress(in, sizes[i], out + PREFIX);
+    unit_sizes[i] = end - out;
+    in += sizes[i];
+    out = end;
+  }
+  Owned<uint8_t> units(out - scratch.data());
+  std::memcpy(units.data(), scratch.data(), static_cast<size_t>(units.size()));
+  return {std::move(units), std::move(unit_sizes)};
+}
+
+namespace {
+
+// Compresses pieces of `data` that lie end to end. Gives the units and their sizes.
+nb::tuple units_of(const Bytes& data, const In<int64_t>& sizes) {
+  auto encode = [&] {
+    nb::gil_scoped_release release;
+    return encode_lz4(data.data(), Pieces(sizes, data, 8, "lz4"));
+  };
+  return encode().numpy();
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_encode_lz4(nanobind::module_& m) {
+  using namespace alance;
+  m.def("encode_lz4", &units_of, nb::arg("data"), nb::arg("sizes"));
+}

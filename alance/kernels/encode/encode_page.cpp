@@ -1,0 +1,498 @@
+// What a page is made of: constants, or chunks of values that are compressed by what costs least,
+// with a dictionary where one pays, and their levels. docs/format/file.md, "Mini-block layout",
+// "Level budget" and "Constant layout"; the choices are those of the reference implementation.
+#include "encode/encode_page.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "encode/container.hpp"
+#include "encode/encode_chunks.hpp"
+
+namespace alance::pages {
+namespace {
+
+constexpr int LEVEL_BITS = 16;
+
+// --- pages ---
+constexpr int64_t MAX_ENTRIES = 0xFFFF;     // a chunk says their number in 16 bits
+constexpr int64_t MAX_LEVEL_BITS = 131072;  // of all levels of a chunk: half of a chunk of 2.1
+constexpr int64_t MAX_LEVEL_BYTES = 0xFFFF;
+constexpr int64_t MAX_CHUNK_BYTES = 32768;  // of 2.1, whose chunk words have 16 bits
+constexpr int64_t MAX_RAW_LEVELS = 8192;    // bytes: levels beside a value are not compressed
+constexpr int64_t WIDE_BYTES = 256;
+constexpr int64_t MAX_VALUE_BYTES = 1 << 20;  // of a value that readers of the page have to hold
+constexpr size_t MAX_INLINE_BYTES = 32;       // of a constant in the description
+
+// --- layers ---
+
+constexpr uint8_t ALL_VALID_ITEM = 1, ALL_VALID_LIST = 2, NULLABLE_ITEM = 3, NULL_AND_EMPTY = 6;
+
+bool is_list(uint8_t layer) { return layer != ALL_VALID_ITEM && layer != NULLABLE_ITEM; }
+int num_levels(uint8_t layer) {
+  if (layer == ALL_VALID_ITEM || layer == ALL_VALID_LIST) return 0;
+  return layer == NULL_AND_EMPTY ? 2 : 1;
+}
+
+// What levels may be, by the layers.
+struct Limits {
+  uint16_t max_rep = 0, max_def = 0, max_visible = 0;
+
+  explicit Limits(const std::vector<uint8_t>& layers) {
+    for (const uint8_t layer : layers) {
+      max_rep = static_cast<uint16_t>(max_rep + is_list(layer));
+      max_def = static_cast<uint16_t>(max_def + num_levels(layer));
+      if (max_rep == 0) max_visible = max_def;
+    }
+  }
+};
+
+// --- levels ---
+
+struct LevelBlocks {
+  ProtoOut encoding;
+  Sizes sizes;  // of each chunk
+  std::function<Buffer()> make;
+  Buffer data = View{};
+};
+
+// The levels of all chunks, by what takes least; of two equals what is read faster.
+LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, uint16_t max_level,
+                         int minor) {
+  const View data = bytes_of(levels);
+  const Pieces parts = pieces(counts, data, LEVEL_BITS);
+  const int width = static_cast<int>(
+      std::bit_width(either(data.data(), static_cast<int64_t>(data.size()), LEVEL_BITS)));
+  if (width > std::bit_width(max_level))
+    refuse("levels of " + std::to_string(width) + " bits, at most " + std::to_string(max_level) +
+           " is expected");
+  std::vector<LevelBlocks> legal;
+  auto consider = [&](ProtoOut encoding, Sizes sizes, std::function<Buffer()> make) {
+    if (largest(sizes) <= MAX_LEVEL_BYTES)
+      legal.push_back({std::move(encoding), std::move(sizes), std::move(make)});
+  };
+  Sizes flat_sizes;
+  for (const int64_t count : counts) flat_sizes.push_back(2 * count);
+  const int64_t flat_bytes = 2 * parts.total;
+  if (minor >= 2) {
+    Owned<int64_t> sizes = run_block_sizes(data.data(), parts, LEVEL_BITS);
+    consider(runs(LEVEL_BITS), sizes_of(sizes),
+             [&] { return Buffer(run_blocks(data.data(), parts, LEVEL_BITS)); });
+  }
+  if (parts.total > PACKED_VALUES && width < LEVEL_BITS) {
+    const int packed_width = std::max(width, 1);
+    const int64_t block_bytes = ROW_BYTES * packed_width;
+    Sizes sizes;
+    for (const int64_t count : counts)
+      sizes.push_back(count / PACKED_VALUES * block_bytes +
+                      std::min(2 * (count % PACKED_VALUES), block_bytes));
+    consider(packed_apart(LEVEL_BITS, packed_width), std::move(sizes), [&, packed_width] {
+      return Buffer(pack_blocks(data.data(), parts, LEVEL_BITS, packed_width).data);
+    });
+  }
+  if (largest(counts) <= PACKED_VALUES) {
+    Sizes sizes;
+    const uint8_t* at = data.data();
+    for (const int64_t count : counts) {
+      sizes.push_back(2 + ROW_BYTES * std::bit_width(either(at, 2 * count, LEVEL_BITS)));
+      at += 2 * count;
+    }
+    consider(packed_inline(LEVEL_BITS), std::move(sizes),
+             [&] { return Buffer(pack_inline(data.data(), parts, LEVEL_BITS).data); });
+  }
+  consider(flat(LEVEL_BITS), flat_sizes, [&] { return Buffer(data); });
+  if (legal.empty())
+    refuse(std::to_string(largest(counts)) + " levels in a chunk of a mini-block");
+  auto best = std::min_element(legal.begin(), legal.end(), [](const auto& a, const auto& b) {
+    return sum(a.sizes) < sum(b.sizes);
+  });
+  // Packing has to gain something.
+  if (sum(best->sizes) >= flat_bytes) best = legal.end() - 1;
+  best->data = best->make();
+  return std::move(*best);
+}
+
+// --- pages ---
+
+using Entries = std::span<const uint16_t>;
+
+// How many entries there are up to the end of each chunk, by its values.
+Sizes entry_ends(const Input& input, const Limits& limits, const Sizes& counts) {
+  Sizes ends;
+  int64_t values = 0, at = 0, seen = 0;
+  const auto& definition = input.levels.definition;
+  for (const int64_t count : counts) {
+    values += count;
+    if (!definition || limits.max_def <= limits.max_visible) {
+      ends.push_back(values);
+      continue;
+    }
+    const auto num = static_cast<int64_t>(definition->size());
+    while (at < num && seen < values)
+      seen += (*definition)[static_cast<size_t>(at++)] <= limits.max_visible;
+    if (seen < values) corrupt("pages: fewer entries than values");
+    ends.push_back(at);
+  }
+  if (definition) ends.back() = static_cast<int64_t>(definition->size());
+  return ends;
+}
+
+// A pair a chunk: rows that end in it, and its entries of a row that goes on behind it.
+std::string repetition_index(Entries rep, uint16_t max_rep, const Sizes& ends) {
+  std::string out;
+  int64_t begun = 0, ended_before = 0, at = 0, last_start = 0;
+  for (size_t chunk = 0; chunk < ends.size(); ++chunk) {
+    const int64_t start = at;
+    for (; at < ends[chunk]; ++at)
+      if (rep[static_cast<size_t>(at)] == max_rep) {
+        ++begun;
+        last_start = at;
+      }
+    const bool is_whole =
+        chunk + 1 == ends.size() || rep[static_cast<size_t>(ends[chunk])] == max_rep;
+    const int64_t ended = is_whole ? begun : begun - 1;
+    append(out, static_cast<uint64_t>(ended - ended_before));
+    append(out, is_whole ? uint64_t{0}
+                         : static_cast<uint64_t>(ends[chunk] - std::max(last_start, start)));
+    ended_before = ended;
+  }
+  return out;
+}
+
+// Whether the chunks fit this version; false where they have too many levels.
+bool fits(const std::vector<Sizes>& sizes, size_t num_levels, bool is_large) {
+  if (is_large) return true;
+  const auto header = static_cast<int64_t>((2 + 2 * sizes.size() + 7) / 8 * 8);
+  int64_t most = 0, most_values = 0;
+  for (size_t chunk = 0; chunk < sizes[0].size(); ++chunk) {
+    int64_t all = 0, values = 0;
+    for (size_t part = 0; part < sizes.size(); ++part) {
+      const int64_t padded = (sizes[part][chunk] + 7) / 8 * 8;
+      all += padded;
+      values += part < num_levels ? 0 : padded;
+    }
+    most = std::max(most, all);
+    most_values = std::max(most_values, values);
+  }
+  if (most + header <= MAX_CHUNK_BYTES) return true;
+  if (num_levels && most_values + header <= MAX_CHUNK_BYTES / 2) return false;
+  refuse("mini-block: a chunk of " + std::to_string(most + header) +
+         " bytes, files of 2.1 have at most " + std::to_string(MAX_CHUNK_BYTES) +
+         "; write full-zip pages or a file of 2.2");
+}
+
+// Size and logarithm of the values of each chunk; the last one has no logarithm.
+std::string chunk_words(Owned<int64_t>& chunk_bytes, const Sizes& counts, bool is_large) {
+  std::string words;
+  for (size_t chunk = 0; chunk < counts.size(); ++chunk) {
+    auto word = static_cast<uint32_t>(chunk_bytes[static_cast<int64_t>(chunk)] / 8 - 1) << 4;
+    if (chunk + 1 < counts.size())
+      word |= static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(counts[chunk])) - 1);
+    if (is_large)
+      append(words, word);
+    else
+      append(words, static_cast<uint16_t>(word));
+  }
+  return words;
+}
+
+Result chunk_page(const Input& input, const Limits& limits, const Values& values,
+                  const Values* items, const Zstd& zstd) {
+  const bool is_large = input.minor >= 2;
+  const auto& rep = input.levels.rep;
+  const auto& definition = input.levels.definition;
+  std::optional<Block> dictionary;
+  if (items) dictionary = items_block(*items, input.options, input.minor, zstd);
+  Chunks chunks = value_chunks(values, input, zstd);
+  Sizes counts = chunks.counts, ends;
+  if (rep) {
+    ends = entry_ends(input, limits, counts);
+    int64_t before = 0;
+    for (size_t i = 0; i < ends.size(); ++i) {
+      counts[i] = ends[i] - before;
+      before = ends[i];
+    }
+  }
+  const bool has_levels = rep || definition;
+  const int64_t bits =
+      std::bit_width(limits.max_rep) + static_cast<int64_t>(std::bit_width(limits.max_def));
+  if (has_levels &&
+      largest(counts) > std::min(MAX_ENTRIES, MAX_LEVEL_BITS / std::max<int64_t>(bits, 1)))
+    return TooManyLevels{};
+  std::vector<LevelBlocks> levels;
+  if (rep) levels.push_back(level_blocks(*rep, counts, limits.max_rep, input.minor));
+  if (definition)
+    levels.push_back(level_blocks(*definition, counts, limits.max_def, input.minor));
+  std::vector<Sizes> sizes;
+  std::vector<View> buffers;
+  for (const LevelBlocks& block : levels) {
+    sizes.push_back(block.sizes);
+    buffers.push_back(block.data.view());
+  }
+  for (size_t i = 0; i < chunks.buffers.size(); ++i) {
+    sizes.push_back(chunks.sizes[i]);
+    buffers.push_back(chunks.buffers[i].view());
+  }
+  if (!fits(sizes, levels.size(), is_large)) return TooManyLevels{};
+  Sizes all_sizes;
+  for (const Sizes& part : sizes) all_sizes.insert(all_sizes.end(), part.begin(), part.end());
+  if (!has_levels) std::fill(counts.begin(), counts.end(), 0);
+  auto content = assemble_chunks(buffers, all_sizes, counts,
+                                 static_cast<int64_t>(levels.size()), is_large);
+  ProtoOut message;
+  if (rep) message.message(1, levels[0].encoding);
+  if (definition) message.message(2, levels.back().encoding);
+  message.message(3, chunks.encoding);
+  if (dictionary) message.message(4, dictionary->encoding);
+  if (items && items->count) message.number(5, static_cast<uint64_t>(items->count));
+  message.numbers(6, input.levels.layers).number(7, chunks.buffers.size());
+  if (rep) message.number(8, 1);
+  if (values.count) message.number(9, static_cast<uint64_t>(values.count));
+  if (is_large) message.number(10, 1);
+  Page page{ProtoOut().message(1, message).text(), {}, true};
+  page.buffers.push_back(copy_of(chunk_words(content.sizes, chunks.counts, is_large)));
+  page.buffers.push_back(std::move(content.data));
+  if (dictionary) page.buffers.push_back(copy_of(dictionary->data.view()));
+  if (rep) page.buffers.push_back(copy_of(repetition_index(*rep, limits.max_rep, ends)));
+  return page;
+}
+
+// --- constants ---
+
+Page constant(const ProtoOut& message, std::vector<Owned<uint8_t>> buffers) {
+  return {ProtoOut().message(2, message).text(), std::move(buffers), false};
+}
+
+Owned<uint8_t> raw(const std::optional<Entries>& levels) {
+  return levels ? copy_of(bytes_of(*levels)) : Owned<uint8_t>(0);
+}
+
+Result null_page(const Input& input, const Limits& limits) {
+  ProtoOut message;
+  message.numbers(5, input.levels.layers);
+  const auto& [layers, rep, definition] = input.levels;
+  if (layers.size() == 1 && layers[0] == NULLABLE_ITEM) return constant(message, {});
+  if (input.minor >= 3) return SparseConstant{};
+  std::vector<Owned<uint8_t>> buffers;
+  if (input.minor == 1) {
+    buffers.push_back(raw(rep));
+    buffers.push_back(raw(definition));
+    return constant(message, std::move(buffers));
+  }
+  auto add = [&](const std::optional<Entries>& levels, uint32_t field, uint16_t max_level) {
+    if (!levels) return buffers.push_back(Owned<uint8_t>(0));
+    const Sizes counts{static_cast<int64_t>(levels->size())};
+    LevelBlocks block = level_blocks(*levels, counts, max_level, input.minor);
+    message.message(field, block.encoding);
+    buffers.push_back(copy_of(block.data.view()));
+  };
+  add(rep, 7, limits.max_rep);
+  add(definition, 8, limits.max_def);
+  if (rep && !rep->empty()) message.number(9, rep->size());
+  if (definition && !definition->empty()) message.number(10, definition->size());
+  return constant(message, std::move(buffers));
+}
+
+// Calls `each` with the slots that have a value, until it gives false.
+template <typename Each>
+bool all_present(const Input& input, const Limits& limits, Each each) {
+  if (!input.levels.definition) {
+    for (int64_t slot = 0; slot < input.values.count; ++slot)
+      if (!each(slot)) return false;
+    return true;
+  }
+  int64_t slot = 0;
+  for (const uint16_t level : *input.levels.definition) {
+    if (level == 0 && !each(slot)) return false;
+    // Without lists every entry has a slot.
+    slot += !input.levels.rep || level <= limits.max_visible;
+  }
+  return true;
+}
+
+// The bytes of the value that all have that are not null, and bits of such values.
+using Only = std::optional<std::string>;
+
+Only only_fixed(const Input& input, const Limits& limits, const FixedIn& values) {
+  const uint8_t* data = values.data.data();
+  std::optional<int64_t> first;
+  if (values.bits == 1) {
+    auto bit = [&](int64_t slot) { return data[slot / 8] >> (slot % 8) & 1; };
+    if (!all_present(input, limits, [&](int64_t slot) {
+          if (!first) first = slot;
+          return bit(slot) == bit(*first);
+        }))
+      return {};
+    return std::string(1, static_cast<char>(bit(*first)));
+  }
+  if (values.bits % 8) return {};
+  const auto width = static_cast<size_t>(values.bits / 8);
+  auto at = [&](int64_t slot) { return data + static_cast<size_t>(slot) * width; };
+  if (!all_present(input, limits, [&](int64_t slot) {
+        if (!first) first = slot;
+        return std::memcmp(at(slot), at(*first), width) == 0;
+      }))
+    return {};
+  return std::string(reinterpret_cast<const char*>(at(*first)), width);
+}
+
+template <typename Offset>
+Only only_string(const Input& input, const Limits& limits, const StringsIn<Offset>& strings) {
+  std::optional<int64_t> first;
+  int64_t size = 0, next = 0;
+  auto at = [&](int64_t slot) { return strings.data + strings.offset[slot]; };
+  const bool are_equal = all_present(input, limits, [&](int64_t slot) {
+    const int64_t start = strings.offset[slot], own = strings.offset[slot + 1] - start;
+    if (!first) {
+      first = slot;
+      size = own;
+      next = start + size;
+      return size <= MAX_VALUE_BYTES;
+    }
+    // Nulls between them hold no bytes.
+    if (own != size || start != next) return false;
+    next += size;
+    return std::memcmp(at(slot), at(*first), static_cast<size_t>(size)) == 0;
+  });
+  if (!are_equal || !first) return {};
+  return std::string(reinterpret_cast<const char*>(at(*first)), static_cast<size_t>(size));
+}
+
+Only only_value(const Input& input, const Limits& limits) {
+  if (const auto* fixed = std::get_if<FixedIn>(&input.values.kind))
+    return only_fixed(input, limits, *fixed);
+  const auto* view = std::get_if<StringsView>(&input.values.kind);
+  if (!view) return {};
+  return view->offset_bytes == 8
+             ? only_string(input, limits, strings_of<int64_t>(*view, input.values.count))
+             : only_string(input, limits, strings_of<int32_t>(*view, input.values.count));
+}
+
+// Whether chunks are smaller: run lengths for the values, and compressed levels.
+bool is_smaller_in_chunks(const Input& input, const std::string& value) {
+  const auto& [layers, rep, definition] = input.levels;
+  const size_t levels = (rep ? rep->size_bytes() : 0) + (definition ? definition->size_bytes() : 0);
+  if (static_cast<int64_t>(levels) <= MAX_RAW_LEVELS) return false;
+  if (const auto* fixed = std::get_if<FixedIn>(&input.values.kind))
+    return fixed->bits == 1 || is_countable(fixed->bits) || fixed->bits == 128;
+  return static_cast<int64_t>(value.size()) < WIDE_BYTES;
+}
+
+// The value as the buffers of an Arrow array of one.
+std::string value_buffer(const Input& input, const std::string& value) {
+  std::string out;
+  const auto size = static_cast<uint32_t>(value.size());
+  if (const auto* view = std::get_if<StringsView>(&input.values.kind)) {
+    append(out, uint32_t{2});
+    append(out, static_cast<uint32_t>(2 * view->offset_bytes));
+    append(out, size);
+    for (const uint64_t end : {uint64_t{0}, uint64_t{size}})
+      out.append(reinterpret_cast<const char*>(&end), static_cast<size_t>(view->offset_bytes));
+  } else {
+    append(out, uint32_t{1});
+    append(out, size);
+  }
+  return out + value;
+}
+
+Page value_page(const Input& input, const std::string& value) {
+  const auto& [layers, rep, definition] = input.levels;
+  ProtoOut message;
+  std::vector<Owned<uint8_t>> buffers;
+  message.numbers(5, layers);
+  if (std::holds_alternative<FixedIn>(input.values.kind) && value.size() <= MAX_INLINE_BYTES)
+    message.bytes(6, value);
+  else
+    buffers.push_back(copy_of(value_buffer(input, value)));
+  if (rep || definition) {
+    buffers.push_back(raw(rep));
+    buffers.push_back(raw(definition));
+  }
+  return constant(message, std::move(buffers));
+}
+
+// The page, if one value or none is enough for all items.
+std::optional<Result> constant_page(const Input& input, const Limits& limits) {
+  const auto& definition = input.levels.definition;
+  const bool has_present =
+      !definition || std::find(definition->begin(), definition->end(), 0) != definition->end();
+  if (std::holds_alternative<NullsIn>(input.values.kind) || input.values.count == 0 || !has_present)
+    return null_page(input, limits);
+  if (input.minor < 2 || input.items) return {};
+  const Only value = only_value(input, limits);
+  if (!value || is_smaller_in_chunks(input, *value)) return {};
+  if (input.minor < 3) return value_page(input, *value);
+  if (!std::holds_alternative<FixedIn>(input.values.kind) || value->size() > MAX_INLINE_BYTES)
+    return {};
+  if (!input.levels.rep && !definition) return value_page(input, *value);
+  return SparseConstant{*value};
+}
+
+// Bits of the longest value.
+int64_t longest_bits(const Values& values) {
+  if (const auto* fixed = std::get_if<FixedIn>(&values.kind)) return fixed->bits;
+  const auto* view = std::get_if<StringsView>(&values.kind);
+  if (!view) return 0;
+  return 8 * (view->offset_bytes == 8
+                  ? longest_string(static_cast<const int64_t*>(view->offsets), values.count)
+                  : longest_string(static_cast<const int32_t*>(view->offsets), values.count));
+}
+
+// Levels are read by the number of values: they have to be of as many.
+void check(const Input& input, const Limits& limits) {
+  const auto& [layers, rep, definition] = input.levels;
+  if (!rep != !limits.max_rep) corrupt("pages: repetition levels of other layers");
+  if (rep && definition && rep->size() != definition->size())
+    corrupt("pages: levels of different numbers of entries");
+  int64_t visible = input.values.count;
+  if (definition) {
+    visible = static_cast<int64_t>(definition->size());
+    if (rep && limits.max_def > limits.max_visible)
+      visible = std::count_if(definition->begin(), definition->end(),
+                              [&](uint16_t level) { return level <= limits.max_visible; });
+  } else if (rep) {
+    visible = static_cast<int64_t>(rep->size());
+  }
+  if (visible != input.values.count && !std::holds_alternative<NullsIn>(input.values.kind))
+    corrupt("pages: " + std::to_string(input.values.count) + " values for " +
+            std::to_string(visible) + " entries");
+}
+
+}  // namespace
+
+std::vector<size_t> search_of(const Page& page) {
+  std::vector<size_t> numbers;
+  for (size_t number = 0; number < page.buffers.size(); ++number)
+    if (!page.has_chunks || number != 1) numbers.push_back(number);
+  return numbers;
+}
+
+std::optional<DictionaryParts> dictionary_parts(const Input& input) {
+  auto dictionary = dictionary_of(input);
+  if (!dictionary) return {};
+  std::vector<Owned<uint8_t>> items;
+  for (const Buffer& buffer : dictionary->kept) items.push_back(copy_of(buffer.view()));
+  return DictionaryParts{std::move(dictionary->indices), std::move(items)};
+}
+
+Result page_of(const Input& input, const Zstd& zstd) {
+  const Limits limits(input.levels.layers);
+  check(input, limits);
+  if (!input.chunks_only) {
+    if (auto page = constant_page(input, limits)) return std::move(*page);
+    if (input.is_sparse || std::holds_alternative<OthersIn>(input.values.kind)) return Left{};
+    if (!input.items) {
+      if (auto dictionary = dictionary_of(input)) {
+        const Values indices{
+            input.values.count,
+            FixedIn{32, bytes_of<uint32_t>({dictionary->indices.data(),
+                                            static_cast<size_t>(input.values.count)})}};
+        return chunk_page(input, limits, indices, &dictionary->items, zstd);
+      }
+      if (longest_bits(input.values) >= input.zip_bits) return Left{};
+    }
+  }
+  return chunk_page(input, limits, input.values, input.items ? &*input.items : nullptr, zstd);
+}
+
+}  // namespace alance::pages

@@ -1,0 +1,184 @@
+// Pages of many leaf columns by one call, without the GIL.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "encode/encode_page.hpp"
+#include "codecs/spans.hpp"
+
+namespace alance::pages {
+namespace {
+
+// What is left to the caller, as Python knows it; the other results are tuples.
+enum class Kind : int { kLeft = 0, kTooManyLevels = 1 };
+
+// Arrays whose views a group of inputs has.
+class Group {
+ public:
+  View bytes(nb::handle array) {
+    return numbers<uint8_t>(array);
+  }
+  template <typename T>
+  std::span<const T> numbers(nb::handle array) {
+    const auto view = std::make_shared<In<T>>(nb::cast<In<T>>(array, false));
+    kept_.push_back(view);
+    return {view->data(), view->size()};
+  }
+
+  // By their form: the bits and bytes of values of fixed width, the offsets and bytes of strings,
+  // the encoding, bits and parts of rows, whether there are none at all.
+  Values values(nb::handle item) {
+    const auto parts = nb::cast<nb::tuple>(item);
+    const auto count = nb::cast<int64_t>(parts[0]);
+    if (count < 0) corrupt("pages: a negative number of values");
+    const auto form = nb::cast<std::string>(parts[1]);
+    if (form == "fixed") return {count, fixed(count, parts[2], parts[3])};
+    if (form == "strings") return {count, strings(count, parts[2], parts[3])};
+    if (form == "rows") return {count, rows(count, parts)};
+    if (form == "nulls") return {count, NullsIn{}};
+    return {count, OthersIn{}};
+  }
+
+ private:
+  FixedIn fixed(int64_t count, nb::handle bits_, nb::handle data_) {
+    const auto bits = nb::cast<int64_t>(bits_);
+    const View data = bytes(data_);
+    if (bits < 1) corrupt("pages: values of " + std::to_string(bits) + " bits");
+    const int64_t expected = bytes_of_bits(product(count, bits, "pages"));
+    if (static_cast<int64_t>(data.size()) < expected)
+      corrupt("pages: " + std::to_string(data.size()) + " bytes of values, expected " +
+              std::to_string(expected));
+    return {bits, data.first(static_cast<size_t>(expected))};
+  }
+
+  StringsView strings(int64_t count, nb::handle offsets, nb::handle data) {
+    size_t num = 0;
+    StringsView view{4, nullptr, {}};
+    if (nb::isinstance<In<int32_t>>(offsets)) {
+      const auto ends = numbers<int32_t>(offsets);
+      num = ends.size();
+      view = {4, ends.data(), bytes(data)};
+    } else {
+      const auto ends = numbers<int64_t>(offsets);
+      num = ends.size();
+      view = {8, ends.data(), bytes(data)};
+    }
+    if (static_cast<int64_t>(num) != count + 1) corrupt("pages: offsets of other strings");
+    return view;
+  }
+
+  RowsIn rows(int64_t count, const nb::tuple& parts) {
+    const auto encoding = nb::cast<nb::bytes>(parts[2]);
+    RowsIn rows{std::string(encoding.c_str(), encoding.size()), nb::cast<int64_t>(parts[3]), {}};
+    if (rows.row_bits < 1) corrupt("pages: rows of no bits");
+    for (nb::handle part : nb::cast<nb::list>(parts[4])) {
+      const auto pair = nb::cast<nb::tuple>(part);
+      rows.parts.push_back(fixed(count, pair[0], pair[1]));
+    }
+    return rows;
+  }
+
+  std::vector<std::shared_ptr<void>> kept_;
+};
+
+Options options_of(nb::handle item) {
+  const auto parts = nb::cast<nb::tuple>(item);
+  Options options;
+  options.compression = static_cast<Compression>(nb::cast<int>(parts[0]));
+  options.level = nb::cast<std::optional<int32_t>>(parts[1]);
+  options.most_runs = nb::cast<std::optional<double>>(parts[2]);
+  options.split = static_cast<Split>(nb::cast<int>(parts[3]));
+  options.chunk_bytes = nb::cast<int64_t>(parts[4]);
+  options.dict_divisor = nb::cast<int64_t>(parts[5]);
+  options.dict_size_ratio = nb::cast<double>(parts[6]);
+  options.dict_max_bytes = nb::cast<std::optional<int64_t>>(parts[7]);
+  options.dict_values = static_cast<Compression>(nb::cast<int>(parts[8]));
+  options.dict_level = nb::cast<std::optional<int32_t>>(parts[9]);
+  if (options.dict_divisor < 1 || options.chunk_bytes < 1) corrupt("pages: options");
+  return options;
+}
+
+// (layers, rep, definition, values, items, options, minor, chunks_only, is_sparse, zip_bits)
+Input input_of(nb::handle item, Group& group) {
+  const auto parts = nb::cast<nb::tuple>(item);
+  Input input;
+  for (nb::handle layer : nb::cast<nb::tuple>(parts[0]))
+    input.levels.layers.push_back(nb::cast<uint8_t>(layer));
+  if (!parts[1].is_none()) input.levels.rep = group.numbers<uint16_t>(parts[1]);
+  if (!parts[2].is_none()) input.levels.definition = group.numbers<uint16_t>(parts[2]);
+  input.values = group.values(parts[3]);
+  if (!parts[4].is_none()) input.items = group.values(parts[4]);
+  input.options = options_of(parts[5]);
+  input.minor = nb::cast<int>(parts[6]);
+  input.chunks_only = nb::cast<bool>(parts[7]);
+  input.is_sparse = nb::cast<bool>(parts[8]);
+  input.zip_bits = nb::cast<int64_t>(parts[9]);
+  return input;
+}
+
+nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
+
+// A page as (layout, buffers, search); a sparse constant as its value or None, in a tuple of one.
+nb::object result_of(Result& result) {
+  if (std::holds_alternative<Left>(result)) return nb::cast(static_cast<int>(Kind::kLeft));
+  if (std::holds_alternative<TooManyLevels>(result))
+    return nb::cast(static_cast<int>(Kind::kTooManyLevels));
+  if (const auto* constant = std::get_if<SparseConstant>(&result))
+    return nb::make_tuple(constant->value ? nb::object(bytes_of(*constant->value)) : nb::none());
+  auto& page = std::get<Page>(result);
+  const nb::tuple search = nb::tuple(nb::cast(search_of(page)));
+  nb::list buffers;
+  for (auto& buffer : page.buffers) buffers.append(buffer.numpy());
+  return nb::make_tuple(bytes_of(page.layout), nb::tuple(buffers), search);
+}
+
+// The number of each value among the distinct ones, and the parts of these: bytes, or offsets and
+// bytes; None where a dictionary would not make a page smaller.
+nb::object choose_dictionary(nb::handle values, nb::handle options, int minor) {
+  Group group;
+  Input input;
+  input.values = group.values(values);
+  input.options = options_of(options);
+  input.minor = minor;
+  auto chosen = [&] {
+    nb::gil_scoped_release release;
+    return dictionary_parts(input);
+  }();
+  if (!chosen) return nb::none();
+  nb::list parts;
+  parts.append(chosen->indices.numpy());
+  for (auto& items : chosen->items) parts.append(items.numpy());
+  return nb::tuple(parts);
+}
+
+// The results of all inputs, in order. `zstd` is called with bytes and a level.
+nb::list encode_pages(const nb::list& items, const nb::callable& zstd) {
+  Group group;
+  std::vector<Input> inputs;
+  for (nb::handle item : items) inputs.push_back(input_of(item, group));
+  const Zstd frame = [&](View data, int32_t level) {
+    nb::gil_scoped_acquire acquire;
+    const auto packed = nb::cast<nb::bytes>(
+        zstd(nb::bytes(reinterpret_cast<const char*>(data.data()), data.size()), level));
+    return std::string(packed.c_str(), packed.size());
+  };
+  std::vector<Result> results;
+  {
+    nb::gil_scoped_release release;
+    for (const Input& input : inputs) results.push_back(page_of(input, frame));
+  }
+  nb::list all;
+  for (Result& result : results) all.append(result_of(result));
+  return all;
+}
+
+}  // namespace
+}  // namespace alance::pages
+
+void register_encode_pages(nanobind::module_& m) {
+  m.def("encode_pages", &alance::pages::encode_pages, nanobind::arg("inputs"),
+        nanobind::arg("zstd"));
+  m.def("choose_dictionary", &alance::pages::choose_dictionary, nanobind::arg("values"),
+        nanobind::arg("options"), nanobind::arg("minor"));
+}

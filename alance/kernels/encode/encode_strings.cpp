@@ -1,0 +1,99 @@
+// Byte strings into chunks: offsets from the beginning of the chunk, then the bytes, then filler.
+#include <limits>
+#include <vector>
+
+#include "encode/encode.hpp"
+
+namespace alance {
+namespace {
+
+constexpr uint8_t FILLER = 0x48;
+
+}  // namespace
+
+template <typename Offset>
+StringChunks chunk_strings(const StringsIn<Offset>& strings, int64_t chunk_bytes, int64_t most) {
+  constexpr int64_t word = sizeof(Offset);
+  if (most < 2 || (most & (most - 1)))
+    corrupt("strings: chunks of " + std::to_string(most) + " strings");
+  const Offset* offset = strings.offset;
+  auto size_of = [&](int64_t first, int64_t count) {
+    return word * (count + 1) + int64_t{offset[first + count]} - int64_t{offset[first]};
+  };
+  std::vector<int64_t> counts;
+  int64_t total = 0;
+  for (int64_t first = 0; first < strings.num;) {
+    const int64_t left = strings.num - first;
+    int64_t count = 2;
+    if (left <= 2 || (left <= most && size_of(first, left) <= chunk_bytes)) {
+      count = left;
+    } else {
+      while (2 * count <= std::min(left, most) && size_of(first, 2 * count) <= chunk_bytes)
+        count *= 2;
+    }
+    const int64_t size = size_of(first, count);
+    if (size > std::numeric_limits<Offset>::max() - word)
+      throw std::overflow_error("strings: a chunk of " + std::to_string(size) + " bytes");
+    counts.push_back(count);
+    total += (size + word - 1) / word * word;
+    first += count;
+  }
+  const int64_t num_chunks = static_cast<int64_t>(counts.size());
+  Owned<uint8_t> chunks(total);
+  Owned<int64_t> sizes(num_chunks), counts_(num_chunks);
+  uint8_t* out = chunks.data();
+  int64_t first = 0;
+  for (int64_t c = 0; c < num_chunks; ++c) {
+    const int64_t count = counts[static_cast<size_t>(c)];
+    const Offset base = static_cast<Offset>(word * (count + 1) - offset[first]);
+    for (int64_t i = 0; i <= count; ++i)
+      store(out + i * word, static_cast<Offset>(offset[first + i] + base));
+    const int64_t num_bytes = int64_t{offset[first + count]} - int64_t{offset[first]};
+    const int64_t size = word * (count + 1) + num_bytes;
+    const int64_t padded = (size + word - 1) / word * word;
+    if (num_bytes)
+      std::memcpy(out + word * (count + 1), strings.data + offset[first],
+                  static_cast<size_t>(num_bytes));
+    std::memset(out + size, FILLER, static_cast<size_t>(padded - size));
+    sizes[c] = padded;
+    counts_[c] = count;
+    out += padded;
+    first += count;
+  }
+  return {std::move(chunks), std::move(counts_), std::move(sizes)};
+}
+
+template <typename Offset>
+int64_t longest_string(const Offset* offset, int64_t num) {
+  Offset longest = 0;
+  for (int64_t i = 0; i < num; ++i)
+    longest = std::max(longest, static_cast<Offset>(offset[i + 1] - offset[i]));
+  return longest;
+}
+
+template StringChunks chunk_strings<int32_t>(const StringsIn<int32_t>&, int64_t, int64_t);
+template StringChunks chunk_strings<int64_t>(const StringsIn<int64_t>&, int64_t, int64_t);
+template int64_t longest_string<int32_t>(const int32_t*, int64_t);
+template int64_t longest_string<int64_t>(const int64_t*, int64_t);
+
+namespace {
+
+// Bytes of the longest string.
+template <typename Offset>
+int64_t longest_of(const In<Offset>& offsets) {
+  nb::gil_scoped_release release;
+  return longest_string(offsets.data(), std::max<int64_t>(1, static_cast<int64_t>(offsets.size())) - 1);
+}
+
+template <typename Offset>
+void add(nanobind::module_& m) {
+  m.def("longest_string", &longest_of<Offset>, nb::arg("offsets").noconvert());
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_encode_strings(nanobind::module_& m) {
+  alance::add<int32_t>(m);
+  alance::add<int64_t>(m);
+}

@@ -1,0 +1,135 @@
+// Mini-block chunks from their parts: a header of sizes, then each part on a multiple of 8 bytes.
+#include <vector>
+
+#include "encode/encode.hpp"
+
+namespace alance {
+namespace {
+
+constexpr int64_t kAlign = 8;
+constexpr uint8_t kFiller = 0xFE;
+
+inline int64_t aligned(int64_t size) { return (size + kAlign - 1) & ~(kAlign - 1); }
+
+}  // namespace
+
+SizedChunks assemble_chunks(std::span<const std::span<const uint8_t>> buffers,
+                            std::span<const int64_t> sizes, std::span<const int64_t> entries,
+                            int64_t level_buffers, bool large) {
+  const int64_t num_chunks = static_cast<int64_t>(entries.size());
+  const int64_t num_buffers = static_cast<int64_t>(buffers.size());
+  if (level_buffers < 0 || level_buffers > 2 || level_buffers > num_buffers)
+    corrupt("chunks: " + std::to_string(level_buffers) + " buffers of levels");
+  if (static_cast<int64_t>(sizes.size()) != num_chunks * num_buffers)
+    corrupt("chunks: " + std::to_string(sizes.size()) + " sizes for " +
+            std::to_string(num_buffers) + " buffers of " + std::to_string(num_chunks) + " chunks");
+  std::vector<const uint8_t*> sources;
+  for (int64_t b = 0; b < num_buffers; ++b) {
+    int64_t left = static_cast<int64_t>(buffers[static_cast<size_t>(b)].size());
+    const int64_t limit = b >= level_buffers && large ? INT64_C(0xFFFFFFFF) : 0xFFFF;
+    for (int64_t c = 0; c < num_chunks; ++c) {
+      const int64_t size = sizes[static_cast<size_t>(b * num_chunks + c)];
+      if (size < 0 || size > left || size > limit)
+        corrupt("chunks: " + std::to_string(size) + " bytes of buffer " + std::to_string(b) +
+                " in chunk " + std::to_string(c) + ", " + std::to_string(left) +
+                " are left, a chunk may have " + std::to_string(limit));
+      left -= size;
+    }
+    if (left) corrupt("chunks: " + std::to_string(left) + " bytes of a buffer in no chunk");
+    sources.push_back(buffers[static_cast<size_t>(b)].data());
+  }
+  for (int64_t c = 0; c < num_chunks; ++c)
+    if (entries[static_cast<size_t>(c)] < 0 || entries[static_cast<size_t>(c)] > 0xFFFF)
+      corrupt("chunks: " + std::to_string(entries[static_cast<size_t>(c)]) +
+              " entries in one chunk");
+  const int64_t header =
+      aligned(2 + 2 * level_buffers + (num_buffers - level_buffers) * (large ? 4 : 2));
+  Owned<int64_t> chunk_sizes(num_chunks);
+  int64_t total = 0;
+  for (int64_t c = 0; c < num_chunks; ++c) {
+    int64_t size = header;
+    for (int64_t b = 0; b < num_buffers; ++b)
+      size += aligned(sizes[static_cast<size_t>(b * num_chunks + c)]);
+    chunk_sizes[c] = size;
+    if (__builtin_add_overflow(total, size, &total)) corrupt("chunks: sizes overflow");
+  }
+  Owned<uint8_t> out(total);
+  uint8_t* at = out.data();
+  for (int64_t c = 0; c < num_chunks; ++c) {
+    uint8_t* const body = at + header;
+    store<uint16_t>(at, static_cast<uint16_t>(entries[static_cast<size_t>(c)]));
+    at += 2;
+    for (int64_t b = 0; b < num_buffers; ++b) {
+      const int64_t size = sizes[static_cast<size_t>(b * num_chunks + c)];
+      if (b >= level_buffers && large) {
+        store<uint32_t>(at, static_cast<uint32_t>(size));
+        at += 4;
+      } else {
+        store<uint16_t>(at, static_cast<uint16_t>(size));
+        at += 2;
+      }
+    }
+    std::memset(at, kFiller, static_cast<size_t>(body - at));
+    at = body;
+    for (int64_t b = 0; b < num_buffers; ++b) {
+      const int64_t size = sizes[static_cast<size_t>(b * num_chunks + c)];
+      if (size) std::memcpy(at, sources[static_cast<size_t>(b)], static_cast<size_t>(size));
+      sources[static_cast<size_t>(b)] += size;
+      std::memset(at + size, kFiller, static_cast<size_t>(aligned(size) - size));
+      at += aligned(size);
+    }
+  }
+  return {std::move(out), std::move(chunk_sizes)};
+}
+
+namespace {
+
+// Strings at places of a new buffer of `total` bytes, `filler` between them.
+template <typename Offset>
+Numpy<uint8_t> place_strings(const In<Offset>& offsets, const Bytes& data,
+                             const In<int64_t>& starts, int64_t total, uint8_t filler) {
+  const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
+  if (count < 0 || static_cast<int64_t>(starts.size()) != count)
+    corrupt("strings: " + std::to_string(offsets.size()) + " offsets, " +
+            std::to_string(starts.size()) + " places");
+  const Offset* ends = offsets.data();
+  const int64_t* places = starts.data();
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    int64_t last = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t size = static_cast<int64_t>(ends[i + 1]) - static_cast<int64_t>(ends[i]);
+      check_span(ends[i], size, static_cast<int64_t>(data.size()), "strings");
+      if (size == 0) continue;
+      if (places[i] < last) corrupt("strings: places overlap");
+      check_span(places[i], size, total, "places of strings");
+      last = places[i] + size;
+    }
+    Owned<uint8_t> out(total);
+    int64_t at = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t size = static_cast<int64_t>(ends[i + 1]) - static_cast<int64_t>(ends[i]);
+      if (size == 0) continue;
+      std::memset(out.data() + at, filler, static_cast<size_t>(places[i] - at));
+      std::memcpy(out.data() + places[i], data.data() + ends[i], static_cast<size_t>(size));
+      at = places[i] + size;
+    }
+    std::memset(out.data() + at, filler, static_cast<size_t>(total - at));
+    return out;
+  };
+  return run().numpy();
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_pages_chunks(nanobind::module_& m) {
+  using namespace alance;
+  using nanobind::arg;
+  auto add = [&](auto function) {
+    m.def("place_strings", function, arg("offsets").noconvert(), arg("data"), arg("starts"),
+          arg("total"), arg("filler"));
+  };
+  add(&place_strings<int32_t>);
+  add(&place_strings<int64_t>);
+}

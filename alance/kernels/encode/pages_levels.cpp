@@ -1,0 +1,112 @@
+// Structure to repetition and definition levels, one layer at a time, from the outside in.
+#include <vector>
+
+#include "base/bounds.hpp"
+#include "base/owned.hpp"
+
+namespace alance {
+namespace {
+
+// An entry whose level is above `closed_above` has no slot in the layers further in. Gives the
+// entries with a slot `level` where `nulls` (one byte a slot) is not 0, and nothing further out.
+void mark_nulls(const Out<uint16_t>& definition, int64_t closed_above, const Bytes& nulls,
+                int64_t level) {
+  const int64_t num_entries = static_cast<int64_t>(definition.size());
+  const int64_t num_slots = static_cast<int64_t>(nulls.size());
+  uint16_t* defs = definition.data();
+  const uint8_t* null = nulls.data();
+  if (level < 1 || level > 0xFFFF) corrupt("levels: definition level " + std::to_string(level));
+  nb::gil_scoped_release release;
+  int64_t open = 0;
+  for (int64_t i = 0; i < num_entries; ++i) open += defs[i] <= closed_above;
+  if (open != num_slots)
+    corrupt("levels: " + std::to_string(open) + " entries with a slot, " +
+            std::to_string(num_slots) + " slots");
+  int64_t slot = 0;
+  for (int64_t i = 0; i < num_entries; ++i)
+    if (defs[i] <= closed_above) {
+      // An entry that is absent further out keeps that reason: readers want the outermost one.
+      if (null[slot] && defs[i] == 0) defs[i] = static_cast<uint16_t>(level);
+      ++slot;
+    }
+}
+
+// Opens one list layer: every entry with a slot becomes the entries of its list's children, or one
+// entry that says why there are none. `offsets` are those of the slots, `nulls` one byte a slot or
+// nothing where no list is null. Levels of -1 do not occur.
+nb::tuple expand_lists(const In<uint16_t>& rep, const In<uint16_t>& definition,
+                       int64_t closed_above, const In<int64_t>& offsets, const Bytes& nulls,
+                       int64_t rep_level, int64_t null_level, int64_t empty_level) {
+  const int64_t num_entries = static_cast<int64_t>(rep.size());
+  const int64_t num_slots = static_cast<int64_t>(offsets.size()) - 1;
+  const bool has_nulls = nulls.size() > 0;
+  if (static_cast<int64_t>(definition.size()) != num_entries)
+    corrupt("levels: " + std::to_string(num_entries) + " repetition and " +
+            std::to_string(definition.size()) + " definition levels");
+  if (num_slots < 0 || (has_nulls && static_cast<int64_t>(nulls.size()) != num_slots))
+    corrupt("levels: " + std::to_string(offsets.size()) + " offsets, " +
+            std::to_string(nulls.size()) + " bytes of nulls");
+  if (rep_level < 1 || rep_level > 0xFFFF || null_level > 0xFFFF || empty_level > 0xFFFF)
+    corrupt("levels: more than 65535");
+  const uint16_t* reps = rep.data();
+  const uint16_t* defs = definition.data();
+  const int64_t* ends = offsets.data();
+  Owned<uint16_t> out_rep(0), out_def(0);
+  {
+    nb::gil_scoped_release release;
+    // Once through to check and to count, so that the second loop writes into what fits.
+    int64_t total = 0, slot = 0;
+    for (int64_t i = 0; i < num_entries; ++i) {
+      if (defs[i] > closed_above) {
+        ++total;
+        continue;
+      }
+      if (slot >= num_slots) corrupt("levels: more entries with a list than lists");
+      const int64_t count = ends[slot + 1] - ends[slot];
+      const bool absent = defs[i] > 0 || (has_nulls && nulls.data()[slot]);
+      if (ends[slot] < 0 || count < 0) corrupt("levels: offsets of lists decrease");
+      if (absent && count > 0) corrupt("levels: a null list has children");
+      if (absent && defs[i] == 0 && null_level < 1) corrupt("levels: no level for null lists");
+      if (!absent && count == 0 && empty_level < 1) corrupt("levels: no level for empty lists");
+      if (__builtin_add_overflow(total, count > 0 ? count : 1, &total))
+        corrupt("levels: sizes overflow");
+      ++slot;
+    }
+    if (slot != num_slots) corrupt("levels: more lists than entries with a list");
+    out_rep = Owned<uint16_t>(total);
+    out_def = Owned<uint16_t>(total);
+    int64_t at = 0;
+    slot = 0;
+    for (int64_t i = 0; i < num_entries; ++i) {
+      if (defs[i] > closed_above) {
+        out_rep[at] = reps[i];
+        out_def[at++] = defs[i];
+        continue;
+      }
+      const int64_t count = ends[slot + 1] - ends[slot];
+      out_rep[at] = reps[i] ? reps[i] : static_cast<uint16_t>(rep_level);
+      if (count == 0) {
+        const bool null = has_nulls && nulls.data()[slot];
+        out_def[at++] = defs[i] ? defs[i] : static_cast<uint16_t>(null ? null_level : empty_level);
+      } else {
+        out_def[at++] = 0;
+        std::memset(out_rep.data() + at, 0, static_cast<size_t>(count - 1) * sizeof(uint16_t));
+        std::memset(out_def.data() + at, 0, static_cast<size_t>(count - 1) * sizeof(uint16_t));
+        at += count - 1;
+      }
+      ++slot;
+    }
+  }
+  return nb::make_tuple(out_rep.numpy(), out_def.numpy());
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_pages_levels(nanobind::module_& m) {
+  using namespace alance;
+  using nanobind::arg;
+  m.def("mark_nulls", &mark_nulls, arg("definition").noconvert(), arg("closed_above"),
+        arg("nulls"), arg("level"));
+  m.def("expand_lists", &expand_lists);
+}

@@ -1,0 +1,146 @@
+// Arrow arrays as values and levels of pages, as alance/format/encode/leaves.py makes them.
+#include "encode/small_page.hpp"
+
+#include <cmath>
+
+#include "encode/encode.hpp"
+
+namespace alance::small {
+namespace {
+
+bool bit_at(const uint8_t* bits, int64_t place) { return bits[place / 8] >> (place % 8) & 1; }
+
+float float_of(uint16_t half) {
+  const uint32_t sign = uint32_t{half} >> 15 << 31, exponent = half >> 10 & 31, rest = half & 1023;
+  if (exponent == 0) {
+    const float value = static_cast<float>(rest) * 0x1p-24f;
+    return sign ? -value : value;
+  }
+  const uint32_t bits =
+      sign | (exponent == 31 ? 0x7F800000 : (exponent + 112) << 23) | rest << 13;
+  return std::bit_cast<float>(bits);
+}
+
+}  // namespace
+
+std::optional<Rows> Rows::of(const ArrowArray& array, const Kind& kind) {
+  Rows rows;
+  rows.kind_ = kind;
+  rows.count_ = array.length;
+  if (array.length < 1 || array.dictionary || array.n_children ||
+      array.n_buffers != (kind.bits ? 2 : 3) || !array.buffers[1] || !rows.take_validity(array))
+    return {};
+  if (kind.bits == 0) {
+    const bool is_large = kind.offset_bytes == 8;
+    if (!(is_large ? rows.take_strings<int64_t>(array) : rows.take_strings<int32_t>(array)))
+      return {};
+  } else if (kind.bits == 1) {
+    rows.take_bits(array);
+  } else {
+    const int64_t width = kind.bits / 8;
+    const auto* content = static_cast<const uint8_t*>(array.buffers[1]);
+    rows.data_ = {content + array.offset * width, static_cast<size_t>(rows.count_ * width)};
+  }
+  return rows;
+}
+
+// False where there are nulls that may not be: an error, and who says it knows the field.
+bool Rows::take_validity(const ArrowArray& array) {
+  const auto* bits = static_cast<const uint8_t*>(array.buffers[0]);
+  if (!bits || array.null_count == 0) return true;
+  valid_.resize(static_cast<size_t>(count_));
+  int64_t num_valid = 0;
+  for (int64_t row = 0; row < count_; ++row)
+    num_valid += valid_[static_cast<size_t>(row)] = bit_at(bits, array.offset + row);
+  if (num_valid == count_) {
+    valid_.clear();
+    return true;
+  }
+  for (const uint8_t valid : valid_) definition_.push_back(!valid);
+  return kind_.is_nullable;
+}
+
+// Bits moved to the first byte, unless they begin with one.
+void Rows::take_bits(const ArrowArray& array) {
+  const auto* bits = static_cast<const uint8_t*>(array.buffers[1]);
+  const auto num_bytes = static_cast<size_t>(bytes_of_bits(count_));
+  if (array.offset % 8 == 0) {
+    data_ = {bits + array.offset / 8, num_bytes};
+    return;
+  }
+  made_data_.resize(num_bytes);
+  for (int64_t row = 0; row < count_; ++row) {
+    uint8_t& byte = made_data_[static_cast<size_t>(row / 8)];
+    byte = static_cast<uint8_t>(byte | bit_at(bits, array.offset + row) << row % 8);
+  }
+  data_ = made_data_;
+}
+
+// Strings from offset 0 on, those of nulls empty.
+template <typename Offset>
+bool Rows::take_strings(const ArrowArray& array) {
+  const auto* content = static_cast<const uint8_t*>(array.buffers[1]);
+  content += array.offset * static_cast<int64_t>(sizeof(Offset));
+  const auto* data = static_cast<const uint8_t*>(array.buffers[2]);
+  const auto num = static_cast<size_t>(count_);
+  auto end_at = [&](size_t row) { return load<Offset>(content + row * sizeof(Offset)); };
+  const Offset start = end_at(0);
+  bool rises = start >= 0, is_clean = true;
+  for (size_t row = 0; row < num; ++row) {
+    rises &= end_at(row) <= end_at(row + 1);
+    is_clean &= valid_.empty() || valid_[row] || end_at(row) == end_at(row + 1);
+  }
+  if (!rises) return false;
+  if (data) data_ = {data + start, static_cast<size_t>(end_at(num) - start)};
+  const bool is_aligned = reinterpret_cast<uintptr_t>(content) % alignof(Offset) == 0;
+  if (is_clean && is_aligned && start == 0) {
+    offsets_ = content;
+    return true;
+  }
+  made_offsets_.resize((num + 1) * sizeof(Offset));
+  Offset end = 0;
+  for (size_t row = 0; row < num; ++row) {
+    if (valid_.empty() || valid_[row]) {
+      const Offset first = end_at(row), size = static_cast<Offset>(end_at(row + 1) - first);
+      if (!is_clean && size) made_data_.insert(made_data_.end(), data + first, data + first + size);
+      end = static_cast<Offset>(end + size);
+    }
+    store(made_offsets_.data() + (row + 1) * sizeof(Offset), end);
+  }
+  offsets_ = made_offsets_.data();
+  if (!is_clean) data_ = made_data_;
+  return true;
+}
+
+pages::Input Rows::input(int minor) const {
+  pages::Input input;
+  input.minor = minor;
+  input.levels.layers = {static_cast<uint8_t>(definition_.empty() ? 1 : 3)};  // enum RepDefLayer
+  if (!definition_.empty()) input.levels.definition = definition_;
+  if (kind_.bits)
+    input.values = {count_, pages::FixedIn{kind_.bits, data_}};
+  else
+    input.values = {count_, pages::StringsView{kind_.offset_bytes, offsets_, data_}};
+  return input;
+}
+
+void Rows::add_to(Zones& zones) const {
+  const uint8_t* valid = valid_.empty() ? nullptr : valid_.data();
+  const uint8_t* end = data_.data() + data_.size();
+  if (kind_.bits == 0 && kind_.offset_bytes == 8) {
+    zones.add_texts(static_cast<const int64_t*>(offsets_), data_.data(), end, count_, valid);
+  } else if (kind_.bits == 0) {
+    zones.add_texts(static_cast<const int32_t*>(offsets_), data_.data(), end, count_, valid);
+  } else if (kind_.bits == 1) {
+    zones.add_bits(data_.data(), count_, valid);
+  } else if (kind_.zones == "f2") {
+    std::vector<float> floats(static_cast<size_t>(count_));
+    for (int64_t i = 0; i < count_; ++i)
+      floats[static_cast<size_t>(i)] = float_of(load<uint16_t>(data_.data() + 2 * i));
+    zones.add_numbers(reinterpret_cast<const uint8_t*>(floats.data()), count_, valid);
+  } else {
+    zones.add_numbers(data_.data(), count_, valid);
+  }
+}
+
+}  // namespace alance::small

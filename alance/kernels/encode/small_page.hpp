@@ -1,0 +1,59 @@
+// Columns without lists and structs, as they stand in an Arrow array: what a page of them is made of.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/arrow_c.hpp"
+#include "encode/encode_page.hpp"
+#include "encode/zones.hpp"
+
+namespace alance::small {
+
+// What a column is, by its field.
+struct Kind {
+  int bits;           // of a value; 0: byte strings
+  int offset_bytes;   // of byte strings: 4 or 8
+  std::string zones;  // the kind of its bounds in statistics; empty: it has none
+  bool is_nullable;
+};
+
+// The rows of one column: views of its array, and what had to be made of it.
+class Rows {
+ public:
+  Rows(const Rows&) = delete;  // views are of its own memory, which moves along
+  Rows(Rows&&) = default;
+
+  // Nothing where they are not plain, or nulls are in a column that has none.
+  static std::optional<Rows> of(const ArrowArray& array, const Kind& kind);
+
+  // Of a file of version 2.`minor`; valid as long as this and the array.
+  pages::Input input(int minor) const;
+
+  void add_to(Zones& zones) const;
+
+  int64_t count() const { return count_; }
+
+  // Of values and levels.
+  int64_t num_bytes() const {
+    return static_cast<int64_t>(data_.size() + 2 * definition_.size()) +
+           (kind_.bits ? 0 : kind_.offset_bytes * (count_ + 1));
+  }
+
+ private:
+  Rows() = default;
+  bool take_validity(const ArrowArray& array);
+  void take_bits(const ArrowArray& array);
+  template <typename Offset>
+  bool take_strings(const ArrowArray& array);
+
+  Kind kind_;
+  int64_t count_ = 0;
+  std::vector<uint8_t> valid_;  // a byte each; none: all are
+  std::vector<uint16_t> definition_;
+  pages::View data_;
+  const void* offsets_ = nullptr;
+  std::vector<uint8_t> made_data_, made_offsets_;
+};
+
+}  // namespace alance::small

@@ -1,0 +1,279 @@
+// Zones of rows become the statistics buffer of a file; its bytes are those of docs/statistics.md.
+#include "encode/zones.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/bounds.hpp"
+#include "encode/container.hpp"
+#include "codecs/spans.hpp"
+
+namespace alance {
+namespace {
+
+constexpr uint8_t HAS_LOW = 1, HAS_HIGH = 2, HAS_VALUES = 4, HAS_NANS = 8;
+constexpr size_t HEADER_BYTES = 32, ENTRY_BYTES = 40;
+constexpr size_t STORED_BYTES = 80;  // so few are stored as they are: one zone of any column
+
+// The half float of a value that is one.
+uint16_t half_of(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7FFFFFFF;
+  if (magnitude >= 0x7F800000) return static_cast<uint16_t>(sign | 0x7C00);
+  if (magnitude < 0x38800000)  // less than 2^-14: a number of 2^-24
+    return static_cast<uint16_t>(sign | static_cast<uint32_t>(std::fabs(value) * 0x1p24f));
+  return static_cast<uint16_t>(sign | (magnitude - 0x38000000) >> 13);
+}
+
+// The shortest text of at most `limit` bytes that is no less; there is none above 0xFF alone.
+std::string rounded_up(const std::string& text, size_t limit) {
+  if (text.size() <= limit) return text;
+  std::string cut = text.substr(0, limit);
+  while (!cut.empty() && cut.back() == static_cast<char>(0xFF)) cut.pop_back();
+  if (!cut.empty()) cut.back() = static_cast<char>(cut.back() + 1);
+  return cut;
+}
+
+struct Bounds {
+  std::string low, high;
+  uint8_t flags;
+};
+
+Bounds bounds_of(const Zones& zones, const Zone& zone, size_t limit) {
+  const bool is_half = !zones.is_text() && NUMBER_KINDS[zones.kind()].name == "f2";
+  Bounds bounds{{}, {}, zone.nans ? HAS_NANS : uint8_t{0}};
+  if (zone.has_bounds) bounds.flags |= HAS_VALUES | HAS_LOW | HAS_HIGH;
+  if (zones.is_text()) {
+    bounds.low = zone.low.substr(0, limit);
+    bounds.high = rounded_up(zone.high, limit);
+    if (bounds.high.empty() && !zone.high.empty())
+      bounds.flags = static_cast<uint8_t>(bounds.flags & ~HAS_HIGH);
+  } else if (!zone.has_bounds) {
+    const auto width = static_cast<size_t>(is_half ? 2 : zones.width());
+    bounds.low = bounds.high = std::string(width, '\0');
+  } else if (is_half) {
+    float low, high;
+    std::memcpy(&low, zone.low.data(), sizeof low);
+    std::memcpy(&high, zone.high.data(), sizeof high);
+    append(bounds.low, half_of(low));
+    append(bounds.high, half_of(high));
+  } else {
+    bounds.low = zone.low;
+    bounds.high = zone.high;
+  }
+  return bounds;
+}
+
+// The bytes as zlib stores them: what is so small does not become smaller.
+std::string stored(const std::string& raw) {
+  uint32_t a = 1, b = 0;
+  for (const char byte : raw) {
+    a = (a + static_cast<uint8_t>(byte)) % 65521;
+    b = (b + a) % 65521;
+  }
+  std::string out("\x78\x01\x01", 3);
+  append(out, static_cast<uint16_t>(raw.size()));
+  append(out, static_cast<uint16_t>(~raw.size()));
+  append(out += raw, __builtin_bswap32(b << 16 | a));
+  return out;
+}
+
+// The zones of a column before zlib.
+std::string raw_block(const Zones& zones, size_t limit) {
+  std::string nulls, flags, low_sizes, high_sizes, lows, highs;
+  for (const Zone& zone : zones.all()) {
+    const Bounds bounds = bounds_of(zones, zone, limit);
+    append(nulls, static_cast<uint32_t>(zone.nulls));
+    append(flags, bounds.flags);
+    if (zones.is_text()) {
+      append(low_sizes, static_cast<uint8_t>(bounds.low.size()));
+      append(high_sizes, static_cast<uint8_t>(bounds.high.size()));
+    }
+    lows += bounds.low;
+    highs += bounds.high;
+  }
+  return nulls + flags + low_sizes + high_sizes + lows + highs;
+}
+
+// What the buffer says of a column.
+struct Entry {
+  const Zones& zones;
+  Zone whole;
+  Bounds bounds;
+  size_t raw_bytes;
+  std::string block;
+};
+
+Entry entry_of(const Zones& zones, const Compress& compress) {
+  Zone whole = zones.whole();
+  for (size_t limit = TEXT_BYTES;; limit /= 2) {
+    const std::string raw = raw_block(zones, limit);
+    const bool is_stored = raw.size() <= STORED_BYTES;
+    std::string block = is_stored ? stored(raw) : compress(raw);
+    // Texts whose bounds do not compress are cut shorter, once.
+    const bool is_long = block.size() > 3 * limit / 2 * zones.all().size();
+    if (zones.is_text() && !is_stored && is_long && limit == TEXT_BYTES) continue;
+    Bounds bounds = bounds_of(zones, whole, limit);
+    return {zones, std::move(whole), std::move(bounds), raw.size(), std::move(block)};
+  }
+}
+
+}  // namespace
+
+Zones::Zones(uint32_t column, const std::string& kind, int64_t zone_rows, size_t max_zones)
+    : column_(column), zone_rows_(zone_rows), max_zones_(max_zones) {
+  if (zone_rows < 1 || max_zones < 1) corrupt("zones of no rows");
+  if (kind == "s") return;
+  for (kind_ = 0; kind_ < NUM_NUMBER_KINDS; ++kind_)
+    if (NUMBER_KINDS[kind_].name == kind) return;
+  corrupt("zones of values of kind " + kind);
+}
+
+void Zones::add_numbers(const uint8_t* data, int64_t count, const uint8_t* valid) {
+  const NumberKind& kind = NUMBER_KINDS[kind_];
+  add(count, [&](int64_t first, int64_t stop) {
+    return kind.scan(data + first * kind.width, valid ? valid + first : nullptr, stop - first);
+  });
+}
+
+void Zones::merge(Zone& zone, const Zone& other) const {
+  zone.num_rows += other.num_rows;
+  zone.nulls += other.nulls;
+  zone.nans += other.nans;
+  if (!other.has_bounds) return;
+  const auto is_less = [&](const std::string& a, const std::string& b) {
+    return is_text() ? a < b : NUMBER_KINDS[kind_].is_less(a, b);
+  };
+  if (!zone.has_bounds || is_less(other.low, zone.low)) zone.low = other.low;
+  if (!zone.has_bounds || is_less(zone.high, other.high)) zone.high = other.high;
+  zone.has_bounds = true;
+}
+
+void Zones::widen() {
+  for (size_t i = 0; i < zones_.size(); i += 2) {
+    if (i + 1 < zones_.size()) merge(zones_[i], zones_[i + 1]);
+    if (i) zones_[i / 2] = std::move(zones_[i]);
+  }
+  zones_.resize((zones_.size() + 1) / 2);
+  zone_rows_ *= 2;
+}
+
+Zone Zones::whole() const {
+  Zone whole;
+  for (const Zone& zone : zones_) merge(whole, zone);
+  return whole;
+}
+
+std::string statistics_buffer(const std::vector<Zones*>& given, const Compress& compress) {
+  int64_t zone_rows = 0;
+  for (const Zones* zones : given)
+    if (!zones->all().empty()) zone_rows = std::max(zone_rows, zones->zone_rows());
+  if (!zone_rows) return {};
+  std::vector<Entry> columns;
+  columns.reserve(given.size());
+  std::string bounds;
+  for (Zones* zones : given) {
+    if (zones->all().empty()) continue;
+    while (zones->zone_rows() < zone_rows) zones->widen();
+    columns.push_back(entry_of(*zones, compress));
+    bounds += columns.back().bounds.low + columns.back().bounds.high;
+  }
+  const size_t head_bytes = HEADER_BYTES + ENTRY_BYTES * columns.size() + bounds.size() + 4;
+  std::string out = "alancest";
+  append(out, uint16_t{1});
+  append(out, uint16_t{0});
+  append(out, static_cast<uint32_t>(zone_rows));
+  append(out, static_cast<uint64_t>(columns[0].whole.num_rows));
+  append(out, static_cast<uint32_t>(columns.size()));
+  append(out, static_cast<uint32_t>(head_bytes));
+  size_t place = head_bytes;
+  for (const Entry& entry : columns) {
+    append(out, entry.zones.column());
+    append(out, entry.zones.kind());
+    append(out, entry.bounds.flags);
+    append(out, static_cast<uint16_t>(entry.bounds.low.size()));
+    append(out, static_cast<uint16_t>(entry.bounds.high.size()));
+    append(out, uint16_t{0});
+    append(out, static_cast<uint32_t>(entry.raw_bytes));
+    append(out, static_cast<uint64_t>(entry.whole.nulls));
+    append(out, static_cast<uint32_t>(place));
+    append(out, static_cast<uint32_t>(entry.block.size()));
+    append(out, crc_of(entry.block));
+    append(out, uint32_t{0});
+    place += entry.block.size();
+  }
+  out += bounds;
+  append(out, crc_of(out));
+  for (const Entry& entry : columns) out += entry.block;
+  return out;
+}
+
+namespace {
+
+const uint8_t* mask_of(const Bytes& valid, int64_t count) {
+  if (valid.size() && static_cast<int64_t>(valid.size()) != count)
+    corrupt("zones: validity of " + std::to_string(valid.size()) + " of " + std::to_string(count) +
+            " values");
+  return valid.size() ? valid.data() : nullptr;
+}
+
+void add_numbers(Zones& zones, const Bytes& data, const Bytes& valid) {
+  const auto width = static_cast<size_t>(zones.width());
+  if (zones.is_text() || zones.is_bits() || data.size() % width)
+    corrupt("zones: other values than numbers");
+  const auto count = static_cast<int64_t>(data.size() / width);
+  const uint8_t* mask = mask_of(valid, count);
+  nb::gil_scoped_release release;
+  zones.add_numbers(data.data(), count, mask);
+}
+
+void add_bits(Zones& zones, const Bytes& data, int64_t count, const Bytes& valid) {
+  if (!zones.is_bits() || count < 0 || bytes_of_bits(count) > static_cast<int64_t>(data.size()))
+    corrupt("zones: other values than booleans");
+  const uint8_t* mask = mask_of(valid, count);
+  nb::gil_scoped_release release;
+  zones.add_bits(data.data(), count, mask);
+}
+
+template <typename Offset>
+void add_texts(Zones& zones, const In<Offset>& offsets, const Bytes& data, const Bytes& valid) {
+  if (!zones.is_text() || offsets.size() == 0) corrupt("zones: other values than texts");
+  const Offset* offset = offsets.data();
+  const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
+  const uint8_t* mask = mask_of(valid, count);
+  nb::gil_scoped_release release;
+  bool rising = offset[0] >= 0;
+  for (int64_t i = 0; i < count; ++i) rising &= offset[i] <= offset[i + 1];
+  if (!rising || offset[count] > static_cast<int64_t>(data.size()))
+    corrupt("zones: offsets decrease or leave the buffer");
+  zones.add_texts(offset, data.data(), data.data() + data.size(), count, mask);
+}
+
+nb::bytes buffer_of(const std::vector<Zones*>& columns, const nb::callable& compress) {
+  const std::string content = statistics_buffer(columns, [&](const std::string& raw) {
+    const auto packed = nb::cast<nb::bytes>(compress(nb::bytes(raw.data(), raw.size())));
+    return std::string(packed.c_str(), packed.size());
+  });
+  return nb::bytes(content.data(), content.size());
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_zones(nanobind::module_& m) {
+  using namespace alance;
+  nb::class_<Zones>(m, "Zones")
+      .def(nb::init<uint32_t, const std::string&, int64_t, size_t>(), nb::arg("column"),
+           nb::arg("kind"), nb::arg("zone_rows"), nb::arg("max_zones"))
+      .def("add_numbers", &add_numbers, nb::arg("data"), nb::arg("valid"))
+      .def("add_bits", &add_bits, nb::arg("data"), nb::arg("count"), nb::arg("valid"))
+      .def("add_texts", &add_texts<int32_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
+           nb::arg("valid"))
+      .def("add_texts", &add_texts<int64_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
+           nb::arg("valid"));
+  m.def("statistics_buffer", &buffer_of, nb::arg("columns"), nb::arg("compress"));
+}

@@ -1,0 +1,532 @@
+// Values inside JSON text or JSONB, by a path: the text of each, and what it is.
+//
+// The text is what `jsonb_to_text` writes, or the like: spaces between tokens are skipped, and what
+// lies beside the path is skipped as well without a look at its grammar.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bounds.hpp"
+#include "base/ends.hpp"
+#include "json/jsonb_entries.hpp"
+#include "base/owned.hpp"
+#include "base/utf8.hpp"
+
+namespace alance {
+namespace {
+
+enum Kind : uint8_t { kNothing, kNull, kBoolean, kNumber, kText, kArray, kObject };
+
+constexpr int64_t kNoIndex = -1, kLast = -2;
+constexpr int64_t kAllItems = INT64_MIN, kAllMembers = INT64_MIN + 1;
+constexpr size_t kMostValues = 1 << 24;  // of one row
+
+struct Step {
+  std::string_view name;  // of a member, where has_name
+  bool has_name;
+  bool is_other;  // beside the step before: its values come after those of that one
+  int64_t index;  // of an item; kNoIndex: none, kLast - n: the n-th before the last; or all
+
+  // The place among so many items; less than 0 or no less than these: there is none.
+  int64_t place(int64_t count) const { return index <= kLast ? count - 1 - (kLast - index) : index; }
+};
+
+enum Answer : int { kWhole, kFirst, kEach };  // of several values an array, the first, or always one
+
+// Reads one text; raises std::invalid_argument where it ends too early or has no value.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
+
+  char peek() {
+    while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) ++at_;
+    if (at_ == end_) corrupt("JSON: the text ends too early");
+    return *at_;
+  }
+
+  bool take(char wanted) {
+    if (peek() != wanted) return false;
+    ++at_;
+    return true;
+  }
+
+  void expect(char wanted) {
+    if (!take(wanted))
+      corrupt(std::string("JSON: expected '") + wanted + "', found '" + *at_ + "'");
+  }
+
+  // The text of the next value, quotes and brackets included.
+  std::string_view value() {
+    const char first = peek();
+    const char* start = at_;
+    if (first == '"') {
+      string();
+    } else if (first == '{' || first == '[') {
+      int64_t open = 0;
+      do {
+        const char next = peek();
+        if (next == '"') {
+          string();
+          continue;
+        }
+        open += (next == '{' || next == '[') - (next == '}' || next == ']');
+        ++at_;
+      } while (open > 0);
+    } else {
+      while (at_ < end_ && !std::strchr(",:]} \n\t\r", *at_)) ++at_;
+      if (at_ == start) corrupt(std::string("JSON: expected a value, found '") + *at_ + "'");
+    }
+    return {start, static_cast<size_t>(at_ - start)};
+  }
+
+  // Calls back with each member's key, as written, and value until `stop` is answered.
+  template <typename Visit>
+  void members(Visit visit) {
+    expect('{');
+    if (take('}')) return;
+    do {
+      if (peek() != '"') corrupt("JSON: a key that is no text");
+      const std::string_view key = value();
+      expect(':');
+      if (visit(key, value())) return;
+    } while (take(','));
+    expect('}');
+  }
+
+  template <typename Visit>
+  void items(Visit visit) {
+    expect('[');
+    if (take(']')) return;
+    do {
+      if (visit(value())) return;
+    } while (take(','));
+    expect(']');
+  }
+
+ private:
+  void string() {
+    for (++at_; at_ < end_; ++at_) {
+      if (*at_ == '\\') {
+        ++at_;
+      } else if (*at_ == '"') {
+        ++at_;
+        return;
+      }
+    }
+    corrupt("JSON: a text that is not closed");
+  }
+
+  const char* at_;
+  const char* end_;
+};
+
+uint32_t hexadecimal(std::string_view text, size_t at) {
+  if (at + 4 > text.size()) corrupt("JSON: \\u without four digits");
+  uint32_t found = 0;
+  for (size_t i = at; i < at + 4; ++i) {
+    const char digit = text[i];
+    found = found << 4;
+    if (digit >= '0' && digit <= '9') found |= static_cast<uint32_t>(digit - '0');
+    else if (digit >= 'a' && digit <= 'f') found |= static_cast<uint32_t>(digit - 'a' + 10);
+    else if (digit >= 'A' && digit <= 'F') found |= static_cast<uint32_t>(digit - 'A' + 10);
+    else corrupt("JSON: \\u without four digits");
+  }
+  return found;
+}
+
+void append_utf8(uint32_t code, std::string& out) {
+  if (code < 0x80) {
+    out += static_cast<char>(code);
+    return;
+  }
+  const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  const uint32_t lead = more == 1 ? 0xC0 : more == 2 ? 0xE0 : 0xF0;
+  out += static_cast<char>(lead | code >> (6 * more));
+  for (int i = more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (code >> (6 * i) & 0x3F));
+}
+
+// Appends what a text in quotes says.
+void unquote(std::string_view quoted, std::string& out) {
+  const std::string_view text = quoted.substr(1, quoted.size() - 2);
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      out += text[i];
+      continue;
+    }
+    // A backslash is never last: the scanner took it together with what follows.
+    switch (text[++i]) {
+      case 'b': out += '\b'; break;
+      case 'f': out += '\f'; break;
+      case 'n': out += '\n'; break;
+      case 'r': out += '\r'; break;
+      case 't': out += '\t'; break;
+      case 'u': {
+        uint32_t code = hexadecimal(text, i + 1);
+        i += 4;
+        if (code >= 0xD800 && code < 0xDC00 && i + 2 < text.size() && text[i + 1] == '\\' &&
+            text[i + 2] == 'u') {
+          const uint32_t low = hexadecimal(text, i + 3);
+          if (low >= 0xDC00 && low < 0xE000) {
+            code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+            i += 6;
+          }
+        }
+        if (code >= 0xD800 && code < 0xE000) code = 0xFFFD;  // half of a pair alone
+        append_utf8(code, out);
+        break;
+      }
+      default: out += text[i];
+    }
+  }
+}
+
+bool is_key(std::string_view quoted, std::string_view name, std::string& scratch) {
+  if (quoted.find('\\') == std::string_view::npos)
+    return quoted.substr(1, quoted.size() - 2) == name;
+  scratch.clear();
+  unquote(quoted, scratch);
+  return scratch == name;
+}
+
+Kind kind_of(std::string_view value) {
+  switch (value.empty() ? '\0' : value[0]) {
+    case '\0': return kNothing;
+    case '{': return kObject;
+    case '[': return kArray;
+    case '"': return kText;
+    case 'n': return kNull;
+    case 't': case 'f': return kBoolean;
+    default: return kNumber;
+  }
+}
+
+// Calls back with the values one step below.
+template <typename Visit>
+void below(std::string_view value, const Step& step, std::string& scratch, Visit visit) {
+  const Kind kind = kind_of(value);
+  if (step.index == kAllItems) {
+    if (kind != kArray) {
+      if (kind != kNothing) visit(value);
+      return;
+    }
+    Scanner(value).items([&](std::string_view item) {
+      visit(item);
+      return false;
+    });
+  } else if (kind == kObject && step.index == kAllMembers) {
+    Scanner(value).members([&](std::string_view, std::string_view member) {
+      visit(member);
+      return false;
+    });
+  } else if (kind == kObject && step.has_name) {
+    Scanner(value).members([&](std::string_view key, std::string_view member) {
+      if (!is_key(key, step.name, scratch)) return false;
+      visit(member);
+      return true;
+    });
+  } else if (kind == kArray && step.index != kNoIndex && step.index != kAllMembers) {
+    int64_t count = 0, position = 0;
+    if (step.index <= kLast)
+      Scanner(value).items([&](std::string_view) { return ++count, false; });
+    const int64_t wanted = step.place(count);
+    Scanner(value).items([&](std::string_view item) {
+      if (position++ != wanted) return false;
+      visit(item);
+      return true;
+    });
+  }
+}
+
+// Goes down all steps, from the values in `found` to those that are there then.
+template <typename Value, typename Below>
+void walk(std::vector<Value>& found, std::vector<Value>& next, const std::vector<Step>& steps,
+          Below go_below) {
+  for (size_t i = 0, stop = 0; i < steps.size() && !found.empty(); i = stop) {
+    for (stop = i + 1; stop < steps.size() && steps[stop].is_other;) ++stop;
+    next.clear();
+    for (const Value& value : found)
+      for (size_t k = i; k < stop; ++k)
+        go_below(value, steps[k], [&](const Value& other) {
+          if (next.size() == kMostValues) corrupt("JSON: a path to more than 2^24 values");
+          next.push_back(other);
+        });
+    found.swap(next);
+  }
+}
+
+// Writes the values found as `answer` says: `write` appends one and gives its kind.
+template <typename Value, typename Write>
+Kind answer_with(const std::vector<Value>& found, int answer, std::string& out, Write write) {
+  if (found.empty()) return kNothing;
+  if (answer == kFirst || (answer == kWhole && found.size() == 1)) return write(found[0]);
+  char before = '[';
+  for (const Value& value : found) {
+    out += before;
+    write(value);
+    before = ',';
+  }
+  out += ']';
+  return kArray;
+}
+
+// The texts of an Arrow array: checked, each with the row in the message of what it raises.
+class Texts {
+ public:
+  Texts(const In<int64_t>& offsets, const Bytes& data) : offsets_(offsets), data_(data) {
+    if (offsets.size() < 1) corrupt("JSON: no offsets");
+    for (int64_t i = 0; i < count(); ++i)
+      check_ends(offsets.data()[i], offsets.data()[i + 1], static_cast<int64_t>(data.size()), "JSON");
+  }
+
+  int64_t count() const { return static_cast<int64_t>(offsets_.size()) - 1; }
+
+  template <typename Visit>
+  void each(Visit visit) const {
+    const char* text = reinterpret_cast<const char*>(data_.data());
+    for (int64_t i = 0; i < count(); ++i) {
+      const int64_t start = offsets_.data()[i], stop = offsets_.data()[i + 1];
+      try {
+        visit(i, std::string_view(text + start, static_cast<size_t>(stop - start)));
+      } catch (const std::invalid_argument& error) {
+        corrupt("row " + std::to_string(i) + ": " + error.what());
+      }
+    }
+  }
+
+ private:
+  const In<int64_t>& offsets_;
+  const Bytes& data_;
+};
+
+std::vector<Step> steps_of(const In<int64_t>& ends, const Bytes& names, const In<int64_t>& indices,
+                           const Bytes& has_name) {
+  if (ends.size() != indices.size() || ends.size() != has_name.size())
+    corrupt("JSON: steps of different counts");
+  std::vector<Step> steps;
+  int64_t start = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const int64_t stop = ends.data()[i];
+    check_ends(start, stop, static_cast<int64_t>(names.size()), "JSON path");
+    steps.push_back({{reinterpret_cast<const char*>(names.data()) + start,
+                      static_cast<size_t>(stop - start)},
+                     (has_name.data()[i] & 1) != 0, (has_name.data()[i] & 2) != 0,
+                     indices.data()[i]});
+    start = stop;
+  }
+  return steps;
+}
+
+// Calls back with the entries one step below.
+template <typename Visit>
+void below(const jsonb::Entry& entry, const Step& step, Visit visit) {
+  const bool is_container = entry.type == jsonb::kContainerEntry;
+  if (!is_container && step.index == kAllItems) visit(entry);
+  if (!is_container) return;
+  jsonb::Entries entries(entry.at, entry.size);
+  if (entries.kind == jsonb::kObjects && step.index == kAllItems) return visit(entry);
+  if (step.index == kAllItems || (entries.kind == jsonb::kObjects && step.index == kAllMembers)) {
+    if (entries.kind == jsonb::kObjects) entries.skip(entries.count);
+    for (int64_t i = 0; i < entries.count; ++i) visit(entries.next());
+    return;
+  }
+  int64_t place = -1;
+  if (entries.kind == jsonb::kObjects && step.has_name) {
+    for (int64_t i = 0; i < entries.count; ++i)  // to the end, where the values begin
+      if (entries.next_key().text() == step.name && place < 0) place = i;
+  } else if (entries.kind == jsonb::kArrays && step.index != kNoIndex &&
+             step.index != kAllMembers) {
+    place = step.place(entries.count);
+  }
+  if (place < 0 || place >= entries.count) return;
+  entries.skip(place);
+  visit(entries.next());
+}
+
+// The same as `json_find` of JSONB values.
+nb::tuple jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes& valid,
+                     const In<int64_t>& name_ends, const Bytes& names, const In<int64_t>& indices,
+                     const Bytes& has_name, bool plain, int answer) {
+  const Texts values(offsets, data);
+  const std::vector<Step> steps = steps_of(name_ends, names, indices, has_name);
+  if (valid.size() && static_cast<int64_t>(valid.size()) != values.count())
+    corrupt("JSONB: validity of " + std::to_string(valid.size()) + " values, there are " +
+            std::to_string(values.count()));
+  Owned<int64_t> stops(values.count() + 1);
+  Owned<uint8_t> kinds(values.count());
+  std::string out;
+  {
+    nb::gil_scoped_release release;
+    stops[0] = 0;
+    std::vector<jsonb::Entry> found, next;
+    values.each([&](int64_t row, std::string_view value) {
+      jsonb::Entry entry{jsonb::kContainerEntry, reinterpret_cast<const uint8_t*>(value.data()),
+                         static_cast<int64_t>(value.size())};
+      found.clear();
+      if (entry.size && (!valid.size() || valid.data()[row])) {
+        jsonb::Entries whole(entry.at, entry.size);
+        if (whole.kind == jsonb::kScalars) entry = whole.next();
+        found.push_back(entry);
+      }
+      walk(found, next, steps,
+           [](const jsonb::Entry& from, const Step& step, auto visit) { below(from, step, visit); });
+      kinds[row] = answer_with(found, answer, out, [&](const jsonb::Entry& single) {
+        if (plain && single.type == jsonb::kTextEntry) {
+          out.append(single.text());
+          return kText;
+        }
+        const size_t start = out.size();
+        jsonb::Writer(out).value(single, 0);
+        return kind_of(std::string_view(out).substr(start));
+      });
+      stops[row + 1] = static_cast<int64_t>(out.size());
+    });
+  }
+  Owned<uint8_t> made(static_cast<int64_t>(out.size()));
+  std::memcpy(made.data(), out.data(), out.size());
+  if (!are_utf8(stops.data(), values.count(), made.data())) corrupt("JSONB: text that is no UTF-8");
+  return nb::make_tuple(stops.numpy(), made.numpy(), kinds.numpy());
+}
+
+// A number that a text says, and whether it says one.
+bool real_of(std::string_view text, double& found) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), found);
+  if (error == std::errc::result_out_of_range) found = std::strtod(std::string(text).c_str(), nullptr);
+  return error != std::errc::invalid_argument && end == text.data() + text.size();
+}
+
+// The numbers that are written at `offsets`, true and false as 1 and 0, and the first row
+// whose value is none that fits, or -1. Whole ones are rounded, half away from zero.
+template <typename T>
+nb::tuple json_numbers(const In<int64_t>& offsets, const Bytes& data, const Bytes& kinds) {
+  const Texts texts(offsets, data);
+  if (static_cast<int64_t>(kinds.size()) != texts.count())
+    corrupt("JSON: kinds of " + std::to_string(kinds.size()) + " values, there are " +
+            std::to_string(texts.count()));
+  Owned<T> numbers(texts.count());
+  int64_t strange = -1;
+  {
+    nb::gil_scoped_release release;
+    texts.each([&](int64_t row, std::string_view text) {
+      numbers[row] = 0;
+      const uint8_t kind = kinds.data()[row];
+      if (kind <= kNull) return;
+      if (kind == kBoolean) {
+        numbers[row] = text == "true";
+        return;
+      }
+      if (text.starts_with('+')) text.remove_prefix(1);
+      const char* end = text.data() + text.size();
+      if constexpr (std::is_same_v<T, int64_t>) {
+        const auto [stop, error] = std::from_chars(text.data(), end, numbers[row]);
+        const bool is_whole = stop == end && error != std::errc::invalid_argument;
+        if (is_whole && error == std::errc()) return;
+        double value = 0;
+        // 2^63 is the first that does not fit.
+        if (!is_whole && real_of(text, value) && std::fabs(value = std::round(value)) < 0x1p63)
+          numbers[row] = static_cast<int64_t>(value);
+        else if (strange < 0)
+          strange = row;
+      } else if (!real_of(text, numbers[row]) && strange < 0) {
+        strange = row;
+      }
+    });
+  }
+  return nb::make_tuple(numbers.numpy(), strange);
+}
+
+// The text of the value at a path in each text (what a text says, without its quotes, where
+// `plain`), and its kind; empty texts have nothing. Of several values as `answer` says.
+nb::tuple json_find(const In<int64_t>& offsets, const Bytes& data, const In<int64_t>& name_ends,
+                    const Bytes& names, const In<int64_t>& indices, const Bytes& has_name,
+                    bool plain, int answer) {
+  const Texts texts(offsets, data);
+  const std::vector<Step> steps = steps_of(name_ends, names, indices, has_name);
+  Owned<int64_t> stops(texts.count() + 1);
+  Owned<uint8_t> kinds(texts.count());
+  std::string out;
+  {
+    nb::gil_scoped_release release;
+    std::string scratch;
+    stops[0] = 0;
+    std::vector<std::string_view> found, next;
+    texts.each([&](int64_t row, std::string_view text) {
+      found.clear();
+      if (!text.empty()) found.push_back(Scanner(text).value());
+      walk(found, next, steps, [&](std::string_view from, const Step& step, auto visit) {
+        below(from, step, scratch, visit);
+      });
+      kinds[row] = answer_with(found, answer, out, [&](std::string_view value) {
+        const Kind kind = kind_of(value);
+        if (plain && kind == kText) unquote(value, out);
+        else out.append(value);
+        return kind;
+      });
+      stops[row + 1] = static_cast<int64_t>(out.size());
+    });
+  }
+  Owned<uint8_t> made(static_cast<int64_t>(out.size()));
+  std::memcpy(made.data(), out.data(), out.size());
+  return nb::make_tuple(stops.numpy(), made.numpy(), kinds.numpy());
+}
+
+// How many items each array has; 0 of what is none.
+Numpy<int64_t> json_lengths(const In<int64_t>& offsets, const Bytes& data) {
+  const Texts texts(offsets, data);
+  Owned<int64_t> lengths(texts.count());
+  {
+    nb::gil_scoped_release release;
+    texts.each([&](int64_t row, std::string_view text) {
+      lengths[row] = 0;
+      if (kind_of(text) != kArray) return;
+      Scanner(text).items([&](std::string_view) {
+        ++lengths[row];
+        return false;
+      });
+    });
+  }
+  return lengths.numpy();
+}
+
+// 1 where any of the values in an array is an array with an item of just this text.
+Numpy<uint8_t> json_has(const In<int64_t>& offsets, const Bytes& data, const Bytes& item) {
+  const Texts texts(offsets, data);
+  Owned<uint8_t> found(texts.count());
+  const std::string_view wanted(reinterpret_cast<const char*>(item.data()), item.size());
+  {
+    nb::gil_scoped_release release;
+    texts.each([&](int64_t row, std::string_view text) {
+      found[row] = 0;
+      if (kind_of(text) != kArray) return;
+      Scanner(text).items([&](std::string_view value) {
+        if (kind_of(value) == kArray)
+          Scanner(value).items([&](std::string_view other) {
+            found[row] = other == wanted;
+            return found[row] != 0;
+          });
+        return found[row] != 0;
+      });
+    });
+  }
+  return found.numpy();
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_json_find(nanobind::module_& m) {
+  using namespace alance;
+  using nanobind::arg;
+  m.def("json_find", &json_find, arg("offsets").noconvert(), arg("data"),
+        arg("name_ends").noconvert(), arg("names"), arg("indices").noconvert(), arg("has_name"),
+        arg("plain"), arg("answer") = int{kWhole});
+  m.def("jsonb_find", &jsonb_find, arg("offsets").noconvert(), arg("data"), arg("valid"),
+        arg("name_ends").noconvert(), arg("names"), arg("indices").noconvert(), arg("has_name"),
+        arg("plain"), arg("answer") = int{kWhole});
+  m.def("json_whole", &json_numbers<int64_t>, arg("offsets").noconvert(), arg("data"), arg("kinds"));
+  m.def("json_real", &json_numbers<double>, arg("offsets").noconvert(), arg("data"), arg("kinds"));
+  m.def("json_lengths", &json_lengths, arg("offsets").noconvert(), arg("data"));
+  m.def("json_has", &json_has, arg("offsets").noconvert(), arg("data"), arg("item"));
+}

@@ -1,0 +1,260 @@
+// JSONB values: their entries, and their JSON text.
+//
+// A value is one container: a big-endian u32 header (top three bits: kind, rest: count), a u32
+// descriptor for each entry (bits 28 to 30: type, the rest: bytes of its payload), then the
+// payloads. An object has its keys before its values.
+#pragma once
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "base/bounds.hpp"
+
+namespace alance::jsonb {
+
+constexpr int kDeepest = 128;
+constexpr uint32_t kArrays = 4, kObjects = 2, kScalars = 1;  // the header's top three bits
+constexpr uint32_t kTextEntry = 1, kContainerEntry = 5;
+
+// Raised as TypeError: the bytes may be right, but are not known here.
+[[noreturn]] inline void unknown(const std::string& what) { throw nb::type_error(what.c_str()); }
+
+inline uint32_t big_u32(const uint8_t* at) {
+  return uint32_t{at[0]} << 24 | uint32_t{at[1]} << 16 | uint32_t{at[2]} << 8 | at[3];
+}
+
+struct Entry {
+  uint32_t type;
+  const uint8_t* at;
+  int64_t size;
+
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(at), static_cast<size_t>(size)};
+  }
+};
+
+// The entries of a container, one after the other: of an object the keys, then the values.
+class Entries {
+ public:
+  Entries(const uint8_t* at, int64_t size) : at_(at), size_(size) {
+    if (size < 4) corrupt("JSONB: " + std::to_string(size) + " bytes, the header has 4");
+    const uint32_t header = big_u32(at);
+    kind = header >> 29;
+    count = header & 0x1FFFFFFF;
+    if (kind != kArrays && kind != kObjects && kind != kScalars)
+      corrupt("JSONB: container of kind " + std::to_string(kind));
+    if (kind == kScalars && count > 1) corrupt("JSONB: a scalar of " + std::to_string(count));
+    if (kind == kScalars) count = 1;
+    const int64_t all = kind == kObjects ? 2 * count : count;
+    if (all > (size - 4) / 4)
+      corrupt("JSONB: " + std::to_string(all) + " entries in " + std::to_string(size) + " bytes");
+    position_ = 4 + 4 * all;
+  }
+
+  Entry next() {
+    const uint32_t descriptor = big_u32(at_ + 4 + 4 * number_++);
+    const int64_t bytes = descriptor & 0x0FFFFFFF;
+    if (bytes > size_ - position_)
+      corrupt("JSONB: a value of " + std::to_string(bytes) + " bytes, " +
+              std::to_string(size_ - position_) + " are left");
+    const uint8_t* payload = at_ + position_;
+    position_ += bytes;
+    return {descriptor >> 28 & 7, payload, bytes};
+  }
+
+  Entry next_key() {
+    const Entry key = next();
+    if (key.type != kTextEntry) corrupt("JSONB: a key that is no text");
+    return key;
+  }
+
+  void skip(int64_t entries) {
+    for (; entries > 0; --entries) next();
+  }
+
+  uint32_t kind;
+  int64_t count;  // of an object: members
+
+ private:
+  const uint8_t* at_;
+  int64_t size_, position_ = 0, number_ = 0;
+};
+
+// Appends JSON text.
+class Writer {
+ public:
+  explicit Writer(std::string& out) : out_(out) {}
+
+  void container(const uint8_t* at, int64_t size, int depth) {
+    if (depth > kDeepest) corrupt("JSONB: nested more than 128 deep");
+    Entries entries(at, size);
+    if (entries.kind == kScalars) {
+      value(entries.next(), depth);
+    } else if (entries.kind == kArrays) {
+      out_ += '[';
+      for (int64_t i = 0; i < entries.count; ++i) {
+        if (i) out_ += ',';
+        value(entries.next(), depth);
+      }
+      out_ += ']';
+    } else {
+      Entries values = entries;
+      values.skip(entries.count);
+      out_ += '{';
+      for (int64_t i = 0; i < entries.count; ++i) {
+        if (i) out_ += ',';
+        const Entry key = entries.next_key();
+        text(key.at, key.size);
+        out_ += ':';
+        value(values.next(), depth);
+      }
+      out_ += '}';
+    }
+  }
+
+  void value(const Entry& entry, int depth) {
+    switch (entry.type) {
+      case 0: out_ += "null"; return;
+      case kTextEntry: text(entry.at, entry.size); return;
+      case 2: number(entry.at, entry.size); return;
+      case 3: out_ += "false"; return;
+      case 4: out_ += "true"; return;
+      case kContainerEntry: container(entry.at, entry.size, depth + 1); return;
+      case 6: unknown("JSONB: dates, intervals and bytes inside JSON");
+      default: corrupt("JSONB: a value of type " + std::to_string(entry.type));
+    }
+  }
+
+ private:
+  void text(const uint8_t* at, int64_t size) {
+    static const char* const kHex = "0123456789abcdef";
+    out_ += '"';
+    int64_t plain = 0;  // begin of what needs no escape
+    for (int64_t i = 0; i < size; ++i) {
+      while (i + 8 <= size && is_plain(at + i)) i += 8;
+      if (i == size) break;
+      const uint8_t byte = at[i];
+      if (byte >= 0x20 && byte != '"' && byte != '\\') continue;
+      out_.append(reinterpret_cast<const char*>(at + plain), static_cast<size_t>(i - plain));
+      plain = i + 1;
+      switch (byte) {
+        case '"': out_ += "\\\""; break;
+        case '\\': out_ += "\\\\"; break;
+        case '\b': out_ += "\\b"; break;
+        case '\f': out_ += "\\f"; break;
+        case '\n': out_ += "\\n"; break;
+        case '\r': out_ += "\\r"; break;
+        case '\t': out_ += "\\t"; break;
+        default:
+          out_ += "\\u00";
+          out_ += kHex[byte >> 4];
+          out_ += kHex[byte & 15];
+      }
+    }
+    out_.append(reinterpret_cast<const char*>(at + plain), static_cast<size_t>(size - plain));
+    out_ += '"';
+  }
+
+  // Whether none of eight bytes needs an escape; of some that need none it may say no.
+  static bool is_plain(const uint8_t* at) {
+    constexpr uint64_t kOnes = 0x0101010101010101, kTops = 0x8080808080808080;
+    uint64_t bytes;
+    std::memcpy(&bytes, at, 8);
+    const uint64_t quotes = bytes ^ kOnes * '"', slashes = bytes ^ kOnes * '\\';
+    return !(((bytes - kOnes * 0x20) & ~bytes & kTops) | ((quotes - kOnes) & ~quotes & kTops) |
+             ((slashes - kOnes) & ~slashes & kTops));
+  }
+
+  void number(const uint8_t* at, int64_t size) {
+    if (size < 1) corrupt("JSONB: a number of no bytes");
+    const uint8_t tag = at[0];
+    const int64_t bytes = size - 1;
+    switch (tag) {
+      case 0x00: out_ += '0'; return;
+      case 0x10: case 0x20: case 0x30: out_ += "null"; return;  // NaN and infinities
+      case 0x40: integer(static_cast<int64_t>(whole(at + 1, bytes, true))); return;
+      case 0x50: integer(whole(at + 1, bytes, false)); return;
+      case 0x60: {
+        if (bytes != 8) corrupt("JSONB: a float of " + std::to_string(bytes) + " bytes");
+        const uint64_t pattern = whole(at + 1, 8, false);
+        double found;
+        std::memcpy(&found, &pattern, 8);
+        real(found);
+        return;
+      }
+      case 0x70: decimal(at + 1, bytes); return;
+      default: corrupt("JSONB: a number of kind " + std::to_string(tag));
+    }
+  }
+
+  template <typename T>
+  void integer(T value) {
+    char digits[24];
+    out_.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  }
+
+  // A big-endian integer of 1, 2, 4 or 8 bytes, sign-extended where signed.
+  static uint64_t whole(const uint8_t* at, int64_t bytes, bool is_signed) {
+    if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8)
+      corrupt("JSONB: an integer of " + std::to_string(bytes) + " bytes");
+    uint64_t found = is_signed && (at[0] & 0x80) ? ~uint64_t{0} : 0;
+    for (int64_t i = 0; i < bytes; ++i) found = found << 8 | at[i];
+    return found;
+  }
+
+  // The fewest digits that read back as the same number; with an exponent below 1e-5 and from
+  // 1e16 on.
+  void real(double found) {
+    if (!std::isfinite(found)) {
+      out_ += "null";
+      return;
+    }
+    const double size = std::fabs(found);
+    if (found != 0 && (size < 1e-5 || size >= 1e16)) {
+      char digits[40];
+      auto end = std::to_chars(digits, digits + sizeof digits, found, std::chars_format::scientific);
+      const std::string_view text(digits, static_cast<size_t>(end.ptr - digits));
+      const size_t mark = text.find('e');
+      int exponent = 0;
+      std::from_chars(text.data() + mark + (text[mark + 1] == '+' ? 2 : 1), end.ptr, exponent);
+      out_.append(text.substr(0, mark));
+      out_ += 'e';
+      if (exponent > 0) out_ += '+';
+      out_ += std::to_string(exponent);
+      return;
+    }
+    char plain[64];
+    auto stop = std::to_chars(plain, plain + sizeof plain, found, std::chars_format::fixed);
+    std::string_view shown(plain, static_cast<size_t>(stop.ptr - plain));
+    out_.append(shown);
+    if (shown.find('.') == std::string_view::npos) out_ += ".0";
+  }
+
+  // A big-endian coefficient of 8 or 16 bytes, then the number of decimal places.
+  void decimal(const uint8_t* at, int64_t bytes) {
+    if (bytes == 33) unknown("JSONB: decimals of 256 bits");
+    if (bytes != 9 && bytes != 17)
+      corrupt("JSONB: a decimal of " + std::to_string(bytes) + " bytes");
+    const bool negative = at[0] & 0x80;
+    unsigned __int128 found = negative ? ~static_cast<unsigned __int128>(0) : 0;
+    for (int64_t i = 0; i + 1 < bytes; ++i) found = found << 8 | at[i];
+    if (negative) found = -found;
+    std::string digits;
+    while (found) {
+      digits += static_cast<char>('0' + static_cast<int>(found % 10));
+      found /= 10;
+    }
+    const size_t scale = at[bytes - 1];
+    while (digits.size() <= scale) digits += '0';
+    if (negative) out_ += '-';
+    for (size_t i = digits.size(); i-- > 0;) {
+      out_ += digits[i];
+      if (i == scale && scale) out_ += '.';
+    }
+  }
+
+  std::string& out_;
+};
+
+}  // namespace alance::jsonb

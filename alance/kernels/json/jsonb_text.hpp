@@ -1,0 +1,305 @@
+// JSON text to JSONB values; see jsonb.cpp for the form.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/bounds.hpp"
+
+namespace alance {
+namespace jsonb {
+
+constexpr int kMaxDepth = 128;
+constexpr uint32_t kArray = 0x80000000, kObject = 0x40000000, kScalar = 0x20000000;
+constexpr uint32_t kNull = 0, kString = 1, kNumber = 2, kFalse = 3, kTrue = 4, kContainer = 5;
+constexpr size_t kMaxPayload = (size_t{1} << 28) - 1;  // what a descriptor can say
+
+inline void put_u32(std::string& out, uint32_t value) {
+  for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>(value >> shift);
+}
+
+// Reads one text and appends its JSONB.
+class Parser {
+ public:
+  Parser(const char* text, const char* end, std::string& out) : at_(text), end_(end), out_(out) {}
+
+  // One value and nothing behind it, as a container.
+  void document() {
+    space();
+    const size_t start = out_.size();
+    if (at_ < end_ && (*at_ == '{' || *at_ == '[')) {
+      container(1);
+    } else {
+      const uint32_t descriptor = value(0);
+      std::string head;
+      put_u32(head, kScalar);
+      put_u32(head, descriptor);
+      out_.insert(start, head);
+    }
+    space();
+    if (at_ != end_) corrupt("text goes on behind the value");
+  }
+
+ private:
+  struct Member {
+    std::string key;
+    uint32_t descriptor;
+    size_t start;
+    size_t size;
+  };
+
+  void space() {
+    while (at_ < end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\n' || *at_ == '\r')) ++at_;
+  }
+
+  bool take(char wanted) {
+    if (at_ == end_ || *at_ != wanted) return false;
+    ++at_;
+    return true;
+  }
+
+  void need(char wanted) {
+    if (!take(wanted)) corrupt(std::string("expected '") + wanted + "'");
+  }
+
+  // Appends the payload of a value and returns its descriptor.
+  uint32_t value(int depth) {
+    if (at_ == end_) corrupt("the text ends too early");
+    const size_t start = out_.size();
+    uint32_t type = kNull;
+    switch (*at_) {
+      case '{': case '[': container(depth + 1); type = kContainer; break;
+      case '"': text(out_); type = kString; break;
+      case 'n': word("null"); break;
+      case 't': word("true"); type = kTrue; break;
+      case 'f': word("false"); type = kFalse; break;
+      default: number(); type = kNumber;
+    }
+    const size_t size = out_.size() - start;
+    if (size > kMaxPayload) corrupt("a value of more than 256 MiB");
+    return type << 28 | static_cast<uint32_t>(size);
+  }
+
+  void word(const char* wanted) {
+    for (; *wanted; ++wanted) need(*wanted);
+  }
+
+  void container(int depth) {
+    if (depth > kMaxDepth) corrupt("nested more than 128 deep");
+    if (take('[')) array(depth);
+    else object(depth);
+  }
+
+  void array(int depth) {
+    const size_t start = out_.size();
+    std::vector<uint32_t> descriptors;
+    space();
+    if (!take(']')) {
+      do {
+        space();
+        descriptors.push_back(value(depth));
+        space();
+      } while (take(','));
+      need(']');
+    }
+    std::string head;
+    put_u32(head, kArray | count(descriptors.size()));
+    for (uint32_t one : descriptors) put_u32(head, one);
+    out_.insert(start, head);
+  }
+
+  void object(int depth) {
+    const size_t start = out_.size();
+    std::vector<Member> members;
+    need('{');
+    space();
+    if (!take('}')) {
+      do {
+        space();
+        Member member;
+        if (at_ == end_ || *at_ != '"') corrupt("expected a key in quotes");
+        text(member.key);
+        if (member.key.size() > kMaxPayload) corrupt("a key of more than 256 MiB");
+        space();
+        need(':');
+        space();
+        member.start = out_.size();
+        member.descriptor = value(depth);
+        member.size = out_.size() - member.start;
+        members.push_back(std::move(member));
+        space();
+      } while (take(','));
+      need('}');
+    }
+    std::sort(members.begin(), members.end(),
+              [](const Member& one, const Member& other) { return one.key < other.key; });
+    for (size_t i = 1; i < members.size(); ++i)
+      if (members[i].key == members[i - 1].key) corrupt("an object has a key twice");
+    std::string made;
+    put_u32(made, kObject | count(members.size()));
+    for (const Member& one : members)
+      put_u32(made, kString << 28 | static_cast<uint32_t>(one.key.size()));
+    for (const Member& one : members) put_u32(made, one.descriptor);
+    for (const Member& one : members) made += one.key;
+    for (const Member& one : members) made.append(out_, one.start, one.size);
+    out_.resize(start);
+    out_ += made;
+  }
+
+  static uint32_t count(size_t entries) {
+    if (entries > 0x1FFFFFFF) corrupt("too many values in one container");
+    return static_cast<uint32_t>(entries);
+  }
+
+  void text(std::string& out) {
+    need('"');
+    for (;;) {
+      const char* plain = at_;
+      while (at_ < end_ && *at_ != '"' && *at_ != '\\' && static_cast<uint8_t>(*at_) >= 0x20)
+        ++at_;
+      out.append(plain, static_cast<size_t>(at_ - plain));
+      if (at_ == end_) corrupt("a string without its end");
+      const char mark = *at_++;
+      if (mark == '"') return;
+      if (mark != '\\') corrupt("a control character inside a string");
+      escape(out);
+    }
+  }
+
+  void escape(std::string& out) {
+    if (at_ == end_) corrupt("a string without its end");
+    switch (*at_++) {
+      case '"': out += '"'; return;
+      case '\\': out += '\\'; return;
+      case '/': out += '/'; return;
+      case 'b': out += '\b'; return;
+      case 'f': out += '\f'; return;
+      case 'n': out += '\n'; return;
+      case 'r': out += '\r'; return;
+      case 't': out += '\t'; return;
+      case 'u': break;
+      default: corrupt("an escape that JSON has not");
+    }
+    uint32_t code = unit();
+    if (code >= 0xD800 && code < 0xDC00) {
+      if (!take('\\') || !take('u')) corrupt("half of a surrogate pair");
+      const uint32_t low = unit();
+      if (low < 0xDC00 || low > 0xDFFF) corrupt("half of a surrogate pair");
+      code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+    } else if (code >= 0xDC00 && code <= 0xDFFF) {
+      corrupt("half of a surrogate pair");
+    }
+    if (code < 0x80) {
+      out += static_cast<char>(code);
+    } else if (code < 0x800) {
+      out += static_cast<char>(0xC0 | code >> 6);
+      out += static_cast<char>(0x80 | (code & 63));
+    } else if (code < 0x10000) {
+      out += static_cast<char>(0xE0 | code >> 12);
+      out += static_cast<char>(0x80 | (code >> 6 & 63));
+      out += static_cast<char>(0x80 | (code & 63));
+    } else {
+      out += static_cast<char>(0xF0 | code >> 18);
+      out += static_cast<char>(0x80 | (code >> 12 & 63));
+      out += static_cast<char>(0x80 | (code >> 6 & 63));
+      out += static_cast<char>(0x80 | (code & 63));
+    }
+  }
+
+  uint32_t unit() {
+    uint32_t code = 0;
+    if (end_ - at_ < 4) corrupt("a string without its end");
+    auto [stop, error] = std::from_chars(at_, at_ + 4, code, 16);
+    if (stop != at_ + 4 || *at_ == '-') corrupt("an escape that JSON has not");
+    at_ = stop;
+    return code;
+  }
+
+  bool digits() {
+    const char* start = at_;
+    while (at_ < end_ && *at_ >= '0' && *at_ <= '9') ++at_;
+    return at_ > start;
+  }
+
+  void number() {
+    const char* start = at_;
+    const bool negative = take('-');
+    if (!take('0') && !digits()) corrupt("expected a value");
+    const char* whole_end = at_;
+    if (take('.') && !digits()) corrupt("a number without digits behind its point");
+    if (take('e') || take('E')) {
+      if (!take('+')) take('-');
+      if (!digits()) corrupt("a number without digits in its exponent");
+    }
+    if (at_ == whole_end && whole(start, negative)) return;
+    real(start);
+  }
+
+  // An integer in as few bytes as hold it; false where 64 bits do not.
+  bool whole(const char* start, bool negative) {
+    uint64_t found = 0;
+    int64_t below = 0;
+    const auto result = negative ? std::from_chars(start, at_, below)
+                                 : std::from_chars(start, at_, found);
+    if (result.ec != std::errc()) return false;
+    if (negative) found = static_cast<uint64_t>(below);
+    if (found == 0) {
+      out_ += '\0';
+      return true;
+    }
+    int bytes = 8;
+    for (int one : {4, 2, 1}) {
+      const int bits = 8 * one;
+      if (negative ? below >= -(INT64_C(1) << (bits - 1)) : found >> bits == 0) bytes = one;
+    }
+    out_ += static_cast<char>(negative ? 0x40 : 0x50);
+    for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8)
+      out_ += static_cast<char>(found >> shift);
+    return true;
+  }
+
+  void real(const char* start) {
+    double found = 0;
+    const auto result = std::from_chars(start, at_, found);
+    if (result.ec == std::errc::result_out_of_range) {
+      if (is_large(start)) corrupt("a number beyond those of 64-bit floats");
+      found = *start == '-' ? -0.0 : 0.0;
+    }
+    uint64_t pattern;
+    std::memcpy(&pattern, &found, 8);
+    out_ += '\x60';
+    for (int shift = 56; shift >= 0; shift -= 8) out_ += static_cast<char>(pattern >> shift);
+  }
+
+  // Whether a number out of range is above it, not next to 0: the place of its first digit.
+  bool is_large(const char* at) const {
+    int64_t place = 0;
+    bool behind_point = false, found = false;
+    for (; at < at_ && *at != 'e' && *at != 'E'; ++at) {
+      if (*at == '.') behind_point = true;
+      if (*at < '0' || *at > '9') continue;
+      found |= *at != '0';
+      if (found && !behind_point) ++place;
+      if (!found && behind_point) --place;
+    }
+    int64_t exponent = 0;
+    if (at < at_) {
+      ++at;
+      const bool negative = *at == '-';
+      if (*at == '+' || *at == '-') ++at;
+      if (std::from_chars(at, at_, exponent).ec != std::errc()) return !negative;
+      if (negative) exponent = -exponent;
+    }
+    return place > -exponent;
+  }
+
+  const char* at_;
+  const char* end_;
+  std::string& out_;
+};
+
+}  // namespace jsonb
+}  // namespace alance

@@ -1,0 +1,96 @@
+// Single values and levels of a chunk, checked as far as they are touched.
+#pragma once
+#include <string>
+
+#include "codecs/fastlanes.hpp"
+
+namespace alance::cells {
+
+using fastlanes::BLOCK;
+using fastlanes::ROW_BYTES;
+
+// How levels lie in a chunk.
+enum class Nulls : int { none, flat, packed, runs, blocks };
+
+struct Part {
+  const uint8_t* data = nullptr;
+  int64_t size = 0;
+};
+
+inline std::string text(int64_t number) { return std::to_string(number); }
+
+inline uint64_t load_bits(const uint8_t* from, int bits) {
+  switch (bits) {
+    case 8: return *from;
+    case 16: return load<uint16_t>(from);
+    case 32: return load<uint32_t>(from);
+    default: return load<uint64_t>(from);
+  }
+}
+
+inline bool is_word(int bits) { return bits == 8 || bits == 16 || bits == 32 || bits == 64; }
+
+// One value of a packed block with its width in front.
+inline uint64_t packed_at(Part part, int bits, int64_t count, int64_t i) {
+  if (part.size < bits / 8 || count > BLOCK)
+    corrupt("bit-packing: " + text(count) + " values in a block of " + text(part.size) + " bytes");
+  const uint64_t width = load_bits(part.data, bits);
+  if (width > static_cast<uint64_t>(bits) ||
+      part.size != bits / 8 + ROW_BYTES * static_cast<int64_t>(width))
+    corrupt("bit-packing: a block of " + text(part.size) + " bytes, width " +
+            std::to_string(width));
+  return fastlanes::value_at(part.data + bits / 8, bits, static_cast<int>(width), i);
+}
+
+// One level of whole packed blocks of a known width, with raw or packed values behind them.
+inline uint64_t level_in_blocks(Part part, int width, int64_t count, int64_t i) {
+  const int64_t whole = count / BLOCK, tail = count % BLOCK, block = ROW_BYTES * width;
+  const bool raw = part.size == whole * block + 2 * tail;
+  if (!raw && (tail == 0 || part.size != (whole + 1) * block))
+    corrupt("bit-packing: " + text(part.size) + " bytes for " + text(count) + " levels of width " +
+            text(width));
+  if (raw && i >= whole * BLOCK)
+    return load<uint16_t>(part.data + whole * block + 2 * (i - whole * BLOCK));
+  return fastlanes::value_at<uint16_t>(part.data + i / BLOCK * block, width, i % BLOCK);
+}
+
+// Where a walk over runs stands; it goes forward only.
+struct Walk {
+  int64_t run = 0, end = 0;  // values up to the end of the runs before `run`
+
+  // The run that holds value i.
+  int64_t find(Part lengths, int64_t i) {
+    while (end <= i) {
+      if (run >= lengths.size) corrupt("rle: runs of " + text(end) + " values");
+      if (lengths.data[run] == 0) corrupt("rle: a run of length 0");
+      end += lengths.data[run++];
+    }
+    return run - 1;
+  }
+};
+
+// Level i of `count`; the walk goes along from call to call.
+inline uint64_t level_at(Nulls kind, int bits, Part levels, int64_t count, int64_t i, Walk& walk) {
+  switch (kind) {
+    case Nulls::none: return 0;
+    case Nulls::packed: return packed_at(levels, 16, count, i);
+    case Nulls::blocks: return level_in_blocks(levels, bits, count, i);
+    case Nulls::runs: {
+      if (levels.size < 8) corrupt("rle: a block of " + text(levels.size) + " bytes");
+      const uint64_t size = load<uint64_t>(levels.data);
+      if (size > static_cast<uint64_t>(levels.size - 8) || size % 2 ||
+          size / 2 != levels.size - 8 - size)
+        corrupt("rle: " + std::to_string(size) + " bytes of values in a block of " +
+                text(levels.size));
+      const int64_t values = static_cast<int64_t>(size);
+      const int64_t run = walk.find({levels.data + 8 + values, levels.size - 8 - values}, i);
+      return load<uint16_t>(levels.data + 8 + 2 * run);
+    }
+    default:
+      if (levels.size != 2 * count)
+        corrupt(text(levels.size) + " bytes of " + text(count) + " levels");
+      return load<uint16_t>(levels.data + 2 * i);
+  }
+}
+
+}  // namespace alance::cells

@@ -1,0 +1,149 @@
+// Chunk words and repetition indices of mini-block pages.
+#include "rows/chunk_table.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <algorithm>
+
+#include "base/unlocked.hpp"
+
+namespace alance {
+namespace {
+
+using cells::Part;
+using cells::text;
+
+constexpr uint64_t MAX_CHUNK_VALUES = 32768;
+constexpr int64_t INDEX_BYTES = 16;  // of a chunk: rows that end in it, entries of the row after them
+
+// Word: (bytes / 8 - 1) << 4 | log2(values); the last chunk has what is left.
+template <typename T>
+void parse(const uint8_t* words, int64_t count, uint64_t num_items, int64_t chunk_bytes,
+           ChunkTable& to) {
+  int64_t bytes = 0, unsaid = -1, low = 0;
+  uint64_t values = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const T word = load<T>(words + i * static_cast<int64_t>(sizeof(T)));
+    const size_t at = static_cast<size_t>(i);
+    low = word & 15;
+    to.first_bytes[at] = bytes;
+    to.first_values[at] = static_cast<int64_t>(values);
+    bytes += ((int64_t{word} >> 4) + 1) * 8;
+    if (i + 1 < count) {
+      // Only the last chunk may leave out how many values it has: no other has a single one.
+      if (low == 0 && unsaid < 0) unsaid = i;
+      values += uint64_t{1} << low;
+    }
+  }
+  if (bytes != chunk_bytes)
+    corrupt("chunks of together " + text(bytes) + " bytes, their buffer has " + text(chunk_bytes));
+  if (count == 0 && num_items != 0) corrupt("no chunks for " + std::to_string(num_items) + " values");
+  if (unsaid >= 0)
+    corrupt("chunk " + text(unsaid) + " of " + text(count) + " does not say how many values it has");
+  if (count != 0 && (num_items < values || num_items - values > MAX_CHUNK_VALUES))
+    corrupt(std::to_string(values) + " values before the last of " + text(count) + " chunks, " +
+            std::to_string(num_items) + " in all");
+  if (low != 0 && uint64_t{1} << low != num_items - values)
+    corrupt("the last chunk has " + text(int64_t{1} << low) + " values, " +
+            std::to_string(num_items - values) + " are left for it");
+  to.first_bytes.back() = bytes;
+  to.first_values.back() = static_cast<int64_t>(num_items);
+}
+
+}  // namespace
+
+ChunkTable::ChunkTable(Part words, const Part* index, bool large, uint64_t num_items,
+                       int64_t num_rows, int64_t chunk_bytes) {
+  const int64_t width = large ? 4 : 2;
+  if (words.size % width)
+    corrupt(text(words.size) + " bytes of chunk words of " + text(width) + " bytes");
+  const int64_t count = words.size / width;
+  first_bytes.resize(static_cast<size_t>(count) + 1);
+  first_values.resize(static_cast<size_t>(count) + 1);
+  if (large)
+    parse<uint32_t>(words.data, count, num_items, chunk_bytes, *this);
+  else
+    parse<uint16_t>(words.data, count, num_items, chunk_bytes, *this);
+  if (index != nullptr)
+    read_index(*index, num_rows);
+  else if (num_rows < 0 || num_items != static_cast<uint64_t>(num_rows))
+    corrupt(std::to_string(num_items) + " values in " + text(num_rows) + " rows without lists");
+}
+
+void ChunkTable::read_index(Part index, int64_t num_rows) {
+  const int64_t count = static_cast<int64_t>(first_bytes.size()) - 1;
+  if (index.size != INDEX_BYTES * count)
+    corrupt("repetition index of " + text(index.size) + " bytes for " + text(count) + " chunks");
+  first_rows.resize(first_bytes.size());
+  carries.resize(static_cast<size_t>(count));
+  int64_t ended = 0, begun = 0, unending = -1;
+  bool is_open = false;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t ends = load<uint64_t>(index.data + INDEX_BYTES * i);
+    const uint64_t rest = load<uint64_t>(index.data + INDEX_BYTES * i + 8);
+    // A chunk counts its entries in 16 bits, so neither number can be larger.
+    if (std::max(ends, rest) > UINT16_MAX)
+      corrupt("repetition index: " + std::to_string(std::max(ends, rest)) +
+              " rows or entries in one chunk");
+    const bool goes_on = rest != 0;
+    const int64_t begin = static_cast<int64_t>(ends) + goes_on - is_open;
+    if (begin < 0 && unending < 0) unending = i;
+    carries[static_cast<size_t>(i)] = is_open;
+    first_rows[static_cast<size_t>(i)] = begun;
+    ended += static_cast<int64_t>(ends);
+    begun += begin;
+    is_open = goes_on;
+  }
+  first_rows.back() = begun;
+  if (ended != num_rows)
+    corrupt("repetition index: " + text(ended) + " rows end, the page has " + text(num_rows));
+  if (is_open) corrupt("repetition index: a row goes on behind the last chunk");
+  if (unending >= 0)
+    corrupt("repetition index: the row open in chunk " + text(unending) + " never ends");
+}
+
+namespace {
+
+Part part(const Bytes& bytes) { return {bytes.data(), static_cast<int64_t>(bytes.size())}; }
+
+std::shared_ptr<ChunkTable> chunk_table(Bytes words, std::optional<Bytes> index, bool large,
+                                        uint64_t num_items, int64_t num_rows, int64_t chunk_bytes) {
+  const Part of_index = index ? part(*index) : Part{};
+  const Unlocked unlocked(static_cast<int64_t>(words.size()));
+  return std::make_shared<ChunkTable>(part(words), index ? &of_index : nullptr, large, num_items,
+                                      num_rows, chunk_bytes);
+}
+
+// A view of a list of a table.
+template <auto member>
+nb::object view(const std::shared_ptr<ChunkTable>& table) {
+  const auto& list = (*table).*member;
+  using T = typename std::decay_t<decltype(list)>::value_type;
+  return nb::cast(nb::ndarray<nb::numpy, const T, nb::ndim<1>>(list.data(), {list.size()},
+                                                               nb::find(table)));
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_chunk_table(nanobind::module_& m) {
+  using namespace alance;
+  using Table = const std::shared_ptr<ChunkTable>&;
+  nb::class_<ChunkTable>(m, "ChunkTable")
+      .def_prop_ro("first_bytes", &view<&ChunkTable::first_bytes>)
+      .def_prop_ro("first_values", &view<&ChunkTable::first_values>)
+      .def_prop_ro("first_rows",
+                   [](Table table) {
+                     return table->first_rows.empty() ? view<&ChunkTable::first_values>(table)
+                                                      : view<&ChunkTable::first_rows>(table);
+                   })
+      .def_prop_ro("carries",
+                   [](Table table) {
+                     return table->first_rows.empty() ? nb::none()
+                                                      : view<&ChunkTable::carries>(table);
+                   })
+      .def_prop_ro("num_bytes", &ChunkTable::num_bytes);
+  m.def("chunk_table", &chunk_table, nb::arg("words"), nb::arg("index").none(), nb::arg("large"),
+        nb::arg("num_items"), nb::arg("num_rows"), nb::arg("chunk_bytes"));
+}

@@ -1,0 +1,180 @@
+// The pages of one column as flat tables, and what is learned of them, kept for as long as the file
+// is known.
+#pragma once
+#include <string>
+
+#include "rows/column_wire.hpp"
+#include "rows/row_table.hpp"
+
+namespace alance {
+
+constexpr size_t NEAR = 4;  // distinct descriptions that a page's is compared with
+
+// What the metadata of a column say of its pages, in row order.
+class ColumnTable {
+ public:
+  // Null where the metadata must be parsed with more care.
+  static std::shared_ptr<ColumnTable> parse(std::string_view content, int64_t file_bytes,
+                                            int64_t alignment) {
+    auto column = std::make_shared<ColumnTable>();
+    auto describe = [&](std::string_view encoding) { column->describe(encoding); };
+    if (!ColumnWire(column->pages_, file_bytes, alignment, describe).read(content)) return nullptr;
+    std::optional<std::string_view>& own = column->pages_.column_encoding;
+    if (own) column->encoding_.emplace(*own);
+    own.reset();  // a view of what does not stay
+    return column;
+  }
+
+  // Adds a page that was parsed with more care.
+  void add(const std::vector<std::pair<int64_t, int64_t>>& buffers, int64_t rows,
+           std::string_view encoding) {
+    for (const auto& [start, size] : buffers) {
+      if (start < 0 || size < 0 ||
+          __builtin_add_overflow(pages_.buffer_bytes, size, &pages_.buffer_bytes))
+        corrupt("column metadata: a buffer outside of its file");
+      pages_.starts.push_back(start);
+      pages_.sizes.push_back(size);
+    }
+    pages_.rows.push_back(rows);
+    pages_.ends.push_back(static_cast<int64_t>(pages_.starts.size()));
+    describe(encoding);
+  }
+
+  const PageTable& pages() const { return pages_; }
+  const std::optional<std::string>& own_encoding() const { return encoding_; }
+  std::string_view description(size_t page) const {
+    const Span& span = spans_[encodings_[page]];
+    return {content_.data() + span.start, span.size};
+  }
+  // The first row of each page, and all.
+  std::vector<int64_t> first_rows() const {
+    std::vector<int64_t> first{0};
+    first.reserve(pages_.rows.size() + 1);
+    for (const int64_t rows : pages_.rows) {
+      int64_t next = 0;
+      if (__builtin_add_overflow(first.back(), rows, &next)) corrupt("column metadata: rows of a page");
+      first.push_back(next);
+    }
+    return first;
+  }
+  size_t num_bytes() const {
+    return sizeof(*this) + content_.capacity() +
+           8 * (pages_.rows.capacity() + pages_.ends.capacity() + pages_.starts.capacity() +
+                pages_.sizes.capacity()) +
+           4 * encodings_.capacity() + sizeof(Span) * spans_.capacity();
+  }
+
+ private:
+  struct Span {
+    size_t start, size;
+  };
+
+  // Notes a description: the number of an equal one among the last, or a new one.
+  void describe(std::string_view encoding) {
+    for (size_t back = 1; back <= NEAR && back <= spans_.size(); ++back) {
+      const Span& span = spans_[spans_.size() - back];
+      if (content_.compare(span.start, span.size, encoding) != 0) continue;
+      encodings_.push_back(static_cast<uint32_t>(spans_.size() - back));
+      return;
+    }
+    encodings_.push_back(static_cast<uint32_t>(spans_.size()));
+    spans_.push_back({content_.size(), encoding.size()});
+    content_ += encoding;
+  }
+
+  std::optional<std::string> encoding_;  // of the column itself
+  PageTable pages_;
+  std::vector<uint32_t> encodings_;
+  std::vector<Span> spans_;
+  std::string content_;  // distinct descriptions, one behind the other
+};
+
+// The pages of one column, and what is known of them: for the kernels, and in Python for plans of its
+// own. A copy learns for itself.
+class ColumnPages : public RowTable {
+ public:
+  explicit ColumnPages(std::shared_ptr<const ColumnTable> table)
+      : RowTable(table->first_rows()), table_(std::move(table)) {}
+
+  const PageTable& table() const { return table_->pages(); }
+  std::string_view description(size_t page) const { return table_->description(page); }
+
+  // ((offset, size) of each buffer, rows, description) of a page.
+  nb::tuple page(size_t number) const {
+    check(number);
+    const PageTable& pages = table();
+    nb::list buffers;
+    for (int64_t i = pages.ends[number]; i < pages.ends[number + 1]; ++i)
+      buffers.append(nb::make_tuple(pages.starts[static_cast<size_t>(i)],
+                                    pages.sizes[static_cast<size_t>(i)]));
+    const std::string_view encoding = description(number);
+    return nb::make_tuple(nb::tuple(buffers), pages.rows[number],
+                          nb::bytes(encoding.data(), encoding.size()));
+  }
+
+  int64_t num_rows() const { return first_rows().back(); }
+  int64_t buffer_bytes() const { return table().buffer_bytes; }
+  // About the memory that is needed to know all pages: two numbers for each chunk word of two bytes.
+  // Of zipped rows the second buffer is an index, and the small one.
+  int64_t state_bytes() const {
+    const PageTable& pages = table();
+    int64_t sum = 0;
+    for (size_t n = 0; n < count(); ++n) {
+      const size_t first = static_cast<size_t>(pages.ends[n]);
+      if (pages.ends[n + 1] - pages.ends[n] > 1)
+        sum += 8 * std::min({pages.sizes[first], pages.sizes[first + 1], int64_t{1} << 40});
+    }
+    return sum;
+  }
+  int64_t num_bytes() const {
+    return static_cast<int64_t>(sizeof(*this) + 16 * count() + table_->num_bytes()) + learned_;
+  }
+
+  // A page is known; gives the bytes of memory that this takes.
+  int64_t learn(size_t number, std::shared_ptr<const RowPage> kernel,
+                nests::Layers layers) {
+    check(number);
+    const PageTable& pages = table();
+    const size_t first = static_cast<size_t>(pages.ends[number]);
+    const int64_t start = first < pages.starts.size() ? pages.starts[first] : 0;
+    const auto chunks = kernel->table();
+    const int64_t num_bytes = static_cast<int64_t>(sizeof(Entry) + sizeof(RowPage)) +
+                              (chunks ? chunks->num_bytes() : 0);
+    if (!set(number, std::move(kernel), layers, start)) return 0;
+    learned_ += num_bytes;
+    return num_bytes;
+  }
+
+  // What plans in Python know of a page; None: nothing.
+  nb::object state(size_t number) const {
+    check(number);
+    return has_state(number) ? states_[number] : nb::none();
+  }
+  bool has_state(size_t number) const { return number < states_.size() && states_[number].is_valid(); }
+  // Gives the bytes of memory that this takes.
+  int64_t set_state(size_t number, nb::object state, int64_t num_bytes) {
+    check(number);
+    if (states_.empty()) states_.resize(count());
+    if (has_state(number)) num_bytes = 0;
+    states_[number] = std::move(state);
+    learned_ += num_bytes;
+    return num_bytes;
+  }
+  // The chunks of a page that is known without a dictionary.
+  std::shared_ptr<ChunkTable> chunks(size_t number) const {
+    check(number);
+    const Entry* known = entry(number);
+    return known != nullptr && !known->kernel->has_items() ? known->kernel->table() : nullptr;
+  }
+
+ private:
+  void check(size_t number) const {
+    if (number >= count()) throw nb::index_error("no such page");
+  }
+
+  std::shared_ptr<const ColumnTable> table_;
+  std::vector<nb::object> states_;
+  int64_t learned_ = 0;  // bytes
+};
+
+}  // namespace alance

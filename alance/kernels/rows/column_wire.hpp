@@ -1,0 +1,124 @@
+// The wire form of a column's metadata (file2.proto, message ColumnMetadata), for one file or many.
+//
+// What is unusual is left to a parser that knows more and says what is wrong: fields of another
+// wire type, twice where one is meant, encodings that are not direct, places outside of the file.
+#pragma once
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/proto_wire.hpp"
+
+namespace alance {
+
+constexpr int64_t MAX_ROWS = int64_t{1} << 62;
+
+// The pages of columns, one behind the other.
+struct PageTable {
+  std::vector<int64_t> rows;                         // of each page
+  std::vector<int64_t> ends{0};                      // buffers before each page, and all
+  std::vector<int64_t> starts, sizes;                // of buffers, in bytes
+  std::optional<std::string_view> column_encoding;   // of the column that was read last
+  int64_t buffer_bytes = 0;
+};
+
+// Reads columns into a table; `describe` is called with the description of each page.
+template <typename Describe>
+class ColumnWire {
+ public:
+  ColumnWire(PageTable& table, int64_t file_bytes, int64_t alignment, Describe describe)
+      : table_(table),
+        limit_(static_cast<uint64_t>(file_bytes)),
+        alignment_(static_cast<uint64_t>(alignment)),
+        describe_(describe) {}
+
+  // Adds the pages of a column; false where it is unusual, and the table is of no use then.
+  bool read(std::string_view content) {
+    ProtoWire message(content);
+    table_.column_encoding.reset();
+    int64_t num_rows = 0;
+    while (message.next()) {
+      switch (message.field) {
+        case COLUMN_ENCODING:
+          if (table_.column_encoding || !direct(message, table_.column_encoding)) return false;
+          break;
+        case COLUMN_PAGES:
+          if (message.wire != 2 || !page(message.bytes(), num_rows)) return false;
+          break;
+        case COLUMN_OFFSETS:
+        case COLUMN_SIZES: message.numbers([](uint64_t) {}); break;
+        default: message.skip();
+      }
+    }
+    return message.ok;
+  }
+
+ private:
+  static constexpr int COLUMN_ENCODING = 1, COLUMN_PAGES = 2, COLUMN_OFFSETS = 3, COLUMN_SIZES = 4;
+  static constexpr int PAGE_OFFSETS = 1, PAGE_SIZES = 2, PAGE_LENGTH = 3, PAGE_ENCODING = 4,
+                       PAGE_PRIORITY = 5;
+
+  // The bytes of an encoding that is direct, and nothing else.
+  static bool direct(ProtoWire& message, std::optional<std::string_view>& found) {
+    if (message.wire != 2) return false;
+    ProtoWire outer(message.bytes());
+    if (!message.ok || !outer.next() || outer.field != 2 || outer.wire != 2) return false;
+    ProtoWire inner(outer.bytes());
+    if (!outer.ok || !outer.done()) return false;
+    found.emplace();
+    if (inner.done()) return true;
+    if (!inner.next() || inner.field != 1 || inner.wire != 2) return false;
+    found = inner.bytes();
+    return inner.ok && inner.done();
+  }
+
+  bool page(std::string_view content, int64_t& num_rows) {
+    ProtoWire message(content);
+    std::optional<std::string_view> encoding;
+    uint64_t length = 0;
+    // Numbers that are no place in a file are found out below: they are negative, or too large.
+    std::vector<int64_t>&starts = table_.starts, &sizes = table_.sizes;
+    const size_t first = starts.size();
+    while (message.next()) {
+      switch (message.field) {
+        case PAGE_OFFSETS:
+          message.numbers([&](uint64_t value) { starts.push_back(static_cast<int64_t>(value)); });
+          break;
+        case PAGE_SIZES:
+          message.numbers([&](uint64_t value) { sizes.push_back(static_cast<int64_t>(value)); });
+          break;
+        case PAGE_LENGTH:
+        case PAGE_PRIORITY: {
+          if (message.wire != 0) return false;
+          const uint64_t value = message.varint();
+          if (message.field == PAGE_LENGTH) length = value;
+          break;
+        }
+        case PAGE_ENCODING:
+          if (encoding || !direct(message, encoding)) return false;
+          break;
+        default: message.skip();
+      }
+    }
+    if (!message.ok || !encoding || starts.size() != sizes.size()) return false;
+    for (size_t i = first; i < starts.size(); ++i) {
+      const uint64_t start = static_cast<uint64_t>(starts[i]);
+      const uint64_t size = static_cast<uint64_t>(sizes[i]);
+      if (start > limit_ || size > limit_ - start || start % alignment_) return false;
+      table_.buffer_bytes += static_cast<int64_t>(size);
+      if (table_.buffer_bytes >= MAX_ROWS) return false;
+    }
+    if (length >= static_cast<uint64_t>(MAX_ROWS - num_rows)) return false;
+    num_rows += static_cast<int64_t>(length);
+    table_.rows.push_back(static_cast<int64_t>(length));
+    table_.ends.push_back(static_cast<int64_t>(starts.size()));
+    describe_(*encoding);
+    return true;
+  }
+
+  PageTable& table_;
+  const uint64_t limit_, alignment_;
+  Describe describe_;
+};
+
+}  // namespace alance

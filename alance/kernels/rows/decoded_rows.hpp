@@ -1,0 +1,245 @@
+// Decoded rows of a column as Arrow lays them out, in the order asked for.
+#pragma once
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "rows/nests.hpp"
+#include "rows/range_sink.hpp"
+#include "rows/row_page.hpp"
+#include "base/utf8.hpp"
+
+namespace alance {
+
+// The rows of a batch, by their numbers among those that are decoded: all of these as they come, or
+// some in the order asked for, a row as often as it was asked for.
+class Order {
+ public:
+  Order(const std::optional<In<int64_t>>& rows, int64_t num_decoded)
+      : rows_(rows ? rows->data() : nullptr),
+        size_(rows ? static_cast<int64_t>(rows->size()) : num_decoded) {
+    for (int64_t i = 0; rows && i < size_; ++i)
+      if (rows_[i] < 0 || rows_[i] >= num_decoded) corrupt("row batch: order of other rows");
+  }
+  // The items of some lists of so many, all of whose offsets are known; `lists`: in their order.
+  Order(const Order& lists, const Growing<int64_t>& offsets) : size_(offsets.back()) {
+    if (lists.is_as_decoded()) return;
+    for (int64_t i = 0; i < lists.size(); ++i)
+      for (int64_t at = offsets[lists[i]]; at < offsets[lists[i] + 1]; ++at) own_.push_back(at);
+    rows_ = own_.data();
+    size_ = static_cast<int64_t>(own_.size());
+    if (rows_ == nullptr) rows_ = &kNone;
+  }
+  Order(const Order&) = delete;
+
+  int64_t size() const { return size_; }
+  bool is_as_decoded() const { return rows_ == nullptr; }
+  size_t operator[](int64_t i) const { return static_cast<size_t>(rows_ ? rows_[i] : i); }
+
+ private:
+  static constexpr int64_t kNone = 0;  // there are no rows: as decoded is something else
+
+  const int64_t* rows_ = nullptr;
+  int64_t size_;
+  std::vector<int64_t> own_;
+};
+
+// Bytes of 0 or 1 as bits.
+inline Owned<uint8_t> packed(const uint8_t* bytes, int64_t count) {
+  Owned<uint8_t> bits((count + 7) / 8);
+  const int64_t whole = count / 8;
+  for (int64_t i = 0; i < whole; ++i)
+    bits[i] = static_cast<uint8_t>(load<uint64_t>(bytes + 8 * i) * 0x0102040810204080 >> 56);
+  for (int64_t i = 8 * whole; i < count; ++i)
+    bits[i / 8] = static_cast<uint8_t>((i % 8 ? bits[i / 8] : 0) | bytes[i] << (i % 8));
+  return bits;
+}
+
+// The decoded rows of a column: those of some sinks, one behind the other.
+class Decoded {
+ public:
+  // `rows`: how many are to be there.
+  Decoded(const std::vector<Sink*>& sinks, int64_t rows) {
+    size_t first = 0;
+    for (Sink* sink : sinks) {
+      parts_.push_back({sink, sink->has_nulls ? sink->valid.data() : nullptr, first});
+      first += sink->valid.size();
+    }
+    if (static_cast<int64_t>(first) != rows)
+      corrupt("a column of " + std::to_string(first) + " rows");
+    size_ = rows;
+  }
+  // The values of slots.
+  Decoded(Sink& sink, const nests::Depth& slots)
+      : parts_{{&sink, slots.valid(), 0}}, size_(slots.count()) {}
+
+  bool has_nulls() const {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [](const Part& part) { return part.valid != nullptr; });
+  }
+  uint8_t is_valid(size_t row) const {
+    const Part& part = part_of(row);
+    return part.valid == nullptr || part.valid[row - part.first];
+  }
+  // A value of so many bytes.
+  const uint8_t* value(size_t row, size_t width) const {
+    const Part& part = part_of(row);
+    return part.sink->bytes.data() + (row - part.first) * width;
+  }
+  std::pair<const uint8_t*, const uint8_t*> string(size_t row) const {
+    const Part& part = part_of(row);
+    const int64_t* offset = part.sink->offsets.data() + (row - part.first);
+    return {part.sink->bytes.data() + offset[0], part.sink->bytes.data() + offset[1]};
+  }
+  // The only sink; null: there are several.
+  Sink* single() const { return parts_.size() == 1 ? parts_[0].sink : nullptr; }
+  const uint8_t* validity() const { return parts_[0].valid; }
+  // The values of all rows, end to end; they are given away.
+  Owned<uint8_t> bytes() {
+    if (Sink* sink = single()) return sink->bytes.release();
+    size_t size = 0;
+    for (const Part& part : parts_) size += part.sink->bytes.size();
+    Owned<uint8_t> copy(static_cast<int64_t>(size));
+    uint8_t* to = copy.data();
+    for (const Part& part : parts_)
+      to = std::copy_n(part.sink->bytes.data(), part.sink->bytes.size(), to);
+    return copy;
+  }
+  void check_text() const {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const Part& part = parts_[i];
+      const size_t last = i + 1 < parts_.size() ? parts_[i + 1].first : static_cast<size_t>(size_);
+      if (are_utf8(part.sink->offsets.data(), static_cast<int64_t>(last - part.first),
+                   part.sink->bytes.data()))
+        continue;
+      for (size_t row = part.first; row < last; ++row)
+        if (const auto [begin, end] = string(row); is_valid(row) && !is_utf8(begin, end))
+          corrupt("value " + std::to_string(row) + " of the rows read is no UTF-8");
+    }
+  }
+
+ private:
+  struct Part {
+    Sink* sink;
+    const uint8_t* valid;  // a byte a row; null: all are
+    size_t first;          // row
+  };
+
+  const Part& part_of(size_t row) const {
+    const Part* part = &parts_.back();  // there are few
+    while (part->first > row) --part;
+    return *part;
+  }
+
+  std::vector<Part> parts_;
+  int64_t size_;
+};
+
+// A column as Arrow lays it out, of the values and validity of decoded rows.
+class Column {
+ public:
+  Column(Decoded rows, const RangeForm& form, const Order& order, arrow::Batch& batch)
+      : rows_(std::move(rows)), form_(form), order_(order), batch_(batch) {}
+
+  arrow::Column finish() {
+    arrow::Column column{order_.size(), 0, {nullptr}};
+    if (rows_.has_nulls()) {
+      for (int64_t i = 0; i < order_.size(); ++i) column.num_nulls += !rows_.is_valid(order_[i]);
+      column.buffers[0] =
+          bits(rows_.validity(), [this](size_t row) { return rows_.is_valid(row); });
+    }
+    if (form_.width == 0) {
+      const uint8_t* bytes = rows_.single() ? rows_.single()->bytes.data() : nullptr;
+      column.buffers.push_back(bits(bytes, [this](size_t row) { return *rows_.value(row, 1); }));
+    } else if (!form_.is_string()) {
+      column.buffers.push_back(values());
+    } else {
+      if (form_.is_text) rows_.check_text();
+      column.buffers.push_back(form_.width == -4 ? offsets<int32_t>() : offsets<int64_t>());
+      column.buffers.push_back(strings());
+    }
+    return column;
+  }
+
+ private:
+  // `whole`: the bytes of all rows where there is one sink, which `at` gives one by one.
+  template <typename At>
+  const void* bits(const uint8_t* whole, const At& at) {
+    if (order_.is_as_decoded() && rows_.single()) return batch_.keep(packed(whole, order_.size()));
+    Owned<uint8_t> bytes(order_.size());
+    for (int64_t i = 0; i < order_.size(); ++i) bytes[i] = at(order_[i]);
+    return batch_.keep(packed(bytes.data(), order_.size()));
+  }
+
+  const void* values() {
+    if (order_.is_as_decoded()) return batch_.keep(rows_.bytes());
+    Owned<uint8_t> copy(product(order_.size(), form_.width, "row batch"));
+    switch (form_.width) {
+      case 4:
+        gather(copy.data(), std::integral_constant<size_t, 4>());
+        break;
+      case 8:
+        gather(copy.data(), std::integral_constant<size_t, 8>());
+        break;
+      case 16:
+        gather(copy.data(), std::integral_constant<size_t, 16>());
+        break;
+      default:
+        gather(copy.data(), static_cast<size_t>(form_.width));
+    }
+    return batch_.keep(std::move(copy));
+  }
+
+  // Copies values; where the compiler knows their width, by an instruction each.
+  template <typename Width>
+  void gather(uint8_t* to, Width width) const {
+    for (int64_t i = 0; i < order_.size(); ++i, to += width)
+      std::memcpy(to, rows_.value(order_[i], width), width);
+  }
+
+  const void* strings() {
+    if (order_.is_as_decoded()) return batch_.keep(rows_.bytes());
+    Owned<uint8_t> copy(num_bytes_);
+    uint8_t* to = copy.data();
+    for (int64_t i = 0; i < order_.size(); ++i) {
+      const auto [begin, end] = rows_.string(order_[i]);
+      to = std::copy(begin, end, to);
+    }
+    return batch_.keep(std::move(copy));
+  }
+
+  // Offsets of the strings; notes how many bytes they are.
+  template <typename Offset>
+  const void* offsets() {
+    const Sink* whole = order_.is_as_decoded() ? rows_.single() : nullptr;
+    num_bytes_ = whole ? whole->offsets.back() : 0;
+    if (!whole)
+      for (int64_t i = 0; i < order_.size(); ++i) num_bytes_ += size(i);
+    if (num_bytes_ > std::numeric_limits<Offset>::max())
+      throw std::overflow_error("strings of too many bytes for their offsets");
+    Owned<Offset> ends(order_.size() + 1);
+    ends[0] = 0;
+    if (whole)
+      for (int64_t i = 1; i <= order_.size(); ++i)
+        ends[i] = static_cast<Offset>(whole->offsets[static_cast<size_t>(i)]);
+    else
+      for (int64_t i = 0; i < order_.size(); ++i) ends[i + 1] = static_cast<Offset>(ends[i] + size(i));
+    return batch_.keep(std::move(ends));
+  }
+
+  // Bytes of a string.
+  int64_t size(int64_t i) const {
+    const auto [begin, end] = rows_.string(order_[i]);
+    return end - begin;
+  }
+
+  Decoded rows_;
+  const RangeForm& form_;
+  const Order& order_;
+  int64_t num_bytes_ = 0;
+  arrow::Batch& batch_;
+};
+
+}  // namespace alance

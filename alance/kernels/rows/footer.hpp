@@ -1,0 +1,71 @@
+// The end of a 2.x file: its footer, and the tables of where its columns and buffers are.
+//
+//   0  u64  column metadata       24  u32  global buffers
+//   8  u64  their table           28  u32  columns
+//  16  u64  that of buffers       32  u16  major, u16 minor, `LANC`
+#pragma once
+#include "codecs/spans.hpp"
+
+namespace alance {
+
+constexpr uint64_t FOOTER_BYTES = 40;
+
+struct Footer {
+  uint64_t metadata, columns, buffers;  // positions in the file
+  uint32_t num_buffers, num_columns;
+  uint16_t major, minor;
+
+  // From the last bytes of a file; ValueError if these are of something else.
+  static Footer read(const uint8_t* tail, size_t size) {
+    if (size < FOOTER_BYTES) corrupt("a tail of " + std::to_string(size) + " bytes, no footer");
+    const uint8_t* at = tail + size - FOOTER_BYTES;
+    if (std::memcmp(at + 36, "LANC", 4) != 0) {
+      std::string magic;
+      for (int i = 36; i < 40; ++i) {
+        constexpr char digits[] = "0123456789abcdef";
+        magic += {digits[at[i] >> 4], digits[at[i] & 15]};
+      }
+      corrupt("ends in 0x" + magic + ", expected LANC");
+    }
+    return {load<uint64_t>(at),      load<uint64_t>(at + 8),  load<uint64_t>(at + 16),
+            load<uint32_t>(at + 24), load<uint32_t>(at + 28), load<uint16_t>(at + 32),
+            load<uint16_t>(at + 34)};
+  }
+
+  // Whether its tables can be in a file of so many bytes; ValueError if not.
+  void check(uint64_t file_bytes) const {
+    if (file_bytes < FOOTER_BYTES) corrupt("a file of " + std::to_string(file_bytes) + " bytes");
+    const uint64_t limit = file_bytes - FOOTER_BYTES;
+    check_table("column metadata table", columns, num_columns, limit);
+    check_table("global buffer table", buffers, num_buffers, limit);
+    if (num_buffers == 0) corrupt("no global buffer, the schema is missing");
+    if (metadata > columns)
+      corrupt("column metadata at " + std::to_string(metadata) + ", their table at " +
+              std::to_string(columns));
+  }
+
+  // Where the parts of a table are: `each(start, stop)` in order; ValueError for one that is not in
+  // the file, or at no multiple of `alignment`.
+  template <typename Each>
+  static void places(const uint8_t* table, uint32_t count, uint64_t file_bytes, uint64_t alignment,
+                     const char* what, Each each) {
+    const uint64_t limit = file_bytes - FOOTER_BYTES;
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t start = load<uint64_t>(table + 16 * i), size = load<uint64_t>(table + 16 * i + 8);
+      if (start > limit || size > limit - start || start % alignment)
+        corrupt(std::string(what) + " " + std::to_string(i) + ": " + std::to_string(size) +
+                " bytes at " + std::to_string(start) + ", expected a multiple of " +
+                std::to_string(alignment) + " and an end at or before " + std::to_string(limit));
+      each(static_cast<int64_t>(start), static_cast<int64_t>(start + size));
+    }
+  }
+
+ private:
+  static void check_table(const char* what, uint64_t start, uint32_t count, uint64_t limit) {
+    if (start > limit || count > (limit - start) / 16)
+      corrupt(std::string(what) + " of " + std::to_string(count) + " entries at " +
+              std::to_string(start) + ", the footer is at " + std::to_string(limit));
+  }
+};
+
+}  // namespace alance

@@ -1,0 +1,162 @@
+// Fields with others inside of them: what the levels of a leaf say of the lists and structs around
+// it. Arithmetic as in `format/layouts/repdef.py`, which says how levels are numbered.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/bounds.hpp"
+#include "base/growing.hpp"
+
+namespace alance::nests {
+
+// The layers of a page in four bits each, numbered as `RepDefLayer`, the innermost lowest.
+using Layers = uint64_t;
+constexpr size_t kMostLayers = 16;
+enum Layer : Layers { kAllValidItem = 1, kAllValidList, kNullableItem, kNullableList, kEmptyableList, kNullAndEmptyList };
+
+inline Layers innermost(Layers layers) { return layers & 15; }
+inline bool is_list(Layers layers) {
+  return innermost(layers) != kAllValidItem && innermost(layers) != kNullableItem;
+}
+inline int num_levels(Layers layers) {
+  const Layers layer = innermost(layers);
+  return layer == kNullAndEmptyList ? 2 : layer != kAllValidItem && layer != kAllValidList;
+}
+// Levels of the layers up to the next list.
+inline int item_levels(Layers layers) {
+  int levels = 0;
+  for (; layers != 0 && !is_list(layers); layers >>= 4) levels += num_levels(layers);
+  return levels;
+}
+inline bool is_plain(Layers layers) { return layers == kAllValidItem || layers == kNullableItem; }
+
+// The nodes of fields, depth-first: a leaf, a list, or a struct of as many members.
+using Trees = std::vector<int>;
+constexpr int kLeaf = 0, kList = -1, kLargeList = -2;
+
+inline size_t num_children(int node) { return node < 0 ? 1 : static_cast<size_t>(node); }
+// Behind the last node of the field that begins at one.
+inline size_t end_of(const Trees& trees, size_t node) {
+  for (size_t left = 1; left != 0; ++node) {
+    if (node >= trees.size() || trees[node] < kLargeList) corrupt("fields of unknown nodes");
+    left += num_children(trees[node]) - 1;
+  }
+  return node;
+}
+inline size_t num_leaves(const Trees& trees, size_t first, size_t last) {
+  size_t count = 0;
+  for (; first < last; ++first) count += trees[first] == kLeaf;
+  return count;
+}
+
+// The slots at one depth of a leaf.
+class Depth {
+ public:
+  explicit Depth(bool is_list) : is_list_(is_list) { offsets_.push_back(0); }
+
+  bool is_list() const { return is_list_; }
+  int64_t count() const { return count_; }
+  bool has_nulls() const { return has_nulls_; }
+  // A byte a slot; null: all are valid.
+  const uint8_t* valid() const { return has_nulls_ ? valid_.data() : nullptr; }
+  // Of lists: one more than slots.
+  const Growing<int64_t>& offsets() const { return offsets_; }
+
+  // Appends slots of entries whose levels are given; those of more than `slot_max` have none. An
+  // entry of at most `base` is valid.
+  void add_items(const Growing<uint16_t>& def, int slot_max, int base) {
+    const size_t before = static_cast<size_t>(count_);
+    uint8_t* valid = open(def.size());
+    size_t slot = 0, num_valid = 0;
+    for (size_t i = 0; i < def.size(); ++i) {
+      const bool is_valid = def[i] <= base, has_slot = def[i] <= slot_max;
+      valid[slot] = is_valid;
+      slot += has_slot;
+      num_valid += is_valid;
+    }
+    close(before, slot, num_valid);
+  }
+  // The same where all are valid.
+  void add_valid(size_t count) {
+    if (is_open_) valid_.fill(count, 1);
+    count_ += static_cast<int64_t>(count);
+  }
+  // The same of lists. Leaves the levels of the entries that begin a list: those of the layer around.
+  void add_lists(Growing<uint16_t>& rep, Growing<uint16_t>& def, int slot_max, int base, int empty) {
+    const size_t before = static_cast<size_t>(count_), size = def.size();
+    int64_t children = offsets_.back();
+    offsets_.shrink(before);
+    int64_t* offsets = offsets_.extend(size + 1);
+    uint8_t* valid = open(size);
+    uint16_t *reps = rep.data(), *defs = def.data();
+    size_t slot = 0, begun = 0, num_valid = 0;
+    for (size_t i = 0; i < size; ++i) {
+      const uint16_t level = defs[i];
+      const bool begins = reps[i] != 0, has_slot = begins && level <= slot_max;
+      const bool is_valid = level <= base || level == empty;
+      offsets[slot] = children;
+      valid[slot] = is_valid;
+      slot += has_slot;
+      num_valid += has_slot && is_valid;
+      reps[begun] = static_cast<uint16_t>(reps[i] - 1);
+      defs[begun] = level;
+      begun += begins;
+      children += level <= base;
+    }
+    offsets[slot] = children;
+    offsets_.shrink(before + slot + 1);
+    rep.shrink(begun);
+    def.shrink(begun);
+    close(before, slot, num_valid);
+  }
+
+ private:
+  // Room for the validity of more slots.
+  uint8_t* open(size_t count) {
+    if (!is_open_) valid_.fill(static_cast<size_t>(count_), 1);
+    is_open_ = true;
+    return valid_.extend(count + 1);  // what follows the last slot is written, too
+  }
+  void close(size_t before, size_t count, size_t num_valid) {
+    valid_.shrink(before + count);
+    count_ += static_cast<int64_t>(count);
+    has_nulls_ |= num_valid != count;
+  }
+
+  bool is_list_, is_open_ = false, has_nulls_ = false;
+  int64_t count_ = 0;
+  Growing<int64_t> offsets_;
+  Growing<uint8_t> valid_;
+};
+
+// Appends what levels say to the depths of a leaf, the innermost first. The levels are used up.
+inline void unravel(Layers layers, Growing<uint16_t>& rep, Growing<uint16_t>& def,
+                    std::vector<Depth>& depths) {
+  size_t depth = 0;
+  int base = 0;  // levels of the layers further in
+  const uint16_t top = def.empty() ? 0 : *std::max_element(def.data(), def.end());
+  for (; layers != 0; layers >>= 4, ++depth) {
+    if (depth == depths.size() || depths[depth].is_list() != is_list(layers))
+      corrupt("pages of other layers than the schema has");
+    Depth& at = depths[depth];
+    if (is_list(layers)) {
+      if (rep.size() != def.size()) corrupt("lists without repetition levels");
+      const int slot_max = base + num_levels(layers) + item_levels(layers >> 4);
+      const int empty = innermost(layers) == kEmptyableList      ? base + 1
+                        : innermost(layers) == kNullAndEmptyList ? base + 2
+                                                                 : -1;
+      at.add_lists(rep, def, slot_max, base, empty);
+    } else if (top <= base) {
+      at.add_valid(def.size());
+    } else {
+      at.add_items(def, base + item_levels(layers), base);
+    }
+    base += num_levels(layers);
+  }
+  if (depth != depths.size()) corrupt("pages of fewer layers than the schema has");
+  rep.clear();
+  def.clear();
+}
+
+}  // namespace alance::nests

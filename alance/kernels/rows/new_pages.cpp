@@ -1,0 +1,287 @@
+// Mini-block pages of many columns, learned in one call: which bytes say where their chunks lie,
+// and the pages that place rows, made of these bytes.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "rows/column_pages.hpp"
+#include "base/lists.hpp"
+#include "rows/page_form.hpp"
+
+namespace alance {
+namespace {
+
+constexpr size_t CHUNKS = 1;  // the buffer that holds the chunks
+
+class NewPages {
+ public:
+  // Pages `unknown[i].second` of `tables[unknown[i].first]`. Table i is of a column of `files[i]`.
+  NewPages(std::vector<std::shared_ptr<RowTable>> tables,
+           const std::vector<std::pair<size_t, size_t>>& unknown, const std::vector<size_t>& files)
+      : tables_(std::move(tables)) {
+    if (files.size() != tables_.size()) corrupt("new pages: arrays of unequal length");
+    std::unordered_map<std::string, size_t> seen;
+    for (const auto& [table, number] : unknown) {
+      if (table >= tables_.size() || !tables_[table] || number >= tables_[table]->count())
+        corrupt("new pages: no such page");
+      Page& page = pages_.emplace_back();
+      page.column = dynamic_cast<ColumnPages*>(tables_[table].get());
+      page.number = number;
+      page.file = files[table];
+      if (page.column == nullptr) continue;
+      const std::string_view description = page.column->description(number);
+      page.symbols = symbols_in(description);
+      const auto [place, is_new] = seen.emplace(without(description, page.symbols), seen.size());
+      if (is_new) descriptions_.push_back(description);
+      page.description = place->second;
+    }
+  }
+
+  // Each description once; of those that differ in symbols alone the first.
+  nb::list descriptions() const {
+    nb::list all;
+    for (const std::string_view& text : descriptions_) all.append(nb::bytes(text.data(), text.size()));
+    return all;
+  }
+
+  // Finds the bytes that have to be known of the pages. `forms`: of each description; None: its
+  // pages are not learned here. `tails`: from where on a file's bytes are at hand.
+  void find(std::vector<std::shared_ptr<PageForm>> forms, const std::vector<int64_t>& tails) {
+    if (forms.size() != descriptions_.size()) corrupt("new pages: forms of other descriptions");
+    forms_ = std::move(forms);
+    spans_.clear();
+    for (size_t i = 0; i < pages_.size(); ++i) {
+      Page& page = pages_[i];
+      if (page.file >= tails.size()) corrupt("new pages: no such file");
+      page.form = nullptr;
+      if (page.column == nullptr || page.column->has_state(page.number)) continue;
+      const PageForm* form = forms_[page.description].get();
+      if (form == nullptr || !form->layers || !add(i, *form)) continue;
+      page.form = form;
+      page.is_far = std::any_of(spans_.begin() + static_cast<int64_t>(page.first), spans_.end(),
+                                [&](const Span& span) { return span.start < tails[page.file]; });
+    }
+    order();
+  }
+
+  // Pages that are not learned here.
+  std::vector<size_t> left() const {
+    return those([](const Page& page) { return page.form == nullptr; });
+  }
+  // Pages whose bytes have to be read.
+  std::vector<size_t> far() const {
+    return those([](const Page& page) { return page.form != nullptr && page.is_far; });
+  }
+  // Some of these are not learned after all.
+  void leave(const std::vector<size_t>& numbers) {
+    for (const size_t number : numbers) {
+      if (number >= pages_.size()) corrupt("new pages: no such page");
+      pages_[number].form = nullptr;
+    }
+    std::erase_if(sorted_, [this](size_t i) { return pages_[spans_[i].page].form == nullptr; });
+  }
+
+  // The bytes to know of pages that are far, or of the others: files, where those of each end, starts,
+  // stops, their sum.
+  nb::tuple spans(bool far) const {
+    nb::list files, ends;
+    std::vector<int64_t> starts, stops;
+    int64_t total = 0;
+    size_t file = 0;
+    for (const size_t i : sorted_) {
+      const Span& span = spans_[i];
+      const Page& page = pages_[span.page];
+      if (page.is_far != far) continue;
+      if (!starts.empty() && page.file != file) {
+        files.append(file);
+        ends.append(starts.size());
+      }
+      file = page.file;
+      starts.push_back(span.start);
+      stops.push_back(span.start + span.size);
+      total += span.size;
+    }
+    if (!starts.empty()) {
+      files.append(file);
+      ends.append(starts.size());
+    }
+    return nb::make_tuple(files, ends, numpy_of(starts), numpy_of(stops), total);
+  }
+
+  // Learns pages from those bytes, one behind the other: the files that more is known of, and how many
+  // bytes of memory that takes of each; then the pages whose dictionaries are still to be decoded: the
+  // number, the page, and the bytes of its items.
+  nb::tuple learn(const Bytes& content, bool far) {
+    int64_t at = 0;
+    std::vector<Part> parts(spans_.size());
+    for (const size_t number : sorted_) {
+      if (pages_[spans_[number].page].is_far != far) continue;
+      check_span(at, spans_[number].size, static_cast<int64_t>(content.size()), "new pages");
+      parts[number] = {content.data() + at, spans_[number].size};
+      at += spans_[number].size;
+    }
+    std::vector<std::shared_ptr<RowPage>> learned(pages_.size());
+    {
+      nb::gil_scoped_release release;
+      for (page_ = 0; page_ < pages_.size(); ++page_) {
+        const Page& page = pages_[page_];
+        if (page.form != nullptr && page.is_far == far) learned[page_] = made(page, parts);
+      }
+    }
+    std::map<size_t, int64_t> grown;  // by file
+    nb::list with_items;
+    for (size_t i = 0; i < pages_.size(); ++i) {
+      if (!learned[i]) continue;
+      Page& page = pages_[i];
+      if (page.form->has_items) {
+        const Part& items = parts[page.first + 1];
+        with_items.append(nb::make_tuple(
+            i, std::move(learned[i]), nb::bytes(items.data, static_cast<size_t>(items.size))));
+      } else {
+        grown[page.file] += page.column->learn(page.number, std::move(learned[i]), *page.form->layers);
+      }
+    }
+    nb::list files;
+    for (const auto& [file, num_bytes] : grown) files.append(nb::make_tuple(file, num_bytes));
+    return nb::make_tuple(files, with_items);
+  }
+
+  size_t described_by(size_t number) const {
+    if (number >= pages_.size()) corrupt("new pages: no such page");
+    return pages_[number].description;
+  }
+  // The page that was made last: an error is in it.
+  size_t page() const { return page_; }
+
+ private:
+  struct Page {
+    ColumnPages* column = nullptr;  // none: the table is of another kind
+    size_t number = 0, file = 0, description = 0;
+    std::string_view symbols;        // of its own; may be empty
+    const PageForm* form = nullptr;  // none: not learned here
+    bool is_far = false;             // not all of its bytes are at hand
+    size_t first = 0;                // of its spans
+    int64_t chunks = 0;              // bytes of its chunks
+  };
+  struct Span {
+    size_t page;
+    int64_t start, size;
+  };
+
+  template <typename Is>
+  std::vector<size_t> those(const Is& is) const {
+    std::vector<size_t> all;
+    for (size_t i = 0; i < pages_.size(); ++i)
+      if (is(pages_[i])) all.push_back(i);
+    return all;
+  }
+
+  size_t file_of(size_t span) const { return pages_[spans_[span].page].file; }
+
+  // The spans of a page; false where it has not the buffers that it needs, or empty ones.
+  bool add(size_t number, const PageForm& form) {
+    Page& page = pages_[number];
+    const PageTable& table = page.column->table();
+    const size_t begin = static_cast<size_t>(table.ends[page.number]);
+    const size_t count = static_cast<size_t>(table.ends[page.number + 1]) - begin;
+    if (count < form.num_buffers()) return false;
+    page.first = spans_.size();
+    page.chunks = table.sizes[begin + CHUNKS];
+    std::vector<size_t> buffers{0};
+    if (form.has_items) buffers.push_back(2);
+    if (form.has_lists()) buffers.push_back(form.has_items ? 3 : 2);
+    for (const size_t buffer : buffers) {
+      if (table.sizes[begin + buffer] == 0) {
+        spans_.resize(page.first);
+        return false;
+      }
+      spans_.push_back({number, table.starts[begin + buffer], table.sizes[begin + buffer]});
+    }
+    return true;
+  }
+
+  // The order in which bytes are read. Pages that share bytes are not learned here.
+  void order() {
+    sorted_.resize(spans_.size());
+    for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = i;
+    std::sort(sorted_.begin(), sorted_.end(), [this](size_t a, size_t b) {
+      return std::pair(file_of(a), spans_[a].start) < std::pair(file_of(b), spans_[b].start);
+    });
+    int64_t stop = 0;
+    for (size_t i = 0; i < sorted_.size(); ++i) {
+      const Span& span = spans_[sorted_[i]];
+      if (i != 0 && file_of(sorted_[i]) == file_of(sorted_[i - 1]) && span.start < stop)
+        pages_[span.page].form = nullptr;
+      else
+        stop = span.start + span.size;
+    }
+    std::erase_if(sorted_, [this](size_t i) { return pages_[spans_[i].page].form == nullptr; });
+  }
+
+  std::shared_ptr<RowPage> made(const Page& page, const std::vector<Part>& parts) const {
+    const PageForm& form = *page.form;
+    const PageTable& pages = page.column->table();
+    const int64_t rows = pages.rows[page.number];
+    const size_t chunks = static_cast<size_t>(pages.ends[page.number]) + CHUNKS;
+    const Part* index = form.has_lists() ? &parts[page.first + 1 + form.has_items] : nullptr;
+    auto table = std::make_shared<ChunkTable>(parts[page.first], index, form.kind.large,
+                                              form.num_items, rows, page.chunks);
+    auto symbols = form.symbols;
+    if (symbols && !page.symbols.empty())
+      symbols = std::make_shared<const Symbols>(
+          reinterpret_cast<const uint8_t*>(page.symbols.data()));
+    return std::make_shared<RowPage>(std::move(table), pages.starts[chunks], page.chunks, rows,
+                                     form.kind, std::move(symbols));
+  }
+
+  std::vector<std::shared_ptr<RowTable>> tables_;
+  std::vector<std::shared_ptr<PageForm>> forms_;
+  std::vector<std::string_view> descriptions_;
+  std::vector<Page> pages_;
+  std::vector<Span> spans_;
+  std::vector<size_t> sorted_;
+  size_t page_ = 0;
+};
+
+}  // namespace
+}  // namespace alance
+
+void register_new_pages(nanobind::module_& m) {
+  using namespace alance;
+  nb::class_<PageForm>(m, "PageForm")
+      .def(nb::init<std::tuple<int, int, int, int, int, bool>,
+                    std::optional<std::tuple<int, int, int, int>>, uint64_t, bool>(),
+           nb::arg("kind"), nb::arg("lists").none(), nb::arg("num_items"), nb::arg("has_items"))
+      .def_static(
+          "constant",
+          [](const std::optional<nb::bytes>& value, int max_level) {
+            if (!value) return PageForm::constant(std::nullopt, max_level);
+            return PageForm::constant(std::string_view(value->c_str(), value->size()), max_level);
+          },
+          nb::arg("value").none(), nb::arg("max_level"))
+      .def("set_layers", &PageForm::set_layers, nb::arg("layers"))
+      .def("set_symbols", &PageForm::set_symbols, nb::arg("symbols"), nb::arg("lengths"))
+      .def("page", &PageForm::page, nb::arg("chunks"), nb::arg("start"), nb::arg("size"),
+           nb::arg("num_rows"));
+  nb::class_<NewPages>(m, "NewPages")
+      .def(nb::init<std::vector<std::shared_ptr<RowTable>>,
+                    const std::vector<std::pair<size_t, size_t>>&, const std::vector<size_t>&>(),
+           nb::arg("tables"), nb::arg("unknown"), nb::arg("files"))
+      .def_prop_ro("descriptions", &NewPages::descriptions)
+      .def("described_by", &NewPages::described_by, nb::arg("number"))
+      .def_prop_ro("left", &NewPages::left)
+      .def_prop_ro("far", &NewPages::far)
+      .def_prop_ro("page", &NewPages::page)
+      .def("spans", &NewPages::spans, nb::arg("far"))
+      .def("find", &NewPages::find, nb::arg("forms"), nb::arg("tails"))
+      .def("leave", &NewPages::leave, nb::arg("numbers"))
+      .def("learn", &NewPages::learn, nb::arg("content"), nb::arg("far"));
+}

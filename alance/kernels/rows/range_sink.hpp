@@ -1,0 +1,182 @@
+// Where the neighbouring rows of one column go: into memory as Arrow lays it out.
+#pragma once
+#include <limits>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "base/arrow_c.hpp"
+#include "rows/cells.hpp"
+
+namespace alance {
+
+// Values of a column: of `width` bytes; 0: bits; -4 or -8: strings with offsets of as many bytes.
+struct RangeForm {
+  int64_t width;
+  bool is_text;  // UTF-8
+
+  bool is_string() const { return width < 0; }
+};
+
+// Strings of some rows, with offsets that begin at 0.
+template <typename Offset>
+struct RangeStrings {
+  using Number = Offset;
+
+  Owned<Offset> offsets;
+  Owned<uint8_t> bytes;
+  int64_t count, size;
+};
+
+class RangeSink {
+ public:
+  // `values` has room for all rows of fixed width, `validity` for a bit each.
+  RangeSink(RangeForm form, int64_t num_rows, uint8_t* values, uint8_t* validity)
+      : form(form), num_rows_(num_rows), values_(values), validity_(validity) {}
+
+  const RangeForm form;
+
+  // The rows that are decoded next begin here.
+  int64_t row() const { return row_; }
+  uint8_t* values() const { return values_ + row_ * form.width; }
+  bool has_nulls() const { return num_nulls_ != 0; }
+  bool is_valid(int64_t row) const {
+    return num_nulls_ == 0 || (validity_[row / 8] >> (row % 8) & 1) != 0;
+  }
+  void advance(int64_t count) { row_ += count; }
+
+  // Rows from `row()` on are null where their level is not 0.
+  void levels(const uint16_t* levels, int64_t count, int64_t row) {
+    int64_t absent = 0;
+    for (int64_t i = 0; i < count; ++i) absent += levels[i] != 0;
+    if (absent == 0) return;
+    if (num_nulls_ == 0) std::memset(validity_, 0xFF, static_cast<size_t>((num_rows_ + 7) / 8));
+    num_nulls_ += absent;
+    for (int64_t i = 0; i < count; ++i)
+      validity_[(row + i) / 8] &= static_cast<uint8_t>(~((levels[i] != 0) << ((row + i) % 8)));
+  }
+
+  // Single bits, from the bit `first` of `bits` on.
+  void bits(const uint8_t* bits, int64_t first, int64_t count) {
+    for (int64_t i = 0; i < count;) {
+      const int64_t at = row_ + i, from = first + i;
+      if (at % 8 == 0 && from % 8 == 0 && count - i >= 8) {
+        const int64_t whole = (count - i) / 8;
+        std::memcpy(values_ + at / 8, bits + from / 8, static_cast<size_t>(whole));
+        i += 8 * whole;
+        continue;
+      }
+      const uint8_t bit = bits[from / 8] >> (from % 8) & 1;
+      if (at % 8 == 0) values_[at / 8] = 0;
+      values_[at / 8] = static_cast<uint8_t>(values_[at / 8] | bit << (at % 8));
+      ++i;
+    }
+  }
+
+  template <typename Offset>
+  std::vector<RangeStrings<Offset>>& strings() {
+    if constexpr (std::is_same_v<Offset, int32_t>)
+      return short_;
+    else
+      return long_;
+  }
+
+  // The column, whose strings the batch keeps.
+  arrow::Column finish(arrow::Batch& batch) {
+    if (row_ != num_rows_) corrupt("a column of " + std::to_string(row_) + " rows");
+    arrow::Column column{num_rows_, num_nulls_, {num_nulls_ ? validity_ : nullptr}};
+    if (!form.is_string())
+      column.buffers.push_back(values_);
+    else if (form.width == -4)
+      joined<int32_t>(batch, column);
+    else
+      joined<int64_t>(batch, column);
+    return column;
+  }
+
+ private:
+  template <typename Offset>
+  void joined(arrow::Batch& batch, arrow::Column& column) {
+    std::vector<RangeStrings<Offset>>& parts = strings<Offset>();
+    if (parts.size() == 1) {
+      column.buffers.push_back(batch.keep(std::move(parts[0].offsets)));
+      column.buffers.push_back(batch.keep(std::move(parts[0].bytes)));
+      return;
+    }
+    int64_t total = 0;
+    for (const auto& part : parts) total += part.size;
+    if (total > std::numeric_limits<Offset>::max()) 
+      throw std::overflow_error("strings of too many bytes for their offsets");
+    Owned<Offset> offsets(num_rows_ + 1);
+    Owned<uint8_t> bytes(total);
+    Offset before = 0;
+    Offset* to = offsets.data();
+    for (auto& part : parts) {
+      for (int64_t i = 0; i < part.count; ++i) *to++ = part.offsets[i] + before;
+      if (part.size)
+        std::memcpy(bytes.data() + before, part.bytes.data(), static_cast<size_t>(part.size));
+      before = static_cast<Offset>(before + part.size);
+    }
+    *to = before;
+    column.buffers.push_back(batch.keep(std::move(offsets)));
+    column.buffers.push_back(batch.keep(std::move(bytes)));
+  }
+
+  int64_t num_rows_, row_ = 0, num_nulls_ = 0;
+  uint8_t* values_;
+  uint8_t* validity_;
+  std::vector<RangeStrings<int32_t>> short_;
+  std::vector<RangeStrings<int64_t>> long_;
+};
+
+// The columns of a batch, one after the other. Values of fixed width and validity of all lie in one
+// block: it is given back as a whole, and used again.
+class RangeColumns {
+ public:
+  explicit RangeColumns(int64_t num_rows)
+      : num_rows_(num_rows), batch_(std::make_unique<arrow::Batch>(num_rows)) {}
+
+  // Makes room for the next column.
+  void place(RangeForm form, bool has_nulls) {
+    const int64_t bits = bytes_of_bits(num_rows_);
+    Place at{form, size_, 0};
+    if (form.width >= 0)
+      size_ += aligned(form.width ? product(num_rows_, form.width, "row range") : bits);
+    at.validity = size_;
+    if (has_nulls) size_ += aligned(bits);
+    places_.push_back(at);
+  }
+  // Once all have room.
+  void allocate() {
+    block_ = batch_->keep(Owned<uint8_t>(size_, kAlign));
+    block_ += (kAlign - reinterpret_cast<uintptr_t>(block_) % kAlign) % kAlign;
+  }
+  // Where the next column goes.
+  RangeSink next() {
+    const Place& at = places_[next_++];
+    return {at.form, num_rows_, block_ + at.values, block_ + at.validity};
+  }
+  void add(RangeSink& column) { batch_->add(column.finish(*batch_)); }
+
+  // For columns that are made elsewhere, in their turn.
+  arrow::Batch& memory() { return *batch_; }
+  std::unique_ptr<arrow::Batch> batch() { return std::move(batch_); }
+
+ private:
+  static constexpr int64_t kAlign = 64;  // of columns in memory
+
+  struct Place {
+    RangeForm form;
+    int64_t values, validity;  // in the block
+  };
+
+  static int64_t aligned(int64_t size) { return (size + kAlign - 1) / kAlign * kAlign; }
+
+  int64_t num_rows_, size_ = 0;
+  size_t next_ = 0;
+  std::vector<Place> places_;
+  std::unique_ptr<arrow::Batch> batch_;
+  uint8_t* block_ = nullptr;
+};
+
+}  // namespace alance

@@ -1,0 +1,468 @@
+// Rows of many columns as one record batch, in one call, whatever the number of columns.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+#include "rows/decoded_rows.hpp"
+#include "rows/row_take.hpp"
+#include "io/source.hpp"
+
+namespace alance {
+namespace {
+
+constexpr uint8_t kNoBytes = 0;  // of groups without pieces
+
+// Where the bytes of groups come from.
+class Groups {
+ public:
+  virtual ~Groups() = default;
+  // The pieces of a group, end to end. Null: they cannot be read.
+  virtual const uint8_t* bring(const RowPlan& plan, size_t group) = 0;
+  // The pieces of a group one by one, wherever they are. False: they cannot be read.
+  virtual bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) {
+    const uint8_t* bytes = bring(plan, group);
+    parts.clear();
+    for (size_t i = plan.first_piece(group); bytes && i < plan.groups[group].pieces_end; ++i) {
+      parts.push_back({bytes, plan.pieces[i].stop - plan.pieces[i].start});
+      bytes += parts.back().size;
+    }
+    return bytes != nullptr;
+  }
+};
+
+// All are in memory, one behind the other.
+class Held : public Groups {
+ public:
+  explicit Held(const Bytes& content) : content_(content) {}
+
+  const uint8_t* bring(const RowPlan& plan, size_t group) override {
+    const int64_t begin = plan.first_byte(group);
+    if (plan.groups[group].bytes_end == begin) return &kNoBytes;
+    check_span(begin, plan.groups[group].bytes_end - begin, static_cast<int64_t>(content_.size()),
+               "row batch");
+    return content_.data() + begin;
+  }
+
+ private:
+  const Bytes& content_;
+};
+
+// A source reads them, just before they are decoded.
+class Read : public Groups {
+ public:
+  explicit Read(Source& source) : source_(source) {}
+
+  const uint8_t* bring(const RowPlan& plan, size_t group) override {
+    const size_t piece = plan.first_piece(group);
+    if (plan.groups[group].pieces_end == piece) return &kNoBytes;
+    return source_.read(plan.pieces.data() + piece, plan.groups[group].pieces_end - piece,
+                        plan.groups[group].bytes_end - plan.first_byte(group));
+  }
+
+  // No copy of what the source has in memory.
+  bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) override {
+    parts.clear();
+    for (size_t i = plan.first_piece(group); i < plan.groups[group].pieces_end; ++i) {
+      const Piece& piece = plan.pieces[i];
+      const uint8_t* bytes = source_.view(piece);
+      if (bytes == nullptr) return Groups::bring_pieces(plan, group, parts);
+      parts.push_back({bytes, piece.stop - piece.start});
+    }
+    return true;
+  }
+
+ private:
+  Source& source_;
+};
+
+// A field that others lie in. Its leaves are decoded first; each knows the lists and structs around
+// it, and those of one field have to agree.
+class Nested {
+ public:
+  struct Leaf {
+    RangeForm form{};
+    Sink sink{};
+    std::vector<nests::Depth> depths;  // the innermost first
+
+    // Once it is decoded: its values are those of its slots.
+    void check() const {
+      const size_t slots = static_cast<size_t>(depths[0].count());
+      if (form.is_string() ? sink.offsets.size() != slots + 1
+                           : sink.bytes.size() != slots * static_cast<size_t>(sink.width))
+        corrupt("values of other slots");
+    }
+    // From the outside.
+    const nests::Depth& at(size_t depth) const { return depths[depths.size() - 1 - depth]; }
+  };
+
+  // The field whose nodes begin at one.
+  Nested(const nests::Trees& trees, size_t node) : trees_(trees), first_(node) {
+    std::vector<bool> are_lists;
+    add_leaves(node, are_lists);
+  }
+
+  std::vector<Leaf> leaves;  // with their depths; to be decoded
+
+  arrow::Column column(int64_t num_rows, const Order& order, arrow::Batch& batch) {
+    size_t node = first_, leaf = 0;
+    return column_of(node, leaf, 0, num_rows, order, batch);
+  }
+
+ private:
+  // `are_lists`: of the nodes above, from the outside.
+  void add_leaves(size_t& node, std::vector<bool>& are_lists) {
+    if (are_lists.size() == nests::kMostLayers) corrupt("row batch: fields too deep");
+    const int kind = trees_[node++];
+    are_lists.push_back(kind < 0);
+    if (kind == nests::kLeaf) {
+      Leaf& leaf = leaves.emplace_back();
+      leaf.depths.reserve(are_lists.size());
+      for (size_t i = are_lists.size(); i-- > 0;) leaf.depths.emplace_back(are_lists[i]);
+    }
+    for (size_t i = 0; i < nests::num_children(kind); ++i) add_leaves(node, are_lists);
+    are_lists.pop_back();
+  }
+
+  // The field that begins at a node, whose leaves begin at `leaf`; both are moved behind it.
+  arrow::Column column_of(size_t& node, size_t& leaf, size_t depth, int64_t num_slots,
+                          const Order& order, arrow::Batch& batch) {
+    const size_t end = nests::end_of(trees_, node), first = leaf;
+    const size_t last = first + nests::num_leaves(trees_, node, end);
+    for (size_t i = first; i < last; ++i)
+      if (const int64_t own = leaves[i].at(depth).count(); own != num_slots)
+        corrupt(std::to_string(own) + " slots, expected " + std::to_string(num_slots));
+    const int kind = trees_[node++];
+    if (kind == nests::kLeaf) {
+      Leaf& own = leaves[leaf++];
+      return Column(Decoded(own.sink, own.depths[0]), own.form, order, batch).finish();
+    }
+    arrow::Column column{order.size(), 0, {nullptr}};
+    if (kind > 0) {
+      add_validity(depth, first, last, order, column, batch);
+      for (int i = 0; i < kind; ++i)
+        column.children.push_back(column_of(node, leaf, depth + 1, num_slots, order, batch));
+      return column;
+    }
+    const Growing<int64_t>& offsets = leaves[first].at(depth).offsets();
+    for (size_t i = first + 1; i < last; ++i)
+      if (!std::equal(offsets.data(), offsets.data() + offsets.size(),
+                      leaves[i].at(depth).offsets().data()))
+        corrupt("its leaves disagree on its lists");
+    add_validity(depth, first, first + 1, order, column, batch);
+    const Order items(order, offsets);
+    column.buffers.push_back(kind == nests::kList ? ends<int32_t>(offsets, order, items, batch)
+                                                  : ends<int64_t>(offsets, order, items, batch));
+    column.children.push_back(column_of(node, leaf, depth + 1, offsets.back(), items, batch));
+    return column;
+  }
+
+  // A slot is null where all leaves say so: the file of a member that was added later knows of that
+  // one alone.
+  void add_validity(size_t depth, size_t first, size_t last, const Order& order,
+                    arrow::Column& column, arrow::Batch& batch) const {
+    for (size_t i = first; i < last; ++i)
+      if (!leaves[i].at(depth).has_nulls()) return;
+    Owned<uint8_t> valid(order.size());
+    std::fill_n(valid.data(), valid.size(), uint8_t{0});
+    for (size_t j = first; j < last; ++j) {
+      const uint8_t* own = leaves[j].at(depth).valid();
+      for (int64_t i = 0; i < order.size(); ++i) valid[i] |= own[order[i]];
+    }
+    for (int64_t i = 0; i < order.size(); ++i) column.num_nulls += !valid[i];
+    column.buffers[0] = batch.keep(packed(valid.data(), order.size()));
+  }
+
+  template <typename Offset>
+  static const void* ends(const Growing<int64_t>& offsets, const Order& lists,
+                          const Order& items, arrow::Batch& batch) {
+    if (items.size() > std::numeric_limits<Offset>::max())
+      throw std::overflow_error("items of too many lists for their offsets");
+    Owned<Offset> ends(lists.size() + 1);
+    ends[0] = 0;
+    for (int64_t i = 0; i < lists.size(); ++i)
+      ends[i + 1] = static_cast<Offset>(ends[i] + (offsets[lists[i] + 1] - offsets[lists[i]]));
+    return batch.keep(std::move(ends));
+  }
+
+  const nests::Trees& trees_;
+  size_t first_;
+};
+
+// The rows of a plan as one struct array, for `RecordBatch._import_from_c`.
+class RowBatch : public arrow::Exported {
+ public:
+  enum State : int { kFailed, kGoesOn, kDone };
+
+  // `trees`: of fields, whose leaves are `columns` of the plan and fit (`RowPlan.fitting`) these
+  // widths; `texts`: are they UTF-8? `order`: rows of the plan, if these are single ones, by number;
+  // without it all, in the order of the plan. `shares`: of the groups of each column, that are decoded
+  // by a thread each; one where there are nested fields or ranges of rows.
+  RowBatch(nests::Trees trees, std::vector<size_t> columns, const std::vector<int64_t>& widths,
+           const std::vector<bool>& texts, std::optional<In<int64_t>> order, size_t shares)
+      : trees_(std::move(trees)),
+        columns_(std::move(columns)),
+        order_(std::move(order)),
+        shares_(shares),
+        left_(shares) {
+    if (widths.size() != columns_.size() || texts.size() != columns_.size())
+      corrupt("row batch: forms of other columns");
+    for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
+      end = nests::end_of(trees_, node);
+      is_nested_.resize(is_nested_.size() + nests::num_leaves(trees_, node, end), end - node > 1);
+    }
+    if (is_nested_.size() != columns_.size()) corrupt("row batch: fields of other columns");
+    if (shares == 0) corrupt("row batch: no shares");
+    if (shares > 1 && trees_.size() != columns_.size()) corrupt("row batch: shares of nested fields");
+    for (size_t i = 0; i < widths.size(); ++i) forms_.push_back({widths[i], texts[i]});
+  }
+  // Of a share: the number of the page, in the plan's list, that was decoded last (an error is in
+  // it), and the place of its column among those that were asked for.
+  std::pair<size_t, size_t> place(size_t number) const {
+    const Share& share = share_of(number);
+    return {share.page, share.column};
+  }
+
+  // `content` has the bytes of all groups of the plan; there is one share.
+  void decode(const RowPlan& plan, const Bytes& content) {
+    Held held(content);
+    run(plan, held, 0);
+  }
+
+  // A share, which nobody else decodes. Gives a state: the source failed, there are shares that are
+  // not decoded, or this was the last and the batch is there.
+  int read(const RowPlan& plan, Source& source, size_t number) {
+    Read reading(source);
+    return run(plan, reading, number);
+  }
+
+ private:
+  struct Share {
+    size_t page = 0, column = 0;
+    bool is_begun = false;
+    std::vector<Sink> sinks;  // of the columns
+  };
+
+  const Share& share_of(size_t number) const {
+    if (number >= shares_.size()) corrupt("row batch: no such share");
+    return shares_[number];
+  }
+
+  State run(const RowPlan& plan, Groups& groups, size_t number) {
+    if (share_of(number).is_begun && shares_.size() > 1) corrupt("row batch: a share again");
+    for (size_t i = 0; i < columns_.size(); ++i)
+      if (!plan.fits(columns_[i], forms_[i].width, is_nested_[i]))
+        corrupt("row batch: rows of another form");
+    Share& share = shares_[number];
+    share.is_begun = true;
+    if (plan.is_ranges && (order_ || shares_.size() > 1)) corrupt("row batch: ranges in another order");
+    nb::gil_scoped_release release;
+    if (plan.is_ranges) return run_ranges(plan, groups, share);
+    if (shares_.size() == 1) return run_alone(plan, groups, share);
+    share.sinks.resize(columns_.size());
+    for (share.column = 0; share.column < columns_.size(); ++share.column)
+      if (!decode_column(plan, groups, number, share.sinks[share.column])) return kFailed;
+    if (left_.fetch_sub(1) != 1) return kGoesOn;
+    const Order order(order_, plan.num_rows);
+    auto batch = std::make_unique<arrow::Batch>(order.size());
+    for (share.column = 0; share.column < columns_.size(); ++share.column) {
+      std::vector<Sink*> sinks;
+      for (Share& own : shares_) sinks.push_back(&own.sinks[share.column]);
+      add(share.column, std::move(sinks), order, plan.num_rows, *batch);
+      for (Share& own : shares_) own.sinks[share.column] = Sink();
+    }
+    give(std::move(batch));
+    return kDone;
+  }
+
+  // One sink for all columns, one after the other.
+  State run_alone(const RowPlan& plan, Groups& groups, Share& share) {
+    const Order order(order_, plan.num_rows);
+    auto batch = std::make_unique<arrow::Batch>(order.size());
+    Sink sink;
+    share.column = 0;
+    for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
+      end = nests::end_of(trees_, node);
+      if (trees_[node] == nests::kLeaf) {
+        if (!decode_column(plan, groups, 0, sink)) return kFailed;
+        add(share.column, {&sink}, order, plan.num_rows, *batch);
+        ++share.column;
+        continue;
+      }
+      std::optional<arrow::Column> column = nested_column(plan, groups, share, node, order, *batch);
+      if (!column) return kFailed;
+      batch->add(*std::move(column));
+    }
+    give(std::move(batch));
+    return kDone;
+  }
+
+  // Columns of plain values are decoded into memory of their size, all of them into one block.
+  State run_ranges(const RowPlan& plan, Groups& groups, Share& share) {
+    RangeColumns columns(plan.num_rows);
+    share.column = 0;
+    for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
+      end = nests::end_of(trees_, node);
+      if (trees_[node] == nests::kLeaf)
+        columns.place(forms_[share.column], has_nulls(plan, columns_[share.column]));
+      share.column += nests::num_leaves(trees_, node, end);
+    }
+    columns.allocate();
+    const Order order(order_, plan.num_rows);
+    std::vector<Part> bytes;
+    share.column = 0;
+    for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
+      end = nests::end_of(trees_, node);
+      if (trees_[node] != nests::kLeaf) {
+        auto column = nested_column(plan, groups, share, node, order, columns.memory());
+        if (!column) return kFailed;
+        columns.memory().add(*std::move(column));
+        continue;
+      }
+      RangeSink sink = columns.next();
+      const size_t column = columns_[share.column];
+      for (size_t group = plan.first_group(column); group < plan.columns[column]; ++group) {
+        const size_t first = plan.first_part(group);
+        share.page = plan.parts[first].hit;
+        if (!groups.bring_pieces(plan, group, bytes)) return kFailed;
+        for (size_t i = first, piece = 0; i < plan.groups[group].parts_end; ++i) {
+          const RowPlan::Part& part = plan.parts[i];
+          const RowPage& page = *plan.hits[part.hit].kernel;
+          share.page = part.hit;
+          page.decode_range(part.first, part.last, piece_of(page, bytes, piece), sink);
+        }
+      }
+      columns.add(sink);
+      ++share.column;
+    }
+    give(columns.batch());
+    return kDone;
+  }
+
+  // The next piece of a group of ranges; a page of one value has none.
+  static Part piece_of(const RowPage& page, const std::vector<Part>& pieces, size_t& next) {
+    if (page.is_constant()) return {&kNoBytes, 0};
+    if (next == pieces.size()) corrupt("row batch: a page without bytes");
+    return pieces[next++];
+  }
+
+  static bool has_nulls(const RowPlan& plan, size_t column) {
+    for (size_t i = plan.first_part(plan.first_group(column)); i < plan.first_part(plan.columns[column]); ++i)
+      if (plan.hits[plan.parts[i].hit].kernel->has_nulls()) return true;
+    return false;
+  }
+
+  // The field whose nodes begin at one; nothing where its bytes cannot be read.
+  std::optional<arrow::Column> nested_column(const RowPlan& plan, Groups& groups, Share& share,
+                                             size_t node, const Order& order, arrow::Batch& batch) {
+    Nested nested(trees_, node);
+    const size_t first = share.column;
+    for (size_t i = 0; i < nested.leaves.size(); ++i) {
+      share.column = first + i;
+      Nested::Leaf& leaf = nested.leaves[i];
+      leaf.form = forms_[share.column];
+      if (!decode_column(plan, groups, 0, leaf.sink, &leaf.depths)) return std::nullopt;
+      leaf.check();
+    }
+    arrow::Column column = nested.column(plan.num_rows, order, batch);
+    ++share.column;
+    return column;
+  }
+
+  // Decodes the groups of a column that are a share's: about as many bytes for each. `depths`: of a
+  // leaf of a nested field.
+  bool decode_column(const RowPlan& plan, Groups& groups, size_t number, Sink& sink,
+                     std::vector<nests::Depth>* depths = nullptr) {
+    Share& share = shares_[number];
+    const RangeForm& form = forms_[share.column];
+    const size_t column = columns_[share.column];
+    const size_t first = cut(plan, column, number), last = cut(plan, column, number + 1);
+    const int64_t num_values = this->num_values(plan, first, last);
+    sink.clear(form.is_string() ? 0 : std::max<int64_t>(form.width, 1), num_values);
+    if (form.is_string()) {
+      sink.offsets.reserve(static_cast<size_t>(num_values) + 1);
+      sink.bytes.reserve(static_cast<size_t>(plan.first_byte(last) - plan.first_byte(first)));
+    }
+    sink.with_levels = depths != nullptr;
+    const auto done = [&](const RowPlan::Part& part) {
+      if (depths) nests::unravel(plan.hits[part.hit].layers, sink.rep, sink.def, *depths);
+    };
+    std::vector<Part> pieces;
+    for (size_t group = first; group < last; ++group) {
+      if (!plan.is_ranges) {
+        const uint8_t* bytes = groups.bring(plan, group);
+        if (bytes == nullptr) return false;
+        take_group(plan, group, bytes, sink, share.page, done);
+        continue;
+      }
+      if (!groups.bring_pieces(plan, group, pieces)) return false;
+      for (size_t i = plan.first_part(group), piece = 0; i < plan.groups[group].parts_end; ++i) {
+        const RowPlan::Part& part = plan.parts[i];
+        share.page = part.hit;
+        const Part own = piece_of(*plan.hits[part.hit].kernel, pieces, piece);
+        const uint8_t* bytes = own.data;
+        take_part(plan, part, bytes, bytes + own.size, sink, done);
+      }
+    }
+    return true;
+  }
+
+  // Room for the values of groups: of ranges those of all chunks, of single rows one each.
+  static int64_t num_values(const RowPlan& plan, size_t first, size_t last) {
+    int64_t count = 0;
+    for (size_t group = first; group < last && !plan.is_ranges; ++group)
+      count += plan.groups[group].num_rows;
+    for (size_t i = plan.first_part(first); plan.is_ranges && i < plan.first_part(last); ++i) {
+      const RowPlan::Part& part = plan.parts[i];
+      const RowPage& page = *plan.hits[part.hit].kernel;
+      const auto [begin, end] = page.chunks_of(part.first, part.last);
+      count += page.num_values(begin, end);
+    }
+    return count;
+  }
+
+  // The first group of a share.
+  size_t cut(const RowPlan& plan, size_t column, size_t number) const {
+    const size_t first = plan.first_group(column), last = plan.columns[column];
+    if (number == shares_.size()) return last;
+    const int64_t begin = plan.first_byte(first);
+    const double size = static_cast<double>(plan.first_byte(last) - begin);
+    const double before = size * static_cast<double>(number) / static_cast<double>(shares_.size());
+    size_t group = first;
+    while (group < last && static_cast<double>(plan.first_byte(group) - begin) < before) ++group;
+    return group;
+  }
+
+  void add(size_t column, std::vector<Sink*> sinks, const Order& order, int64_t num_rows,
+           arrow::Batch& batch) const {
+    const Decoded rows(sinks, num_rows);
+    batch.add(Column(rows, forms_[column], order, batch).finish());
+  }
+
+  nests::Trees trees_;
+  std::vector<size_t> columns_;
+  std::vector<RangeForm> forms_;
+  std::vector<bool> is_nested_;
+  std::optional<In<int64_t>> order_;
+  std::vector<Share> shares_;
+  std::atomic<size_t> left_;  // shares that are not decoded
+};
+
+}  // namespace
+}  // namespace alance
+
+void register_row_batch(nanobind::module_& m) {
+  using namespace alance;
+  nb::class_<RowBatch>(m, "RowBatch")
+      .def(nb::init<nests::Trees, std::vector<size_t>, const std::vector<int64_t>&,
+                    const std::vector<bool>&, std::optional<In<int64_t>>, size_t>(),
+           nb::arg("trees"), nb::arg("columns"), nb::arg("widths"), nb::arg("texts"), nb::arg("order") = nb::none(),
+           nb::arg("shares") = 1)
+      .def_prop_ro("address", &RowBatch::address)
+      .def("place", &RowBatch::place, nb::arg("share") = 0)
+      .def("decode", &RowBatch::decode, nb::arg("plan"), nb::arg("content"))
+      .def("read", &RowBatch::read, nb::arg("plan"), nb::arg("source"), nb::arg("share") = 0);
+}

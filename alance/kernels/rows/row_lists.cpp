@@ -1,0 +1,124 @@
+// Rows of lists: all levels of a chunk are looked at, and only the values of wanted rows decoded.
+#include "rows/row_page.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace alance {
+
+using namespace cells;
+
+namespace {
+
+constexpr int64_t kSteps[] = {64, 8};  // entries that are counted at once
+constexpr int64_t kMostCounted = 1 << 15;  // a sum of 16 bits has room for more
+
+template <typename Which>
+int64_t counted(const uint16_t* levels, int64_t count, const Which& which) {
+  int64_t all = 0;
+  for (int64_t i = 0; i < count;) {  // sums of 16 bits, as wide as the levels, take fewer instructions
+    const int64_t stop = std::min(count, i + kMostCounted);
+    uint16_t part = 0;
+    for (; i < stop; ++i) part = static_cast<uint16_t>(part + which(levels[i]));
+    all += part;
+  }
+  return all;
+}
+
+}  // namespace
+
+const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
+                          std::vector<uint16_t>& levels) {
+  levels.resize(static_cast<size_t>(count + kLevelSlack));
+  if (kind == Nulls::none)
+    std::fill_n(levels.begin(), count, uint16_t{0});
+  else
+    read_levels(kind, bits, part, count, levels.data());
+  return levels.data();
+}
+
+void RowPage::keep_lists(Kept first_values, const PageKind& kind) {
+  if (values_ == Values::zipped || kind.reps <= 0 || kind.reps > static_cast<int>(Nulls::blocks) ||
+      kind.max_rep < 1 || kind.max_visible < 0 || first_values.size() != first_rows_.size() ||
+      (static_cast<Nulls>(kind.reps) == Nulls::blocks && (kind.rep_bits < 0 || kind.rep_bits > 15)))
+    corrupt("lists of an unknown form");
+  for (int64_t i = 0; i < num_chunks_; ++i)
+    if (first_values.data()[i + 1] < first_values.data()[i])
+      corrupt("chunk " + text(i) + " ends before it begins");
+  first_values_ = first_values;
+  reps_ = static_cast<Nulls>(kind.reps);
+  rep_bits_ = kind.rep_bits;
+  max_rep_ = kind.max_rep;
+  max_visible_ = kind.max_visible;
+}
+
+void RowPage::decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const {
+  const int64_t count = rows.count;
+  const auto fail = [&](const std::string& what) {
+    corrupt("chunk " + text(chunk.number) + ": " + what);
+  };
+  const int64_t entries = chunk.entries;
+  const uint16_t* reps = levels_of(reps_, rep_bits_, chunk.reps, entries, sink.chunk_rep);
+  const uint16_t* defs = levels_of(nulls_, level_bits_, chunk.nulls, entries, sink.chunk_def);
+  const uint16_t begin = static_cast<uint16_t>(max_rep_), shown = static_cast<uint16_t>(max_visible_);
+  if (const int top = highest(reps, entries); top > max_rep_)
+    fail("repetition level " + text(top) + ", the layers have " + text(max_rep_));
+  if (const int top = highest(defs, entries); top > max_level_)
+    fail("definition level " + text(top) + ", the layers use " + text(max_level_));
+  if (entries != 0 && (reps[0] == begin) == carries(chunk.number))
+    fail(reps[0] == begin ? "begins with a row, expected the rest of one"
+                          : "begins inside a row, expected a new one");
+  const auto begins = [=](uint16_t rep) { return rep == begin; };
+  const auto is_shown = [=](uint16_t def) { return def <= shown; };
+  Walk walk;
+  int64_t row = first_rows_.data()[chunk.number] - 1, value = 0, k = 0, e = 0;
+  bool taking = open;
+  while (e < entries && (taking || k < count)) {
+    if (!taking) {  // over entries of which no wanted row begins
+      for (const int64_t step : kSteps)
+        while (e + step <= entries) {
+          const int64_t begun = counted(reps + e, step, begins);
+          if (row + begun >= rows[k]) break;
+          row += begun;
+          value += counted(defs + e, step, is_shown);
+          e += step;
+        }
+      for (; e < entries && !(reps[e] == begin && ++row == rows[k]); ++e) value += is_shown(defs[e]);
+      if (e == entries) break;
+      ++k;
+    }
+    // The entries of this row, and of wanted rows right behind it.
+    int64_t stop = e + 1;
+    if (count - k == rows_until(chunk.number) - 1 - row) {
+      const int64_t begun = counted(reps + stop, entries - stop, begins);
+      if (begun != count - k)
+        fail(text(row + 1 + begun) + " rows begin up to its end, expected " +
+             text(row + 1 + count - k));
+      row += begun;
+      k = count;
+      stop = entries;
+    }
+    for (; stop < entries; ++stop) {
+      if (reps[stop] != begin) continue;
+      if (k == count || rows[k] != row + 1) break;
+      ++row;
+      ++k;
+    }
+    sink.rep.append(reps + e, static_cast<size_t>(stop - e));
+    sink.def.append(defs + e, static_cast<size_t>(stop - e));
+    const int64_t num_shown = counted(defs + e, stop - e, is_shown);
+    const uint16_t* levels = defs + e;
+    if (num_shown != stop - e) {
+      sink.visible.clear();
+      std::copy_if(defs + e, defs + stop, std::back_inserter(sink.visible), is_shown);
+      levels = sink.visible.data();
+    }
+    emit_values(chunk, value, num_shown, levels, walk, sink);
+    value += num_shown;
+    e = stop;
+    taking = false;
+  }
+  if (k < count) fail(text(row + 1) + " rows begin up to its end, expected more");
+}
+
+}  // namespace alance

@@ -1,0 +1,462 @@
+#include "rows/row_page.hpp"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <algorithm>
+
+namespace alance {
+
+using namespace cells;
+
+namespace {
+
+constexpr int64_t kRun = 32;  // neighbours; fewer are decoded one by one
+constexpr int64_t kPiece = 4096;  // levels of a constant page: as many as a chunk has at most
+constexpr int64_t kPieceRows = 1 << 16;  // of one without levels
+
+}  // namespace
+
+RowPage::RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size,
+                 int64_t num_rows, const PageKind& kind, std::shared_ptr<const Symbols> symbols)
+    : RowPage(Kept(table->rows()), Kept(table->first_bytes), start, size, num_rows, kind) {
+  if (kind.max_rep != 0) {
+    if (table->carries.size() != static_cast<size_t>(num_chunks_)) corrupt("lists of other chunks");
+    carries_ = table->carries.data();
+    keep_lists(Kept(table->first_values), kind);
+  }
+  table_ = std::move(table);
+  symbols_ = std::move(symbols);
+}
+
+RowPage::RowPage(Kept first_rows, Kept first_bytes, int64_t start, int64_t size, int64_t num_rows,
+                 const PageKind& kind)
+    : first_rows_(first_rows),
+      first_bytes_(first_bytes),
+      start_(start),
+      size_(size),
+      num_rows_(num_rows),
+      num_chunks_(static_cast<int64_t>(first_rows.size()) - 1),
+      values_(static_cast<Values>(kind.values)),
+      bits_(kind.bits),
+      nulls_(static_cast<Nulls>(kind.nulls)),
+      level_bits_(kind.level_bits),
+      max_level_(kind.max_level),
+      large_(kind.large) {
+  const int values = kind.values, bits = kind.bits, nulls = kind.nulls, level_bits = kind.level_bits;
+  if (start < 0 || size < 0 || num_rows < 0 || start > INT64_MAX - size)
+    corrupt("a page of " + text(num_rows) + " rows in " + text(size) + " bytes");
+  if (values < 0 || values > static_cast<int>(Values::constant) || nulls < 0 ||
+      nulls > static_cast<int>(Nulls::blocks))
+    corrupt("a page of an unknown form");
+  if (values_ == Values::zipped) {
+    if (bits < 8 || bits % 8 || level_bits < 0 || level_bits > 4 ||
+        size % (level_bits + bits / 8) || size / (level_bits + bits / 8) != num_rows)
+      corrupt("zipped rows of " + text(bits) + " bits");
+    num_chunks_ = num_rows;
+    return;
+  }
+  const bool words = values_ == Values::packed || values_ == Values::runs;
+  const bool strings = values_ == Values::strings || values_ == Values::fsst;
+  if ((words && !is_word(bits)) || (strings && bits != 32 && bits != 64) ||
+      (values_ == Values::split && bits != 32 && bits != 64) ||
+      (values_ == Values::flat && (bits < 1 || (bits != 1 && bits % 8))))
+    corrupt("values of " + text(bits) + " bits");
+  if (nulls_ == Nulls::blocks && (level_bits < 0 || level_bits > 15))
+    corrupt("levels of " + text(level_bits) + " bits");
+  if (num_chunks_ < 0 || first_bytes.size() != first_rows.size() || first_rows.data()[0] != 0 ||
+      first_bytes.data()[0] != 0 || first_rows.data()[num_chunks_] != num_rows ||
+      first_bytes.data()[num_chunks_] > size)
+    corrupt("chunks of " + text(num_rows) + " rows");
+  for (int64_t i = 0; i < num_chunks_; ++i)
+    if (first_rows.data()[i + 1] < first_rows.data()[i] ||
+        first_bytes.data()[i + 1] < first_bytes.data()[i])
+      corrupt("chunk " + text(i) + " ends before it begins");
+}
+
+std::unique_ptr<RowPage> RowPage::constant(int64_t num_rows, const EncodedLevels& reps,
+                                           const EncodedLevels& defs, const PageKind& kind,
+                                           int null_level, bool is_null) {
+  if (null_level < 0 || null_level > kind.max_level) corrupt("nulls of another level");
+  const std::vector<int64_t> rows{0, num_rows}, bytes{0, 0};
+  std::unique_ptr<RowPage> page(new RowPage(Kept(rows), Kept(bytes), 0, 0, num_rows, kind));
+  page->is_null_ = is_null;
+  page->null_level_ = null_level;
+  const int64_t count = std::max(reps.count, defs.count);
+  const auto decoded = [&](const EncodedLevels& levels, int top, std::vector<uint16_t>& out) {
+    if (levels.kind == Nulls::none) return;
+    if (levels.count != count)
+      corrupt(text(levels.count) + " levels of a kind, " + text(count) + " of the other");
+    levels_of(levels.kind, levels.bits, levels.bytes, count, out);
+    out.resize(static_cast<size_t>(count));
+    if (const int most = highest(out.data(), count); most > top)
+      corrupt("level " + text(most) + ", the layers have " + text(top));
+  };
+  decoded(reps, kind.max_rep, page->cut_.reps);
+  decoded(defs, kind.max_level, page->cut_.defs);
+  if (is_null) {  // where an item is said to be valid, it is null for want of a value
+    std::vector<uint16_t>& levels = page->cut_.defs;
+    if (count != 0 && levels.empty()) levels.resize(static_cast<size_t>(count));
+    const bool is_any = levels.empty() ? num_rows != 0 : *std::min_element(levels.begin(), levels.end()) == 0;
+    if (is_any && null_level == 0) corrupt("a page without a value, where none can be null");
+    std::replace(levels.begin(), levels.end(), uint16_t{0}, static_cast<uint16_t>(null_level));
+  }
+  page->max_rep_ = kind.max_rep;
+  page->max_visible_ = kind.max_visible;
+  page->cut_levels(count);
+  return page;
+}
+
+// Cuts levels into pieces that begin with a row.
+void RowPage::cut_levels(int64_t num_entries) {
+  const int max_rep = max_rep_;
+  Cut& cut = cut_;
+  const bool has_lists = max_rep != 0;
+  if (has_lists && cut.reps.empty() && num_rows_ != 0) corrupt("lists without repetition levels");
+  int64_t rows = 0, values = 0;
+  const auto close = [&](int64_t entry) {
+    cut.rows.push_back(rows);
+    cut.entries.push_back(entry);
+    cut.values.push_back(values);
+    cut.bytes.push_back(0);
+  };
+  close(0);
+  if (num_entries == 0 || !has_lists) {  // a row is an entry
+    const int64_t piece = num_entries == 0 ? kPieceRows : kPiece;
+    if (num_entries != 0 && num_entries != num_rows_) corrupt(text(num_entries) + " levels of " + text(num_rows_) + " rows");
+    for (; rows < num_rows_ - piece; close(rows)) values = rows += piece;
+    values = rows = num_rows_;
+  } else {
+    if (cut.reps[0] != max_rep) corrupt("begins inside a row, expected a new one");
+    for (int64_t i = 0; i < num_entries; ++i) {
+      const size_t at = static_cast<size_t>(i);
+      if (cut.reps[at] == max_rep) {
+        if (i - cut.entries.back() >= kPiece) close(i);
+        ++rows;
+      }
+      values += cut.defs.empty() || cut.defs[at] <= max_visible_;
+    }
+    if (rows != num_rows_) corrupt(text(rows) + " rows begin in its levels, expected " + text(num_rows_));
+  }
+  close(num_entries != 0 ? num_entries : num_rows_);  // without levels a row is an entry
+  first_rows_ = Kept(cut.rows);
+  first_bytes_ = Kept(cut.bytes);
+  if (has_lists) first_values_ = Kept(cut.values);
+  num_chunks_ = static_cast<int64_t>(cut.rows.size()) - 1;
+  reps_ = has_lists ? Nulls::flat : Nulls::none;
+  nulls_ = cut.defs.empty() ? Nulls::none : Nulls::flat;
+}
+
+// Indices are read as whole words.
+void RowPage::check_indices() const {
+  if (values_ == Values::constant && !is_null_) return;
+  if (values_ > Values::split || !is_word(bits_))
+    corrupt("a dictionary for values of " + text(bits_) + " bits that are no indices");
+}
+
+void RowPage::check_items() const {
+  if (is_constant() && num_items_ != 1) corrupt("a page of one value with " + text(num_items_));
+}
+
+void RowPage::set_items(Bytes items, int64_t width) {
+  check_indices();
+  if (width < 1 || static_cast<int64_t>(items.size()) % width) corrupt("items of no whole width");
+  items_ = items;
+  item_width_ = width;
+  num_items_ = static_cast<int64_t>(items.size()) / width;
+  items_kind_ = Items::fixed;
+  check_items();
+}
+
+template <typename T>
+void check_offsets(const In<T>& offsets, const Bytes& items) {
+  if (offsets.size() == 0 || offsets.data()[0] < 0) corrupt("strings without offsets");
+  for (size_t i = 0; i + 1 < offsets.size(); ++i)
+    if (offsets.data()[i + 1] < offsets.data()[i]) corrupt("strings whose offsets decrease");
+  if (static_cast<uint64_t>(offsets.data()[offsets.size() - 1]) > items.size())
+    corrupt("strings behind the end of their bytes");
+}
+
+void RowPage::set_strings_32(In<int32_t> offsets, Bytes items) {
+  check_indices();
+  check_offsets(offsets, items);
+  offsets_32_ = offsets;
+  items_ = items;
+  num_items_ = static_cast<int64_t>(offsets.size()) - 1;
+  items_kind_ = Items::strings_32;
+  check_items();
+}
+
+void RowPage::set_strings_64(In<int64_t> offsets, Bytes items) {
+  check_indices();
+  check_offsets(offsets, items);
+  offsets_64_ = offsets;
+  items_ = items;
+  num_items_ = static_cast<int64_t>(offsets.size()) - 1;
+  items_kind_ = Items::strings_64;
+  check_items();
+}
+
+int64_t RowPage::width() const {
+  if (items_kind_ == Items::fixed) return item_width_;
+  if (items_kind_ != Items::none || values_ == Values::strings || values_ == Values::fsst) return 0;
+  return bits_ == 1 ? 1 : bits_ / 8;  // a bit is given as a byte
+}
+
+int64_t RowPage::chunk_of(int64_t row, int64_t from) const {
+  if (values_ == Values::zipped) return row;
+  const int64_t* rows = first_rows_.data();
+  // Rows that are asked for together ascend: the next chunk is near, so steps grow from there.
+  int64_t step = 1;
+  for (; step <= num_chunks_ - from && rows[from + step] <= row; step *= 2) from += step;
+  return std::upper_bound(rows + from, rows + from + std::min(step, num_chunks_ - from + 1), row) -
+         rows - 1;
+}
+
+int64_t RowPage::begin_of(int64_t chunk) const {
+  return values_ == Values::zipped ? chunk * (level_bits_ + bits_ / 8) : first_bytes_.data()[chunk];
+}
+
+int64_t RowPage::rows_until(int64_t chunk) const {
+  return values_ == Values::zipped ? chunk + 1 : first_rows_.data()[chunk + 1];
+}
+
+int64_t RowPage::rows_from(int64_t chunk) const {
+  return values_ == Values::zipped ? chunk : first_rows_.data()[chunk];
+}
+
+void RowPage::check_rows(const int64_t* rows, int64_t count) const {
+  int64_t previous = -1;
+  for (int64_t i = 0; i < count; ++i) {
+    if (rows[i] <= previous || rows[i] >= num_rows_)
+      corrupt("row " + text(rows[i]) + " after " + text(previous) + " of " + text(num_rows_));
+    previous = rows[i];
+  }
+}
+
+RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes) const {
+  const auto fail = [&](const std::string& what) { corrupt("chunk " + text(number) + ": " + what); };
+  if (values_ == Values::constant) {
+    const size_t at = static_cast<size_t>(number);
+    const int64_t first = cut_.entries[at], entries = cut_.entries[at + 1] - first;
+    const auto part = [&](const std::vector<uint16_t>& levels) {
+      return levels.empty() ? Part{} : Part{reinterpret_cast<const uint8_t*>(levels.data() + first), 2 * entries};
+    };
+    return {number, entries, num_values(number, number + 1), part(cut_.reps), part(cut_.defs), {}, {}};
+  }
+  const int num_levels = (reps_ != Nulls::none) + (nulls_ != Nulls::none);
+  const int num_buffers = num_levels + (values_ == Values::runs ? 2 : 1);
+  const int64_t width = large_ ? 4 : 2;
+  const int64_t header = 2 + 2 * num_levels + width * (num_buffers - num_levels);
+  if (bytes.size < header) fail(text(bytes.size) + " bytes, its header has " + text(header));
+  Part parts[4] = {};
+  const uint8_t* at = bytes.data + 2;
+  int64_t position = (header + 7) / 8 * 8;
+  for (int i = 0; i < num_buffers; ++i) {
+    const bool narrow = i < num_levels || !large_;
+    const int64_t size = narrow ? load<uint16_t>(at) : load<uint32_t>(at);
+    at += narrow ? 2 : 4;
+    if (size > bytes.size - position)
+      fail("buffer " + text(i) + " of " + text(size) + " bytes at " + text(position) +
+           ", the chunk has " + text(bytes.size));
+    parts[i] = {bytes.data + position, size};
+    position += (size + 7) / 8 * 8;
+  }
+  const int64_t values = num_values(number, number + 1);
+  const int64_t entries = num_levels ? load<uint16_t>(bytes.data) : values;
+  if (max_rep_ == 0 && entries != values)
+    fail(text(entries) + " levels, expected " + text(values));
+  const int nulls = reps_ != Nulls::none ? 1 : 0;
+  return {number,       entries,           values, parts[0], parts[nulls],
+          parts[num_levels], parts[num_buffers - 1]};
+}
+
+void RowPage::decode(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const {
+  if (values_ == Values::zipped) return decode_zipped(bytes, sink);
+  if (is_null_ && nulls_ == Nulls::none) {
+    if (sink.with_levels) sink.def.fill(static_cast<size_t>(rows.count), static_cast<uint16_t>(null_level_));
+    return sink.nulls(rows.count);
+  }
+  const Chunk chunk = open_chunk(number, bytes);
+  if (max_rep_ != 0) return decode_lists(chunk, rows, open, sink);
+  cells::Walk levels, values;
+  const int64_t origin = first_rows_.data()[number];
+  const uint16_t* all = nullptr;  // levels of the chunk
+  for (int64_t k = 0, end = 0; k < rows.count; k = end) {
+    end = rows.run_end(k);
+    if (end - k < kRun) {
+      for (int64_t at = k; at < end; ++at) {
+        const int64_t i = rows[at] - origin;
+        const uint64_t level = level_at(nulls_, level_bits_, chunk.nulls, chunk.entries, i, levels);
+        if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(level));
+        if (level != 0)
+          absent(level, sink);
+        else
+          emit(chunk, i, values, sink);
+      }
+      continue;
+    }
+    if (all == nullptr) {
+      all = levels_of(nulls_, level_bits_, chunk.nulls, chunk.entries, sink.chunk_def);
+      check_level(static_cast<uint64_t>(highest(all, chunk.entries)));
+    }
+    const uint16_t* own = all + (rows[k] - origin);
+    if (sink.with_levels) sink.def.append(own, static_cast<size_t>(end - k));
+    emit_values(chunk, rows[k] - origin, end - k, own, values, sink);
+  }
+}
+
+// Values one by one, or as a run where they are many; null where their level is not 0.
+void RowPage::emit_values(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                          cells::Walk& walk, Sink& sink) const {
+  if (is_null_) return sink.nulls(count);
+  if (count >= kRun && emit_run(chunk, first, count, levels, sink)) return;
+  for (int64_t i = 0; i < count; ++i)
+    if (levels[i] == 0)
+      emit(chunk, first + i, walk, sink);
+    else
+      sink.null();
+}
+
+void RowPage::check_level(uint64_t level) const {
+  if (level > static_cast<uint64_t>(max_level_))
+    corrupt("definition level " + std::to_string(level) + ", the layers use " + text(max_level_));
+}
+
+void RowPage::absent(uint64_t level, Sink& sink) const {
+  check_level(level);
+  sink.null();
+}
+
+void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const {
+  const Part first = chunk.first, second = chunk.second;
+  const int64_t count = chunk.values;
+  if (i >= count) corrupt("value " + text(i) + " of a chunk of " + text(count));
+  switch (values_) {
+    case Values::packed: return emit_bits(packed_at(first, bits_, count, i), sink);
+    case Values::runs: {
+      if (first.size / (bits_ / 8) != second.size || first.size % (bits_ / 8))
+        corrupt("rle: " + text(first.size) + " bytes of values, " + text(second.size) + " runs");
+      return emit_bits(load_bits(first.data + walk.find(second, i) * (bits_ / 8), bits_),
+                       sink);
+    }
+    case Values::split: {
+      if (first.size != count * (bits_ / 8))
+        corrupt("byte stream split: " + text(first.size) + " bytes of " + text(count) + " values");
+      uint64_t value = 0;
+      for (int b = 0; b < bits_ / 8; ++b)
+        value |= static_cast<uint64_t>(first.data[b * count + i]) << (8 * b);
+      return emit_bits(value, sink);
+    }
+    case Values::strings:
+    case Values::fsst: return emit_string(first, count, i, sink);
+    case Values::constant: return emit_item(0, sink);
+    default: break;
+  }
+  if (first.size != bytes_of_bits(count * bits_))
+    corrupt("flat: " + text(first.size) + " bytes of " + text(count) + " values of " +
+            text(bits_) + " bits");
+  if (bits_ == 1) {
+    const uint8_t bit = first.data[i / 8] >> (i % 8) & 1;
+    return sink.value(&bit);
+  }
+  const uint8_t* at = first.data + i * (bits_ / 8);
+  if (items_kind_ == Items::none) return sink.value(at);
+  emit_item(load_bits(at, bits_), sink);
+}
+
+void RowPage::emit_bits(uint64_t value, Sink& sink) const {
+  if (items_kind_ != Items::none) return emit_item(value, sink);
+  uint8_t bytes[8];
+  store(bytes, value);
+  sink.value(bytes);
+}
+
+void RowPage::emit_item(uint64_t index, Sink& sink) const {
+  if (index >= static_cast<uint64_t>(num_items_))
+    corrupt("dictionary index " + std::to_string(index) + ", the dictionary has " +
+            text(num_items_) + " items");
+  if (items_kind_ == Items::fixed) return sink.value(items_.data() + index * item_width_);
+  if (items_kind_ == Items::strings_32) {
+    const int32_t* at = offsets_32_.data() + index;
+    return sink.string(items_.data() + at[0], at[1] - at[0]);
+  }
+  const int64_t* at = offsets_64_.data() + index;
+  sink.string(items_.data() + at[0], at[1] - at[0]);
+}
+
+void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) const {
+  const int64_t word = bits_ / 8;
+  if (values.size / word < count + 1)
+    corrupt("variable: " + text(values.size) + " bytes of " + text(count) + " values");
+  const uint8_t* at = values.data + word * i;
+  const int64_t start = word == 4 ? int64_t{load<int32_t>(at)} : load<int64_t>(at);
+  const int64_t stop = word == 4 ? int64_t{load<int32_t>(at + 4)} : load<int64_t>(at + 8);
+  if (start < word * (count + 1) || stop < start || stop > values.size)
+    corrupt("variable: a value from " + text(start) + " to " + text(stop) + " in a chunk of " +
+            text(values.size) + " bytes");
+  if (!symbols_) return sink.string(values.data + start, stop - start);
+  const uint64_t size =
+      fsst::decoded_size(symbols_->table, values.data + start, values.data + stop);
+  if (size >= fsst::INVALID) corrupt("fsst: a code without a symbol");
+  uint8_t* room = sink.bytes.extend(static_cast<size_t>(size) + fsst::MAX_SYMBOL);
+  const uint8_t* end = fsst::decode(symbols_->table, values.data + start, values.data + stop,
+                                    values.data + values.size, room);
+  sink.bytes.shrink(static_cast<size_t>(end - sink.bytes.data()));
+  sink.string_ends();
+}
+
+void RowPage::decode_zipped(Part bytes, Sink& sink) const {
+  uint64_t word = 0;
+  for (int i = 0; i < level_bits_; ++i) word |= uint64_t{bytes.data[i]} << (8 * i);
+  if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(word));
+  if (word != 0) return absent(word, sink);
+  sink.value(bytes.data + level_bits_);
+}
+
+}  // namespace alance
+
+namespace alance {
+namespace {
+
+// Levels: how they lie, the packed width where that is known, how many, and their bytes.
+using Levels = std::tuple<int, int, int64_t, Bytes>;
+
+EncodedLevels encoded(const Levels& levels) {
+  const auto& [kind, bits, count, bytes] = levels;
+  if (kind < 0 || kind > static_cast<int>(Nulls::blocks) || bits < 0 || bits > 15 || count < 0)
+    corrupt("levels of an unknown form");
+  return {static_cast<Nulls>(kind), bits, count, {bytes.data(), static_cast<int64_t>(bytes.size())}};
+}
+
+// `maxima`: the highest repetition level, definition level, and definition level of a value's slot.
+std::unique_ptr<RowPage> constant_page(int64_t num_rows, const Levels& reps, const Levels& defs,
+                                       const std::tuple<int, int, int>& maxima, int null_level,
+                                       bool is_null) {
+  const auto& [max_rep, max_level, max_visible] = maxima;
+  PageKind kind{static_cast<int>(Values::constant), 8, 0, 0, max_level, false};
+  kind.max_rep = max_rep;
+  kind.max_visible = max_visible;
+  return RowPage::constant(num_rows, encoded(reps), encoded(defs), kind, null_level, is_null);
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_row_page(nanobind::module_& m) {
+  using namespace alance;
+  nb::class_<RowPage>(m, "RowPage")
+      .def(nb::init<In<int64_t>, In<int64_t>, int64_t, int64_t, int64_t, int, int, int, int, int,
+                    bool>(),
+           nb::arg("first_rows"), nb::arg("first_bytes"), nb::arg("start"), nb::arg("size"),
+           nb::arg("num_rows"), nb::arg("values"), nb::arg("bits"), nb::arg("nulls"),
+           nb::arg("level_bits"), nb::arg("max_level"), nb::arg("large"))
+      .def_static("constant", &constant_page, nb::arg("num_rows"), nb::arg("reps"), nb::arg("defs"),
+                  nb::arg("maxima"), nb::arg("null_level"), nb::arg("is_null"))
+      .def("set_items", &RowPage::set_items)
+      .def("set_strings_32", &RowPage::set_strings_32)
+      .def("set_strings_64", &RowPage::set_strings_64)
+      .def_prop_ro("chunks", &RowPage::table)
+      .def_prop_ro("width", &RowPage::width);
+}

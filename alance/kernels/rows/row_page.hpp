@@ -1,0 +1,355 @@
+// A page from which single rows are taken: where its chunks are, and how one value of a chunk is
+// decoded without the others. A chunk may have 4096 values, so decoding all of it for one row would
+// take most of the time of a take.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "rows/cells.hpp"
+#include "rows/chunk_table.hpp"
+#include "codecs/fsst.hpp"
+#include "base/growing.hpp"
+#include "base/owned.hpp"
+
+namespace alance {
+
+// How values lie in a chunk. `zipped` is no chunk: rows of equal length, one behind the other,
+// each with its control word in front. `constant`: there are none, the page has one item for all.
+enum class Values : int { flat, packed, runs, split, strings, fsst, zipped, constant };
+
+// Whether such values of a chunk are those of a width as of `RangeForm`.
+inline bool values_fit(Values values, int bits, int64_t width) {
+  if (values == Values::strings || values == Values::fsst) return width == -(bits / 8);
+  return bits == 1 ? width == 0 : width * 8 == bits;
+}
+
+using cells::Nulls;
+using cells::Part;
+
+// Rows of a page in ascending order: a list of numbers, or neighbours.
+struct Rows {
+  const int64_t* numbers;  // null: neighbours
+  int64_t first, count;    // the first of neighbours
+
+  int64_t operator[](int64_t i) const { return numbers ? numbers[i] : first + i; }
+  // Behind the last of the neighbours that begin at `i`.
+  int64_t run_end(int64_t i) const {
+    if (numbers == nullptr) return count;
+    for (++i; i < count && numbers[i] == numbers[i - 1] + 1;) ++i;
+    return i;
+  }
+  // The first from `i` on that is not below a row.
+  int64_t reaching(int64_t row, int64_t i) const {
+    if (numbers == nullptr) return std::clamp(row - first, i, count);
+    while (i < count && numbers[i] < row) ++i;
+    return i;
+  }
+  Rows part(int64_t begin, int64_t end) const {
+    return {numbers ? numbers + begin : nullptr, first + begin, end - begin};
+  }
+};
+
+// Where decoded entries go: values of one width or strings, end to end, and what is absent.
+struct Sink {
+  int64_t width = 0;           // bytes of a value; 0: strings
+  bool with_levels = false;    // levels are given, instead of validity
+  Growing<uint8_t> bytes;
+  Growing<int64_t> offsets;
+  Growing<uint8_t> valid;  // 1 is valid
+  Growing<uint16_t> rep, def;
+  std::vector<uint16_t> chunk_rep, chunk_def, visible;  // of the chunk that is decoded
+  bool has_nulls = false;
+
+  // Makes it empty, for about so many values of a width.
+  void clear(int64_t new_width, int64_t num_values) {
+    width = new_width;
+    bytes.clear();
+    offsets.clear();
+    valid.clear();
+    rep.clear();
+    def.clear();
+    has_nulls = false;
+    if (width == 0)
+      offsets.push_back(0);
+    else
+      bytes.reserve(static_cast<size_t>(product(num_values, width, "row sink")));
+  }
+
+  void nulls(int64_t count) {
+    if (width != 0)
+      bytes.fill(static_cast<size_t>(count * width), 0);
+    else
+      offsets.fill(static_cast<size_t>(count), static_cast<int64_t>(bytes.size()));
+    has_nulls |= count != 0;
+    if (!with_levels) valid.fill(static_cast<size_t>(count), 0);
+  }
+  void null() {
+    if (width != 0)
+      bytes.fill(static_cast<size_t>(width), 0);
+    else
+      offsets.push_back(static_cast<int64_t>(bytes.size()));
+    has_nulls = true;
+    if (!with_levels) valid.push_back(0);
+  }
+  void value(const uint8_t* from) {
+    bytes.append(from, static_cast<size_t>(width));
+    if (!with_levels) valid.push_back(1);
+  }
+  void string(const uint8_t* from, int64_t size) {
+    bytes.append(from, static_cast<size_t>(size));
+    string_ends();
+  }
+  // The bytes of a string were appended.
+  void string_ends() {
+    offsets.push_back(static_cast<int64_t>(bytes.size()));
+    if (!with_levels) valid.push_back(1);
+  }
+
+  // Makes room for values of a width; their validity is told by `end_run`.
+  uint8_t* begin_run(int64_t count) { return bytes.extend(static_cast<size_t>(count * width)); }
+  // Appends neighbouring strings with offsets that begin anywhere.
+  template <typename Load>
+  void string_run(const uint8_t* from, int64_t size, int64_t count, const Load& offset) {
+    const int64_t before = static_cast<int64_t>(bytes.size()) - int64_t{offset(0)};
+    bytes.append(from, static_cast<size_t>(size));
+    int64_t* out = offsets.extend(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) out[i] = int64_t{offset(i + 1)} + before;
+  }
+  // `levels`: of the values that were appended, not 0 of nulls; null: all are valid.
+  void end_run(const uint16_t* levels, int64_t count) {
+    has_nulls |= levels != nullptr;
+    if (with_levels) return;
+    uint8_t* out = valid.extend(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) out[i] = levels == nullptr || levels[i] == 0;
+  }
+};
+
+// All levels of a chunk; there is room for `kLevelSlack` more.
+void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out);
+constexpr int64_t kLevelSlack = 1024;
+
+// The same in a buffer that is used again; all 0 where the chunk has none.
+const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
+                          std::vector<uint16_t>& levels);
+inline int highest(const uint16_t* levels, int64_t count) {
+  uint16_t top = 0;
+  for (int64_t i = 0; i < count; ++i) top = std::max(top, levels[i]);
+  return top;
+}
+
+class RangeSink;
+template <typename Offset>
+struct RangeStrings;
+
+// Numbers of chunks that a page keeps: an array of its maker, or of a table.
+class Kept {
+ public:
+  Kept() = default;
+  explicit Kept(const In<int64_t>& array) : data_(array.data()), size_(array.size()), array_(array) {}
+  explicit Kept(const std::vector<int64_t>& of_table)
+      : data_(of_table.data()), size_(of_table.size()) {}
+
+  const int64_t* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  const int64_t* data_ = nullptr;
+  size_t size_ = 0;
+  In<int64_t> array_;
+};
+
+// How values, definition and repetition levels lie in the chunks of a page.
+struct PageKind {
+  int values, bits, nulls, level_bits, max_level;
+  bool large;
+  int reps = 0, rep_bits = 0, max_rep = 0, max_visible = 0;  // 0: there are no lists
+};
+
+// The symbols of a page's strings, which pages of one description share.
+struct Symbols {
+  Symbols(const In<uint64_t>& symbols, const Bytes& lengths)
+      : table(symbols, lengths), num_codes(symbols.size()) {}
+  // Of a table as descriptions have it (`SymbolTable` of codecs/strings.py), which was looked at.
+  explicit Symbols(const uint8_t* table)
+      : table(table + HEADER, table[0], table + HEADER + 8 * size_t{table[0]}), num_codes(table[0]) {}
+  static constexpr size_t HEADER = 8, TABLE_BYTES = 2312;
+
+  fsst::Table table;
+  uint64_t num_codes;
+};
+
+// The encoded levels of a page: how many, and how they lie.
+struct EncodedLevels {
+  Nulls kind;
+  int bits;
+  int64_t count;
+  Part bytes;
+};
+
+class RowPage {
+ public:
+  // `first_rows` and `first_bytes` have one number a chunk and one behind the last; of zipped
+  // rows they are empty. `start` is where the page's buffer of `size` bytes begins in its file;
+  // `level_bits` is the packed width of levels in `blocks`, or the bytes of a control word.
+  RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start, int64_t size,
+          int64_t num_rows, int values, int bits, int nulls, int level_bits, int max_level,
+          bool large)
+      : RowPage(Kept(first_rows), Kept(first_bytes), start, size, num_rows,
+                {values, bits, nulls, level_bits, max_level, large}) {}
+  // The same of a page whose chunks have a table.
+  RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
+          const PageKind& kind, std::shared_ptr<const Symbols> symbols);
+
+  // A page whose values are all one item, which is set next; without it (`is_null`) all are null.
+  // There are as many levels of both kinds, or none of a kind. `null_level`: of a null that is a
+  // value's own; 0: no value can be null.
+  static std::unique_ptr<RowPage> constant(int64_t num_rows, const EncodedLevels& reps,
+                                           const EncodedLevels& defs, const PageKind& kind,
+                                           int null_level, bool is_null);
+
+  void set_items(Bytes items, int64_t width);
+  void set_strings_32(In<int32_t> offsets, Bytes items);
+  void set_strings_64(In<int64_t> offsets, Bytes items);
+
+  // The table of the chunks; none where the page was made of arrays.
+  std::shared_ptr<ChunkTable> table() const { return table_; }
+  bool has_items() const { return items_kind_ != Items::none; }
+  // Bytes of a value as it is given; 0: strings.
+  int64_t width() const;
+  // Whether values are given with so many bytes.
+  bool gives(int64_t width) const { return is_null_ || this->width() == width; }
+  // Whether rows are decoded without bytes of the file.
+  bool is_constant() const { return values_ == Values::constant; }
+  int64_t start() const { return start_; }
+  int64_t num_chunks() const { return num_chunks_; }
+  // What rows are read with: the number of a chunk, or of a zipped row.
+  int64_t chunk_of(int64_t row, int64_t from) const;
+  // Whether a chunk begins inside a row.
+  bool carries(int64_t chunk) const {
+    return max_rep_ != 0 && carries_ != nullptr && carries_[chunk] != 0;
+  }
+  // Where a chunk begins in the buffer.
+  int64_t begin_of(int64_t chunk) const;
+  // The chunks that neighbouring rows, at least one, lie in: the first, and the one behind the last.
+  std::pair<int64_t, int64_t> chunks_of(int64_t first, int64_t last) const {
+    const int64_t begin = chunk_of(first, 0);
+    int64_t chunk = chunk_of(last - 1, begin);
+    bool goes_on = rows_until(chunk) == last;  // the last row may, in chunks where no other begins
+    while (++chunk < num_chunks_ && goes_on && carries(chunk))
+      goes_on = rows_until(chunk) == rows_from(chunk);
+    return {begin, chunk};
+  }
+  // Values of chunks, those of nulls included.
+  int64_t num_values(int64_t begin, int64_t end) const {
+    if (values_ == Values::zipped) return end - begin;
+    const int64_t* before = max_rep_ != 0 ? first_values_.data() : first_rows_.data();
+    return before[end] - before[begin];
+  }
+  // The row behind the last that begins in a chunk, and the first that does.
+  int64_t rows_until(int64_t chunk) const;
+  int64_t rows_from(int64_t chunk) const;
+  // Decodes ascending rows that begin in a chunk into the sink; `open`: and first the rest of the
+  // row that began before it.
+  void decode(int64_t chunk, Part bytes, const Rows& rows, bool open, Sink& sink) const;
+  void check_rows(const int64_t* rows, int64_t count) const;
+  // Where the bytes of neighbouring rows, at least one, lie in the buffer: begin and end.
+  std::pair<int64_t, int64_t> bytes_of(int64_t first, int64_t last) const {
+    const auto [begin, end] = chunks_of(first, last);
+    return {begin_of(begin), begin_of(end)};
+  }
+  // Decodes neighbouring rows, at least one, from these bytes; of a page without lists.
+  void decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
+  // Whether values are of a width as of `RangeForm`, and whether rows are such values.
+  bool holds(int64_t width) const;
+  bool fits(int64_t width) const { return max_rep_ == 0 && holds(width); }
+  bool has_nulls() const { return max_level_ != 0; }
+
+ private:
+  struct Chunk {
+    int64_t number, entries, values;
+    Part reps, nulls, first, second;  // the buffers of levels, and one or two of values
+  };
+
+  struct Slice;
+
+  void read_nulls(const std::vector<Slice>& slices, RangeSink& sink) const;
+  void check_flat(const Chunk& chunk) const;
+  void read_words(const Slice& slice, uint8_t* out) const;
+  template <typename Work>
+  void with_word(uint8_t* out, const Work& work) const;
+  template <typename Work>
+  void with_indices(uint8_t* words, int64_t count, const RangeSink& sink, const Work& work) const;
+  void gather_items(const std::vector<Slice>& slices, RangeSink& sink) const;
+  template <typename Offset>
+  void string_range(const std::vector<Slice>& slices, int64_t count, Part bytes,
+                    RangeSink& sink) const;
+  template <typename Offset>
+  RangeStrings<Offset> copied(const std::vector<Slice>& slices, int64_t count) const;
+  template <typename Offset>
+  RangeStrings<Offset> expanded(const std::vector<Slice>& slices, int64_t count,
+                                const RangeSink& sink) const;
+  template <typename Offset>
+  void check_text(RangeStrings<Offset>& strings, const RangeSink& sink) const;
+  bool has_text_items() const;
+  void zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
+  void null_range(int64_t count, RangeSink& sink) const;
+
+  void cut_levels(int64_t num_entries);
+  void check_items() const;
+  void check_indices() const;
+  Chunk open_chunk(int64_t number, Part bytes) const;
+  void decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const;
+  void decode_zipped(Part bytes, Sink& sink) const;
+  void check_level(uint64_t level) const;
+  void absent(uint64_t level, Sink& sink) const;
+  void emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const;
+  void emit_string(Part values, int64_t count, int64_t i, Sink& sink) const;
+  void emit_values(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                   cells::Walk& walk, Sink& sink) const;
+  bool emit_run(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                Sink& sink) const;
+  template <typename Offset>
+  bool emit_strings(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                    Sink& sink) const;
+  void emit_items(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                  Sink& sink) const;
+  void emit_bits(uint64_t value, Sink& sink) const;
+  void emit_item(uint64_t index, Sink& sink) const;
+
+  RowPage(Kept first_rows, Kept first_bytes, int64_t start, int64_t size, int64_t num_rows,
+          const PageKind& kind);
+  void keep_lists(Kept first_values, const PageKind& kind);
+
+  // The decoded levels of a constant page, cut into pieces that are its chunks.
+  struct Cut {
+    std::vector<uint16_t> reps, defs;
+    std::vector<int64_t> rows, entries, values, bytes;  // before each piece, and behind the last
+  };
+
+  std::shared_ptr<ChunkTable> table_;
+  Cut cut_;
+  bool is_null_ = false;
+  int null_level_ = 0;
+  Kept first_rows_, first_bytes_;
+  int64_t start_, size_, num_rows_, num_chunks_;
+  Values values_;
+  int bits_;
+  Nulls nulls_;
+  int level_bits_, max_level_;
+  bool large_;
+  Kept first_values_;
+  const uint8_t* carries_ = nullptr;  // of the table; null: no chunk begins inside a row
+  Nulls reps_ = Nulls::none;
+  int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
+  std::shared_ptr<const Symbols> symbols_;
+  mutable std::atomic<signed char> text_items_{-1};  // whether the items are UTF-8; -1: not known
+  enum class Items { none, fixed, strings_32, strings_64 } items_kind_ = Items::none;
+  int64_t item_width_ = 0, num_items_ = 0;
+  Bytes items_;
+  In<int32_t> offsets_32_;
+  In<int64_t> offsets_64_;
+};
+
+}  // namespace alance

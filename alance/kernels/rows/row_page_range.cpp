@@ -1,0 +1,466 @@
+// Neighbouring rows of a page, chunk by chunk: the whole of what a scan decodes of it.
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "codecs/dictionary.hpp"
+#include "codecs/fsst_streams.hpp"
+#include "rows/range_sink.hpp"
+#include "rows/row_page.hpp"
+#include "codecs/string_chunks.hpp"
+#include "codecs/unpack.hpp"
+#include "base/utf8.hpp"
+
+namespace alance {
+
+using namespace cells;
+
+namespace {
+
+// Unpacks the first `count` values of a block; `out` has room for them alone.
+void unpack_some(int bits, uint64_t width, const uint8_t* in, int64_t first, int64_t last,
+                 uint8_t* out) {
+  if (first == 0 && last == BLOCK) return fastlanes::unpackers(bits)[width](in, out);
+  alignas(64) uint8_t whole[BLOCK * 8];
+  fastlanes::unpackers(bits)[width](in, whole);
+  std::memcpy(out, whole + first * bits / 8, static_cast<size_t>((last - first) * bits / 8));
+}
+
+// The width that stands before a block, whose size is checked.
+uint64_t width_of(Part part, int bits, int64_t count) {
+  if (part.size < bits / 8 || count > BLOCK) corrupt("bit-packing: " + text(count) + " values");
+  const uint64_t width = load_bits(part.data, bits);
+  if (width > static_cast<uint64_t>(bits) ||
+      part.size != bits / 8 + ROW_BYTES * static_cast<int64_t>(width))
+    corrupt("bit-packing: a block of " + text(part.size) + " bytes");
+  return width;
+}
+
+// Values `first` to `last` of runs that have `count` in all.
+template <typename T>
+void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_t last, T* out) {
+  if (values.size % static_cast<int64_t>(sizeof(T)) ||
+      values.size / static_cast<int64_t>(sizeof(T)) != lengths.size)
+    corrupt("rle: " + text(values.size) + " bytes of values");
+  int64_t at = 0;
+  for (int64_t run = 0; run < lengths.size; ++run) {
+    const int64_t end = at + lengths.data[run];
+    if (end == at || end > count) corrupt("rle: runs of other lengths");
+    const int64_t begin = std::max(at, first), stop = std::min(end, last);
+    if (begin < stop)
+      std::fill(out + (begin - first), out + (stop - first),
+                load<T>(values.data + static_cast<int64_t>(sizeof(T)) * run));
+    at = end;
+  }
+  if (at != count) corrupt("rle: runs of " + text(at) + " values, expected " + text(count));
+}
+
+
+}  // namespace
+
+// All levels of a chunk; there is room for `kLevelSlack` more.
+void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out) {
+  auto* bytes = reinterpret_cast<uint8_t*>(out);
+  switch (kind) {
+    case Nulls::packed:
+      return unpack_some(16, width_of(part, 16, count), part.data + 2, 0, count, bytes);
+    case Nulls::blocks: {
+      const int64_t whole = count / BLOCK, tail = count % BLOCK, block = ROW_BYTES * bits;
+      const bool raw = part.size == whole * block + 2 * tail;
+      if (!raw && (tail == 0 || part.size != (whole + 1) * block))
+        corrupt("bit-packing: " + text(part.size) + " bytes for " + text(count) + " levels");
+      const int64_t blocks = whole + !raw;
+      for (int64_t i = 0; i < blocks; ++i)
+        fastlanes::unpackers(16)[bits](part.data + i * block, bytes + 2 * BLOCK * i);
+      if (raw)
+        std::memcpy(bytes + 2 * BLOCK * whole, part.data + whole * block,
+                    static_cast<size_t>(2 * tail));
+      return;
+    }
+    case Nulls::runs: {
+      if (part.size < 8) corrupt("rle: a block of " + text(part.size) + " bytes");
+      const uint64_t size = load<uint64_t>(part.data);
+      if (size > static_cast<uint64_t>(part.size - 8)) corrupt("rle: too many bytes of values");
+      const int64_t values = static_cast<int64_t>(size);
+      return expand_runs<uint16_t>({part.data + 8, values},
+                                   {part.data + 8 + values, part.size - 8 - values}, count, 0,
+                                   count, out);
+    }
+    default:
+      if (part.size != 2 * count) corrupt(text(part.size) + " bytes of " + text(count) + " levels");
+      std::memcpy(out, part.data, static_cast<size_t>(part.size));
+  }
+}
+
+// The part of a chunk that is asked for.
+struct RowPage::Slice {
+  Chunk chunk;
+  int64_t first, last;  // values of the chunk
+
+  int64_t count() const { return last - first; }
+};
+
+bool RowPage::holds(int64_t width) const {
+  if (values_ == Values::zipped) return width > 0 && width == bits_ / 8;
+  if (is_null_) return true;
+  if (is_constant() && width == 0)  // a bit has a byte
+    return items_kind_ == Items::fixed && item_width_ == 1 && items_.data()[0] <= 1;
+  if (items_kind_ == Items::fixed) return width == item_width_;
+  if (items_kind_ != Items::none) return width < 0;
+  return values_fit(values_, bits_, width);
+}
+
+void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const {
+  if (!fits(sink.form.width)) corrupt("rows of another form");
+  if (values_ == Values::zipped) return zipped_range(first, last, bytes, sink);
+  if (is_null_) return null_range(last - first, sink);
+  std::vector<Slice> slices;
+  const int64_t begin = chunk_of(first, 0), origin = begin_of(begin);
+  for (int64_t c = begin; c < num_chunks_ && rows_from(c) < last; ++c) {
+    const int64_t start = begin_of(c) - origin, size = begin_of(c + 1) - begin_of(c);
+    check_span(start, size, bytes.size, "chunk");
+    const int64_t from = std::max(first, rows_from(c)) - rows_from(c);
+    const int64_t to = std::min(last, rows_until(c)) - rows_from(c);
+    if (from < to) slices.push_back({open_chunk(c, {bytes.data + start, size}), from, to});
+  }
+  if (nulls_ != Nulls::none) read_nulls(slices, sink);
+  if (sink.form.is_string()) {
+    if (sink.form.width == -4)
+      string_range<int32_t>(slices, last - first, bytes, sink);
+    else
+      string_range<int64_t>(slices, last - first, bytes, sink);
+    return sink.advance(last - first);
+  }
+  if (is_constant() && sink.form.width == 0) {
+    const std::vector<uint8_t> bits(static_cast<size_t>(bytes_of_bits(last - first)),
+                                    static_cast<uint8_t>(-items_.data()[0]));
+    sink.bits(bits.data(), 0, last - first);
+    return sink.advance(last - first);
+  }
+  if (items_kind_ == Items::fixed) return gather_items(slices, sink);
+  for (const Slice& slice : slices) {
+    if (bits_ == 1) {
+      check_flat(slice.chunk);
+      sink.bits(slice.chunk.first.data, slice.first, slice.count());
+    } else {
+      read_words(slice, sink.values());
+    }
+    sink.advance(slice.count());
+  }
+}
+
+void RowPage::read_nulls(const std::vector<Slice>& slices, RangeSink& sink) const {
+  std::vector<uint16_t> levels;
+  int64_t row = sink.row();
+  for (const Slice& slice : slices) {
+    levels.resize(static_cast<size_t>(slice.chunk.entries + kLevelSlack));
+    read_levels(nulls_, level_bits_, slice.chunk.nulls, slice.chunk.entries, levels.data());
+    const auto top = std::max_element(levels.begin(), levels.begin() + slice.chunk.entries);
+    if (slice.chunk.entries && *top > max_level_) corrupt("definition level " + text(*top));
+    sink.levels(levels.data() + slice.first, slice.count(), row);
+    row += slice.count();
+  }
+}
+
+// Appends neighbouring values of a chunk; null, and of zeros, where their level is not 0. False where
+// they have to be given one by one: nulls among strings have bytes.
+bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                       Sink& sink) const {
+  if (count > chunk.values - first)
+    corrupt("value " + text(first + count - 1) + " of a chunk of " + text(chunk.values));
+  if (highest(levels, count) == 0) levels = nullptr;
+  if (items_kind_ != Items::none) {
+    emit_items(chunk, first, count, levels, sink);
+  } else if (sink.width == 0) {
+    if (!(bits_ == 32 ? emit_strings<int32_t>(chunk, first, count, levels, sink)
+                      : emit_strings<int64_t>(chunk, first, count, levels, sink)))
+      return false;
+  } else {
+    uint8_t* out = sink.begin_run(count);
+    if (bits_ == 1) {
+      check_flat(chunk);
+      for (int64_t i = 0; i < count; ++i)
+        out[i] = chunk.first.data[(first + i) / 8] >> ((first + i) % 8) & 1;
+    } else {
+      read_words({chunk, first, first + count}, out);
+    }
+    for (int64_t i = 0; levels && i < count; ++i)
+      if (levels[i] != 0) std::fill_n(out + i * sink.width, sink.width, uint8_t{0});
+  }
+  sink.end_run(levels, count);
+  return true;
+}
+
+// Strings of a chunk; false as of `emit_run`.
+template <typename Offset>
+bool RowPage::emit_strings(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                           Sink& sink) const {
+  constexpr int64_t kWord = sizeof(Offset);
+  const Part values = chunk.first;
+  string_span<Offset>(values.data, values.size, chunk.values);
+  const uint8_t* offsets = values.data + kWord * first;
+  if (!rises<Offset>(offsets, count)) corrupt("variable: offsets decrease");
+  const auto offset = [&](int64_t i) { return load<Offset>(offsets + kWord * i); };
+  const int64_t begin = offset(0), end = offset(count);
+  if (begin < kWord * (chunk.values + 1) || end > values.size)
+    corrupt("variable: values from " + text(begin) + " to " + text(end) + " in a chunk of " +
+            text(values.size) + " bytes");
+  for (int64_t i = 0; levels && i < count; ++i)
+    if (levels[i] != 0 && offset(i) != offset(i + 1)) return false;
+  if (symbols_) {
+    const std::vector<fsst::Stream> stream{{values.data + begin, values.data + end, offsets, count}};
+    auto decoded = fsst::decode_streams<Offset>(symbols_->table, symbols_->num_codes, stream, count,
+                                                values.data + values.size);
+    sink.string_run(decoded.bytes.data(), decoded.size, count,
+                    [&](int64_t i) { return decoded.offsets[i]; });
+  } else {
+    sink.string_run(values.data + begin, end - begin, count, offset);
+  }
+  return true;
+}
+
+// The items that indices of a chunk mean.
+void RowPage::emit_items(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                         Sink& sink) const {
+  const auto is_valid = [=](int64_t i) { return levels == nullptr || levels[i] == 0; };
+  Owned<uint8_t> words(count * (bits_ / 8));
+  read_words({chunk, first, first + count}, words.data());
+  with_word(words.data(), [&](auto* indices) {
+    dictionary::settle(indices, count, num_items_, is_valid);
+    const auto expand = [&](const auto* offsets) {
+      const dictionary::Strings items(offsets, num_items_, items_.data(),
+                                      static_cast<int64_t>(items_.size()));
+      auto [starts, bytes] = items.template expand<int64_t>(indices, count, is_valid);
+      sink.string_run(bytes.data(), starts[count], count, [&](int64_t i) { return starts[i]; });
+    };
+    if (items_kind_ == Items::strings_32) return expand(offsets_32_.data());
+    if (items_kind_ == Items::strings_64) return expand(offsets_64_.data());
+    uint8_t* out = sink.begin_run(count);
+    if (num_items_) dictionary::gather(items_.data(), item_width_, indices, count, out);
+    for (int64_t i = 0; i < count; ++i)
+      if (!is_valid(i)) std::fill_n(out + i * item_width_, item_width_, uint8_t{0});
+  });
+}
+
+void RowPage::check_flat(const Chunk& chunk) const {
+  if (chunk.first.size != bytes_of_bits(chunk.values * bits_))
+    corrupt("flat: " + text(chunk.first.size) + " bytes of " + text(chunk.values) + " values");
+}
+
+// Values of whole bytes.
+void RowPage::read_words(const Slice& slice, uint8_t* out) const {
+  const auto& [chunk, first, last] = slice;
+  const int64_t width = bits_ / 8;
+  switch (values_) {
+    case Values::flat:
+      check_flat(chunk);
+      std::memcpy(out, chunk.first.data + first * width,
+                  static_cast<size_t>(slice.count() * width));
+      return;
+    case Values::packed: {
+      const uint64_t packed = width_of(chunk.first, bits_, chunk.values);
+      return unpack_some(bits_, packed, chunk.first.data + width, first, last, out);
+    }
+    case Values::runs:
+      return with_word(out, [&](auto* to) {
+        expand_runs(chunk.first, chunk.second, chunk.values, first, last, to);
+      });
+    case Values::split:
+      if (chunk.first.size != chunk.values * width) corrupt("byte stream split: its size");
+      for (int64_t b = 0; b < width; ++b) {
+        const uint8_t* from = chunk.first.data + b * chunk.values + first;
+        for (int64_t i = 0; i < slice.count(); ++i) out[i * width + b] = from[i];
+      }
+      return;
+    case Values::constant:
+      std::memset(out, 0, static_cast<size_t>(slice.count()));  // indices of the only item
+      return;
+    default: corrupt("values of no width");
+  }
+}
+
+template <typename Work>
+void RowPage::with_word(uint8_t* out, const Work& work) const {
+  switch (bits_) {
+    case 8: return work(out);
+    case 16: return work(reinterpret_cast<uint16_t*>(out));
+    case 32: return work(reinterpret_cast<uint32_t*>(out));
+    default: return work(reinterpret_cast<uint64_t*>(out));
+  }
+}
+
+// The indices of slices as they lie end to end from `words` on, all of items.
+template <typename Work>
+void RowPage::with_indices(uint8_t* words, int64_t count, const RangeSink& sink,
+                           const Work& work) const {
+  with_word(words, [&](auto* indices) {
+    const auto settled = [&](const auto& is_valid) {
+      dictionary::settle(indices, count, num_items_, is_valid);
+      work(static_cast<const std::remove_pointer_t<decltype(indices)>*>(indices), is_valid);
+    };
+    if (sink.has_nulls())
+      settled([&sink](int64_t i) { return sink.is_valid(sink.row() + i); });
+    else
+      settled(dictionary::AllValid());
+  });
+}
+
+void RowPage::gather_items(const std::vector<Slice>& slices, RangeSink& sink) const {
+  int64_t most = 0;
+  for (const Slice& slice : slices) most = std::max(most, slice.count());
+  Owned<uint8_t> words(most * (bits_ / 8));
+  for (const Slice& slice : slices) {
+    read_words(slice, words.data());
+    with_indices(words.data(), slice.count(), sink, [&](const auto* indices, const auto&) {
+      if (num_items_)  // else all are null
+        dictionary::gather(items_.data(), item_width_, indices, slice.count(), sink.values());
+    });
+    sink.advance(slice.count());
+  }
+}
+
+template <typename Offset>
+void RowPage::string_range(const std::vector<Slice>& slices, int64_t count, Part bytes,
+                           RangeSink& sink) const {
+  auto& strings = sink.strings<Offset>();
+  bool is_text = !sink.form.is_text;  // or need not be
+  if (items_kind_ != Items::none) {
+    strings.push_back(expanded<Offset>(slices, count, sink));
+    is_text = is_text || has_text_items();  // a bad item may be one that no row uses
+  } else if (symbols_) {
+    std::vector<fsst::Stream> streams;
+    for (const auto& [chunk, first, last] : slices) {
+      const uint8_t* data = chunk.first.data;
+      const uint8_t* offsets = data + static_cast<int64_t>(sizeof(Offset)) * first;
+      string_span<Offset>(data, chunk.first.size, chunk.values);
+      if (!rises<Offset>(data, chunk.values)) corrupt("variable: offsets decrease");
+      const Offset begin = load<Offset>(offsets);
+      const Offset end = load<Offset>(data + static_cast<int64_t>(sizeof(Offset)) * last);
+      streams.push_back({data + begin, data + end, offsets, last - first});
+    }
+    auto decoded = fsst::decode_streams<Offset>(symbols_->table, symbols_->num_codes, streams, count,
+                                                bytes.data + bytes.size);
+    is_text |= decoded.is_ascii;
+    strings.push_back({std::move(decoded.offsets), std::move(decoded.bytes), count, decoded.size});
+  } else {
+    strings.push_back(copied<Offset>(slices, count));
+  }
+  if (!is_text) check_text(strings.back(), sink);
+}
+
+template <typename Offset>
+void RowPage::check_text(RangeStrings<Offset>& strings, const RangeSink& sink) const {
+  const Offset* offsets = strings.offsets.data();
+  const uint8_t* bytes = strings.bytes.data();
+  if (are_utf8(offsets, strings.count, bytes)) return;
+  for (int64_t i = 0; i < strings.count; ++i)
+    if (sink.is_valid(sink.row() + i) && !is_utf8(bytes + offsets[i], bytes + offsets[i + 1]))
+      corrupt("value " + text(sink.row() + i) + " of the rows read is no UTF-8");
+}
+
+template <typename Offset>
+RangeStrings<Offset> RowPage::copied(const std::vector<Slice>& slices, int64_t count) const {
+  constexpr int64_t kWord = sizeof(Offset);
+  int64_t total = 0;
+  for (const auto& [chunk, first, last] : slices) {
+    const uint8_t* data = chunk.first.data;
+    string_span<Offset>(data, chunk.first.size, chunk.values);
+    if (!rises<Offset>(data, chunk.values)) corrupt("variable: offsets decrease");
+    total += int64_t{load<Offset>(data + kWord * last)} - load<Offset>(data + kWord * first);
+  }
+  if (total > std::numeric_limits<Offset>::max())
+      throw std::overflow_error("strings of too many bytes for their offsets");
+  RangeStrings<Offset> out{Owned<Offset>(count + 1), Owned<uint8_t>(total), count, total};
+  Offset* offset = out.offsets.data();
+  Offset at = 0;
+  for (const auto& [chunk, first, last] : slices) {
+    const uint8_t* data = chunk.first.data;
+    const Offset begin = load<Offset>(data + kWord * first);
+    const Offset size = static_cast<Offset>(load<Offset>(data + kWord * last) - begin);
+    for (int64_t i = first; i < last; ++i)
+      *offset++ = static_cast<Offset>(load<Offset>(data + kWord * i) - begin + at);
+    if (size) std::memcpy(out.bytes.data() + at, data + begin, static_cast<size_t>(size));
+    at = static_cast<Offset>(at + size);
+  }
+  *offset = at;
+  return out;
+}
+
+template <typename Offset>
+RangeStrings<Offset> RowPage::expanded(const std::vector<Slice>& slices, int64_t count,
+                                       const RangeSink& sink) const {
+  Owned<uint8_t> words(count * (bits_ / 8));
+  uint8_t* to = words.data();
+  for (const Slice& slice : slices) {
+    read_words(slice, to);
+    to += slice.count() * (bits_ / 8);
+  }
+  std::optional<RangeStrings<Offset>> strings;
+  with_indices(words.data(), count, sink, [&](const auto* indices, const auto& is_valid) {
+    const auto expand = [&](const auto* offsets) {
+      const dictionary::Strings items(offsets, num_items_, items_.data(),
+                                      static_cast<int64_t>(items_.size()));
+      auto [starts, bytes] = items.template expand<Offset>(indices, count, is_valid);
+      const int64_t size = starts[count];
+      strings.emplace(RangeStrings<Offset>{std::move(starts), std::move(bytes), count, size});
+    };
+    if (items_kind_ == Items::strings_32)
+      expand(offsets_32_.data());
+    else
+      expand(offsets_64_.data());
+  });
+  return *std::move(strings);
+}
+
+bool RowPage::has_text_items() const {
+  signed char known = text_items_.load(std::memory_order_relaxed);
+  if (known < 0) {
+    known = items_kind_ == Items::strings_32
+                ? are_utf8(offsets_32_.data(), num_items_, items_.data())
+                : are_utf8(offsets_64_.data(), num_items_, items_.data());
+    text_items_.store(known, std::memory_order_relaxed);
+  }
+  return known != 0;
+}
+
+// Rows of a page without a value.
+void RowPage::null_range(int64_t count, RangeSink& sink) const {
+  const std::vector<uint16_t> levels(static_cast<size_t>(count), uint16_t{1});
+  sink.levels(levels.data(), count, sink.row());
+  const auto add_empty = [&](auto& strings) {
+    using Offset = typename std::remove_reference_t<decltype(strings)>::value_type::Number;
+    RangeStrings<Offset> empty{Owned<Offset>(count + 1), Owned<uint8_t>(0), count, 0};
+    std::fill_n(empty.offsets.data(), count + 1, Offset{0});
+    strings.push_back(std::move(empty));
+  };
+  if (sink.form.width == -4)
+    add_empty(sink.strings<int32_t>());
+  else if (sink.form.width == -8)
+    add_empty(sink.strings<int64_t>());
+  else if (sink.form.width == 0)
+    sink.bits(std::vector<uint8_t>(static_cast<size_t>(bytes_of_bits(count))).data(), 0, count);
+  else
+    std::memset(sink.values(), 0, static_cast<size_t>(count * sink.form.width));
+  sink.advance(count);
+}
+
+void RowPage::zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const {
+  const int64_t width = bits_ / 8, step = level_bits_ + width;
+  check_span(0, product(last - first, step, "rows"), bytes.size, "rows");
+  if (level_bits_ == 0) {
+    std::memcpy(sink.values(), bytes.data, static_cast<size_t>((last - first) * width));
+    return sink.advance(last - first);
+  }
+  for (int64_t i = 0; i < last - first; ++i) {
+    const uint8_t* from = bytes.data + i * step;
+    uint32_t word = 0;
+    std::memcpy(&word, from, static_cast<size_t>(level_bits_));
+    if (word > static_cast<uint32_t>(max_level_)) corrupt("definition level " + text(word));
+    const uint16_t level = static_cast<uint16_t>(word);
+    if (level) sink.levels(&level, 1, sink.row());
+    std::memcpy(sink.values(), from + level_bits_, static_cast<size_t>(width));
+    sink.advance(1);
+  }
+}
+
+}  // namespace alance

@@ -1,0 +1,71 @@
+// Where rows of the columns of many files are: single rows, or ranges of neighbours. Its groups are
+// pieces of files that are read together and decoded in one go, with the pages and rows that each of
+// them has. It is a few flat arrays, because a take of many fragments would otherwise make an object
+// for each page.
+#pragma once
+#include <vector>
+
+#include "rows/row_table.hpp"
+#include "io/source.hpp"
+
+namespace alance {
+
+class RowPlan {
+ public:
+  // Rows of a page: of single rows, positions in the list of all; of ranges, neighbours of the page.
+  struct Part {
+    size_t hit;
+    int64_t first, last;
+  };
+  // What is read together and decoded in one go; its pages are of one column.
+  struct Group {
+    size_t parts_end, pieces_end;  // behind its last part, and piece
+    int64_t bytes_end, num_rows;   // its end in the bytes of all groups
+  };
+  // A page of a table, which keeps it alive.
+  struct Hit {
+    size_t table;
+    std::shared_ptr<const RowPage> kernel;
+    nests::Layers layers;  // 0: there are too many
+    int64_t start;         // of the page in its file
+  };
+  struct Unknown {
+    size_t table, page;
+    bool operator==(const Unknown&) const = default;
+  };
+
+  bool is_ranges = false;
+  int64_t num_rows = 0;
+  std::vector<int64_t> rows;  // counted from the first of their page, column by column
+  std::vector<Hit> hits;
+  std::vector<Part> parts;
+  std::vector<Piece> pieces;
+  std::vector<Group> groups;
+  std::vector<size_t> columns;   // where the groups of each end
+  std::vector<Unknown> unknown;  // pages that groups lack; of single rows there are no groups then
+
+  size_t first_group(size_t column) const { return column ? columns[column - 1] : 0; }
+  size_t first_part(size_t group) const { return group ? groups[group - 1].parts_end : 0; }
+  size_t first_piece(size_t group) const { return group ? groups[group - 1].pieces_end : 0; }
+  int64_t first_byte(size_t group) const { return group ? groups[group - 1].bytes_end : 0; }
+  // The rows of a part, counted from the first of their page.
+  Rows rows_of(const Part& part) const {
+    return {is_ranges ? nullptr : rows.data() + part.first, part.first, part.last - part.first};
+  }
+  // Whether all values of a column are of a width as of `RangeForm`. Of a field of its own, a row is
+  // a value, or null for no other reason than its own.
+  bool fits(size_t column, int64_t width, bool is_nested) const {
+    if (column >= columns.size()) corrupt("row plan: no such column");
+    for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i) {
+      const Hit& hit = hits[parts[i].hit];
+      if (hit.layers == 0 || !hit.kernel->holds(width)) return false;
+      if (!is_nested && !nests::is_plain(hit.layers)) return false;
+    }
+    return true;
+  }
+  void check_groups(size_t first, size_t last) const {
+    if (first > last || last > groups.size()) corrupt("row plan: no such groups");
+  }
+};
+
+}  // namespace alance

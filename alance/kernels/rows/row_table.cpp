@@ -1,0 +1,341 @@
+// Where rows of many files are: the pages of one column of each file, and the bytes of the chunks that
+// hold the rows, in one call.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "io/held.hpp"
+#include "base/lists.hpp"
+#include "rows/row_needs.hpp"
+#include "rows/row_plan.hpp"
+#include "rows/row_table.hpp"
+
+namespace alance {
+namespace {
+
+constexpr int64_t kMany = 1 << 10;  // rows; with fewer, giving the GIL away costs more than it gives
+// Of a group, about: what is read is decoded while the processor's cache still holds it.
+constexpr int64_t kGroup = 160 << 10;
+
+using Tables = std::vector<const RowTable*>;
+
+// Rows from the first to behind the last.
+using Span = std::pair<int64_t, int64_t>;
+
+class Planner {
+ public:
+  // Of single rows.
+  Planner(const int64_t* rows, int64_t count, size_t num_columns) : rows_(rows) {
+    plan.num_rows = count;
+    plan.rows.resize(static_cast<size_t>(count) * num_columns);
+  }
+  // Of so many rows in ranges.
+  explicit Planner(int64_t count) {
+    plan.num_rows = count;
+    plan.is_ranges = true;
+  }
+
+  // The rows of a span, which are of a table of the column that has no end yet. The bytes of a page
+  // are read at once; all of a column are a group.
+  void add(const RowTable& table, size_t number, const Span& span) {
+    const std::vector<int64_t>& bounds = table.first_rows();
+    if (span.second > bounds.back()) corrupt("plan_spans: rows of no page");
+    auto above = std::upper_bound(bounds.begin(), bounds.end(), span.first);
+    for (int64_t row = span.first; row < span.second; ++above) {
+      const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
+      const int64_t last = std::min(span.second, *above);
+      if (last == row) continue;  // of no rows
+      const RowTable::Entry* entry = table.entry(page);
+      if (entry == nullptr) {
+        const RowPlan::Unknown hole{number, page};  // maybe that of the span before
+        if (plan.unknown.empty() || plan.unknown.back() != hole) plan.unknown.push_back(hole);
+      } else {
+        add_page(number, *entry, row - bounds[page], last - bounds[page]);
+      }
+      row = last;
+    }
+  }
+
+  // Rows `first` to `last`, which are of a table of the column that has no end yet; the column's
+  // own list of rows begins at `base`.
+  void add(const RowTable& table, size_t number, int64_t first, int64_t last, int64_t base) {
+    const std::vector<int64_t>& bounds = table.first_rows();
+    int64_t* in_page = plan.rows.data() + base;
+    for (int64_t i = first; i < last;) {
+      const auto above = std::upper_bound(bounds.begin(), bounds.end(), rows_[i]);
+      if (above == bounds.begin() || above == bounds.end()) corrupt("plan_rows: a row of no page");
+      const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
+      const RowTable::Entry* entry = table.entry(page);
+      int64_t next = i;
+      for (; next < last && rows_[next] < *above; ++next) in_page[next] = rows_[next] - bounds[page];
+      if (entry == nullptr) {
+        plan.unknown.push_back({number, page});
+      } else if (plan.unknown.empty()) {  // else the plan is made again, once these are known
+        entry->kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
+        add_hit(number, *entry);
+        add_pieces(number, *entry->kernel, base + i, base + next);
+      }
+      i = next;
+    }
+  }
+
+  void end_column() { plan.columns.push_back(plan.groups.size()); }
+
+  RowPlan plan;
+
+ private:
+  void add_hit(size_t number, const RowTable::Entry& entry) {
+    plan.hits.push_back({number, entry.kernel, entry.layers, entry.start});
+  }
+
+  void add_page(size_t number, const RowTable::Entry& entry, int64_t first, int64_t last) {
+    const auto [begin, end] = entry.kernel->bytes_of(first, last);
+    const int64_t start = entry.kernel->start();
+    if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group();
+    plan.parts.push_back({plan.hits.size(), first, last});
+    add_hit(number, entry);
+    add_piece({number, start + begin, start + end}, last - first);
+  }
+
+  void begin_group() {
+    plan.groups.push_back(
+        {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0});
+  }
+
+  // A piece of the last group, with rows of its last part.
+  void add_piece(const Piece& piece, int64_t num_rows) {
+    if (piece.stop > piece.start) plan.pieces.push_back(piece);  // pages of one value have none
+    RowPlan::Group& group = plan.groups.back();
+    group.parts_end = plan.parts.size();
+    group.pieces_end = plan.pieces.size();
+    group.bytes_end += piece.stop - piece.start;
+    group.num_rows += num_rows;
+  }
+
+  void add_pieces(size_t number, const RowPage& page, int64_t first, int64_t last) {
+    const Rows rows{plan.rows.data() + first, 0, last - first};
+    const std::vector<needs::Need> needs = needs::needs_of(page, rows);
+    for (const needs::Run& run : needs::runs_of(page, needs, {0, kGroup})) {
+      const int64_t start = page.start() + run.bytes.start, stop = page.start() + run.bytes.stop;
+      if (!joins(number, start, stop - start)) begin_group();
+      const size_t hit = plan.hits.size() - 1;
+      const size_t parts_before = plan.first_part(plan.groups.size() - 1);
+      if (plan.parts.size() > parts_before && plan.parts.back().hit == hit)
+        plan.parts.back().last = first + run.last;
+      else
+        plan.parts.push_back({hit, first + run.first, first + run.last});
+      add_piece({number, start, stop}, run.last - run.first);
+    }
+  }
+
+  // Whether a piece belongs to the last group: that is of this column, stays small, and ascends
+  // in each of its files.
+  bool joins(size_t number, int64_t start, int64_t num_bytes) const {
+    const size_t last_group = plan.groups.size();
+    if (last_group == plan.first_group(plan.columns.size())) return false;
+    const RowPlan::Group& group = plan.groups.back();
+    const int64_t size = group.bytes_end - plan.first_byte(last_group - 1);
+    if (size + num_bytes > kGroup) return false;
+    if (num_bytes == 0 || size == 0) return true;
+    return plan.pieces.back().table != number || start >= plan.pieces.back().stop;
+  }
+
+  const int64_t* rows_ = nullptr;
+};
+
+void check_tables(const std::vector<Tables>& columns, size_t count) {
+  for (const Tables& tables : columns)
+    if (tables.size() != count || std::find(tables.begin(), tables.end(), nullptr) != tables.end())
+      corrupt("row plan: tables of unequal length");
+}
+
+// The same rows of several columns, each of as many tables: those of table t end at `ends[t]` in
+// `rows`, ascending and unique. The plan numbers the tables of all columns, column by column.
+RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
+                  const std::vector<int64_t>& ends) {
+  const int64_t count = static_cast<int64_t>(rows.size());
+  check_tables(columns, ends.size());
+  int64_t before = 0;
+  for (const int64_t end : ends) {
+    if (end < before || end > count) corrupt("plan_rows: ends of rows");
+    before = end;
+  }
+  if (before != count) corrupt("plan_rows: rows of no table");
+  Planner planner(rows.data(), count, columns.size());
+  const auto run = [&] {
+    for (size_t c = 0; c < columns.size(); ++c) {
+      int64_t first = 0;
+      for (size_t t = 0; t < ends.size(); ++t) {
+        planner.add(*columns[c][t], c * ends.size() + t, first, ends[t],
+                    static_cast<int64_t>(c) * count);
+        first = ends[t];
+      }
+      planner.end_column();
+    }
+  };
+  if (count < kMany) {
+    run();
+  } else {
+    nb::gil_scoped_release release;
+    run();
+  }
+  return std::move(planner.plan);
+}
+
+// Ranges of rows of several columns, each of as many tables: the spans of table t end at `ends[t]` in
+// `spans`; those of a table ascend, and none is empty. Pages that are not known are left out.
+RowPlan plan_spans(const std::vector<Tables>& columns, const std::vector<Span>& spans,
+                   const std::vector<size_t>& ends) {
+  check_tables(columns, ends.size());
+  int64_t count = 0;
+  for (size_t t = 0, at = 0; t < ends.size(); ++t) {
+    if (ends[t] < at || ends[t] > spans.size()) corrupt("plan_spans: ends of spans");
+    for (int64_t last = 0; at < ends[t]; last = spans[at++].second) {
+      if (spans[at].first < last || spans[at].second <= spans[at].first ||
+          __builtin_add_overflow(count, spans[at].second - spans[at].first, &count))
+        corrupt("plan_spans: no rows");
+    }
+  }
+  if (spans.size() != (ends.empty() ? 0 : ends.back())) corrupt("plan_spans: spans of no table");
+  Planner planner(count);
+  for (size_t c = 0; c < columns.size(); ++c) {
+    for (size_t t = 0, at = 0; t < ends.size(); ++t)
+      for (; at < ends[t]; ++at) planner.add(*columns[c][t], c * ends.size() + t, spans[at]);
+    planner.end_column();
+  }
+  return std::move(planner.plan);
+}
+
+// What is not held of a plan: coalesced pieces, file by file, and where those of each end. `files`: of
+// each table of the plan, the number of its file among those held.
+nb::tuple missing_of(const RowPlan& plan, const std::vector<const HeldFile*>& held,
+                     const std::vector<size_t>& files, uint64_t max_gap_bytes) {
+  std::vector<std::vector<ByteRange>> pieces(held.size());
+  for (const Piece& piece : plan.pieces) {
+    if (piece.table >= files.size() || files[piece.table] >= held.size())
+      corrupt("row plan: files of other tables");
+    const size_t file = files[piece.table];
+    if (!held[file]->holds(piece.start, piece.stop)) pieces[file].push_back({piece.start, piece.stop});
+  }
+  std::vector<int64_t> starts, stops;
+  nb::list ends;
+  for (const auto& own : pieces) {
+    for (const auto& [start, stop] : coalesce(own, {max_gap_bytes}).spans) {
+      starts.push_back(start);
+      stops.push_back(stop);
+    }
+    ends.append(stops.size());
+  }
+  return nb::make_tuple(ends, numpy_of(starts), numpy_of(stops));
+}
+
+// The pieces of some groups: the tables that they are of, where those of each end, starts, stops and
+// their bytes. A table comes up again in each group.
+nb::tuple pieces_of(const RowPlan& plan, size_t first, size_t last) {
+  plan.check_groups(first, last);
+  const size_t begin = plan.first_piece(first);
+  const int64_t count = static_cast<int64_t>(plan.first_piece(last) - begin);
+  Owned<int64_t> starts(count), stops(count);
+  nb::list tables, ends;
+  size_t group = first;
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t at = begin + static_cast<size_t>(i);
+    starts[i] = plan.pieces[at].start;
+    stops[i] = plan.pieces[at].stop;
+    while (plan.groups[group].pieces_end <= at) ++group;  // groups without pieces
+    const bool ends_group = at + 1 == plan.groups[group].pieces_end;
+    if (ends_group || plan.pieces[at + 1].table != plan.pieces[at].table) {
+      tables.append(plan.pieces[at].table);
+      ends.append(i + 1);
+    }
+  }
+  return nb::make_tuple(tables, ends, starts.numpy(), stops.numpy(),
+                        plan.first_byte(last) - plan.first_byte(first));
+}
+
+// The first group of a column, and the one behind its last.
+std::pair<size_t, size_t> groups_of(const RowPlan& plan, size_t column) {
+  if (column >= plan.columns.size()) corrupt("row plan: no such column");
+  return {plan.first_group(column), plan.columns[column]};
+}
+
+nb::list unknown_of(const RowPlan& plan) {
+  nb::list found;
+  for (const RowPlan::Unknown& one : plan.unknown)
+    found.append(nb::make_tuple(one.table, one.page));
+  return found;
+}
+
+int64_t bytes_of(const RowPlan& plan, size_t first, size_t last) {
+  plan.check_groups(first, last);
+  return plan.first_byte(last) - plan.first_byte(first);
+}
+
+// The fields whose leaves, which are these columns, have rows of values of these widths (as of
+// `RangeForm`, one a column; -1: of none).
+std::vector<size_t> fitting(const RowPlan& plan, const nests::Trees& trees,
+                            const std::vector<size_t>& columns, const std::vector<int64_t>& widths) {
+  if (widths.size() != columns.size() || nests::num_leaves(trees, 0, trees.size()) != columns.size())
+    corrupt("row plan: widths of other columns");
+  std::vector<size_t> found;
+  for (size_t node = 0, leaf = 0, field = 0; node < trees.size(); ++field) {
+    const size_t end = nests::end_of(trees, node), last = leaf + nests::num_leaves(trees, node, end);
+    bool fits = true;
+    for (; leaf < last; ++leaf)
+      fits &= widths[leaf] != -1 && plan.fits(columns[leaf], widths[leaf], end - node > 1);
+    if (fits) found.push_back(field);
+    node = end;
+  }
+  return found;
+}
+
+// The bytes of the chunks of each column.
+std::vector<int64_t> column_bytes(const RowPlan& plan) {
+  std::vector<int64_t> sizes;
+  for (size_t column = 0; column < plan.columns.size(); ++column)
+    sizes.push_back(plan.first_byte(plan.columns[column]) - plan.first_byte(plan.first_group(column)));
+  return sizes;
+}
+
+// The table of a page, and where the page begins in its file.
+std::pair<size_t, int64_t> place_of(const RowPlan& plan, size_t hit) {
+  if (hit >= plan.hits.size()) corrupt("row plan: no such page");
+  return {plan.hits[hit].table, plan.hits[hit].start};
+}
+
+std::unique_ptr<RowTable> row_table(const In<int64_t>& first_rows) {
+  return std::make_unique<RowTable>(
+      std::vector<int64_t>(first_rows.data(), first_rows.data() + first_rows.size()));
+}
+
+void set(RowTable& table, size_t number, std::shared_ptr<RowPage> kernel, nests::Layers layers,
+         int64_t start) {
+  table.set(number, std::move(kernel), layers, start);
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_row_table(nanobind::module_& m) {
+  using namespace alance;
+  nb::class_<RowTable>(m, "RowTable")
+      .def(nb::new_(&row_table), nb::arg("first_rows"))
+      .def("set", &set, nb::arg("number"), nb::arg("kernel"), nb::arg("layers"), nb::arg("start") = 0);
+  nb::class_<RowPlan>(m, "RowPlan")
+      .def_ro("is_ranges", &RowPlan::is_ranges)
+      .def_ro("num_rows", &RowPlan::num_rows)
+      .def_prop_ro("unknown", &unknown_of)
+      .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })
+      .def_prop_ro("column_bytes", &column_bytes)
+      .def("fitting", &fitting, nb::arg("trees"), nb::arg("columns"), nb::arg("widths"))
+      .def("place", &place_of)
+      .def("groups", &groups_of, nb::arg("column"))
+      .def("pieces", &pieces_of)
+      .def("num_bytes", &bytes_of)
+      .def("missing", &missing_of, nb::arg("held"), nb::arg("files"), nb::arg("max_gap_bytes"));
+  m.def("plan_rows", &plan_rows, nb::arg("columns"), nb::arg("rows"), nb::arg("ends"));
+  m.def("plan_spans", &plan_spans, nb::arg("columns"), nb::arg("spans"), nb::arg("ends"));
+}

@@ -1,0 +1,65 @@
+// The pages of a column that are known so far, for finding rows in them. A page that is not known
+// is a hole: whoever meets it learns the page, and sets it here for all later takes.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "rows/nests.hpp"
+#include "rows/row_page.hpp"
+
+namespace alance {
+
+// The pages of a column whose rows can be taken, as far as they are known. Who changes it holds the
+// interpreter's lock, who reads it need not: a page that is known stays as it is.
+class RowTable {
+ public:
+  struct Entry {
+    std::shared_ptr<const RowPage> kernel;
+    nests::Layers layers = 0;  // 0: there are too many
+    int64_t start = 0;         // of the page in its file
+  };
+
+  // `first_rows` has one number a page and the total behind them.
+  explicit RowTable(std::vector<int64_t> first_rows)
+      : first_rows_(std::make_shared<const std::vector<int64_t>>(std::move(first_rows))) {
+    const std::vector<int64_t>& bounds = *first_rows_;
+    if (bounds.empty() || bounds.front() != 0 || !std::is_sorted(bounds.begin(), bounds.end()))
+      corrupt("row table: first rows");
+    entries_ = std::make_unique<std::atomic<const Entry*>[]>(count());
+  }
+  // What is known so far; each of the two learns for itself.
+  RowTable(const RowTable& other)
+      : first_rows_(other.first_rows_),
+        entries_(std::make_unique<std::atomic<const Entry*>[]>(count())) {
+    for (size_t i = 0; i < count(); ++i)
+      if (const Entry* known = other.entries_[i].load()) entries_[i] = new Entry(*known);
+  }
+  RowTable& operator=(const RowTable&) = delete;
+  virtual ~RowTable() {
+    for (size_t i = 0; entries_ && i < count(); ++i) delete entries_[i].load();
+  }
+
+  // Page `number`, which begins at a byte of its file, is known; false where it was before.
+  bool set(size_t number, std::shared_ptr<const RowPage> kernel, nests::Layers layers, int64_t start) {
+    if (number >= count()) corrupt("row table: no such page");
+    if (entries_[number].load() != nullptr) return false;
+    entries_[number].store(new Entry{std::move(kernel), layers, start},
+                           std::memory_order_release);
+    return true;
+  }
+
+  size_t count() const { return first_rows_->size() - 1; }
+  const std::vector<int64_t>& first_rows() const { return *first_rows_; }
+  // Null where the page is not known.
+  const Entry* entry(size_t number) const {
+    return entries_[number].load(std::memory_order_acquire);
+  }
+
+ private:
+  std::shared_ptr<const std::vector<int64_t>> first_rows_;
+  std::unique_ptr<std::atomic<const Entry*>[]> entries_;
+};
+
+}  // namespace alance

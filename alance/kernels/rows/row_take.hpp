@@ -1,0 +1,39 @@
+// Rows of a part of a plan, decoded from the bytes of the chunks that hold them.
+#pragma once
+#include "rows/row_needs.hpp"
+#include "rows/row_plan.hpp"
+
+namespace alance {
+
+// Decodes the rows of a part from its bytes, which end at `end`; `bytes` is moved behind them.
+// `done` is called after each chunk.
+template <typename Done>
+void take_part(const RowPlan& plan, const RowPlan::Part& part, const uint8_t*& bytes,
+               const uint8_t* end, Sink& sink, const Done& done) {
+  const RowPage& page = *plan.hits[part.hit].kernel;
+  if (!page.gives(sink.width)) corrupt("row sink: pages of different width");
+  const Rows rows = plan.rows_of(part);
+  for (const needs::Need& need : needs::needs_of(page, rows)) {
+    const int64_t size = page.begin_of(need.chunk + 1) - page.begin_of(need.chunk);
+    check_span(0, size, end - bytes, "chunk");
+    page.decode(need.chunk, {bytes, size}, rows.part(need.first, need.last), need.open, sink);
+    bytes += size;
+    done(part);
+  }
+}
+
+// Appends the rows of a group, whose bytes begin at `bytes`; that is moved behind them. `page` is
+// the number of the page, in the plan's list, that is decoded: an error is in it.
+template <typename Done>
+void take_group(const RowPlan& plan, size_t number, const uint8_t*& bytes, Sink& sink, size_t& page,
+                const Done& done) {
+  const RowPlan::Group& group = plan.groups[number];
+  const uint8_t* end = bytes + (group.bytes_end - plan.first_byte(number));
+  for (size_t i = plan.first_part(number); i < group.parts_end; ++i) {
+    page = plan.parts[i].hit;
+    take_part(plan, plan.parts[i], bytes, end, sink, done);
+  }
+  bytes = end;
+}
+
+}  // namespace alance

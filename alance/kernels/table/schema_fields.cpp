@@ -1,0 +1,193 @@
+// The fields of a table's schema from the message of its manifest, without one object a field.
+//
+// What is unusual is left to the parser of messages, which knows what to say of it: fields below
+// others, ids that are used twice, text that is no UTF-8.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+
+#include "base/arrow_c.hpp"
+#include "base/proto_wire.hpp"
+#include "base/utf8.hpp"
+
+namespace alance {
+namespace {
+
+bool is_text(std::string_view part) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(part.data());
+  return is_utf8(bytes, bytes + part.size());
+}
+
+constexpr int64_t IS_NULLABLE = 2;  // flag of the Arrow C data interface
+
+// Arrow fields that their owner has told of, which go when this does.
+class Told {
+ public:
+  explicit Told(const nb::list& fields) : all_(fields.size()) {
+    for (size_t i = 0; i < all_.size(); ++i)
+      fields[i].attr("_export_to_c")(reinterpret_cast<uintptr_t>(&all_[i]));
+  }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
+  ~Told() {
+    for (ArrowSchema& field : all_)
+      if (field.release) field.release(&field);
+  }
+  const ArrowSchema& operator[](size_t number) const { return all_[number]; }
+  size_t size() const { return all_.size(); }
+
+ private:
+  std::vector<ArrowSchema> all_;
+};
+
+class SchemaFields {
+ public:
+  // False where the fields must be looked at with more care.
+  bool parse(std::string_view manifest) {
+    ProtoWire message(manifest);
+    while (message.next()) {
+      const uint8_t* begin = message.position();
+      if (message.field != FIELDS && message.field != METADATA) {
+        message.skip();
+        continue;
+      }
+      if (message.wire != 2) return false;
+      const std::string_view part = message.bytes();
+      if (!message.ok) return false;
+      key_ += static_cast<char>(message.field);
+      key_.append(reinterpret_cast<const char*>(begin),
+                  static_cast<size_t>(message.position() - begin));
+      if (message.field == FIELDS && !add(part)) return false;
+    }
+    if (!message.ok) return false;
+    std::sort(ids_.begin(), ids_.end());
+    return std::adjacent_find(ids_.begin(), ids_.end()) == ids_.end();
+  }
+
+  // The fields and the metadata of the schema, as they lie in the message.
+  nb::bytes key() const { return nb::bytes(key_.data(), key_.size()); }
+  size_t count() const { return names_.size(); }
+  std::vector<std::string> types() const {
+    std::vector<std::string> all(types_.size());
+    for (const auto& [type, number] : types_) all[number] = type;
+    return all;
+  }
+  const std::vector<std::string>& names() const { return names_; }
+  // All fields as one Arrow schema, without metadata. `kinds` are Arrow fields of the types; one that
+  // may be null makes fields of its type so.
+  nb::object arrow(const nb::list& kinds) const {
+    const Told told(kinds);
+    if (told.size() != types_.size()) corrupt("schema: one Arrow field a type");
+    std::vector<ArrowSchema> fields(names_.size());
+    std::vector<ArrowSchema*> children(names_.size());
+    for (size_t i = 0; i < names_.size(); ++i) {
+      // The importer reads them, and releases none but the root.
+      fields[i] = told[type_of_[i]];
+      fields[i].name = names_[i].c_str();
+      if (nullable_[i]) fields[i].flags |= IS_NULLABLE;
+      fields[i].release = [](ArrowSchema* field) { field->release = nullptr; };
+      children[i] = &fields[i];
+    }
+    ArrowSchema root{"+s",           "", nullptr, 0, static_cast<int64_t>(children.size()),
+                     children.data(), nullptr,
+                     [](ArrowSchema* schema) { schema->release = nullptr; }, nullptr};
+    return nb::module_::import_("pyarrow").attr("Schema").attr("_import_from_c")(
+        reinterpret_cast<uintptr_t>(&root));
+  }
+  // The numbers of the fields that have metadata.
+  const std::vector<uint32_t>& marked() const { return marked_; }
+  // The number of the first field of a name; -1: none has it.
+  int64_t find(const std::string& name) {
+    if (by_name_.empty())
+      for (size_t i = 0; i < names_.size(); ++i)
+        by_name_.emplace(names_[i], static_cast<int64_t>(i));
+    const auto place = by_name_.find(name);
+    return place == by_name_.end() ? -1 : place->second;
+  }
+
+ private:
+  static constexpr uint32_t FIELDS = 1, METADATA = 5;
+  static constexpr uint32_t NAME = 2, ID = 3, PARENT = 4, TYPE = 5, NULLABLE = 6,
+                            DICTIONARY = 8, OF_FIELD = 10;
+
+  bool add(std::string_view content) {
+    ProtoWire field(content);
+    std::string_view name, type;
+    uint64_t id = 0, parent = 0;
+    bool is_nullable = false, is_marked = false;
+    while (field.next()) {
+      const bool is_part = field.field == NAME || field.field == TYPE || field.field == OF_FIELD;
+      const bool is_number = field.field == ID || field.field == PARENT || field.field == NULLABLE;
+      if (field.field == DICTIONARY || (is_part && field.wire != 2) || (is_number && field.wire != 0))
+        return false;
+      switch (field.field) {
+        case NAME: name = field.bytes(); break;
+        case TYPE: type = field.bytes(); break;
+        case ID: id = field.varint(); break;
+        case PARENT: parent = field.varint(); break;
+        case NULLABLE: is_nullable = field.varint() != 0; break;
+        case OF_FIELD:
+          is_marked = true;
+          if (!is_text_of_entry(field.bytes())) return false;
+          break;
+        default: field.skip();
+      }
+    }
+    if (!field.ok || id > INT32_MAX || parent != UINT64_MAX || !is_text(name)) return false;
+    if (name.find('\0') != name.npos) return false;  // which ends a name in Arrow's C interface
+    ids_.push_back(id);
+    if (is_marked) marked_.push_back(static_cast<uint32_t>(names_.size()));
+    names_.emplace_back(name);
+    nullable_.push_back(is_nullable);
+    const auto place = types_.emplace(std::string(type), types_.size()).first;
+    type_of_.push_back(static_cast<uint32_t>(place->second));
+    return true;
+  }
+
+  // Whether the value of an entry of metadata is UTF-8; its key was looked at.
+  static bool is_text_of_entry(std::string_view content) {
+    ProtoWire entry(content);
+    while (entry.next()) {
+      if (entry.wire != 2) return false;
+      const std::string_view part = entry.bytes();
+      if (entry.ok && !is_text(part)) return false;
+    }
+    return entry.ok;
+  }
+
+  std::string key_;
+  std::vector<uint64_t> ids_;
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, size_t> types_;
+  std::vector<uint32_t> type_of_, marked_;
+  std::vector<bool> nullable_;
+  std::unordered_map<std::string_view, int64_t> by_name_;
+};
+
+// The top-level fields of a manifest's schema; None where they must be looked at with more care.
+std::unique_ptr<SchemaFields> schema_fields(nb::bytes manifest) {
+  auto fields = std::make_unique<SchemaFields>();
+  const std::string_view content(manifest.c_str(), manifest.size());
+  if (!fields->parse(content)) return nullptr;
+  return fields;
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_schema_fields(nanobind::module_& m) {
+  using namespace alance;
+  nb::class_<SchemaFields>(m, "SchemaFields")
+      .def("__len__", &SchemaFields::count)
+      .def_prop_ro("key", &SchemaFields::key)
+      .def_prop_ro("types", &SchemaFields::types)
+      .def_prop_ro("names", &SchemaFields::names)
+      .def("arrow", &SchemaFields::arrow, nb::arg("kinds"))
+      .def_prop_ro("marked", &SchemaFields::marked)
+      .def("find", &SchemaFields::find, nb::arg("name"));
+  m.def("schema_fields", &schema_fields, nb::arg("manifest"));
+}

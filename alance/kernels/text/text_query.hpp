@@ -1,0 +1,304 @@
+// What is asked of documents: words, phrases, and combinations of these, of the lists of one
+// collection; which documents match, and with which score.
+#pragma once
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/text_phrases.hpp"
+
+namespace alance::text {
+
+// A place in a list. Its documents before that are done with.
+struct Cursor {
+  const PostingList* list;
+  std::shared_ptr<const PostingList::Weights> weights;
+  float weight;
+  float greatest;  // score of a document by this list
+  int64_t at = 0;
+
+  bool is_done() const { return at == list->size(); }
+  uint32_t doc() const { return list->docs()[at]; }
+  float score(int64_t i) const { return weight * weights->values.data()[i]; }
+  float bound_of_block(int64_t block) const { return weight * weights->greatest.data()[block]; }
+
+  // Moves to the first document at or behind `next`.
+  void skip_to(int64_t next) {
+    if (is_done() || doc() >= next) return;
+    const uint32_t* lasts = list->lasts();
+    const int64_t count = list->num_blocks();
+    int64_t block = at / kBounded, step = 1;
+    if (lasts[block] < next) {  // by steps that double, then between the last two
+      while (block + step < count && lasts[block + step] < next) {
+        block += step;
+        step *= 2;
+      }
+      block = std::lower_bound(lasts + block + 1, lasts + std::min(count, block + step), next) - lasts;
+      if (block == count) {
+        at = list->size();
+        return;
+      }
+      at = block * kBounded;
+    }
+    // Without branches: where a search inside of a block goes cannot be foreseen.
+    const uint32_t* base = list->docs() + at;
+    for (int64_t left = std::min(list->size(), (block + 1) * kBounded) - at; left > 1;) {
+      const int64_t half = left / 2;
+      base += base[half - 1] < next ? half : 0;
+      left -= half;
+    }
+    at = base - list->docs();
+  }
+
+  // No document before `stop` has more by this list.
+  float bound(int64_t stop) const {
+    if (is_done() || doc() >= stop) return 0;
+    const int64_t first = at / kBounded;
+    float most = bound_of_block(first);
+    for (int64_t b = first + 1; b < list->num_blocks() && list->lasts()[b - 1] + 1 < stop; ++b)
+      most = std::max(most, bound_of_block(b));
+    return most;
+  }
+};
+
+// A query as Python describes it: numbers, each part before the parts that it is made of.
+//
+//     0  words      first list, end of lists, whether all groups are needed, number of groups;
+//                   of each the number of its lists, and these
+//     1  phrase     first list, end of lists, slop, number of tokens; of each its list and place
+//     2  boolean    number of parts that must match, that should, and that must not; these
+//     3  boost      a part that matches, and one whose score is taken off, times the factor
+//     4  nothing    no document matches
+//
+// Each part has a factor: of words and phrases, what their score is multiplied by.
+class Query {
+ public:
+  using Lists = std::vector<size_t>;  // some of the lists, any of which will do
+
+  Query(const In<int32_t>& program, const In<float>& factors, std::vector<Cursor>& cursors,
+        bool of_index)
+      : at_(program.data()), end_(program.data() + program.size()), factor_(factors.data()),
+        last_factor_(factors.data() + factors.size()), cursors_(cursors), of_index_(of_index) {
+    scoring.assign(cursors.size(), false);
+    root_ = parse(true);
+    if (at_ != end_ || factor_ != last_factor_) corrupt("text index: a query of too many numbers");
+    required = required_of(root_);
+    is_any = is_any_of(root_);
+    is_all = nodes_[root_].kind == kWords && nodes_[root_].needs_all && nodes_[root_].factor == 1;
+    for (const Lists& group : nodes_[root_].groups) is_all &= group.size() == 1;
+  }
+
+  std::vector<bool> scoring;    // lists that only add to scores
+  std::vector<Lists> required;  // a document that matches is in a list of each
+  bool is_any = false;          // documents of any list match, with the sum of their scores
+  bool is_all = false;          // documents of all lists do
+  bool is_bounded = true;       // no score is above the sum of those by the lists that add
+
+  // Whether a document matches, and its score. Documents are asked for in order.
+  bool matches(uint32_t doc, float& score) { return matches(root_, doc, score); }
+
+ private:
+  enum Kind : int32_t { kWords, kPhrase, kBoolean, kBoost, kNothing };
+
+  struct Node {
+    int32_t kind = kNothing;
+    float factor = 1;
+    bool needs_all = false;
+    size_t first = 0, stop = 0;     // lists
+    std::vector<Lists> groups;      // of words
+    int64_t slop = 0;
+    std::vector<int64_t> places;    // of a phrase, whose groups are of a list each
+    std::vector<size_t> parts;      // of a combination
+    size_t num_must = 0, num_should = 0;
+  };
+
+  int32_t next(int64_t least = 0, int64_t most = INT32_MAX) {
+    if (at_ == end_) corrupt("text index: a query of too few numbers");
+    if (*at_ < least || *at_ > most)
+      corrupt("text index: " + std::to_string(*at_) + " in a query, expected " +
+              std::to_string(least) + " to " + std::to_string(most));
+    return *at_++;
+  }
+
+  size_t parse(bool adds, int depth = 0) {
+    if (factor_ == last_factor_ || depth > kDeepest) corrupt("text index: a query too deep");
+    Node node;
+    node.kind = next(0, kNothing);
+    node.factor = *factor_++;
+    if (node.kind == kWords || node.kind == kPhrase) {
+      node.first = static_cast<size_t>(next(0, static_cast<int64_t>(cursors_.size())));
+      node.stop = static_cast<size_t>(
+          next(static_cast<int64_t>(node.first), static_cast<int64_t>(cursors_.size())));
+      for (size_t i = node.first; i < node.stop; ++i) scoring[i] = adds;
+      if (node.kind == kWords) parse_words(node);
+      if (node.kind == kPhrase) parse_phrase(node);
+      is_bounded &= node.factor == 1;
+    } else if (node.kind == kBoolean) {
+      node.num_must = static_cast<size_t>(next());
+      node.num_should = static_cast<size_t>(next());
+      const auto num_not = static_cast<size_t>(next());
+      if (!node.num_must && !node.num_should) corrupt("text index: a query that nothing matches");
+      for (size_t i = 0; i < node.num_must + node.num_should; ++i)
+        node.parts.push_back(parse(adds, depth + 1));
+      for (size_t i = 0; i < num_not; ++i) node.parts.push_back(parse(false, depth + 1));
+    } else if (node.kind == kBoost) {
+      node.parts.push_back(parse(adds, depth + 1));
+      const size_t before = nodes_.size();
+      node.parts.push_back(parse(false, depth + 1));
+      is_bounded &= node.factor >= 0;
+      for (size_t i = before; i < nodes_.size(); ++i) is_bounded &= nodes_[i].kind != kBoost;
+    }
+    nodes_.push_back(std::move(node));
+    return nodes_.size() - 1;
+  }
+
+  size_t list_of(const Node& node) {
+    return static_cast<size_t>(
+        next(static_cast<int64_t>(node.first), static_cast<int64_t>(node.stop) - 1));
+  }
+
+  void parse_words(Node& node) {
+    node.needs_all = next(0, 1);
+    node.groups.resize(static_cast<size_t>(next(1, end_ - at_)));
+    for (Lists& group : node.groups)
+      for (int32_t left = next(1); left; --left) group.push_back(list_of(node));
+  }
+
+  void parse_phrase(Node& node) {
+    node.slop = next();
+    node.needs_all = true;
+    for (int32_t left = next(1); left; --left) {
+      node.groups.push_back({list_of(node)});
+      node.places.push_back(next());
+    }
+    for (size_t i = node.first; i < node.stop; ++i)
+      if (cursors_[i].list->size() && !cursors_[i].list->has_positions())
+        corrupt("text index: a phrase without positions");
+  }
+
+  std::vector<Lists> required_of(size_t number) const {
+    const Node& node = nodes_[number];
+    if (node.kind == kNothing) return {{}};
+    if (node.kind == kBoost) return required_of(node.parts[0]);
+    if (node.kind != kBoolean) {
+      if (node.needs_all) return node.groups;
+      Lists all;
+      for (size_t i = node.first; i < node.stop; ++i) all.push_back(i);
+      return {all};
+    }
+    std::vector<Lists> groups;
+    for (size_t i = 0; i < node.num_must; ++i)
+      for (Lists& group : required_of(node.parts[i])) groups.push_back(std::move(group));
+    if (node.num_must) return groups;
+    Lists any;  // of each part that should match the group of the fewest lists
+    for (size_t i = 0; i < node.num_should; ++i) {
+      const std::vector<Lists> own = required_of(node.parts[i]);
+      const Lists& least = *std::min_element(
+          own.begin(), own.end(), [this](const Lists& a, const Lists& b) { return size(a) < size(b); });
+      any.insert(any.end(), least.begin(), least.end());
+    }
+    return {any};
+  }
+
+  bool is_any_of(size_t number) const {
+    const Node& node = nodes_[number];
+    if (node.kind == kWords) return node.factor == 1 && (!node.needs_all || node.groups.size() == 1);
+    if (node.kind != kBoolean || node.parts.size() != node.num_should) return false;
+    bool is_any = true;
+    for (const size_t part : node.parts) is_any &= is_any_of(part);
+    return is_any;
+  }
+
+  bool has(size_t list, uint32_t doc) {
+    Cursor& cursor = cursors_[list];
+    cursor.skip_to(doc);
+    return !cursor.is_done() && cursor.doc() == doc;
+  }
+
+  bool matches(size_t number, uint32_t doc, float& score) {
+    const Node& node = nodes_[number];
+    switch (node.kind) {
+      case kWords:
+      case kPhrase:
+        return has_words(node, doc, score);
+      case kBoolean:
+        return matches_parts(node, doc, score);
+      case kBoost: {
+        float taken = 0;
+        if (!matches(node.parts[0], doc, score)) return false;
+        if (matches(node.parts[1], doc, taken)) score -= taken * node.factor;
+        return true;
+      }
+      default:
+        return false;
+    }
+  }
+
+  bool has_words(const Node& node, uint32_t doc, float& score) {
+    if (node.needs_all) {
+      for (const Lists& group : node.groups) {
+        bool has_any = false;
+        for (size_t i = 0; i < group.size() && !has_any; ++i) has_any = has(group[i], doc);
+        if (!has_any) return false;
+      }
+    }
+    bool has_any = false;
+    float sum = 0;
+    for (size_t i = node.first; i < node.stop; ++i) {
+      if (!has(i, doc)) continue;
+      has_any = true;
+      sum += cursors_[i].score(cursors_[i].at);
+    }
+    score = sum * node.factor;
+    return has_any && (node.kind == kWords || is_in_order(node));
+  }
+
+  bool is_in_order(const Node& node) {
+    slots_.resize(node.groups.size());
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      const Cursor& cursor = cursors_[node.groups[i][0]];
+      const uint32_t* first = cursor.list->positions(cursor.at);
+      slots_[i] = {first, first + cursor.list->frequency(cursor.at), node.places[i]};
+    }
+    return of_index_ ? is_phrase_of_index(slots_, node.slop) : is_phrase(slots_, node.slop);
+  }
+
+  bool matches_parts(const Node& node, uint32_t doc, float& score) {
+    bool has_any = false;
+    score = 0;
+    for (size_t i = 0; i < node.parts.size(); ++i) {
+      float own = 0;
+      const bool has = matches(node.parts[i], doc, own);
+      if (i < node.num_must && !has) return false;
+      if (i >= node.num_must + node.num_should && has) return false;
+      if (!has || i >= node.num_must + node.num_should) continue;
+      has_any = true;
+      score += own;
+    }
+    return has_any;
+  }
+
+ public:
+  // Postings of some lists.
+  int64_t size(const Lists& lists) const {
+    int64_t total = 0;
+    for (const size_t list : lists) total += cursors_[list].list->size();
+    return total;
+  }
+
+ private:
+  static constexpr int kDeepest = 2000;
+
+  const int32_t* at_;
+  const int32_t* end_;
+  const float* factor_;
+  const float* last_factor_;
+  std::vector<Cursor>& cursors_;
+  const bool of_index_;
+  std::vector<Node> nodes_;
+  std::vector<Slot> slots_;
+  size_t root_ = 0;
+};
+
+}  // namespace alance::text

@@ -1,0 +1,441 @@
+// Documents of posting lists and their scores (BM25): all that match, or the best alone.
+//
+// Where the best are asked for, the bounds of blocks tell what cannot be among them. Documents are
+// gone through in windows; of each, the lists that together cannot lift a document high enough are
+// only looked into for documents that the other lists have brought near.
+#include <numeric>
+
+#include "base/owned.hpp"
+#include "text/text_query.hpp"
+
+namespace alance::text {
+namespace {
+
+constexpr int64_t kWindow = 1 << 12;  // documents whose scores are summed at once
+constexpr int64_t kAtOnce = 16;       // scores that are looked at together
+constexpr int64_t kLookUp = 16;       // postings that are added in the time that it takes to find one
+
+struct Scored {
+  float score;
+  uint64_t id;
+  uint32_t doc;
+  bool operator<(const Scored& other) const {  // the better comes first
+    if (score != other.score) return score > other.score;
+    return id != other.id ? id < other.id : doc < other.doc;  // elements of one row's list
+  }
+};
+
+class Search {
+ public:
+  // `count`: documents at most, 0: all; `floor`: those with less are not asked for. Equal scores
+  // are in the order of ids, which ascend with the documents where `is_ordered`.
+  Search(std::vector<Cursor>& cursors, Query& query, const uint8_t* mask, const uint64_t* ids,
+         bool is_ordered, int64_t num_docs, int64_t count, float floor)
+      : cursors_(cursors), query_(query), mask_(mask), ids_(ids), is_ordered_(is_ordered),
+        num_docs_(num_docs), count_(count), floor_(floor), prunes_(query.is_bounded) {
+    // Sums in another order differ by their last bits; a single list has no sums.
+    slack_ = cursors.size() == 1 ? 1 : 1 + 3e-7f * static_cast<float>(cursors.size());
+    for (size_t i = 0; i < cursors.size(); ++i)
+      if (query.scoring[i]) order_.push_back(i);
+  }
+
+  void run() {
+    const auto driver = std::min_element(
+        query_.required.begin(), query_.required.end(),
+        [&](const Query::Lists& a, const Query::Lists& b) { return query_.size(a) < query_.size(b); });
+    if (!query_.size(*driver)) return;
+    if (driver->size() == 1)
+      of_list(driver->front());
+    else
+      of_any(*driver);
+  }
+
+  // Some documents, ascending, instead of all.
+  void run(const In<uint32_t>& docs) {
+    for (size_t i = 0; i < docs.size(); ++i) {
+      const uint32_t doc = docs.data()[i];
+      float score = 0;
+      if (query_.is_any ? (score = score_of(doc)) > 0 : query_.matches(doc, score)) add(doc, score);
+    }
+  }
+
+  // The documents, ascending, and their scores.
+  void result(Owned<uint32_t>& docs, Owned<float>& scores) {
+    std::sort(kept_.begin(), kept_.end(),
+              [](const Scored& a, const Scored& b) { return a.doc < b.doc; });
+    for (const Scored& kept : kept_) {
+      docs_.push_back(kept.doc);
+      scores_.push_back(kept.score);
+    }
+    docs = Owned<uint32_t>(static_cast<int64_t>(docs_.size()));
+    scores = Owned<float>(docs.size());
+    std::copy(docs_.begin(), docs_.end(), docs.data());
+    std::copy(scores_.begin(), scores_.end(), scores.data());
+  }
+
+ private:
+  // Documents of a list that is needed.
+  void of_list(size_t driving) {
+    Cursor& driver = cursors_[driving];
+    if (cursors_.size() == 1 && is_plain()) raise_floor();
+    std::vector<size_t> needed;  // further lists, and those that only add to scores
+    for (const Query::Lists& group : query_.required)
+      if (group.size() == 1 && group[0] != driving) needed.push_back(group[0]);
+    std::sort(needed.begin(), needed.end(), [this](size_t a, size_t b) {
+      return cursors_[a].list->size() < cursors_[b].list->size();
+    });
+    needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+    std::vector<size_t> others;
+    for (const size_t i : order_)
+      if (i != driving && std::find(needed.begin(), needed.end(), i) == needed.end())
+        others.push_back(i);
+    std::vector<float> rests(needed.size() + 1);  // what lists that are asked later may add
+    for (int64_t block = 0; block < driver.list->num_blocks(); ++block) {
+      const int64_t start = block * kBounded;
+      const int64_t stop = std::min(driver.list->size(), start + kBounded);
+      const uint32_t first = driver.list->docs()[start];
+      const int64_t end = int64_t{driver.list->lasts()[block]} + 1;
+      float rest = 0;
+      for (const size_t i : others) {
+        cursors_[i].skip_to(first);
+        rest += cursors_[i].bound(end);
+      }
+      rests[needed.size()] = rest;
+      for (size_t i = needed.size(); i-- > 0;) {
+        Cursor& cursor = cursors_[needed[i]];
+        cursor.skip_to(first);
+        if (cursor.is_done()) return;
+        rests[i] = rests[i + 1] + cursor.bound(end);
+      }
+      if (loses((driver.bound_of_block(block) + rests[0]) * slack_)) continue;
+      for (driver.at = start; driver.at < stop; ++driver.at) {
+        const uint32_t doc = driver.doc();
+        float score = driver.score(driver.at);
+        bool may_win = !loses((score + rests[0]) * slack_) && counts(doc);
+        for (size_t i = 0; may_win && i < needed.size(); ++i) {
+          Cursor& cursor = cursors_[needed[i]];
+          cursor.skip_to(doc);
+          if (cursor.is_done()) return;
+          if (cursor.doc() == doc) score += cursor.score(cursor.at);
+          may_win = cursor.doc() == doc && !loses((score + rests[i + 1]) * slack_);
+        }
+        if (!may_win) continue;
+        score = 0;
+        if (is_plain())
+          for (const Cursor& cursor : cursors_) score += cursor.score(cursor.at);
+        else if (!query_.matches(doc, score))
+          continue;
+        if (!loses(score)) add(doc, score);
+      }
+    }
+  }
+
+  // Documents of any list of a group, of which one is needed.
+  void of_any(const Query::Lists& group) {
+    is_driving_.assign(cursors_.size(), false);
+    for (const size_t i : group) is_driving_[i] = true;
+    if (query_.is_any) raise_floor();
+    sums_.resize(kWindow + kAtOnce);
+    bounds_.resize(cursors_.size());
+    for (;;) {
+      const int64_t first = next_doc();
+      if (first == num_docs_) return;
+      const int64_t stop = std::min(num_docs_, first + kWindow);
+      for (const size_t i : order_) {
+        cursors_[i].skip_to(first);
+        bounds_[i] = cursors_[i].bound(stop);
+      }
+      sort([this](size_t i) { return bounds_[i]; });
+      size_t num_rest = 0;
+      float rest = 0;
+      while (num_rest < order_.size() &&
+             (!is_driving_[order_[num_rest]] ||
+              loses((rest + bounds_[order_[num_rest]]) * slack_)))
+        rest += bounds_[order_[num_rest++]];
+      if (num_rest < order_.size()) window(first, stop, num_rest, rest);
+      for (const size_t i : order_) cursors_[i].skip_to(stop);
+    }
+  }
+
+  // Lists that are not needed first, then by what they may give.
+  template <typename Value>
+  void sort(Value value) {
+    std::sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
+      return is_driving_[a] != is_driving_[b] ? is_driving_[b] : value(a) < value(b);
+    });
+  }
+
+  bool is_plain() const { return query_.is_any || query_.is_all; }
+  bool is_full() const { return count_ && static_cast<int64_t>(kept_.size()) == count_; }
+  bool counts(uint32_t doc) const { return !mask_ || mask_[doc]; }
+
+  // Whether documents that come now with that score, or less, are not asked for.
+  bool loses(float score) const {
+    if (!prunes_) return false;
+    if (score < floor_) return true;
+    if (!is_full()) return false;
+    const float worst = kept_.front().score;
+    return score < worst || (is_ordered_ && score == worst);
+  }
+
+  void add(uint32_t doc, float score) {
+    if (!count_) {
+      docs_.push_back(doc);
+      scores_.push_back(score);
+      return;
+    }
+    const Scored scored{score, ids_[doc], doc};
+    if (is_full()) {
+      if (!(scored < kept_.front())) return;
+      std::pop_heap(kept_.begin(), kept_.end());
+      kept_.back() = scored;
+    } else {
+      kept_.push_back(scored);
+    }
+    std::push_heap(kept_.begin(), kept_.end());
+  }
+
+  // The greatest scores of blocks are of as many documents.
+  void raise_floor() {
+    if (!count_ || mask_) return;
+    std::vector<float> bounds;
+    for (const Cursor& cursor : cursors_) {
+      if (cursor.list->num_blocks() < count_) continue;
+      bounds = cursor.weights->greatest;
+      const auto nth = bounds.begin() + (count_ - 1);
+      std::nth_element(bounds.begin(), nth, bounds.end(), std::greater<float>());
+      floor_ = std::max(floor_, cursor.weight * *nth);
+    }
+  }
+
+  // The next document of the lists that can bring one by themselves.
+  int64_t next_doc() {
+    sort([this](size_t i) { return cursors_[i].greatest; });
+    int64_t first = num_docs_;
+    float rest = 0;
+    bool is_open = true;
+    for (const size_t i : order_) {
+      rest += cursors_[i].is_done() ? 0 : cursors_[i].greatest;
+      is_open = is_open && (!is_driving_[i] || loses(rest * slack_));
+      if (!is_open && !cursors_[i].is_done()) first = std::min<int64_t>(first, cursors_[i].doc());
+    }
+    return first;
+  }
+
+  // Documents of a window. Lists of the rest lift none by more than `rest` together; those of
+  // greater bounds, which stand last in the order, are asked first.
+  void window(int64_t first, int64_t stop, size_t num_rest, float rest) {
+    std::fill(sums_.begin(), sums_.end(), 0.0f);
+    // Sums of all lists are in the order of the lists: these are the scores.
+    const bool is_sum = query_.is_any && !num_rest;
+    for (size_t i = num_rest; i < order_.size(); ++i)
+      sum_up(cursors_[is_sum ? i : order_[i]], first, stop);
+    near_.clear();
+    const float least = least_of(rest);
+    for (int64_t start = 0; start < stop - first; start += kAtOnce) {
+      int count = 0;
+      for (int64_t i = start; i < start + kAtOnce; ++i) count += sums_.data()[i] >= least;
+      for (int64_t i = start; count && i < start + kAtOnce; ++i)
+        if (sums_.data()[i] >= least && counts(static_cast<uint32_t>(first + i))) near_.push_back(i);
+    }
+    for (size_t i = num_rest; i-- > 0 && !near_.empty();) {
+      look_into(cursors_[order_[i]], first, stop);
+      rest -= bounds_[order_[i]];
+      const float enough = least_of(std::max(rest, 0.0f));
+      std::erase_if(near_, [&](int64_t place) { return sums_.data()[place] < enough; });
+    }
+    for (const int64_t place : near_) {
+      if (sums_.data()[place] < least_of(0)) continue;
+      const auto doc = static_cast<uint32_t>(first + place);
+      float score = sums_.data()[place];
+      if (!query_.is_any) {
+        if (!query_.matches(doc, score)) continue;
+      } else if (num_rest) {
+        score = score_of(doc);
+      }
+      if (!loses(score)) add(doc, score);
+    }
+  }
+
+  // Adds the scores of the documents of a window by one list.
+  void sum_up(const Cursor& cursor, int64_t first, int64_t stop) {
+    const uint32_t* doc = cursor.list->docs() + cursor.at;
+    const uint32_t* end = cursor.list->docs() + cursor.list->size();
+    const float* value = cursor.weights->values.data() + cursor.at;
+    float* sums = sums_.data();
+    for (; doc < end && *doc < stop; ++doc, ++value) sums[*doc - first] += cursor.weight * *value;
+  }
+
+  // The same, where it is less, for those alone that are near.
+  void look_into(Cursor cursor, int64_t first, int64_t stop) {
+    Cursor last = cursor;
+    last.skip_to(stop);
+    if (last.at - cursor.at < kLookUp * static_cast<int64_t>(near_.size()))
+      return sum_up(cursor, first, stop);
+    for (const int64_t place : near_) {
+      cursor.skip_to(first + place);
+      if (cursor.is_done()) return;
+      if (cursor.doc() == first + place) sums_.data()[place] += cursor.score(cursor.at);
+    }
+  }
+
+  // Documents with less, to which the rest of the lists comes, lose; above 0.
+  float least_of(float rest) const {
+    if (!prunes_) return std::numeric_limits<float>::min();
+    double least = floor_;
+    if (is_full()) least = std::max<double>(least, kept_.front().score);
+    least = (least / slack_ - rest) * (1 - 1e-6);
+    return std::max(static_cast<float>(least), std::numeric_limits<float>::min());
+  }
+
+  // The score of a document, its parts added in the order of the lists.
+  float score_of(uint32_t doc) {
+    float score = 0;
+    for (Cursor& cursor : cursors_) {
+      cursor.skip_to(doc);
+      if (!cursor.is_done() && cursor.doc() == doc) score += cursor.score(cursor.at);
+    }
+    return score;
+  }
+
+  std::vector<Cursor>& cursors_;
+  Query& query_;
+  const uint8_t* mask_;
+  const uint64_t* ids_;
+  const bool is_ordered_;
+  const int64_t num_docs_, count_;
+  float floor_, slack_;
+  const bool prunes_;
+  std::vector<size_t> order_;  // lists that add to scores
+  std::vector<bool> is_driving_;
+  std::vector<float> sums_, bounds_;  // of the documents of a window; of the lists in it
+  std::vector<int64_t> near_;         // places in it of what may be among the best
+  std::vector<Scored> kept_;  // a heap, the worst in front; where all are asked for:
+  std::vector<uint32_t> docs_;
+  std::vector<float> scores_;
+};
+
+nb::tuple search_postings(nb::list lists, In<float> weights, In<int32_t> program, In<float> factors,
+                          bool of_index, In<uint32_t> doc_lengths, float mean_length, float times,
+                          Bytes mask, In<uint64_t> ids, bool is_ordered, int64_t count, float floor,
+                          In<uint32_t> only) {
+  const std::vector<PostingList*> asked = lists_of(lists);
+  const auto num_docs = static_cast<int64_t>(doc_lengths.size());
+  if (asked.size() != weights.size() || ids.size() != doc_lengths.size() || count < 0 ||
+      (mask.size() && mask.size() != ids.size()) || !(mean_length > 0) || !(times > 0))
+    corrupt("text index: " + std::to_string(weights.size()) + " weights of " +
+            std::to_string(asked.size()) + " posting lists, " + std::to_string(ids.size()) +
+            " rows of " + std::to_string(num_docs) + " documents");
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const PostingList& list = *asked[i];
+    if (list.size() && list.docs()[list.size() - 1] >= num_docs)
+      corrupt("text index: document " + std::to_string(list.docs()[list.size() - 1]) + " of " +
+              std::to_string(num_docs));
+    if (!(weights.data()[i] > 0)) corrupt("text index: a weight that is not above 0");
+  }
+  for (size_t i = 0; i < only.size(); ++i)
+    if (only.data()[i] >= num_docs || (i && only.data()[i] <= only.data()[i - 1]))
+      corrupt("text index: documents out of order");
+  Owned<uint32_t> docs(0);
+  Owned<float> scores(0);
+  {
+    nb::gil_scoped_release release;
+    std::vector<Cursor> cursors;
+    for (size_t i = 0; i < asked.size(); ++i) {
+      auto of_docs = asked[i]->weights(doc_lengths.data(), mean_length, times);
+      float most = 0;
+      for (const float value : of_docs->greatest) most = std::max(most, value);
+      const float weight = weights.data()[i];
+      cursors.push_back({asked[i], std::move(of_docs), weight, weight * most});
+    }
+    Query query(program, factors, cursors, of_index);
+    Search search(cursors, query, mask.size() ? mask.data() : nullptr, ids.data(), is_ordered,
+                  num_docs, count, floor);
+    if (only.size())
+      search.run(only);
+    else
+      search.run();
+    search.result(docs, scores);
+  }
+  return nb::make_tuple(docs.numpy(), scores.numpy());
+}
+
+// The documents of some lists, ascending, each once.
+nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> documents_of(nb::list lists) {
+  const std::vector<PostingList*> asked = lists_of(lists);
+  Owned<uint32_t> out(0);
+  {
+    nb::gil_scoped_release release;
+    std::vector<uint32_t> docs;
+    for (const PostingList* list : asked)
+      docs.insert(docs.end(), list->docs(), list->docs() + list->size());
+    std::sort(docs.begin(), docs.end());
+    docs.erase(std::unique(docs.begin(), docs.end()), docs.end());
+    out = Owned<uint32_t>(static_cast<int64_t>(docs.size()));
+    std::copy(docs.begin(), docs.end(), out.data());
+  }
+  return out.numpy();
+}
+
+// Lists, one after the other, each in memory of its own; `positions` of all of them, or none.
+nb::list posting_lists(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> frequencies,
+                       In<uint32_t> positions) {
+  const auto count = static_cast<int64_t>(starts.size()) - 1;
+  const auto total = static_cast<int64_t>(docs.size());
+  if (docs.size() != frequencies.size()) corrupt("text index: frequencies of other documents");
+  for (int64_t i = 0; i <= count; ++i)
+    if (starts.data()[i] < (i ? starts.data()[i - 1] : 0) || starts.data()[i] > total)
+      corrupt("text index: posting lists out of order");
+  nb::list out;
+  int64_t place = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t start = starts.data()[i], size = starts.data()[i + 1] - start;
+    int64_t num_positions = 0;
+    for (int64_t k = start; positions.size() && k < start + size; ++k)
+      num_positions += frequencies.data()[k];
+    if (num_positions > static_cast<int64_t>(positions.size()) - place)
+      corrupt("text index: " + std::to_string(positions.size()) + " positions, and more frequencies");
+    std::unique_ptr<PostingList> list;
+    {
+      nb::gil_scoped_release release;
+      list = std::make_unique<PostingList>(docs.data() + start, frequencies.data() + start, size,
+                                           positions.data() + place, num_positions);
+    }
+    place += num_positions;
+    out.append(nb::cast(list.release(), nb::rv_policy::take_ownership));
+  }
+  if (place != static_cast<int64_t>(positions.size()))
+    corrupt("text index: " + std::to_string(positions.size()) + " positions of " +
+            std::to_string(place));
+  return out;
+}
+
+// How often some documents, in any order, have the token.
+Numpy<uint32_t> frequencies_of(const PostingList& list, In<int64_t> docs) {
+  Owned<uint32_t> out(static_cast<int64_t>(docs.size()));
+  const uint32_t *first = list.docs(), *last = first + list.size();
+  for (size_t i = 0; i < docs.size(); ++i) {
+    const uint32_t* at = std::lower_bound(first, last, docs.data()[i]);
+    out.data()[i] = at < last && *at == docs.data()[i] ? list.frequency(at - first) : 0;
+  }
+  return out.numpy();
+}
+
+}  // namespace
+}  // namespace alance::text
+
+void register_text_search(nanobind::module_& m) {
+  namespace nb = nanobind;
+  using alance::text::PostingList;
+  nb::class_<PostingList>(m, "PostingList")
+      .def_prop_ro("num_bytes", &PostingList::num_bytes)
+      .def("frequencies_of", &alance::text::frequencies_of, nb::arg("docs"))
+      .def("__len__", &PostingList::size);
+  m.def("posting_lists", &alance::text::posting_lists, nb::arg("starts"), nb::arg("docs"),
+        nb::arg("frequencies"), nb::arg("positions"));
+  m.def("search_postings", &alance::text::search_postings, nb::arg("lists"), nb::arg("weights"),
+        nb::arg("program"), nb::arg("factors"), nb::arg("of_index"), nb::arg("doc_lengths"),
+        nb::arg("mean_length"), nb::arg("times"), nb::arg("mask"), nb::arg("ids"),
+        nb::arg("is_ordered"), nb::arg("count"), nb::arg("floor"), nb::arg("only"));
+  m.def("documents_of", &alance::text::documents_of, nb::arg("lists"));
+}

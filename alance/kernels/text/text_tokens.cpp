@@ -1,0 +1,166 @@
+// The dictionaries of inverted indices: tokens in the order of their bytes, and finding some.
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "text/text_tokens.hpp"
+
+namespace alance::text {
+namespace {
+
+// The first token that is not behind the one before it; -1: they ascend.
+int64_t first_unordered(In<int64_t> offsets, Bytes data) {
+  const Tokens tokens(offsets, data);
+  nb::gil_scoped_release release;
+  for (int64_t i = 0; i < tokens.count; ++i)
+    if (tokens.offsets[i] > tokens.offsets[i + 1]) return i;
+  for (int64_t i = 1; i < tokens.count; ++i)
+    if (tokens[i - 1] >= tokens[i]) return i;
+  return -1;
+}
+
+// The places of tokens among others that ascend; -1 where there is none.
+nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> find_tokens(In<int64_t> offsets, Bytes data,
+                                                         In<int64_t> asked_offsets, Bytes asked) {
+  const Tokens tokens(offsets, data), queries(asked_offsets, asked);
+  Owned<int64_t> places(queries.count);
+  for (int64_t i = 0; i < queries.count; ++i) {
+    int64_t low = 0, high = tokens.count;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (tokens[middle] < queries[i])
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    places[i] = low < tokens.count && tokens[low] == queries[i] ? low : -1;
+  }
+  return places.numpy();
+}
+
+// Bytes of a character, by its first one.
+size_t size_of(char byte) {
+  const auto first = static_cast<uint8_t>(byte);
+  return first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+std::vector<uint32_t> characters(std::string_view text) {
+  std::vector<uint32_t> out;
+  for (size_t i = 0; i < text.size();) {
+    const size_t size = size_of(text[i]);
+    uint32_t value = static_cast<uint8_t>(text[i]);
+    for (size_t k = 1; k < size && i + k < text.size(); ++k)
+      value = value << 8 | static_cast<uint8_t>(text[i + k]);
+    out.push_back(value);
+    i += size;
+  }
+  return out;
+}
+
+// How far the beginnings of a text and of a token are apart: a row for each character of the token,
+// and one before. What tokens begin with alike is compared once.
+class Distances {
+ public:
+  Distances(std::vector<uint32_t> asked, int64_t most)
+      : asked_(std::move(asked)), width_(asked_.size() + 1), most_(most), rows_(width_), ends_{0} {
+    std::iota(rows_.begin(), rows_.end(), int64_t{0});
+  }
+
+  // Whether a token is near. Where it is not, `dead` is how many bytes tell that: all tokens that
+  // begin with these are far.
+  bool is_near(std::string_view token, size_t& dead) {
+    const auto differs = std::mismatch(before_.begin(), before_.end(), token.begin(), token.end());
+    const auto same = static_cast<size_t>(differs.second - token.begin());
+    while (ends_.back() > same) ends_.pop_back();
+    before_ = token;
+    const std::vector<uint32_t> rest = characters(token.substr(ends_.back()));
+    dead = 0;
+    for (const uint32_t character : rest) {
+      const size_t depth = ends_.size();
+      rows_.resize(std::max(rows_.size(), (depth + 1) * width_));
+      const int64_t* above = rows_.data() + (depth - 1) * width_;
+      int64_t* row = rows_.data() + depth * width_;
+      int64_t least = row[0] = static_cast<int64_t>(depth);
+      for (size_t j = 1; j < width_; ++j) {
+        row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (asked_[j - 1] != character)});
+        least = std::min(least, row[j]);
+      }
+      ends_.push_back(std::min(token.size(), ends_.back() + size_of(token[ends_.back()])));
+      if (least > most_) {
+        dead = ends_.back();
+        return false;
+      }
+    }
+    return rows_[ends_.size() * width_ - 1] <= most_;
+  }
+
+ private:
+  std::vector<uint32_t> asked_;
+  const size_t width_;
+  const int64_t most_;
+  std::vector<int64_t> rows_;
+  std::vector<size_t> ends_;  // of the characters of the token before, in bytes
+  std::string_view before_;
+};
+
+// The places of the first tokens, of `limit` at most, that need no more than `distance` characters
+// inserted, removed or replaced to be another, and begin with its first `prefix` bytes.
+nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> near_tokens(In<int64_t> offsets, Bytes data,
+                                                         Bytes token, int64_t distance,
+                                                         int64_t prefix, int64_t limit) {
+  const Tokens tokens(offsets, data);
+  const std::string_view text(reinterpret_cast<const char*>(token.data()), token.size());
+  if (prefix < 0 || prefix > static_cast<int64_t>(text.size()) || distance < 0)
+    corrupt("text index: a prefix of " + std::to_string(prefix) + " bytes");
+  std::vector<int64_t> places;
+  {
+    nb::gil_scoped_release release;
+    const auto start = text.substr(0, static_cast<size_t>(prefix));
+    Distances distances(characters(text), distance);
+    // The first token from `first` on of which `is_before` is not true.
+    const auto behind = [&](int64_t first, auto is_before) {
+      int64_t low = first, high = tokens.count;
+      for (int64_t step = 1; low + step < high; step *= 2) {
+        if (is_before(tokens[low + step])) {
+          low += step;
+        } else {
+          high = low + step;
+        }
+      }
+      while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (is_before(tokens[middle]))
+          low = middle + 1;
+        else
+          high = middle;
+      }
+      return low;
+    };
+    int64_t i = behind(0, [&](std::string_view other) { return other < start; });
+    while (i < tokens.count && static_cast<int64_t>(places.size()) < limit) {
+      const std::string_view other = tokens[i];
+      if (other.substr(0, start.size()) != start) break;
+      size_t dead = 0;
+      if (distances.is_near(other, dead)) places.push_back(i);
+      const std::string_view far = other.substr(0, dead);
+      i = dead ? behind(i, [&](std::string_view next) { return next.substr(0, dead) == far; })
+               : i + 1;
+    }
+  }
+  Owned<int64_t> out(static_cast<int64_t>(places.size()));
+  std::copy(places.begin(), places.end(), out.data());
+  return out.numpy();
+}
+
+}  // namespace
+}  // namespace alance::text
+
+void register_text_tokens(nanobind::module_& m) {
+  namespace nb = nanobind;
+  m.def("first_unordered", &alance::text::first_unordered, nb::arg("offsets"), nb::arg("data"));
+  m.def("find_tokens", &alance::text::find_tokens, nb::arg("offsets"), nb::arg("data"),
+        nb::arg("asked_offsets"), nb::arg("asked"));
+  m.def("near_tokens", &alance::text::near_tokens, nb::arg("offsets"), nb::arg("data"),
+        nb::arg("token"), nb::arg("distance"), nb::arg("prefix"), nb::arg("limit"));
+}

@@ -1,0 +1,121 @@
+// Of pairs of lists: the items of either, of both, or of the first one alone, each once.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/ends.hpp"
+#include "base/owned.hpp"
+#include "codecs/spans.hpp"
+
+namespace alance {
+namespace {
+
+enum Kind : int { kUnion = 0, kShared = 1, kDifference = 2 };
+
+// The keys of one pair of lists, each with the last thing that was said of it. Slots have the
+// number of their pair, so that nothing is cleared between pairs.
+class Keys {
+ public:
+  // No key is there; room for `most` of them.
+  void begin(int64_t most) {
+    int bits = 4;
+    while ((int64_t{1} << bits) < 2 * most) ++bits;
+    if (slots_.size() < size_t{1} << bits) slots_.assign(size_t{1} << bits, Slot{}), pair_ = 0;
+    shift_ = 64 - bits, mask_ = (size_t{1} << bits) - 1;
+    ++pair_;
+  }
+
+  // The mark of a key, 0 if it was not there; from now on it is `mark`.
+  int8_t put(int64_t key, int8_t mark) {
+    Slot& slot = find(key);
+    const int8_t before = slot.pair == pair_ ? slot.mark : int8_t{0};
+    slot = {key, pair_, mark};
+    return before;
+  }
+
+  int8_t mark_of(int64_t key) {
+    const Slot& slot = find(key);
+    return slot.pair == pair_ ? slot.mark : int8_t{0};
+  }
+
+ private:
+  struct Slot {
+    int64_t key = 0;
+    int64_t pair = 0;
+    int8_t mark = 0;
+  };
+
+  // The slot of a key, or a free one: at most half of them are in use.
+  Slot& find(int64_t key) {
+    size_t at = static_cast<size_t>(static_cast<uint64_t>(key) * 0x9e3779b97f4a7c15 >> shift_);
+    while (slots_[at].pair == pair_ && slots_[at].key != key) at = (at + 1) & mask_;
+    return slots_[at];
+  }
+
+  std::vector<Slot> slots_;
+  int64_t pair_ = 0;
+  int shift_ = 60;
+  size_t mask_ = 0;
+};
+
+// Where the items are that a function of two lists gives, behind one another, and how many each
+// pair has; those of the other lists are behind all keys of the first ones. Items with equal keys
+// are the same one; given is the first. `there` has a byte for each pair, 0: nothing; or no byte.
+//
+// kUnion: items of the first list, then of the other one; kShared: those of the longer one (of
+// the first, if both are as long) that the other one has, too; kDifference: those of the first one
+// that the other one lacks.
+nb::object item_sets(int kind, const In<int64_t>& ends, const In<int64_t>& keys,
+                     const In<int64_t>& other_ends, const In<int64_t>& other_keys,
+                     const Bytes& there) {
+  if (kind < kUnion || kind > kDifference) corrupt("item sets of kind " + std::to_string(kind));
+  if (ends.size() == 0 || other_ends.size() == 0) corrupt("item sets: no ends");
+  const auto rows = static_cast<int64_t>(ends.size() == 2 ? other_ends.size() : ends.size()) - 1;
+  if (there.size() != 0 && static_cast<int64_t>(there.size()) != rows)
+    corrupt("item sets: a byte for each");
+  const auto behind = static_cast<int64_t>(keys.size());
+  Owned<int64_t> counts(rows);
+  std::vector<int64_t> places;
+  {
+    nb::gil_scoped_release release;
+    const Lists<int64_t> lists(ends, keys, rows), others(other_ends, other_keys, rows);
+    Keys seen;
+    for (int64_t row = 0; row < rows; ++row) {
+      const size_t before = places.size();
+      if (there.size() == 0 || there.data()[row]) {
+        auto [start, stop] = lists.at(row);
+        auto [begin, end] = others.at(row);
+        seen.begin(stop - start + end - begin);
+        const int64_t *own = keys.data(), *other = other_keys.data();
+        int64_t shift = 0;
+        if (kind == kShared && end - begin > stop - start) {
+          std::swap(start, begin), std::swap(stop, end), std::swap(own, other);
+          shift = behind;
+        }
+        if (kind != kUnion)
+          for (int64_t i = begin; i < end; ++i) seen.put(other[i], 1);
+        for (int64_t i = start; i < stop; ++i) {
+          if (kind == kShared ? seen.mark_of(own[i]) != 1 : seen.mark_of(own[i]) != 0) continue;
+          seen.put(own[i], 2);
+          places.push_back(shift + i);
+        }
+        if (kind == kUnion)
+          for (int64_t i = begin; i < end; ++i)
+            if (seen.put(other[i], 2) == 0) places.push_back(behind + i);
+      }
+      counts[row] = static_cast<int64_t>(places.size() - before);
+    }
+  }
+  Owned<int64_t> out(static_cast<int64_t>(places.size()));
+  std::copy(places.begin(), places.end(), out.data());
+  return nb::make_tuple(nb::cast(out.numpy()), nb::cast(counts.numpy()));
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_item_sets(nanobind::module_& m) {
+  using nanobind::arg;
+  m.def("item_sets", &alance::item_sets, arg("kind"), arg("ends"), arg("keys"), arg("other_ends"),
+        arg("other_keys"), arg("there"));
+}

@@ -1,0 +1,135 @@
+// Conditions of rows as bits: which whole numbers are in a range, and which rows are true.
+#include "codecs/fastlanes_loops.hpp"
+#include "base/owned.hpp"
+#include "base/unlocked.hpp"
+
+namespace alance {
+namespace {
+
+constexpr int64_t kWord = 64;  // rows whose bits are made, or gone through, at once
+
+// A bit for each value that is at most `span` above `low`, modulo its width.
+template <typename T>
+ALANCE_INLINE void mark(const uint8_t* values, int64_t count, T low, T span, uint8_t* out) {
+  for (int64_t i = 0; i < count; i += kWord) {
+    uint8_t hits[kWord];
+    for (int64_t j = 0; j < kWord; ++j)
+      hits[j] = static_cast<T>(load<T>(values + sizeof(T) * static_cast<size_t>(i + j)) - low) <= span;
+    // Of eight bytes that are 0 or 1 the product has the bits in its highest byte.
+    for (int64_t j = 0; j < kWord; j += 8)
+      *out++ = static_cast<uint8_t>(load<uint64_t>(hits + j) * 0x0102040810204080 >> 56);
+  }
+}
+
+template <typename T>
+void mark_any(const uint8_t* values, int64_t count, T low, T span, uint8_t* out) {
+  mark<T>(values, count, low, span, out);
+}
+
+#ifdef ALANCE_AVX2
+template <typename T>
+ALANCE_AVX2 void mark_avx2(const uint8_t* values, int64_t count, T low, T span, uint8_t* out) {
+  mark<T>(values, count, low, span, out);
+}
+#endif
+
+template <typename T>
+void mark_best(const uint8_t* values, int64_t count, T low, T span, uint8_t* out) {
+#ifdef ALANCE_AVX2
+  if (__builtin_cpu_supports("avx2")) return mark_avx2<T>(values, count, low, span, out);
+#endif
+  mark_any<T>(values, count, low, span, out);
+}
+
+template <typename T>
+void mark_all(const uint8_t* values, int64_t count, uint64_t low, uint64_t span, uint8_t* out) {
+  const T least = static_cast<T>(low), most = static_cast<T>(span);
+  const int64_t whole = count / kWord * kWord, rest = count - whole;
+  mark_best<T>(values, whole, least, most, out);
+  if (rest == 0) return;
+  uint8_t last[kWord * sizeof(T)] = {}, bits[kWord / 8];
+  std::memcpy(last, values + sizeof(T) * static_cast<size_t>(whole), sizeof(T) * static_cast<size_t>(rest));
+  mark_best<T>(last, kWord, least, most, bits);
+  std::memcpy(out + whole / 8, bits, static_cast<size_t>((rest + 7) / 8));
+}
+
+// Bits of `count` whole numbers of `bits` bits from the one with number `first` on: 1 where it is
+// at most `span` above `low`, counted modulo its width, so that the sign does not matter. Bits
+// behind the last mean nothing.
+nb::object within(const Bytes& values, int64_t first, int64_t count, int bits, uint64_t low,
+                  uint64_t span) {
+  if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
+    corrupt("within: numbers of " + std::to_string(bits) + " bits");
+  const int64_t width = bits / 8;
+  if (first < 0 || count < 0) corrupt("within: rows before the first");
+  check_span(product(first, width, "within"), product(count, width, "within"),
+             static_cast<int64_t>(values.size()), "within");
+  Owned<uint8_t> out((count + 7) / 8);
+  {
+    const Unlocked unlocked(count / 4);
+    const uint8_t* from = values.data() + first * width;
+    switch (bits) {
+      case 8: mark_all<uint8_t>(from, count, low, span, out.data()); break;
+      case 16: mark_all<uint16_t>(from, count, low, span, out.data()); break;
+      case 32: mark_all<uint32_t>(from, count, low, span, out.data()); break;
+      default: mark_all<uint64_t>(from, count, low, span, out.data());
+    }
+  }
+  return nb::cast(out.numpy());
+}
+
+// Eight bytes from `at` on, or those that there are and zeros.
+uint64_t word_at(const Bytes& bits, int64_t at) {
+  const int64_t left = static_cast<int64_t>(bits.size()) - at;
+  if (left >= 8) return load<uint64_t>(bits.data() + at);
+  uint64_t word = 0;
+  std::memcpy(&word, bits.data() + at, static_cast<size_t>(left));
+  return word;
+}
+
+// Calls `work` with the number of a row and the bits of it and the 63 behind it, which may begin
+// before the first row.
+template <typename Work>
+void each_word(const Bytes& values, const Bytes& valid, int64_t first, int64_t count, Work work) {
+  const int64_t lead = first % 8;
+  for (int64_t row = -lead; row < count; row += kWord) {
+    const int64_t at = (first + row) / 8;
+    uint64_t word = word_at(values, at);
+    if (valid.size() != 0) word &= word_at(valid, at);
+    if (row < 0) word &= ~uint64_t{0} << lead;
+    if (count - row < kWord) word &= (uint64_t{1} << (count - row)) - 1;
+    work(row, word);
+  }
+}
+
+// The numbers of the rows, counted from the bit `first`, whose bit is 1, ascending; with `valid`
+// that has to be 1, too.
+nb::object true_rows(const Bytes& values, const Bytes& valid, int64_t first, int64_t count) {
+  if (first < 0 || count < 0 || first > INT64_MAX - 7 - count) corrupt("true_rows: no such rows");
+  check_span(0, (first + count + 7) / 8, static_cast<int64_t>(values.size()), "true_rows");
+  if (valid.size() != 0)
+    check_span(0, (first + count + 7) / 8, static_cast<int64_t>(valid.size()), "true_rows");
+  int64_t total = 0;
+  each_word(values, valid, first, count,
+            [&](int64_t, uint64_t word) { total += __builtin_popcountll(word); });
+  Owned<int64_t> rows(total);
+  {
+    const Unlocked unlocked(total);
+    int64_t* to = rows.data();
+    each_word(values, valid, first, count, [&](int64_t row, uint64_t word) {
+      for (; word; word &= word - 1) *to++ = row + __builtin_ctzll(word);
+    });
+  }
+  return nb::cast(rows.numpy());
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_masks(nanobind::module_& m) {
+  using namespace alance;
+  m.def("within", &within, nb::arg("values"), nb::arg("first"), nb::arg("count"), nb::arg("bits"),
+        nb::arg("low"), nb::arg("span"));
+  m.def("true_rows", &true_rows, nb::arg("values"), nb::arg("valid"), nb::arg("first"),
+        nb::arg("count"));
+}

@@ -1,0 +1,214 @@
+// LIKE: which texts match a pattern of plain text, `%` (any text) and `_` (any character).
+//
+// A pattern is UTF-8, in which two bytes that UTF-8 never has stand for the wildcards. `%` cuts it
+// into segments: the first is at a text's start, the last at its end, and each other one as far to
+// the left between them as it fits. The plain text that such a segment begins with is sought in the
+// bytes of all texts at once, and the place is kept until a text reaches it. So short texts cost
+// no search each, and all bytes are gone through at most once a segment.
+#include <bit>
+#include <string_view>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "base/ends.hpp"
+#include "codecs/fastlanes_loops.hpp"
+#include "base/owned.hpp"
+
+namespace alance {
+namespace {
+
+constexpr char kAny = '\xfe', kCharacter = '\xff';
+
+// The bytes of all texts: what is sought ends there, whatever the buffer holds behind.
+struct Content {
+  const uint8_t* data;
+  int64_t stop;
+};
+
+using Find = int64_t (*)(const Content&, int64_t, std::string_view);
+
+// Bytes; longer patterns are found by `memmem`, whose time does not grow with the pattern.
+constexpr size_t kLongText = 64;
+
+bool is_at(const uint8_t* data, std::string_view plain) {
+  return std::memcmp(data, plain.data(), plain.size()) == 0;
+}
+
+// Where some text, not empty, begins from `at` on; `stop`: nowhere.
+int64_t find_baseline(const Content& content, int64_t at, std::string_view plain) {
+  const int64_t last = content.stop - static_cast<int64_t>(plain.size());
+#if defined(__linux__) || defined(__APPLE__)
+  if (plain.size() > kLongText && at <= last) {
+    const void* place = memmem(content.data + at, static_cast<size_t>(content.stop - at),
+                               plain.data(), plain.size());
+    return place ? static_cast<const uint8_t*>(place) - content.data : content.stop;
+  }
+#endif
+  for (; at <= last; ++at) {
+    const auto left = static_cast<size_t>(last - at + 1);
+    const void* place = std::memchr(content.data + at, plain[0], left);
+    if (!place) break;
+    at = static_cast<const uint8_t*>(place) - content.data;
+    if (is_at(content.data + at, plain)) return at;
+  }
+  return content.stop;
+}
+
+#if defined(__x86_64__)
+// The same: 32 places are ruled out at once by the first and the last byte.
+ALANCE_AVX2 int64_t find_avx2(const Content& content, int64_t at, std::string_view plain) {
+  if (plain.size() > kLongText) return find_baseline(content, at, plain);
+  const auto behind = static_cast<int64_t>(plain.size()) - 1;
+  const __m256i first = _mm256_set1_epi8(plain.front()), last = _mm256_set1_epi8(plain.back());
+  for (; at <= content.stop - behind - 32; at += 32) {
+    const auto* head = reinterpret_cast<const __m256i*>(content.data + at);
+    const auto* tail = reinterpret_cast<const __m256i*>(content.data + at + behind);
+    const __m256i fits = _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_loadu_si256(head), first),
+                                          _mm256_cmpeq_epi8(_mm256_loadu_si256(tail), last));
+    for (auto mask = static_cast<uint32_t>(_mm256_movemask_epi8(fits)); mask; mask &= mask - 1) {
+      const int64_t place = at + std::countr_zero(mask);
+      if (is_at(content.data + place, plain)) return place;
+    }
+  }
+  return find_baseline(content, at, plain);
+}
+#endif
+
+Find finder(bool baseline) {
+#if defined(__x86_64__)
+  static const bool is_quick = __builtin_cpu_supports("avx2");
+  if (is_quick && !baseline) return &find_avx2;
+#endif
+  (void)baseline;
+  return &find_baseline;
+}
+
+bool continues(uint8_t byte) { return (byte & 0xc0) == 0x80; }
+
+int64_t behind_character(const uint8_t* data, int64_t at, int64_t stop) {
+  do ++at;
+  while (at < stop && continues(data[at]));
+  return at;
+}
+
+// Whether a text matches from `at` on, which is then behind the match.
+bool matches_from(const uint8_t* data, int64_t& at, int64_t stop, std::string_view segment) {
+  for (const char byte : segment) {
+    if (at == stop) return false;
+    if (byte == kCharacter)
+      at = behind_character(data, at, stop);
+    else if (data[at++] != static_cast<uint8_t>(byte))
+      return false;
+  }
+  return true;
+}
+
+// Whether a text matches up to `stop`, which is then where the match begins.
+bool matches_to(const uint8_t* data, int64_t at, int64_t& stop, std::string_view segment) {
+  for (size_t i = segment.size(); i--;) {
+    if (at == stop) return false;
+    --stop;
+    if (segment[i] == kCharacter)
+      while (stop > at && continues(data[stop])) --stop;
+    else if (data[stop] != static_cast<uint8_t>(segment[i]))
+      return false;
+  }
+  return true;
+}
+
+// A segment between two `%`. Texts are asked for in the order of their bytes.
+class Sought {
+ public:
+  explicit Sought(std::string_view segment) {
+    while (skipped_ < segment.size() && segment[skipped_] == kCharacter) ++skipped_;
+    segment.remove_prefix(skipped_);
+    plain_ = segment.substr(0, segment.find(kCharacter));
+    rest_ = segment.substr(plain_.size());
+  }
+
+  // Whether the segment is between `at`, which is then behind it, and `stop`.
+  bool is_in(const Content& content, Find find, int64_t& at, int64_t stop) {
+    for (size_t i = 0; i < skipped_; ++i) {
+      if (at == stop) return false;
+      at = behind_character(content.data, at, stop);
+    }
+    if (plain_.empty()) return true;
+    for (const auto size = static_cast<int64_t>(plain_.size());; ++at) {
+      if (place_ < at) place_ = find(content, at, plain_);
+      if (place_ > stop - size) return false;
+      at = place_;
+      int64_t end = at + size;
+      if (matches_from(content.data, end, stop, rest_)) {
+        at = end;
+        return true;
+      }
+    }
+  }
+
+ private:
+  size_t skipped_ = 0;  // characters before the plain text
+  std::string_view plain_, rest_;
+  int64_t place_ = -1;  // of the plain text, the next one from where it was last sought
+};
+
+class Like {
+ public:
+  Like(std::string_view pattern, Find find) : find_(find) {
+    size_t stop = pattern.find(kAny);
+    head_ = pattern.substr(0, stop);
+    while (stop != pattern.npos) {
+      pattern.remove_prefix(stop + 1);
+      stop = pattern.find(kAny);
+      if (stop == pattern.npos) {
+        tail_ = pattern;
+        has_any_ = true;
+      } else if (stop) {
+        sought_.emplace_back(pattern.substr(0, stop));
+      }
+    }
+  }
+
+  bool matches(const Content& content, int64_t at, int64_t stop) {
+    if (!matches_from(content.data, at, stop, head_)) return false;
+    if (!has_any_) return at == stop;
+    if (!matches_to(content.data, at, stop, tail_)) return false;
+    for (Sought& segment : sought_)
+      if (!segment.is_in(content, find_, at, stop)) return false;
+    return true;
+  }
+
+ private:
+  Find find_;
+  std::string_view head_, tail_;
+  std::vector<Sought> sought_;
+  bool has_any_ = false;
+};
+
+Numpy<uint8_t> like(const In<int64_t>& offsets, const Bytes& content, const Bytes& pattern,
+                    bool baseline) {
+  const auto count = static_cast<int64_t>(offsets.size()) - 1;
+  if (count < 0) corrupt("texts: no offsets");
+  const int64_t* ends = offsets.data();
+  Owned<uint8_t> out(count);
+  {
+    nb::gil_scoped_release release;
+    for (int64_t i = 0; i < count; ++i)
+      check_ends(ends[i], ends[i + 1], static_cast<int64_t>(content.size()), "text");
+    Like like({reinterpret_cast<const char*>(pattern.data()), pattern.size()}, finder(baseline));
+    const Content texts{content.data(), ends[count]};
+    for (int64_t i = 0; i < count; ++i) out[i] = like.matches(texts, ends[i], ends[i + 1]);
+  }
+  return out.numpy();
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_patterns(nanobind::module_& m) {
+  using nanobind::arg;
+  m.def("like", &alance::like, arg("offsets"), arg("content"), arg("pattern"),
+        arg("baseline") = false);
+}

@@ -1,0 +1,117 @@
+// The stable order of numbers: runs that are in order already are merged, others go by a radix sort.
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "base/owned.hpp"
+
+namespace alance {
+namespace {
+
+constexpr int BITS = 11;
+constexpr size_t BUCKETS = size_t{1} << BITS;
+constexpr uint64_t LOW = 0xFFFFFFFF;
+constexpr size_t FEW_RUNS = 8;  // are merged in three rounds, which takes no longer than a radix sort
+
+// A number, less the least of all, and where it was: in one word, where both have 32 bits.
+struct Narrow {
+  uint64_t word;
+  Narrow(uint64_t key, uint64_t place) : word(key << 32 | place) {}
+  uint64_t key() const { return word >> 32; }
+  uint32_t place() const { return static_cast<uint32_t>(word); }
+};
+
+struct Wide {
+  uint64_t number, row;
+  Wide(uint64_t key, uint64_t place) : number(key), row(place) {}
+  uint64_t key() const { return number; }
+  uint32_t place() const { return static_cast<uint32_t>(row); }
+};
+
+// Sorts by the digits of keys up to `span`, the lowest first; `other` is as long.
+template <typename E>
+void sort_digits(Owned<E>& items, Owned<E>& other, uint64_t span) {
+  for (int shift = 0; shift < 64 && span >> shift; shift += BITS) {
+    std::array<int64_t, BUCKETS> starts{};
+    const E* source = items.data();
+    for (int64_t i = 0; i < items.size(); ++i) ++starts[source[i].key() >> shift & (BUCKETS - 1)];
+    int64_t total = 0;
+    for (auto& bucket : starts) total += std::exchange(bucket, total);
+    E* target = other.data();
+    for (int64_t i = 0; i < items.size(); ++i)
+      target[starts[source[i].key() >> shift & (BUCKETS - 1)]++] = source[i];
+    std::swap(items, other);
+  }
+}
+
+// Merges neighbouring runs, which begin at `starts` and end with all items, until one is left.
+template <typename E>
+void merge_runs(Owned<E>& items, Owned<E>& other, std::vector<int64_t> starts) {
+  const auto is_less = [](const E& left, const E& right) { return left.key() < right.key(); };
+  for (; starts.size() > 1; std::swap(items, other)) {
+    std::vector<int64_t> joined;
+    for (size_t i = 0; i < starts.size(); i += 2) {
+      const auto end_of = [&](size_t run) { return run < starts.size() ? starts[run] : items.size(); };
+      const E* from = items.data();
+      std::merge(from + starts[i], from + end_of(i + 1), from + end_of(i + 1), from + end_of(i + 2),
+                 other.data() + starts[i], is_less);
+      joined.push_back(starts[i]);
+    }
+    starts = std::move(joined);
+  }
+}
+
+// Where runs in order begin; of more than a few not all.
+std::vector<int64_t> runs_of(const uint64_t* keys, int64_t count) {
+  std::vector<int64_t> starts;
+  for (int64_t i = 0; i < count && starts.size() <= FEW_RUNS; ++i)
+    if (i == 0 || keys[i] < keys[i - 1]) starts.push_back(i);
+  return starts;
+}
+
+using Sorted = std::pair<Owned<uint64_t>, Owned<uint32_t>>;
+
+template <typename E>
+Sorted sorted(const uint64_t* keys, int64_t count, uint64_t least, uint64_t span) {
+  Owned<E> items(count), other(count);
+  for (int64_t i = 0; i < count; ++i) items[i] = E(keys[i] - least, static_cast<uint64_t>(i));
+  const auto runs = runs_of(keys, count);
+  if (runs.size() <= FEW_RUNS)
+    merge_runs(items, other, runs);
+  else
+    sort_digits(items, other, span);
+  Sorted out{Owned<uint64_t>(count), Owned<uint32_t>(count)};
+  for (int64_t i = 0; i < count; ++i) {
+    out.first[i] = items[i].key() + least;
+    out.second[i] = items[i].place();
+  }
+  return out;
+}
+
+// The numbers in ascending order, and the positions where they were; equal ones stay in their order.
+nb::tuple order_of(In<uint64_t> keys) {
+  const auto count = static_cast<int64_t>(keys.size());
+  const uint64_t* key = keys.data();
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    if (static_cast<uint64_t>(count) > LOW) corrupt("order: more than 32 bits count");
+    uint64_t least = UINT64_MAX, most = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      least = std::min(least, key[i]);
+      most = std::max(most, key[i]);
+    }
+    const uint64_t span = count ? most - least : 0;
+    return span > LOW ? sorted<Wide>(key, count, least, span)
+                      : sorted<Narrow>(key, count, least, span);
+  };
+  auto [ordered, order] = run();
+  return nb::make_tuple(ordered.numpy(), order.numpy());
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_row_order(nanobind::module_& m) {
+  m.def("order_of", &alance::order_of, nanobind::arg("keys").noconvert());
+}

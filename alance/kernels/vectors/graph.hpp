@@ -1,0 +1,204 @@
+// The graph of a partition (HNSW), and the search that follows it.
+//
+// Level 0 has every row of the partition, and each level above has fewer. A row has links to rows
+// near it on the same level. A search starts at the entry point of the highest level. On each level
+// it follows links towards the query, and then goes down: far ahead where rows are few, then
+// precisely. On level 0 it spreads out, and keeps the nearest rows.
+#pragma once
+#include <functional>
+#include <span>
+
+#include "vectors/nearest.hpp"
+
+namespace alance::vectors {
+
+struct Place {
+  float distance;
+  uint32_t row;
+  bool operator<(const Place& other) const {
+    return distance < other.distance || (distance == other.distance && row < other.row);
+  }
+  bool operator>(const Place& other) const { return other < *this; }
+};
+
+// Its links are checked when it is made, so that a search can follow each of them unchecked.
+class Graph {
+ public:
+  // `rows`: the rows on each level, level after level; `starts`: where the links of each begin in
+  // `links`, and where the last ones end; `levels`: where each level begins, and the end.
+  Graph(In<uint32_t> rows, In<int32_t> starts, In<uint32_t> links, In<int64_t> levels, int64_t entry,
+        int64_t num_rows);
+
+  struct Level {
+    std::vector<uint32_t> rows;  // empty on level 0, which has them all
+    std::vector<uint32_t> starts;
+    std::vector<uint32_t> links;  // above level 0: places in `rows`
+
+    std::span<const uint32_t> links_of(uint32_t place) const {
+      return {links.data() + starts[place], links.data() + starts[place + 1]};
+    }
+  };
+
+  int64_t num_rows() const { return num_rows_; }
+  int64_t num_bytes() const;
+  const std::vector<Level>& levels() const { return levels_; }
+  uint32_t entry() const { return entry_; }
+
+ private:
+  int64_t num_rows_;
+  uint32_t entry_ = 0;
+  std::vector<Level> levels_;
+};
+
+// Spreads along links; its memory is used again for the next query.
+class Walk {
+ public:
+  // The rows near to a query that `counts(place)` is true of, at most `most`, in no order.
+  // `links_of(row)`: a span of rows; `distances.at(row)`: how far it is. A row at no distance (NaN)
+  // is never among them.
+  template <class LinksOf, class Distances, class Counts>
+  std::vector<Place>& spread(uint32_t start, int64_t num_rows, size_t most, const LinksOf& links_of,
+                             const Distances& distances, const Counts& counts) {
+    nearest_.clear();
+    waiting_.clear();
+    seen_.assign(static_cast<size_t>((num_rows + 63) / 64), 0);
+    see(start);
+    meet({distances.at(start), start}, most, counts);
+    while (!waiting_.empty()) {
+      const Place here = waiting_.front();
+      if (nearest_.size() == most && here.distance > nearest_.front().distance) break;
+      std::pop_heap(waiting_.begin(), waiting_.end(), std::greater<>());
+      waiting_.pop_back();
+      fresh_.clear();
+      for (const uint32_t row : links_of(here.row))
+        if (see(row)) fresh_.push_back(row);
+      if (!waiting_.empty()) prefetch(links_of(waiting_.front().row));
+      for (size_t i = 0; i < std::min(kAhead, fresh_.size()); ++i) distances.prefetch(fresh_[i]);
+      for (size_t i = 0; i < fresh_.size(); ++i) {
+        if (i + kAhead < fresh_.size()) distances.prefetch(fresh_[i + kAhead]);
+        meet({distances.at(fresh_[i]), fresh_[i]}, most, counts);
+      }
+    }
+    return nearest_;
+  }
+
+  // Goes to a nearer row as long as the one where it stands is linked to one. As of `spread`.
+  template <class LinksOf, class Distances>
+  static Place approach(Place here, const LinksOf& links_of, const Distances& distances) {
+    for (bool is_nearer = true; is_nearer;) {
+      is_nearer = false;
+      for (const uint32_t row : links_of(here.row)) {
+        const float distance = distances.at(row);
+        if (!(distance < here.distance)) continue;
+        here = {distance, row};
+        is_nearer = true;
+      }
+    }
+    return here;
+  }
+
+ private:
+  static constexpr size_t kAhead = 4;  // rows that are on their way while others are compared
+
+  static void prefetch(std::span<const uint32_t> links) {
+    for (size_t i = 0; i < links.size(); i += 16) __builtin_prefetch(links.data() + i);
+  }
+
+  bool see(uint32_t row) {
+    uint64_t& word = seen_[row / 64];
+    const uint64_t bit = uint64_t{1} << (row % 64);
+    if (word & bit) return false;
+    word |= bit;
+    return true;
+  }
+
+  template <class Counts>
+  void meet(Place place, size_t most, const Counts& counts) {
+    const bool is_number = place.distance == place.distance;
+    if (!is_number) place.distance = std::numeric_limits<float>::infinity();
+    const bool is_full = nearest_.size() == most;
+    if (is_full && !(place.distance < nearest_.front().distance)) return;
+    waiting_.push_back(place);
+    std::push_heap(waiting_.begin(), waiting_.end(), std::greater<>());
+    if (!is_number || !counts(place)) return;
+    if (is_full) {
+      std::pop_heap(nearest_.begin(), nearest_.end());
+      nearest_.back() = place;
+    } else {
+      nearest_.push_back(place);
+    }
+    std::push_heap(nearest_.begin(), nearest_.end());
+  }
+
+  std::vector<uint64_t> seen_;
+  std::vector<Place> waiting_, nearest_;  // heaps: the nearest first, and the farthest first
+  std::vector<uint32_t> fresh_;
+};
+
+// The row of level 0 where a search begins: on each level above none linked to it is nearer.
+template <class Distances>
+uint32_t descend(const Graph& graph, const Distances& distances) {
+  uint32_t row = graph.entry();
+  for (size_t number = graph.levels().size(); --number > 0;) {
+    const Graph::Level& level = graph.levels()[number];
+    const auto at = std::lower_bound(level.rows.begin(), level.rows.end(), row);
+    const uint32_t place = static_cast<uint32_t>(at - level.rows.begin());
+    struct {
+      const Graph::Level& level;
+      const Distances& distances;
+      float at(uint32_t place) const { return distances.at(level.rows[place]); }
+    } by_place{level, distances};
+    const auto links_of = [&](uint32_t here) { return level.links_of(here); };
+    row = level.rows[Walk::approach({by_place.at(place), place}, links_of, by_place).row];
+  }
+  return row;
+}
+
+// Adds what a walk finds to the nearest rows of queries. `distances.ask(number)` turns to a query.
+template <class Distances>
+void follow(Nearest& nearest, const In<int32_t>& numbers, const Rows& rows, const Graph& graph,
+            int64_t ef, Distances& distances) {
+  if (graph.num_rows() == 0) return;
+  const auto links_of = [&](uint32_t row) { return graph.levels()[0].links_of(row); };
+  const auto counts = [&](const Place& place) {
+    return (!rows.mask || rows.mask[place.row]) && nearest.is_in_range(place.distance);
+  };
+  Walk walk;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const int64_t number = numbers.data()[i];
+    distances.ask(number);
+    const uint32_t start = descend(graph, distances);
+    const size_t most = static_cast<size_t>(ef);
+    for (const Place& place :
+         walk.spread(start, graph.num_rows(), most, links_of, distances, counts))
+      nearest.offer(number, place.distance, rows.ids[place.row]);
+  }
+}
+
+// Adds the nearest rows of queries: what a walk over a graph finds, or of all rows, by blocks.
+// `few(number, start, stop)`: a block was dealt with, without the distances of all its rows.
+template <class Distances, class Few>
+void add_rows(Nearest& nearest, const In<int32_t>& numbers, const Rows& rows, const Graph* graph,
+              int64_t ef, Distances& distances, const Few& few) {
+  if (graph) return follow(nearest, numbers, rows, *graph, ef, distances);
+  float block[kBlock];
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const int64_t number = numbers.data()[i];
+    distances.ask(number);
+    for (int64_t start = 0; start < rows.count; start += kBlock) {
+      const int64_t stop = std::min(rows.count, start + kBlock);
+      if (!rows.any(start, stop) || few(number, start, stop)) continue;
+      distances.run(start, stop - start, block);
+      nearest.offer(number, block, rows, start, stop);
+    }
+  }
+}
+
+// Checked before the GIL is released.
+inline void check_graph(const Graph* graph, int64_t ef, const Rows& rows) {
+  if (graph && (graph->num_rows() != rows.count || ef < 1))
+    corrupt("a graph of " + std::to_string(graph->num_rows()) + " rows for " +
+            std::to_string(rows.count) + ", ef " + std::to_string(ef));
+}
+
+}  // namespace alance::vectors

@@ -1,0 +1,33 @@
+// Vectors as points: the float32 numbers that clusters and codes of vectors are computed with.
+#pragma once
+#include "vectors/vectors.hpp"
+
+namespace alance::vectors {
+
+// How stored values become points: as they are, of length one (cosine), or bit by bit (hamming).
+class Points {
+ public:
+  // `values` of vectors of `dim` numbers, row after row; raises where they are no whole rows.
+  Points(Bytes values, int type, int64_t dim, int metric);
+
+  int64_t count() const { return count_; }
+  int64_t dim() const { return metric_ == kHamming ? 8 * dim_ : dim_; }  // numbers of a point
+  bool is_dot() const { return metric_ == kDot; }
+  // The points from `start` to `stop`, one behind the other.
+  void load(int64_t start, int64_t stop, float* out) const;
+
+ private:
+  const uint8_t* values_;
+  int64_t dim_, row_bytes_, count_;
+  int metric_;
+  void (*convert_)(const uint8_t* values, int64_t count, float* out);
+};
+
+// Rows whose points are in memory at once: they stay in the processor's cache.
+constexpr int64_t kRowStep = 48;  // of which each count of rows in a tile is a divisor
+inline int64_t rows_at_once(int64_t dim) {
+  const int64_t rows = (int64_t{128} << 10) / (4 * dim) / kRowStep * kRowStep;
+  return std::clamp<int64_t>(rows, kRowStep, 2 * kRowStep);
+}
+
+}  // namespace alance::vectors

@@ -1,0 +1,218 @@
+// Distances of vectors of a few bits a component, rotated before (RaBitQ, IVF_RQ).
+#include "vectors/vectors.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace alance::vectors {
+namespace {
+
+using Floats = In<float>;
+
+// Whole blocks of 32 rows have their sign bits side by side, byte by byte of a row: see the
+// specification of index files, "Packing". The rest of the rows has them column by column.
+constexpr int kPlaces[16] = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15};
+
+// A query as signs are compared with it: for each four components what each of the sixteen values
+// of their bits stands for, the sum of the components, halved, with these signs: [four][value].
+void fill_signs(const float* query, int64_t dim, float* table) {
+  for (int64_t d = 0; d < dim; d += 4, table += 16)
+    for (int value = 0; value < 16; ++value) {
+      float total = 0;
+      for (int bit = 0; bit < 4; ++bit) total += value >> bit & 1 ? query[d + bit] : -query[d + bit];
+      table[value] = total / 2;
+    }
+}
+
+// What the signs of each row of a block of 32 stand for. All ways add in the same order: the
+// distance of a row depends on neither its place nor the processor.
+using SumBlock = void (*)(const uint8_t* block, int64_t row_bytes, const float* table, float* out);
+
+void sum_block_any(const uint8_t* block, int64_t row_bytes, const float* table, float* out) {
+  float sums[32] = {};  // of the places of a block
+  for (int64_t i = 0; i < row_bytes; ++i, block += 32, table += 32)
+    for (int j = 0; j < 16; ++j) {
+      sums[j] = sums[j] + table[block[j] & 15] + table[16 + (block[16 + j] & 15)];
+      sums[16 + j] = sums[16 + j] + table[block[j] >> 4] + table[16 + (block[16 + j] >> 4)];
+    }
+  for (int j = 0; j < 16; ++j) {
+    out[kPlaces[j]] = sums[j];
+    out[16 + kPlaces[j]] = sums[16 + j];
+  }
+}
+
+#if defined(__x86_64__)
+// Sixteen values are a register of AVX-512, and a look into them is one instruction.
+__attribute__((target("avx512f"))) void sum_block_avx512(const uint8_t* block, int64_t row_bytes,
+                                                         const float* table, float* out) {
+  __m512 low = _mm512_setzero_ps(), high = low;
+  for (int64_t i = 0; i < 2 * row_bytes; ++i, block += 16, table += 16) {
+    const __m512 values = _mm512_loadu_ps(table);
+    const __m512i both =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block)));
+    low = _mm512_add_ps(low, _mm512_permutexvar_ps(both, values));  // by the lowest four bits
+    high = _mm512_add_ps(high, _mm512_permutexvar_ps(_mm512_srli_epi32(both, 4), values));
+  }
+  const __m512i order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+  _mm512_storeu_ps(out, _mm512_permutexvar_ps(order, low));
+  _mm512_storeu_ps(out + 16, _mm512_permutexvar_ps(order, high));
+}
+#endif
+
+SumBlock sum_block(bool baseline) {
+#if defined(__x86_64__)
+  static const bool is_wide = __builtin_cpu_supports("avx512f");
+  if (is_wide && !baseline) return &sum_block_avx512;
+#endif
+  (void)baseline;
+  return &sum_block_any;
+}
+
+// The signs of the rows of a partition.
+struct Signs {
+  const uint8_t* packed;
+  int64_t count, row_bytes;
+  bool is_packed;
+  SumBlock sum;
+
+  // What those of some rows stand for; `start` is that of a block.
+  void sums(int64_t start, int64_t stop, const float* table, float* out) const {
+    const int64_t whole = is_packed ? count / 32 * 32 : 0;
+    for (; start < std::min(stop, whole); start += 32, out += 32)
+      sum(packed + start * row_bytes, row_bytes, table, out);
+    // The rest of them is stored column by column.
+    const int64_t row_step = is_packed ? 1 : row_bytes, byte_step = is_packed ? count - whole : 1;
+    for (; start < stop; ++start) {
+      const uint8_t* from = packed + whole * row_bytes + (start - whole) * row_step;
+      float total = 0;
+      for (int64_t i = 0; i < row_bytes; ++i, from += byte_step)
+        total = total + table[32 * i + (*from & 15)] + table[32 * i + 16 + (*from >> 4)];
+      *out++ = total;
+    }
+  }
+};
+
+inline uint64_t word_of(const uint8_t* in, int number) {
+  uint64_t word;
+  std::memcpy(&word, in + 8 * number, 8);
+  return word;
+}
+
+constexpr uint64_t kOnes = 0x0101010101010101u;  // a bit of each byte
+
+// Eight codes of six bits; of the last sixteen of a block the bits are above those of the others.
+inline uint64_t six_bits(const uint8_t* in, int m) {
+  if (m < 6) return word_of(in, m) & 63 * kOnes;
+  const auto top = [&](int number) { return word_of(in, number + m % 2) >> 6 & 3 * kOnes; };
+  return top(0) | top(2) << 2 | top(4) << 4;
+}
+
+// The further bits of eight components, from component 8 m of a block of 64 on, a byte each.
+inline uint64_t extra_bits(const uint8_t* in, int ex, int m) {
+  switch (ex) {
+    case 1: {
+      const uint64_t spread = in[m] * kOnes & 0x8040201008040201u;
+      return (spread + 127 * kOnes) >> 7 & kOnes;
+    }
+    case 2: return word_of(in, m % 2) >> 2 * (m / 2) & 3 * kOnes;
+    case 3: return extra_bits(in, 2, m) | (word_of(in, 2) >> m & kOnes) << 2;
+    case 4: return word_of(in, m / 2) >> 4 * (m % 2) & 15 * kOnes;
+    case 5: return (word_of(in, 2 * (m / 4) + m % 2) >> 4 * (m / 2 % 2) & 15 * kOnes) |
+                   (word_of(in, 4) >> m & kOnes) << 4;
+    case 6: return six_bits(in, m);
+    case 7: return six_bits(in, m) | (word_of(in, 6) >> m & kOnes) << 6;
+    default: return word_of(in, m);
+  }
+}
+
+// The further bits of rows, a byte each.
+template <int Ex>
+void unpack_extra(const uint8_t* in, int64_t count, int64_t dim, uint8_t* out) {
+  for (int64_t r = 0; r < count; ++r)
+    for (int64_t d = 0; d < dim; d += 64, in += 8 * Ex)
+      for (int m = 0; m < 8 && d + 8 * m < dim; ++m, out += 8) {
+        const uint64_t word = extra_bits(in, Ex, m);
+        std::memcpy(out, &word, 8);
+      }
+}
+
+using Unpack = void (*)(const uint8_t* in, int64_t count, int64_t dim, uint8_t* out);
+constexpr Unpack kUnpack[] = {nullptr,          unpack_extra<1>, unpack_extra<2>,
+                              unpack_extra<3>, unpack_extra<4>, unpack_extra<5>,
+                              unpack_extra<6>, unpack_extra<7>, unpack_extra<8>};
+
+// The queries, and the centroid of the partition, are rotated as the vectors were.
+void add_rabitq(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask, Bytes signs,
+                bool is_packed, int ex, Bytes extra, Floats add, Floats factor, Floats centroid,
+                int metric, float scale, bool baseline) {
+  const Rows rows = nearest.checked(ids, mask, numbers);
+  const int64_t dim = nearest.dim(), row_bytes = dim / 8, count = rows.count;
+  if (ex < 0 || ex > 8 || dim % 8 != 0)
+    corrupt("bit codes: " + std::to_string(ex) + " more bits of dimension " + std::to_string(dim));
+  const int64_t extra_bytes = ex * ((dim + 63) / 64) * 8;
+  if (static_cast<int64_t>(signs.size()) != count * row_bytes ||
+      static_cast<int64_t>(extra.size()) != count * extra_bytes ||
+      static_cast<int64_t>(add.size()) != count || static_cast<int64_t>(factor.size()) != count ||
+      static_cast<int64_t>(centroid.size()) != dim)
+    corrupt("bit codes: " + std::to_string(signs.size()) + " and " + std::to_string(extra.size()) +
+            " bytes for " + std::to_string(count) + " rows of dimension " + std::to_string(dim));
+  nb::gil_scoped_release release;
+  // What a query is asked for: its tables, its distance from the centroid, half of its further bits.
+  std::vector<float> tables(numbers.size() * static_cast<size_t>(4 * dim));
+  std::vector<float> gaps(numbers.size()), halves(numbers.size()), shares(numbers.size(), 1);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const float* query = nearest.floats(numbers.data()[i]);
+    fill_signs(query, dim, tables.data() + i * static_cast<size_t>(4 * dim));
+    double gap = 0, sum = 0, norm = 0;
+    for (int64_t d = 0; d < dim; ++d) {
+      const double value = query[d], centre = centroid.data()[d];
+      gap += metric == kDot ? -value * centre : (value - centre) * (value - centre);
+      norm += centre * centre;
+      sum += value;
+    }
+    // By dot only what of a query is across the centroid is estimated: of the share along it a row
+    // tells the product, in what it adds to 1.
+    if (metric == kDot) {
+      const double share = norm > 0 ? -gap / norm : 0;
+      gap += 1 - share;
+      shares[i] = static_cast<float>(share);
+    }
+    gaps[i] = static_cast<float>(gap);
+    halves[i] = static_cast<float>(sum * ((1 << ex) - 1) / 2);
+  }
+  const Signs bits{signs.data(), count, row_bytes, is_packed, sum_block(baseline)};
+  const Loop products = loop_of(kUint8, kDot, baseline);
+  const float unit = static_cast<float>(1 << ex);
+  const int64_t step = std::clamp<int64_t>((64 << 10) / dim / 32 * 32, 32, kBlock);
+  std::vector<uint8_t> codes(static_cast<size_t>(ex ? step * dim : 0));
+  float distances[kBlock], more[kBlock];
+  for (int64_t start = 0; start < count; start += step) {
+    const int64_t stop = std::min(count, start + step), here = stop - start;
+    if (!rows.any(start, stop)) continue;
+    if (ex) kUnpack[ex](extra.data() + start * extra_bytes, here, dim, codes.data());
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      bits.sums(start, stop, tables.data() + i * static_cast<size_t>(4 * dim), distances);
+      if (ex) {
+        products(nearest.query(numbers.data()[i]), codes.data(), here, more);
+        for (int64_t r = 0; r < here; ++r)
+          distances[r] = unit * distances[r] + (1 - more[r] - halves[i]);
+      }
+      for (int64_t r = 0; r < here; ++r)
+        distances[r] = scale * (shares[i] * add.data()[start + r] + gaps[i] +
+                                factor.data()[start + r] * distances[r]);
+      nearest.offer(numbers.data()[i], distances, rows, start, stop);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace alance::vectors
+
+void register_vector_bits(nanobind::module_& m) {
+  namespace nb = nanobind;
+  m.def("add_rabitq", &alance::vectors::add_rabitq, nb::arg("nearest"), nb::arg("numbers"),
+        nb::arg("ids"), nb::arg("mask"), nb::arg("signs"), nb::arg("is_packed"), nb::arg("ex"),
+        nb::arg("extra"), nb::arg("add"), nb::arg("factor"), nb::arg("centroid"), nb::arg("metric"),
+        nb::arg("scale"), nb::arg("baseline") = false);
+}

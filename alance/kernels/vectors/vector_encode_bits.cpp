@@ -1,0 +1,268 @@
+// Codes of a few bits a component of vectors that are rotated before (RaBitQ, IVF_RQ).
+#include "vectors/clusters.hpp"
+
+namespace alance::vectors {
+namespace {
+
+using Floats = In<float>;
+constexpr int64_t kRounds = 4;
+constexpr int64_t kGroup = 64;  // components whose further bits are stored together
+
+// The Walsh-Hadamard transform, of length one.
+template <class Real>
+ALANCE_INLINE void hadamard(Real* values, int64_t size) {
+  for (int64_t half = 1; half < size; half *= 2)
+    for (int64_t start = 0; start < size; start += 2 * half)
+      for (int64_t i = start; i < start + half; ++i) {
+        const Real low = values[i], high = values[i + half];
+        values[i] = low + high;
+        values[i + half] = low - high;
+      }
+  const Real scale = 1 / std::sqrt(static_cast<Real>(size));
+  for (int64_t i = 0; i < size; ++i) values[i] *= scale;
+}
+
+// Rounds of signs and transforms: of the first and the last components in turn, where their number
+// is no power of two.
+template <class Real>
+ALANCE_INLINE void rotate(Real* values, int64_t dim, const Real* signs) {
+  int64_t part = 1;
+  while (2 * part <= dim) part *= 2;
+  const int64_t half = dim / 2;
+  for (int64_t round = 0; round < kRounds; ++round, signs += dim) {
+    for (int64_t i = 0; i < dim; ++i) values[i] *= signs[i];
+    hadamard(values + (round % 2 ? dim - part : 0), part);
+    if (part == dim) continue;
+    for (int64_t i = 0; i < half; ++i) {
+      const Real low = values[i], high = values[half + i];
+      values[i] = low + high;
+      values[half + i] = low - high;
+    }
+  }
+  if (part != dim)
+    for (int64_t i = 0; i < dim; ++i) values[i] *= Real{0.25};
+}
+
+// Bit b of the codes of a group whose top bits are a plane of 64 bits: see vector_bits.cpp.
+inline void put_plane_bit(uint8_t* plane, int i, uint32_t value) {
+  const int k = i / 16, b = i % 16, bit = 8 * (b % 8) + 2 * k + b / 8;
+  plane[bit / 8] |= static_cast<uint8_t>(value << (bit % 8));
+}
+
+inline void put_six_bits(uint8_t* out, int i, uint32_t value) {
+  const int k = i / 16, b = i % 16;
+  if (k < 3) {
+    out[16 * k + b] |= static_cast<uint8_t>(value);
+    return;
+  }
+  for (int j = 0; j < 3; ++j) out[16 * j + b] |= static_cast<uint8_t>((value >> (2 * j) & 3) << 6);
+}
+
+// Puts the further bits of component i (of 64) into a group that was zero.
+inline void put_extra_bits(uint8_t* out, int ex, int i, uint32_t value) {
+  switch (ex) {
+    case 1: out[i / 8] |= static_cast<uint8_t>(value << (i % 8)); break;
+    case 3: put_plane_bit(out + 16, i, value >> 2); [[fallthrough]];
+    case 2: out[i % 16] |= static_cast<uint8_t>((value & 3) << (2 * (i / 16))); break;
+    case 4: out[8 * (i / 16) + i % 8] |= static_cast<uint8_t>(value << (i % 16 < 8 ? 0 : 4)); break;
+    case 5:
+      put_plane_bit(out + 32, i, value >> 4);
+      out[16 * (i / 32) + i % 16] |= static_cast<uint8_t>((value & 15) << (i % 32 < 16 ? 0 : 4));
+      break;
+    case 7: put_plane_bit(out + 48, i, value >> 6); [[fallthrough]];
+    case 6: put_six_bits(out, i, value & 63); break;
+    default: out[i] = static_cast<uint8_t>(value);
+  }
+}
+
+// How near magnitudes are to their codes of steps of 1/t: the product by the codes' length.
+// `padding`: zeros behind the magnitudes, whose codes count nothing.
+ALANCE_INLINE float closeness(const float* sizes, int64_t padded, int64_t padding, float t,
+                              float top) {
+  Lanes products{}, squares{};
+  for (int64_t i = 0; i < padded; i += kLanes) {
+    Lanes lanes;
+    std::memcpy(&lanes, sizes + i, sizeof lanes);
+    Lanes code = __builtin_convertvector(
+        __builtin_convertvector(lanes * t + 1e-5f, int32_t __attribute__((vector_size(32)))), Lanes);
+    code = code > top ? Lanes{} + top : code;
+    code += 0.5f;
+    products += lanes * code;
+    squares += code * code;
+  }
+  return sum<Float32>(products) /
+         std::sqrt(sum<Float32>(squares) - 0.25f * static_cast<float>(padding));
+}
+
+// The steps of codes that are nearest to magnitudes, of length one: by a grid, then a finer one.
+ALANCE_INLINE float best_scale(const float* sizes, int64_t dim, int64_t padded, int ex) {
+  float most = 0;
+  for (int64_t i = 0; i < dim; ++i) most = std::max(most, sizes[i]);
+  const float top = static_cast<float>((1 << ex) - 1);
+  float best = (top + 0.5f) / most, best_score = -1, ratio = 1.15f;
+  for (int pass = 0; pass < 2; ++pass) {
+    const int count = pass ? 6 : 14;
+    float t = pass ? best / 1.1f : 0.55f * (top + 1) / most;
+    if (pass) ratio = 1.033f;
+    for (int step = 0; step < count; ++step, t *= ratio) {
+      const float score = closeness(sizes, padded, padded - dim, t, top);
+      if (score > best_score) best = t, best_score = score;
+    }
+  }
+  return best;
+}
+
+// What is written of a row, beside its codes.
+struct Factors {
+  float *add, *scale, *error, *add_ex, *scale_ex;
+};
+
+struct Form {
+  int64_t dim, extra_bytes;
+  int ex;
+  bool is_dot;
+};
+
+// The codes and factors of a row: `rest` is what is left of it without its centroid, and `centroid`
+// that one, both rotated. `sizes` has room for whole groups.
+ALANCE_INLINE void code_row(const Form& form, const float* rest, const float* centroid, float* sizes,
+                            uint8_t* signs, uint8_t* extra, const Factors& out, int64_t row) {
+  const int64_t dim = form.dim, padded = (dim + kGroup - 1) / kGroup * kGroup;
+  double norm = 0, coded = 0, product = 0, towards = 0;
+  for (int64_t i = 0; i < dim; ++i) {
+    const bool is_positive = rest[i] >= 0;
+    norm += double{rest[i]} * double{rest[i]};
+    coded += 0.5 * std::abs(double{rest[i]});
+    product += double{rest[i]} * double{centroid[i]};
+    towards += (is_positive ? 0.5 : -0.5) * double{centroid[i]};
+    if (is_positive) signs[i / 8] |= static_cast<uint8_t>(1u << (i % 8));
+  }
+  const double times = form.is_dot ? 1 : 2, base = form.is_dot ? 1 - product : norm;
+  const double factor = coded > 0 ? times * norm / coded : 0;
+  out.add[row] = static_cast<float>(base + factor * towards);
+  out.scale[row] = static_cast<float>(-factor);
+  const double excess = coded > 0 ? norm * double(dim) / 4 / (coded * coded) - 1 : 0;
+  out.error[row] = static_cast<float>(times * std::sqrt(norm) * 1.9 *
+                                      std::sqrt(std::max(excess, 0.0) / double(dim - 1)));
+  if (!form.ex) return;
+  const float length = norm > 0 ? static_cast<float>(std::sqrt(norm)) : 1.0f;
+  std::fill_n(sizes, padded, 0.0f);
+  for (int64_t i = 0; i < dim; ++i) sizes[i] = std::abs(rest[i]) / length;
+  const float t = norm > 0 ? best_scale(sizes, dim, padded, form.ex) : 0.0f;
+  const auto top = static_cast<uint32_t>((1 << form.ex) - 1);
+  coded = towards = 0;
+  for (int64_t i = 0; i < dim; ++i) {
+    const uint32_t size = std::min(static_cast<uint32_t>(t * sizes[i] + 1e-5f), top);
+    const double code = (rest[i] >= 0 ? 1 : -1) * (double{static_cast<float>(size)} + 0.5);
+    coded += double{rest[i]} * code;
+    towards += double{centroid[i]} * code;
+    put_extra_bits(extra + i / kGroup * 8 * form.ex, form.ex, static_cast<int>(i % kGroup),
+                   rest[i] >= 0 ? size : top - size);
+  }
+  const double further = coded > 0 ? times * norm / coded : 0;
+  out.add_ex[row] = static_cast<float>(base + further * towards);
+  out.scale_ex[row] = static_cast<float>(-further);
+}
+
+struct Work {
+  const Points& points;
+  const int64_t* labels;
+  const float *centroids, *rotation;
+  int64_t num_centroids;
+  Form form;
+};
+
+ALANCE_INLINE void encode_body(const Work& work, uint8_t* signs, uint8_t* extra,
+                               const Factors& out) {
+  const int64_t dim = work.form.dim, step = rows_at_once(dim), count = work.points.count();
+  std::vector<float> block(static_cast<size_t>(step * dim)), sizes(static_cast<size_t>(dim + kGroup));
+  // Centroids are rotated when they are first met: few vectors are near few of them.
+  std::vector<std::vector<float>> rotated(static_cast<size_t>(work.num_centroids));
+  for (int64_t start = 0; start < count; start += step) {
+    const int64_t stop = std::min(count, start + step);
+    work.points.load(start, stop, block.data());
+    for (int64_t row = start; row < stop; ++row) {
+      const int64_t label = work.labels[row];
+      const float* centroid = work.centroids + label * dim;
+      std::vector<float>& turned = rotated[static_cast<size_t>(label)];
+      if (turned.empty()) {
+        turned.assign(centroid, centroid + dim);
+        rotate(turned.data(), dim, work.rotation);
+      }
+      float* rest = block.data() + (row - start) * dim;
+      for (int64_t i = 0; i < dim; ++i) rest[i] -= centroid[i];
+      rotate(rest, dim, work.rotation);
+      code_row(work.form, rest, turned.data(), sizes.data(), signs + row * (dim / 8),
+               extra + row * work.form.extra_bytes, out, row);
+    }
+  }
+}
+
+void encode_any(const Work& work, uint8_t* signs, uint8_t* extra, const Factors& out) {
+  encode_body(work, signs, extra, out);
+}
+
+#ifdef ALANCE_AVX2
+ALANCE_AVX2 void encode_avx2(const Work& work, uint8_t* signs, uint8_t* extra, const Factors& out) {
+  encode_body(work, signs, extra, out);
+}
+#endif
+
+// Vectors after four rounds of signs, 1 or -1, and transforms; row after row.
+Numpy<double> rotated(In<double> values, In<double> signs) {
+  const int64_t dim = static_cast<int64_t>(signs.size()) / kRounds;
+  if (dim < 2 || static_cast<int64_t>(signs.size()) != kRounds * dim ||
+      values.size() % static_cast<size_t>(dim))
+    corrupt("a rotation of " + std::to_string(signs.size()) + " values for vectors of " +
+            std::to_string(values.size()));
+  Owned<double> out(static_cast<int64_t>(values.size()));
+  {
+    nb::gil_scoped_release release;
+    std::copy_n(values.data(), values.size(), out.data());
+    for (int64_t at = 0; at < out.size(); at += dim) rotate(out.data() + at, dim, signs.data());
+  }
+  return out.numpy();
+}
+
+// `rotation`: four rounds of signs, 1 or -1. Gives sign bits, further bits, and the factors add,
+// scale and error; then add and scale of the further bits, where there are any.
+nb::tuple encode_rabitq(Bytes values, int type, int64_t dim, int metric, In<int64_t> labels,
+                        Floats centroids, Floats rotation, int ex, bool baseline) {
+  const Points points(values, type, dim, metric);
+  check_labels(points, labels, centroids);
+  if (dim % 8 || metric == kHamming || ex < 0 || ex > 8 || (!centroids.size() && points.count()) ||
+      static_cast<int64_t>(rotation.size()) != kRounds * dim)
+    corrupt("bit codes: " + std::to_string(ex) + " more bits of dimension " + std::to_string(dim) +
+            ", a rotation of " + std::to_string(rotation.size()) + " values");
+  const int64_t count = points.count(), extra_bytes = (dim + kGroup - 1) / kGroup * 8 * ex;
+  Owned<uint8_t> signs(count * (dim / 8)), extra(count * extra_bytes);
+  Owned<float> add(count), scale(count), error(count), add_ex(ex ? count : 0), scale_ex(ex ? count : 0);
+  {
+    nb::gil_scoped_release release;
+    std::fill_n(signs.data(), signs.size(), uint8_t{0});
+    std::fill_n(extra.data(), extra.size(), uint8_t{0});
+    const Work work{points, labels.data(), centroids.data(), rotation.data(),
+                    static_cast<int64_t>(centroids.size()) / dim,
+                    {dim, extra_bytes, ex, points.is_dot()}};
+    const Factors factors{add.data(), scale.data(), error.data(), add_ex.data(), scale_ex.data()};
+    auto* encode = &encode_any;
+#ifdef ALANCE_AVX2
+    if (!baseline && has_avx2()) encode = &encode_avx2;
+#endif
+    (void)baseline;
+    encode(work, signs.data(), extra.data(), factors);
+  }
+  return nb::make_tuple(signs.numpy(), extra.numpy(), add.numpy(), scale.numpy(), error.numpy(),
+                        add_ex.numpy(), scale_ex.numpy());
+}
+
+}  // namespace
+}  // namespace alance::vectors
+
+void register_vector_encode_bits(nanobind::module_& m) {
+  namespace nb = nanobind;
+  m.def("encode_rabitq", &alance::vectors::encode_rabitq, nb::arg("values"), nb::arg("type"),
+        nb::arg("dim"), nb::arg("metric"), nb::arg("labels"), nb::arg("centroids"),
+        nb::arg("rotation"), nb::arg("ex"), nb::arg("baseline") = false);
+  m.def("rotated", &alance::vectors::rotated, nb::arg("values"), nb::arg("signs"));
+}

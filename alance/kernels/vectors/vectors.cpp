@@ -1,0 +1,199 @@
+// Exact distances of blocks of vectors from queries, and the rows nearest to them.
+#include "vectors/vectors.hpp"
+
+#include "vectors/graph.hpp"
+
+namespace alance::vectors {
+namespace {
+
+template <class T, Metric M>
+ALANCE_INLINE void body(const Query& query, const uint8_t* rows, int64_t count, float* out) {
+  if constexpr (M == kHamming)
+    bits_of(rows, count, query.dim, query.bytes, out);
+  else if constexpr (std::is_same_v<typename T::Real, double>)
+    distances_of<T, M>(rows, count, query.dim, query.exact, query.length, out);
+  else
+    distances_of<T, M>(rows, count, query.dim, query.floats, query.length, out);
+}
+
+template <class T, Metric M>
+void loop_any(const Query& query, const uint8_t* rows, int64_t count, float* out) {
+  body<T, M>(query, rows, count, out);
+}
+
+#ifdef ALANCE_AVX2
+template <class T, Metric M>
+ALANCE_AVX2 void loop_avx2(const Query& query, const uint8_t* rows, int64_t count, float* out) {
+  body<T, M>(query, rows, count, out);
+}
+#endif
+
+template <class T, Metric M>
+Loop best(bool baseline) {
+#ifdef ALANCE_AVX2
+  if (!baseline && has_avx2()) return &loop_avx2<T, M>;
+#endif
+  (void)baseline;
+  return &loop_any<T, M>;
+}
+
+template <class T>
+Loop by_metric(int metric, bool baseline) {
+  switch (metric) {
+    case kL2: return best<T, kL2>(baseline);
+    case kCosine: return best<T, kCosine>(baseline);
+    case kDot: return best<T, kDot>(baseline);
+    case kHamming:
+      if constexpr (std::is_same_v<T, Uint8>) return best<T, kHamming>(baseline);
+      return nullptr;
+    default: return nullptr;
+  }
+}
+
+Query query_of(const Nearest& nearest, int64_t number) {
+  const double* query = nearest.exact(number);
+  double squares = 0;
+  for (int64_t d = 0; d < nearest.dim(); ++d) squares += query[d] * query[d];
+  return nearest.query(number, std::sqrt(squares));
+}
+
+// Vectors that a graph leads to, one by one.
+struct LinkedVectors {
+  const Nearest& nearest;
+  Loop loop;
+  const uint8_t* values;
+  int64_t row_bytes;
+  Query query;
+
+  void ask(int64_t number) { query = query_of(nearest, number); }
+
+  float at(int64_t row) const {
+    float distance;
+    loop(query, values + row * row_bytes, 1, &distance);
+    return distance;
+  }
+
+  void prefetch(int64_t row) const {
+    for (int64_t byte = 0; byte < row_bytes && byte < 512; byte += 64)
+      __builtin_prefetch(values + row * row_bytes + byte);
+  }
+};
+
+void add_vectors(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask, Bytes values,
+                 int type, int metric, bool baseline, const Graph* graph, int64_t ef) {
+  const Rows rows = nearest.checked(ids, mask, numbers);
+  const Loop loop = loop_of(type, metric, baseline);
+  if (!loop) corrupt("vectors of type " + std::to_string(type) + " by metric " + std::to_string(metric));
+  const int64_t row_bytes = nearest.dim() * width_of(type);
+  if (static_cast<int64_t>(values.size()) != rows.count * row_bytes)
+    corrupt("vectors: " + std::to_string(values.size()) + " bytes for " +
+            std::to_string(rows.count) + " rows of " + std::to_string(row_bytes));
+  check_graph(graph, ef, rows);
+  nb::gil_scoped_release release;
+  if (graph) {
+    LinkedVectors linked{nearest, loop, values.data(), row_bytes, {}};
+    return follow(nearest, numbers, rows, *graph, ef, linked);
+  }
+  float distances[kBlock];
+  // A block stays in the processor's cache while all queries look at it.
+  const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock);
+  std::vector<Query> queries;
+  for (size_t i = 0; i < numbers.size(); ++i) queries.push_back(query_of(nearest, numbers.data()[i]));
+  for (int64_t start = 0; start < rows.count; start += step) {
+    const int64_t stop = std::min(rows.count, start + step);
+    if (!rows.any(start, stop)) continue;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      loop(queries[i], values.data() + start * row_bytes, stop - start, distances);
+      nearest.offer(numbers.data()[i], distances, rows, start, stop);
+    }
+  }
+}
+
+// Adds rows that are lists of vectors: the end of each one's, in `values`. The distance of a row is
+// the sum over the query's vectors of that of the nearest vector of the row. Vectors that cannot be
+// compared, as those with NaN, are passed over; so are lists without others.
+void add_lists(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask,
+               In<int64_t> ends, Bytes values, int type, int metric, bool baseline) {
+  const Rows rows = nearest.checked(ids, mask, numbers, nearest.width());
+  const Loop loop = loop_of(type, metric, baseline);
+  if (!loop) corrupt("vectors of type " + std::to_string(type) + " by metric " + std::to_string(metric));
+  const int64_t row_bytes = nearest.dim() * width_of(type);
+  int64_t last = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (ends.data()[i] < last) corrupt("lists of vectors: one ends before the one before it");
+    last = ends.data()[i];
+  }
+  const int64_t most = static_cast<int64_t>(values.size()) / row_bytes;
+  if (static_cast<int64_t>(ends.size()) != rows.count || last != most ||
+      static_cast<int64_t>(values.size()) != most * row_bytes)
+    corrupt("lists of vectors: " + std::to_string(values.size()) + " bytes for " +
+            std::to_string(last) + " vectors of " + std::to_string(row_bytes) + " in " +
+            std::to_string(rows.count) + " rows");
+  nb::gil_scoped_release release;
+  const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock), width = nearest.width();
+  std::vector<float> distances, sums(kBlock);
+  int64_t stop = 0;
+  for (int64_t start = 0; start < rows.count; start = stop) {
+    const int64_t first = start ? ends.data()[start - 1] : 0;
+    // Rows of about a block of vectors, which stays in the processor's cache; at least a row.
+    stop = start + 1;
+    while (stop < rows.count && stop - start < kBlock && ends.data()[stop] - first <= step) ++stop;
+    if (!rows.any(start, stop)) continue;
+    distances.resize(static_cast<size_t>(ends.data()[stop - 1] - first));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      std::fill_n(sums.begin(), stop - start, 0.0f);
+      for (int64_t j = 0; j < width; ++j) {
+        const int64_t vector = numbers.data()[i] * width + j;
+        loop(query_of(nearest, vector), values.data() + first * row_bytes,
+             static_cast<int64_t>(distances.size()), distances.data());
+        for (int64_t row = start, at = 0; row < stop; ++row) {
+          float least = std::numeric_limits<float>::quiet_NaN();
+          for (; at < ends.data()[row] - first; ++at)
+            if (!(distances[static_cast<size_t>(at)] >= least)) {
+              const float distance = distances[static_cast<size_t>(at)];
+              if (!std::isnan(distance)) least = distance;
+            }
+          sums[static_cast<size_t>(row - start)] += least;
+        }
+      }
+      nearest.offer(numbers.data()[i], sums.data(), rows, start, stop);
+    }
+  }
+}
+
+}  // namespace
+
+Loop loop_of(int type, int metric, bool baseline) {
+  switch (type) {
+    case kFloat16: return by_metric<Float16>(metric, baseline);
+    case kBfloat16: return by_metric<Bfloat16>(metric, baseline);
+    case kFloat32: return by_metric<Float32>(metric, baseline);
+    case kFloat64: return by_metric<Float64>(metric, baseline);
+    case kUint8: return by_metric<Uint8>(metric, baseline);
+    default: return nullptr;
+  }
+}
+
+int64_t width_of(int type) {
+  constexpr int64_t widths[] = {2, 2, 4, 8, 1};
+  return widths[type];
+}
+
+}  // namespace alance::vectors
+
+void register_vectors(nanobind::module_& m) {
+  namespace nb = nanobind;
+  using alance::vectors::Nearest;
+  nb::class_<Nearest>(m, "Nearest")
+      .def(nb::init<alance::In<double>, int64_t, int64_t, float, float, int64_t, int64_t>(),
+           nb::arg("queries"), nb::arg("dim"), nb::arg("k"), nb::arg("lower"), nb::arg("upper"),
+           nb::arg("width") = 1, nb::arg("below") = 0)
+      .def("result", &Nearest::result)
+      .def("below", &Nearest::below);
+  m.def("add_vectors", &alance::vectors::add_vectors, nb::arg("nearest"), nb::arg("numbers"),
+        nb::arg("ids"), nb::arg("mask"), nb::arg("values"), nb::arg("type"), nb::arg("metric"),
+        nb::arg("baseline") = false, nb::arg("graph") = nb::none(), nb::arg("ef") = 0);
+  m.def("add_lists", &alance::vectors::add_lists, nb::arg("nearest"), nb::arg("numbers"),
+        nb::arg("ids"), nb::arg("mask"), nb::arg("ends"), nb::arg("values"), nb::arg("type"),
+        nb::arg("metric"), nb::arg("baseline") = false);
+}

@@ -1,0 +1,162 @@
+// Distances of vectors from a query: one loop for each type of value and metric.
+#pragma once
+#include "vectors/nearest.hpp"
+
+namespace alance::vectors {
+
+enum Type : int { kFloat16 = 0, kBfloat16 = 1, kFloat32 = 2, kFloat64 = 3, kUint8 = 4 };
+
+// Each type: how eight (of doubles four) values become the lanes that are computed with.
+struct Float32 {
+  using Vec = Lanes;
+  using Real = float;
+  static constexpr int64_t width = 4, lanes = kLanes;
+  static ALANCE_INLINE void load(Vec& out, const uint8_t* from) { std::memcpy(&out, from, 32); }
+};
+
+struct Float16 {
+  using Vec = Lanes;
+  using Real = float;
+  static constexpr int64_t width = 2, lanes = kLanes;
+  using Halves = _Float16 __attribute__((vector_size(16)));
+  static ALANCE_INLINE void load(Vec& out, const uint8_t* from) {
+    Halves halves;
+    std::memcpy(&halves, from, 16);
+    out = __builtin_convertvector(halves, Lanes);
+  }
+};
+
+struct Bfloat16 {
+  using Vec = Lanes;
+  using Real = float;
+  static constexpr int64_t width = 2, lanes = kLanes;
+  using Words = uint16_t __attribute__((vector_size(16)));
+  using Wide = uint32_t __attribute__((vector_size(32)));
+  static ALANCE_INLINE void load(Vec& out, const uint8_t* from) {
+    Words words;
+    std::memcpy(&words, from, 16);
+    const Wide wide = __builtin_convertvector(words, Wide) << 16;
+    std::memcpy(&out, &wide, 32);
+  }
+};
+
+struct Uint8 {
+  using Vec = Lanes;
+  using Real = float;
+  static constexpr int64_t width = 1, lanes = kLanes;
+  using Pair = uint64_t __attribute__((vector_size(16)));
+  using Words = uint8_t __attribute__((vector_size(16)));
+  using Halves = uint16_t __attribute__((vector_size(32)));
+  using Wide = int32_t __attribute__((vector_size(32)));
+  static ALANCE_INLINE void load(Vec& out, const uint8_t* from) {
+    // Compilers take vectors of eight bytes apart; these are half of one that they know.
+    uint64_t word;
+    std::memcpy(&word, from, 8);
+    const Pair pair = {word, 0};
+    const Halves halves = __builtin_convertvector((Words)pair, Halves);
+    const auto low = __builtin_shufflevector(halves, halves, 0, 1, 2, 3, 4, 5, 6, 7);
+    out = __builtin_convertvector(__builtin_convertvector(low, Wide), Lanes);
+  }
+};
+
+struct Float64 {
+  using Vec = double __attribute__((vector_size(32)));
+  using Real = double;
+  static constexpr int64_t width = 8, lanes = 4;
+  static ALANCE_INLINE void load(Vec& out, const uint8_t* from) { std::memcpy(&out, from, 32); }
+};
+
+template <class T>
+ALANCE_INLINE typename T::Real sum(const typename T::Vec& lanes) {
+  typename T::Real total = 0;
+  for (int64_t i = 0; i < T::lanes; ++i) total += lanes[i];
+  return total;
+}
+
+// One step of a sum over lanes: of squared differences, or of products (and squares).
+template <class T, Metric M>
+ALANCE_INLINE void step(typename T::Vec& all, typename T::Vec& squares, const typename T::Vec& row,
+                        const typename T::Real* query) {
+  typename T::Vec lanes;
+  std::memcpy(&lanes, query, sizeof lanes);
+  if constexpr (M == kL2) {
+    const typename T::Vec gap = row - lanes;
+    all += gap * gap;
+  } else {
+    all += row * lanes;
+    if constexpr (M == kCosine) squares += row * row;
+  }
+}
+
+// The distances of `count` rows from a query that has zeros behind its end. `length`: the query's.
+template <class T, Metric M>
+ALANCE_INLINE void distances_of(const uint8_t* rows, int64_t count, int64_t dim,
+                                const typename T::Real* query, double length, float* out) {
+  const int64_t row_bytes = dim * T::width, whole = dim / T::lanes * T::lanes;
+  for (int64_t r = 0; r < count; ++r, rows += row_bytes) {
+    // Four sums, so that one addition need not wait for the one before it.
+    typename T::Vec all[4] = {}, squares[4] = {}, row;
+    int64_t i = 0;
+    for (; i + 4 * T::lanes <= whole; i += 4 * T::lanes)
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < 4; ++j) {
+        T::load(row, rows + (i + j * T::lanes) * T::width);
+        step<T, M>(all[j], squares[j], row, query + i + j * T::lanes);
+      }
+    for (; i < whole; i += T::lanes) {
+      T::load(row, rows + i * T::width);
+      step<T, M>(all[0], squares[0], row, query + i);
+    }
+    if (whole < dim) {
+      uint8_t rest[32] = {};
+      std::memcpy(rest, rows + whole * T::width, static_cast<size_t>((dim - whole) * T::width));
+      T::load(row, rest);
+      step<T, M>(all[1], squares[1], row, query + whole);
+    }
+    all[0] += all[1];
+    all[2] += all[3];
+    all[0] += all[2];
+    const auto total = sum<T>(all[0]);
+    if constexpr (M == kL2) {
+      out[r] = static_cast<float>(total);
+    } else if constexpr (M == kDot) {
+      out[r] = static_cast<float>(1 - total);
+    } else {
+      squares[0] += squares[1];
+      squares[2] += squares[3];
+      squares[0] += squares[2];
+      const double distance = 1 - total / (length * std::sqrt(double{sum<T>(squares[0])}));
+      out[r] = distance < 0 ? 0.0f : static_cast<float>(distance);  // by rounding alone
+    }
+  }
+}
+
+// The numbers of bits in which rows differ from a query.
+ALANCE_INLINE void bits_of(const uint8_t* rows, int64_t count, int64_t dim, const uint8_t* query,
+                           float* out) {
+  for (int64_t r = 0; r < count; ++r, rows += dim) {
+    int64_t total = 0, i = 0;
+    for (; i + 8 <= dim; i += 8) {
+      uint64_t row, other;
+      std::memcpy(&row, rows + i, 8);
+      std::memcpy(&other, query + i, 8);
+      total += __builtin_popcountll(row ^ other);
+    }
+    for (; i < dim; ++i) total += __builtin_popcount(static_cast<unsigned>(rows[i] ^ query[i]));
+    out[r] = static_cast<float>(total);
+  }
+}
+
+// The sums of squared differences of bytes, times a factor.
+void square_gaps(const uint8_t* rows, int64_t count, int64_t dim, const uint8_t* query, float factor,
+                 float* out);
+constexpr int64_t kMostBytes = 65536;  // of a row: such sums are counted in 32 bits
+
+// Distances of rows from a query, by the best loop of this processor.
+using Loop = void (*)(const Query& query, const uint8_t* rows, int64_t count, float* out);
+
+// The loop of a type and metric; null where there is none.
+Loop loop_of(int type, int metric, bool baseline);
+int64_t width_of(int type);
+
+}  // namespace alance::vectors

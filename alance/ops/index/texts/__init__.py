@@ -1,0 +1,1 @@
+"""Segments of inverted indices: built, in parts, and with new addresses after a compaction."""

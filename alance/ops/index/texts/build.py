@@ -1,0 +1,305 @@
+"""The files of a new segment of an inverted index: texts become tokens, tokens posting lists.
+
+Rows pass once. Posting lists grow in memory, packed; when they have the bytes that they may have,
+they become a partition of the segment, and the next one begins.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import NotFoundError, UnsupportedError
+from alance.file.budgets import PAGE_BYTES
+from alance.format.index.text import columns, metadata
+from alance.format.index.text.analyzer import Analyzer, Elements
+from alance.format.index.text.metadata import TextMetadata
+from alance.format.index.text.params import is_of_elements
+from alance.format.index.text.source import TextSource, text_paths
+from alance.format.numbers import as_numbers
+from alance.format.paths import join_path
+from alance.format.table.indices import Index
+from alance.io.loop.readahead import in_turn
+from alance.ops.index.new import commit_segments
+from alance.ops.index.segment_files import NewSegment
+from alance.ops.index.texts.new import check_new_text
+from alance.ops.index.values.sort import MEMORY
+from alance.ops.lookup.stored import SegmentEnd, StoredFile
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.scan import scanned
+from alance.ops.version.commits import with_retries
+from alance.ops.version.projection import ROW_ID
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
+
+    from alance.arrays import UInt32s, UInt64s
+    from alance.format.index.text.params import TextParams
+    from alance.format.proto import table_pb2
+    from alance.ops.index.texts.new import NewTextIndex
+    from alance.ops.version.options import CommitOptions
+    from alance.ops.version.snapshot import Snapshot
+
+KIND: Final = "Inverted"
+DETAILS: Final = "/lance.table.InvertedIndexDetails"
+BATCH_BYTES: Final = 512 << 10  # of texts, between two looks at the memory
+AHEAD_SHARE: Final = 256  # of the memory: what is read ahead; some four times that is decoded
+PAGE_SHARE: Final = 128  # of the memory: a page of posting lists; encoding it takes four times that
+LEAST_PAGE_BYTES: Final = 256 << 10
+ROWS_BYTES: Final = 256 << 10  # of packed posting lists that are written at once
+KEPT_BYTES: Final = 2 << 20  # of blocks that reading texts uses again
+
+
+async def create_text_index(
+    snapshot: Snapshot, new: NewTextIndex, options: CommitOptions
+) -> Snapshot:
+    """The version with a new inverted index. See `Dataset.create_index`."""
+
+    async def attempt(base: Snapshot) -> Snapshot:
+        checked = check_new_text(base, new)
+        builder = TextSegmentBuilder(
+            base,
+            checked.column,
+            checked.leaf,
+            checked.name,
+            checked.source,
+            new.params,
+            new.memory_bytes,
+            new.of_elements,
+        )
+        covered = [handle.id for handle in base.handles] if new.train else []
+        return await commit_segments(base, {builder: covered}, checked.old, options)
+
+    return await with_retries(snapshot, attempt, options.max_retries)
+
+
+async def texts_like(
+    base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
+) -> TextSegmentBuilder | None:
+    """A builder of a segment like the latest of an index; None where such are not written.
+
+    Raises:
+        CorruptFileError, NotFoundError: files that cannot be read.
+    """
+    index = Index.from_protobuf(segments[-1])
+    path = dict(text_paths(base.schema.fields)).get(index.fields[0])
+    if index.kind != KIND or path is None:
+        return None
+    try:
+        head = await StoredFile.open(base, index, metadata.FILE)
+        stored = TextMetadata.parse(head.metadata)
+    except UnsupportedError:
+        return None
+    except NotFoundError:
+        if index.message.files:
+            raise
+        return None  # an index of an old release has no such file
+    if stored.is_rounded:
+        return None  # pylance searches no index with blocks of several sizes
+    of_elements = is_of_elements(index.message.index_details.value)
+    column = join_path(path)
+    source = TextSource.of(base.schema, column)
+    return TextSegmentBuilder(
+        base,
+        column,
+        source.leaf,
+        index.name,
+        source,
+        stored.params,
+        of_elements=of_elements,
+        version=max(columns.FORMAT, stored.format_version),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class TextSegmentBuilder(NewSegment):
+    """Builds one segment.
+
+    Attributes:
+        source: where the texts are.
+        memory_bytes: of a partition before it is written.
+        of_elements: its documents are the elements of lists, not rows.
+        version: format version, that of the index's other segments: pylance merges only these.
+    """
+
+    source: TextSource
+    params: TextParams
+    memory_bytes: int = MEMORY
+    of_elements: bool = False
+    version: int = columns.FORMAT
+
+    async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        """The record of the segment, whose files are then there.
+
+        Cost: a scan of the column in these fragments; the files' PUTs. Memory: `memory_bytes`; and
+        a tenth of it, but 16 MiB at least, for what is read ahead and for pages being written.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        numbers: list[int] = []
+        if fragment_ids or self.of_elements:
+            numbers, _ = await self.partitions(fragment_ids, 0)
+        return await self.finish(fragment_ids, numbers)
+
+    async def partitions(self, fragment_ids: Collection[int], first: int) -> tuple[list[int], int]:
+        """Write the partitions of some fragments; gives their numbers, and the rows seen.
+
+        Args:
+            first: number of the first one.
+        """
+        pool = self.snapshot.engine.pool
+        numbers: list[int] = []
+        part = _NewPartition(self.params, self.of_elements)
+        num_rows = 0
+
+        async def works() -> AsyncGenerator[Awaitable[None], None]:
+            nonlocal num_rows
+            options = ScanOptions(
+                fragments=fragment_ids,
+                batch_size_bytes=min(BATCH_BYTES, self.memory_bytes),
+                batch_readahead=1,
+                io_buffer_bytes=max(1, self.memory_bytes // AHEAD_SHARE),
+            )
+            columns = [self.source.path, ROW_ID]
+            rows = scanned(self.snapshot, columns, options, flat=False)
+            async with aclosing(rows) as batches:
+                async for batch in batches:
+                    num_rows += batch.num_rows
+                    yield pool.run(lambda batch=batch: part.add(self.source, batch))  # type: ignore[misc]
+
+        # One after the other: they share their tokens.
+        async with aclosing(in_turn(works(), 0)) as done:
+            async for _ in done:
+                if part.num_bytes >= self.memory_bytes:
+                    numbers.append(first + len(numbers))
+                    await self._write(part, numbers[-1])
+                    part = _NewPartition(self.params, self.of_elements)
+        # The columns of documents say what they are: of elements some are there, be they none.
+        if part.num_docs or (self.of_elements and not numbers):
+            numbers.append(first + len(numbers))
+            await self._write(part, numbers[-1])
+        return numbers, num_rows
+
+    async def finish(
+        self, fragment_ids: Collection[int], numbers: Sequence[int]
+    ) -> table_pb2.IndexMetadata:
+        """The record of the segment of partitions that are there. Cost: a PUT."""
+        schema = columns.metadata_schema(self.params, numbers, self.version)
+        await self.files.write(metadata.FILE, schema, _rows_of(columns.metadata_rows(schema)))
+        return self.record(
+            fragment_ids,
+            version=columns.OF_ELEMENTS if self.of_elements else self.version,
+            details=(
+                DETAILS,
+                self.params.details(of_elements=self.of_elements, version=self.version),
+            ),
+        )
+
+    async def _write(self, part: _NewPartition, number: int) -> None:
+        pool = self.snapshot.engine.pool
+        words = _rows_of(await pool.run(part.words))
+        await self.files.write(metadata.tokens_file(number), columns.TOKENS, words)
+        documents = _rows_of(await pool.run(part.documents))
+        end = SegmentEnd({metadata.TOTAL: str(part.num_tokens)})
+        name = metadata.documents_file(number)
+        schema = columns.DOCUMENTS_OF_ELEMENTS if self.of_elements else columns.DOCUMENTS
+        await self.files.write(name, schema, documents, lambda: end)
+        with_positions = self.params.with_position
+        told = columns.layout(with_positions=with_positions, version=self.version)
+        schema = columns.postings_schema(told, with_positions=with_positions)
+
+        async def lists() -> AsyncGenerator[pa.RecordBatch, None]:
+            first = 0
+            while first < part.num_lists:
+                batch, first = await pool.run(lambda first=first: part.lists(first, schema))  # type: ignore[misc]
+                yield batch
+
+        name, page_bytes = metadata.postings_file(number), self.memory_bytes // PAGE_SHARE
+        page_bytes = min(PAGE_BYTES, max(LEAST_PAGE_BYTES, page_bytes))
+        await self.files.write(name, schema, lists(), page_bytes=page_bytes)
+
+
+class _NewPartition:
+    """Documents and posting lists of a partition that grows."""
+
+    def __init__(self, params: TextParams, of_elements: bool) -> None:
+        self._analyzer = Analyzer(params)
+        self._postings = _kernels.TextPostings(params.with_position)
+        self._ids: list[UInt64s] = [np.empty(0, np.uint64)]
+        self._lengths: list[UInt32s] = [np.empty(0, np.uint32)]
+        self._elements: list[UInt32s] | None = None
+        if of_elements:
+            self._elements = [np.empty(0, np.uint32)]
+        self.num_docs = 0
+        self.num_tokens = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory."""
+        return self._postings.num_bytes() + self._analyzer.num_bytes + 16 * self.num_docs
+
+    @property
+    def num_lists(self) -> int:
+        """Distinct tokens."""
+        return self._postings.num_tokens()
+
+    def add(self, source: TextSource, batch: pa.RecordBatch) -> None:
+        """Add texts and the ids of their rows; rows without tokens are no documents."""
+        texts, ids = source.texts(batch.column(0)), as_numbers(batch.column(1))
+        if self._elements is not None:
+            texts, rows, numbers = Elements.of(texts)
+            ids = ids[rows]
+            self._elements.append(numbers)
+        tokens = self._analyzer.tokens(texts)
+        counts = tokens.counts
+        if self._elements is None:
+            kept = counts > 0
+            counts, ids = counts[kept], ids[kept]
+        self._postings.add(counts, tokens.numbers, tokens.places)
+        self._ids.append(ids)
+        self._lengths.append(counts.astype(np.uint32))
+        self.num_docs += len(counts)
+        self.num_tokens += len(tokens.numbers)
+        _release()
+
+    def words(self) -> pa.RecordBatch:
+        """The rows of the tokens' file; nothing can be added then, and their memory is free."""
+        words = self._analyzer.words
+        del self._analyzer
+        _release()
+        return columns.token_rows(words)
+
+    def documents(self) -> pa.RecordBatch:
+        """The rows of the documents' file; only their lengths are kept."""
+        ids, self._ids = np.concatenate(self._ids), []
+        self._lengths = [np.concatenate(self._lengths)]
+        elements, self._elements = self._elements, None
+        places = None if elements is None else np.concatenate(elements)
+        return columns.document_rows(ids, self._lengths[0], places)
+
+    def lists(self, first: int, schema: pa.Schema) -> tuple[pa.RecordBatch, int]:
+        """Some rows of the file of posting lists, after `documents`; and where the next begin.
+
+        Their memory is free then.
+        """
+        (lengths,) = self._lengths
+        mean = self.num_tokens / self.num_docs
+        stored, stop = self._postings.take(first, ROWS_BYTES, lengths, mean)
+        _release()
+        return columns.stored_rows(stored, schema), stop
+
+
+def _release() -> None:
+    """Give back what reading and encoding keep: blocks of all sizes, few of which suit again."""
+    _kernels.trim_memory(KEPT_BYTES)
+    pa.default_memory_pool().release_unused()
+
+
+async def _rows_of(batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
+    yield batch

@@ -1,0 +1,1 @@
+"""Segments of indices of values (B-tree, bitmap, ...): built, sorted, merged, carried over."""

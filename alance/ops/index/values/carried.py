@@ -1,0 +1,194 @@
+"""What segments that are there hold, carried over into a new segment of an index of values.
+
+Values and keys are in order already: they are merged with those of the rows that no segment has,
+and only these rows are scanned and sorted. Zones stay as they are. Rows that are deleted, or in a
+fragment that the segment does not cover, are left out; zones of deleted rows may say too much.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.format.index.addresses import parse_rows
+from alance.format.table.indices import Index, holds_row_ids
+from alance.ops.index.values.build import SegmentBuilder, run_rows
+from alance.ops.index.values.column_values import ColumnValues, OtherTypeError
+from alance.ops.index.values.merge import RunMerger
+from alance.ops.index.values.sort import MEMORY
+from alance.ops.index.vectors.carried import live_rows
+from alance.ops.lookup.files import IndexFiles, check_order
+from alance.ops.lookup.stored import StoredFile
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Collection, Sequence
+
+    from alance.arrays import Int64s
+    from alance.format.proto import table_pb2
+    from alance.format.row_set import RowSet
+    from alance.ops.lookup.kinds.kind import IndexKind
+    from alance.ops.version.snapshot import Snapshot
+
+FEW_ROWS: Final = 32 << 10  # are scanned and sorted in less time than the files are opened in
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedValues:
+    """A segment that goes into another one.
+
+    Attributes:
+        covered: ids of the fragments of which rows are carried over.
+    """
+
+    index: Index
+    kind: IndexKind
+    covered: frozenset[int]
+
+    async def rows(self, snapshot: Snapshot, source: Any) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Its live rows, as a run of a source has them, which also notes those that are null.
+
+        Raises:
+            CorruptFileError, NotFoundError: files that cannot be read.
+        """
+        has_ids = snapshot.has_stable_row_ids and holds_row_ids(self.index.message)
+        live = await live_rows(snapshot, self.covered, has_row_ids=has_ids)
+        kind = self.kind
+        if kind.null_rows is not None:
+            source.null_rows.append(await self._null_rows(snapshot, kind.null_rows, live))
+        order = None
+        if kind.is_sorted:
+            is_distinct = kind.form is not None
+            order = OrderCheck(f"segment {self.index.uuid}", is_distinct=is_distinct)
+        carried = kind.live_rows(snapshot, self.index, source, live, self.covered)
+        async with aclosing(carried) as batches:
+            async for batch in batches:
+                if order is not None:
+                    await snapshot.engine.pool.run(partial(order.check, batch.column(0)))
+                yield batch
+
+    async def _null_rows(self, snapshot: Snapshot, key: str, live: RowSet) -> Int64s:
+        stored = await StoredFile.open(snapshot, self.index, self.kind.file)
+        content = await stored.told_buffer(key)
+        return await snapshot.engine.pool.run(lambda: (parse_rows(content) & live).to_numpy())
+
+
+@dataclass(slots=True)
+class OrderCheck:
+    """Check of the order of an index's values, array after array."""
+
+    what: str
+    is_distinct: bool
+    _last: tuple[pa.Array, ...] = ()
+
+    def check(self, values: pa.Array) -> None:
+        check_order(pa.concat_arrays([*self._last, values]), self.what, distinct=self.is_distinct)
+        self._last = (values.slice(len(values) - 1),)
+
+
+@dataclass(slots=True, eq=False)
+class CarryingBuilder(SegmentBuilder):
+    """Builder of a segment from the rows of other segments, and from fragments without a segment.
+
+    Attributes:
+        carried: the other segments.
+        type: type of the values in these segments.
+    """
+
+    carried: Sequence[CarriedValues] = ()
+    type: pa.DataType = field(default_factory=pa.null)
+
+    async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        """The record of the segment, whose files are then there.
+
+        Cost: a scan of the column in the other fragments; reading the carried files; the PUTs.
+        Where JSON values are of another type than those carried, all are scanned.
+
+        Raises:
+            InvalidInputError: JSON values of several types, or of one that such an index is not of.
+            CorruptFileError, NotFoundError: files of a segment that cannot be read.
+            StoreError: the store failed.
+            OSError: the local disk is full.
+        """
+        covered = frozenset[int]().union(*(values.covered for values in self.carried))
+        others = [number for number in fragment_ids if number not in covered]
+        source = self.kind.source(self.type, self.options.zones, MEMORY)
+        is_wide = self.type == pa.float64()  # whole numbers are among them
+        values = ColumnValues(self.column, self.type, self.options.path, is_told=is_wide)
+        streams = [segment.rows(self.snapshot, source) for segment in self.carried]
+        streams.append(run_rows(self.snapshot, self.kind, values, source, others))
+        try:
+            async with AsyncExitStack() as stack:
+                for stream in streams:
+                    await stack.enter_async_context(aclosing(stream))
+                merger = RunMerger(self.snapshot, source.run_schema, MEMORY)
+                is_sorted = self.kind.is_sorted
+                merged = merger.merged_streams(streams) if is_sorted else _chained(streams)
+                return await self.build_from(merged, source, fragment_ids)
+        except (OtherTypeError, InvalidInputError):  # what is there now decides
+            return await SegmentBuilder.build(self, fragment_ids)
+
+
+async def _chained(
+    streams: Sequence[AsyncGenerator[pa.RecordBatch, None]],
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    for stream in streams:
+        async for batch in stream:
+            yield batch
+
+
+async def carrying(
+    builder: SegmentBuilder, replaced: Sequence[table_pb2.IndexMetadata]
+) -> SegmentBuilder:
+    """Return a builder that takes over the rows of replaced segments where possible.
+
+    The rows of some segments are read again: of segments with few rows, with zones of another size,
+    or with covering columns, which are not written here.
+    """
+    snapshot, kind, options = builder.snapshot, builder.kind, builder.options
+    counts = (await snapshot.live_counts()).tolist()
+    rows = {handle.id: count for handle, count in zip(snapshot.handles, counts, strict=True)}
+    type_ = builder.leaf.arrow_type if options.path is None else None
+    seen, carried = set(rows), []
+    for message in replaced:
+        index = Index.from_protobuf(message)
+        values = CarriedValues(index, kind, (index.fragment_ids or frozenset()) & seen)
+        seen -= values.covered
+        is_small = sum(rows[fragment] for fragment in values.covered) <= FEW_ROWS
+        if is_small or message.covering_fields or not _has_same_numbers(snapshot, kind, index):
+            continue
+        files = IndexFiles(snapshot, index)
+        if await kind.zone_options(files, files.name) != options.zones:
+            continue
+        stored = await kind.stored_type(snapshot, index)
+        if type_ is None and stored is not None:
+            type_ = kind.value_type(stored)
+        if type_ is None:
+            continue
+        source = kind.source(type_, options.zones, MEMORY)
+        if source.run_schema.field(0).type == stored:
+            carried.append(values)
+    if not carried:
+        return builder
+    return CarryingBuilder(
+        snapshot,
+        builder.column,
+        builder.leaf,
+        builder.name,
+        kind,
+        options,
+        carried=carried,
+        type=type_,
+    )
+
+
+def _has_same_numbers(snapshot: Snapshot, kind: IndexKind, index: Index) -> bool:
+    """Return True if a segment numbers rows as a new one does."""
+    message = index.message
+    has_ids = snapshot.has_stable_row_ids and holds_row_ids(message)
+    return message.index_version in kind.versions and not (kind.has_addresses and has_ids)

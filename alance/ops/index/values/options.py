@@ -1,0 +1,136 @@
+"""Of what values an index can be, and how it sums them up."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
+
+from alance.checks import check_count, unexpected
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.expr.json_values import path_steps
+from alance.expr.tree import Problem
+from alance.format.index.zones import ZoneOptions
+from alance.ops.index.values.sort import MEMORY
+from alance.ops.lookup.kinds import KINDS
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from alance.ops.lookup.kinds.kind import IndexKind
+
+
+class ValueIndexArguments(TypedDict, total=False):
+    """Keyword arguments of `create_scalar_index` for indices of values.
+
+    Attributes:
+        path: for "JSON": path of the values, such as `a.b`, `$.a.b` or `$.a[0]`.
+        target_index_type: for "JSON": "BTREE", "BITMAP", "NGRAM" or "ZONEMAP".
+        rows_per_zone: for "ZONEMAP": default 8192.
+        number_of_items: for "BLOOMFILTER": rows per filter, default 8192.
+        probability: for "BLOOMFILTER": rate of false positives, default 0.00057.
+        memory_bytes: memory budget of the build, 256 MiB by default, at least 1 MiB; further rows
+            are spilled to the local disk, of "FM" split into partitions. Builds of "ZONEMAP" and
+            "BLOOMFILTER" take a few MiB.
+    """
+
+    path: str
+    target_index_type: str
+    rows_per_zone: int
+    number_of_items: int
+    probability: float
+    memory_bytes: int
+
+
+@runtime_checkable
+class IndexConfig(Protocol):
+    """A kind of index with its arguments, such as pylance's `lance.indices.IndexConfig`."""
+
+    @property
+    def index_type(self) -> str:
+        """Such as "json"."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Like `ValueIndexArguments`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOptions:
+    """Checked options of an index of values.
+
+    Attributes:
+        path: for a JSON index: path of the values in each document.
+        zones: for indices of zones.
+        memory_bytes: memory budget of the build; further rows are spilled to the local disk.
+    """
+
+    path: str | None = None
+    zones: ZoneOptions = field(default_factory=ZoneOptions)
+    memory_bytes: int = MEMORY
+
+
+PLAIN: Final = ValueOptions()
+# As error messages list them: the default kind first.
+NAMED: Final = sorted(KINDS.values(), key=lambda kind: kind.index_type != "BTREE")
+
+
+def kind_and_options(
+    index_type: str, arguments: Mapping[str, Any]
+) -> tuple[IndexKind, ValueOptions]:
+    """The kind of an index, of JSON that of its target, and how it is made.
+
+    Raises:
+        UnsupportedError: another type of index.
+        InvalidInputError: values that make no sense.
+        TypeError: arguments that such an index does not take.
+    """
+    left, path = dict(arguments), None
+    told = index_type.upper() if isinstance(index_type, str) else ""
+    if told == "JSON":
+        path = _path(left.pop("path", None))
+        told = str(left.pop("target_index_type", "BTREE")).upper()
+    kind = next((kind for kind in KINDS.values() if kind.index_type == told), None)
+    if kind is None or (path is not None and not kind.of_json):
+        expected = [kind.index_type for kind in NAMED if path is None or kind.of_json]
+        more = (
+            ""
+            if path is not None
+            else ", JSON, INVERTED, or of vectors IVF_FLAT, IVF_PQ, IVF_SQ, IVF_RQ, IVF_HNSW_FLAT, "
+            "IVF_HNSW_PQ, IVF_HNSW_SQ"
+        )
+        raise UnsupportedError(
+            f"index of type {told or index_type!r}: not written by this alance, "
+            f"expected {', '.join(expected)}{more}"
+        )
+    memory = left.pop("memory_bytes", MEMORY)
+    check_count("memory_bytes", memory, 1 << 20)
+    zones = kind.options(left)
+    if left:
+        raise unexpected(left, (), f"{kind.name} index: ")
+    return kind, ValueOptions(path, zones, memory)
+
+
+def _path(path: object) -> str:
+    if not isinstance(path, str) or not path:
+        raise InvalidInputError(f"JSON index: path={path!r}: expected text, such as 'a.b'")
+    try:
+        path_steps(path)
+    except Problem as problem:
+        raise InvalidInputError(str(problem)) from problem
+    return path
+
+
+def check_suits(column: str, kind: IndexKind, type_: pa.DataType) -> None:
+    """Check that an index of a kind can be of values of a type.
+
+    Raises:
+        InvalidInputError: it cannot.
+    """
+    if not kind.suits(type_):
+        raise InvalidInputError(
+            f"column {column!r} of type {type_}: no {kind.name} index of it; "
+            f"expected {kind.columns}"
+        )

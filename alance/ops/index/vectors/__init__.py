@@ -1,0 +1,1 @@
+"""Segments of vector indices: trained, built, split, in parts, and carried over."""

@@ -1,0 +1,181 @@
+"""Graphs of a new segment of a vector index, partition by partition as the rows are written.
+
+The rows of a partition pass on their way to their file; its graph goes into the other file, which
+is written at the same time. Some partitions are linked at once, a piece at a time, in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import UnsupportedError
+from alance.format.index import hnsw, ivf
+from alance.format.index.encoders import LinkableEncoder
+from alance.format.numbers import to_arrow
+from alance.io.loop.readahead import in_turn
+from alance.io.loop.tasks import all_of
+from alance.ops.lookup.stored import SegmentEnd
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from typing import Any
+
+    import numpy.typing as npt
+
+    from alance.arrays import Int64s
+    from alance.format.index.encoders import Encoder
+    from alance.ops.index.segment_files import SegmentFiles
+    from alance.ops.index.vectors.train import Training
+
+    Graph = tuple[int, hnsw.GraphShape, pa.RecordBatch]
+    Kept = Callable[[int, int], Awaitable[Graph | None]]
+
+SEED: Final = 42  # the same rows give the same graph
+STEP_ROWS: Final = 1024  # that are linked before others have a turn: some tenths of a second
+
+
+class NewGraphs:
+    """The graphs of a segment that is written.
+
+    Args:
+        centroids: of the type of the vectors; shape (partitions, dimension).
+        aimed: rows of a partition, when centroids were found, as text of the file's metadata.
+        kept: gives the graph of a partition with so many rows where it need not be made anew.
+    """
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        encoder: Encoder,
+        metric: str,
+        centroids: npt.NDArray[Any],
+        links: hnsw.Links,
+        aimed: str,
+        kept: Kept | None = None,
+    ) -> None:
+        if not isinstance(encoder, LinkableEncoder):
+            raise UnsupportedError(f"graphs of {encoder.KIND} codes: expected FLAT, SQ or PQ")
+        self._files = files
+        self._encoder = encoder
+        self._metric = metric
+        self._centroids = centroids
+        self._links = links
+        self._aimed = aimed
+        self._kept = kept
+        self._queue: asyncio.Queue[Graph | None] = asyncio.Queue(1)
+        self._shapes: dict[int, hnsw.GraphShape] = {}
+        self._sizes = np.zeros(len(centroids), np.int64)
+
+    @classmethod
+    def of(cls, training: Training, files: SegmentFiles, kept: Kept | None = None) -> NewGraphs:
+        """Those of a segment by a training that has links."""
+        assert training.links is not None
+        aimed = str(training.partition_rows)
+        encoder, metric, centroids = training.encoder, training.metric, training.centroids
+        return cls(files, encoder, metric, centroids, training.links, aimed, kept)
+
+    async def write(self, storage: Awaitable[None]) -> None:
+        """Write `index.idx`, while `storage` writes the rows that pass `passed`.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        schema = pa.schema(hnsw.FIELDS)
+        index = self._files.write(ivf.INDEX_FILE, schema, self._batches(), self._end)
+        await all_of([storage, index])
+
+    async def passed(
+        self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Yield the same batches, each as soon as its partitions are linked. See `linked`."""
+        async with aclosing(self.linked(batches, lengths)) as linked:
+            async for graph, batch in linked:
+                await self._queue.put(graph)
+                if batch is not None:
+                    yield batch
+        await self._queue.put(None)
+
+    async def linked(
+        self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
+    ) -> AsyncGenerator[tuple[Graph, pa.RecordBatch | None], None]:
+        """The graph of each partition that has rows, and behind the last of a batch the batch.
+
+        Memory: some 24 m bytes a row of a partition for each thread, beside the batches.
+
+        Args:
+            batches: whole partitions in each, as they are stored.
+            lengths: the rows of each partition, of those that have passed.
+        """
+
+        async def works() -> AsyncGenerator[Awaitable[tuple[Graph, pa.RecordBatch | None]], None]:
+            number = 0
+            async for batch in batches:
+                row = 0
+                while row < batch.num_rows:
+                    size = int(lengths[number])
+                    if size:
+                        part, row = batch.slice(row, size), row + size
+                        yield self._linked(number, part, batch if row == batch.num_rows else None)
+                    number += 1
+
+        ahead = max(1, self._files.snapshot.session.decode_threads - 1)
+        async with aclosing(batches), aclosing(in_turn(works(), ahead)) as linked:
+            async for graph in linked:
+                yield graph
+
+    async def _linked(
+        self, number: int, part: pa.RecordBatch, last: pa.RecordBatch | None
+    ) -> tuple[Graph, pa.RecordBatch | None]:
+        """Return the graph of a partition, and `last`, the batch that may pass after it."""
+        pool = self._files.snapshot.engine.pool
+        if self._kept is not None:
+            kept = await self._kept(number, part.num_rows)
+            if kept is not None:
+                return kept, last
+        builder = await pool.run(lambda: self._builder(part))
+        while not await pool.run(lambda: builder.grow(STEP_ROWS)):
+            pass
+        return (number, *await pool.run(lambda: self._finished(builder))), last
+
+    def _builder(self, part: pa.RecordBatch) -> _kernels.GraphBuilder:
+        rows = self._encoder.graph_rows(part.columns[1:], self._metric)
+        m, ef, levels = self._links
+        return _kernels.GraphBuilder(rows, m, ef, levels, SEED)
+
+    def _finished(self, builder: _kernels.GraphBuilder) -> tuple[hnsw.GraphShape, pa.RecordBatch]:
+        rows, starts, links, distances, levels, entry = builder.finish()
+        offsets = to_arrow(starts)
+        columns = [
+            to_arrow(rows),
+            pa.ListArray.from_arrays(offsets, to_arrow(links)),
+            pa.ListArray.from_arrays(offsets, to_arrow(distances)),
+        ]
+        shape = hnsw.GraphShape(entry, tuple(levels.tolist()), self._links)
+        return shape, pa.RecordBatch.from_arrays(columns, schema=pa.schema(hnsw.FIELDS))
+
+    async def _batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
+        while (graph := await self._queue.get()) is not None:
+            number, shape, batch = graph
+            self._shapes[number], self._sizes[number] = shape, batch.num_rows
+            yield batch
+
+    def _end(self) -> SegmentEnd:
+        kind = {"type": f"IVF_HNSW_{self._encoder.KIND}", ivf.METRIC: self._metric}
+        shapes = map(self._shapes.get, range(len(self._sizes)))
+        metadata = {
+            ivf.TYPE: json.dumps(kind, separators=(",", ":")),
+            ivf.BUFFER: "1",
+            ivf.AIMED: self._aimed,
+            hnsw.GRAPHS: json.dumps(
+                ["" if shape is None else shape.text() for shape in shapes], separators=(",", ":")
+            ),
+        }
+        content = ivf.ivf_of_centroids(self._centroids, self._sizes)
+        return SegmentEnd(metadata, [np.frombuffer(content, np.uint8)])

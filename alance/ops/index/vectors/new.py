@@ -1,0 +1,279 @@
+"""A vector index that is to be made: of what kind, on what, and whether it can be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+import numpy as np
+import pyarrow as pa
+
+from alance.checks import check_choice, check_count, check_counts, public_arguments
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.field import struct_paths
+from alance.format.index.encoders import BITS
+from alance.format.index.hnsw import DEFAULT, MOST, Links
+from alance.format.index.values import ALIASES, METRICS, TYPES, VectorType, not_of_vectors
+from alance.ops.index.new import check_name, refuse_reuse
+from alance.ops.index.texts.new import TextIndexArguments
+from alance.ops.index.values.options import ValueIndexArguments
+from alance.ops.index.values.sort import MEMORY
+from alance.ops.version.options import CommitArguments
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from alance.format.field import Field
+    from alance.format.proto import table_pb2
+    from alance.ops.version.snapshot import Snapshot
+
+KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ", "IVF_RQ": "RQ"}
+WITH_GRAPHS: Final = {"IVF_HNSW_FLAT": "FLAT", "IVF_HNSW_PQ": "PQ", "IVF_HNSW_SQ": "SQ"}
+INDEX_TYPES: Final = {**KINDS, **WITH_GRAPHS}
+PARTITION_ROWS: Final = 8192
+# Of centroids: half of the rounds that 1e-4 takes. With 320 partitions that costs 0.3 to 1.7 points
+# of recall; 1 M x 128 in 1000 finds 0.805 and 0.883 of the nearest (20 and 50 partitions), where
+# 1e-4 finds 0.768 and 0.900, and pylance's centroids 0.737 and 0.890 (60 queries).
+LEAST_GAIN: Final = 5e-4
+_LEAST_LINKS: Final = Links(m=2, ef_construction=1, max_level=1)
+
+
+class VectorIndexArguments(TypedDict, total=False):
+    """Keyword arguments of `Dataset.create_index` for vectors; see `VectorIndexOptions`."""
+
+    num_partitions: int | None
+    target_partition_size: int | None
+    num_sub_vectors: int | None
+    num_bits: int | None
+    sample_rate: int
+    max_iters: int
+    min_gain: float
+    ivf_centroids: object | None
+    pq_codebook: object | None
+    memory_bytes: int
+    m: int
+    ef_construction: int
+    max_level: int
+
+
+@public_arguments
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorIndexOptions:
+    """Options of training and building a vector index.
+
+    Attributes:
+        num_partitions: default: one per `target_partition_size` rows.
+        target_partition_size: approximate rows of a partition; default: 8192.
+        num_sub_vectors: parts of a vector that have a code each (IVF_PQ); default: a 16th of the
+            dimension if it is divisible by 16, else an 8th.
+        num_bits: of a code: 8 or 4 (IVF_PQ; default 8), 1 to 9 (IVF_RQ; default 5), 8 (IVF_SQ).
+        sample_rate: sampled vectors per partition, and per value of a code.
+        max_iters: rounds of k-means at most.
+        min_gain: relative decrease of the mean distance from the centroids below which k-means
+            stops. 0: until the distance stays; docs/indices.md has measurements.
+        ivf_centroids: instead of training; shape (partitions, dimension).
+        pq_codebook: instead of training; shape (num_sub_vectors, 2^num_bits, width of a part), or
+            pylance's (2^num_bits, dimension) of the same values in that order.
+        memory_bytes: approximate bytes of codes that are sorted in memory at once, beyond which
+            they are spilled to the local disk; and of the sample.
+        m: links of a row on a graph (IVF_HNSW_*), twice as many on its lowest level.
+        ef_construction: number of near rows among which the links are chosen.
+        max_level: levels of a graph, at most.
+    """
+
+    num_partitions: int | None = None
+    target_partition_size: int | None = None
+    num_sub_vectors: int | None = None
+    num_bits: int | None = None
+    sample_rate: int = 256
+    max_iters: int = 50
+    min_gain: float = LEAST_GAIN
+    ivf_centroids: object | None = None
+    pq_codebook: object | None = None
+    memory_bytes: int = MEMORY
+    m: int = DEFAULT.m
+    ef_construction: int = DEFAULT.ef_construction
+    max_level: int = DEFAULT.max_level
+
+    def __post_init__(self) -> None:
+        check_counts(self, "num_partitions", "target_partition_size", "num_sub_vectors", "num_bits")
+        for name, least in (("sample_rate", 2), ("max_iters", 1), ("memory_bytes", 1 << 20)):
+            check_count(name, getattr(self, name), least)
+        gain = self.min_gain
+        if type(gain) not in (int, float) or not 0 <= gain < 1:
+            raise InvalidInputError(f"min_gain={gain!r}: expected a share from 0 to below 1")
+        if self.num_partitions is not None and self.target_partition_size is not None:
+            raise InvalidInputError(
+                "num_partitions and target_partition_size: expected one of both"
+            )
+        for name, least, most in zip(Links._fields, _LEAST_LINKS, MOST, strict=True):
+            check_count(name, getattr(self, name), least, most)
+
+
+@dataclass(frozen=True, slots=True)
+class NewVectorIndex:
+    """Description of a vector index to be made."""
+
+    column: str
+    kind: str
+    name: str | None
+    metric: str
+    replace: bool
+    options: VectorIndexOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedVectors:
+    """A new vector index on a version that it can be made of.
+
+    Attributes:
+        type: of its vectors.
+        kind: of codes: FLAT, PQ, SQ or RQ.
+        has_graphs: the rows of a partition are linked.
+        old: the segments that it replaces.
+    """
+
+    column: str
+    leaf: Field
+    type: VectorType
+    name: str
+    kind: str
+    has_graphs: bool
+    metric: str
+    options: VectorIndexOptions
+    old: tuple[table_pb2.IndexMetadata, ...] = ()
+
+    @property
+    def index_type(self) -> str:
+        """As parts of an index are told of it: one of `KINDS`."""
+        return f"IVF_{self.kind}"
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a vector."""
+        return self.type.dim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the numbers in centroids and codebooks."""
+        return self.type.dtype
+
+    @property
+    def links(self) -> Links | None:
+        """What graphs are built by."""
+        options = self.options
+        if not self.has_graphs:
+            return None
+        return Links(options.m, options.ef_construction, options.max_level)
+
+    @property
+    def num_sub_vectors(self) -> int:
+        """Parts of a vector that have a code each."""
+        asked = self.options.num_sub_vectors
+        return asked or self.dim // (16 if self.dim % 16 == 0 else 8)
+
+    @property
+    def num_bits(self) -> int:
+        """Of a code; 0: vectors as they are."""
+        return self.options.num_bits or BITS.get(self.kind, (0,))[0]
+
+
+def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
+    """The index as it would be made of a version.
+
+    Raises:
+        UnsupportedError: another type of index, or a table whose indices are translated late.
+        InvalidInputError: an unknown column, one without vectors, or options that do not suit it.
+        AlreadyExistsError: the name is in use.
+    """
+    asked = new.kind.upper() if isinstance(new.kind, str) else ""
+    kind = INDEX_TYPES.get(asked)
+    if kind is None:
+        raise UnsupportedError(
+            f"index of type {new.kind!r}: not written by this alance, expected "
+            f"{', '.join(INDEX_TYPES)}, or INVERTED for texts; "
+            "create_scalar_index builds the other types"
+        )
+    metric = str(new.metric).lower()
+    metric = ALIASES.get(metric, metric)
+    check_choice("metric", metric, METRICS)
+    refuse_reuse(base)
+    column = base.schema.in_this_case(new.column)
+    leaf = base.schema.field(column)
+    if leaf.id not in dict(struct_paths(base.schema.fields)):
+        raise InvalidInputError(f"column {column!r}: in a list, expected one value a row")
+    type_ = _checked_type(column, leaf.to_arrow().type, asked, metric)
+    name, old = check_name(base, new.name, column, leaf, replace=new.replace)
+    has_graphs = asked in WITH_GRAPHS
+    checked = CheckedVectors(column, leaf, type_, name, kind, has_graphs, metric, new.options, old)
+    _check_codes(checked)
+    return checked
+
+
+def _checked_type(column: str, arrow: pa.DataType, kind: str, metric: str) -> VectorType:
+    type_ = VectorType.of(arrow)
+    if type_ is None:
+        raise not_of_vectors(column, arrow)
+    is_bits = metric == "hamming"
+    if is_bits and kind != "IVF_FLAT":
+        raise InvalidInputError(f"metric='hamming': expected IVF_FLAT, not {kind}")
+    if is_bits != (type_.name == "uint8"):
+        expected = [name for name in TYPES if is_bits == (name == "uint8")]
+        raise InvalidInputError(
+            f"column {column!r} of type {arrow}: metric {metric!r} is of vectors of "
+            f"{' or '.join(expected)}"
+        )
+    if type_.is_multi and metric != "cosine":
+        raise InvalidInputError(
+            f"column {column!r} of type {arrow}: indices of lists of vectors are by cosine, "
+            f"not {metric}"
+        )
+    return type_
+
+
+def _check_codes(checked: CheckedVectors) -> None:
+    kind, bits, dim = checked.kind, checked.options.num_bits, checked.dim
+    widths = BITS.get(kind, ())
+    if bits is not None and bits not in widths:
+        told = " or ".join(map(str, sorted(widths))) or "none"
+        raise InvalidInputError(f"num_bits={bits}: of IVF_{kind} expected {told}")
+    if kind == "RQ" and dim % 8:
+        raise InvalidInputError(f"IVF_RQ: vectors have {dim} numbers, expected a multiple of 8")
+    parts = checked.num_sub_vectors
+    if kind == "PQ" and (parts < 1 or dim % parts):
+        raise InvalidInputError(
+            f"num_sub_vectors={parts}: vectors have {dim} numbers, expected a divisor"
+        )
+    if kind == "PQ" and bits == 4 and parts % 2:
+        raise InvalidInputError(f"num_sub_vectors={parts}: expected an even number of 4-bit codes")
+
+
+def numbers_of_shape(
+    values: object, shape: tuple[int | None, ...], what: str
+) -> np.ndarray[Any, Any]:
+    """Numbers that the caller gives, of a shape.
+
+    Raises:
+        InvalidInputError: of another one, or not finite.
+    """
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if isinstance(values, pa.FixedSizeListArray):
+        width = values.type.list_size
+        values = values.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+    array = np.asarray(values)
+    fits = len(shape) == array.ndim and all(
+        size in (None, length) for size, length in zip(shape, array.shape, strict=True)
+    )
+    if not fits or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        told = " x ".join("n" if size is None else str(size) for size in shape)
+        raise InvalidInputError(
+            f"{what}: expected finite numbers of shape {told}, not {array.dtype} of {array.shape}"
+        )
+    return array
+
+
+class IndexArguments(VectorIndexArguments, TextIndexArguments, total=False):
+    """Keyword arguments of `Dataset.create_index`, for vectors or for texts."""
+
+
+class ScalarIndexArguments(ValueIndexArguments, TextIndexArguments, CommitArguments, total=False):
+    """Keyword arguments of `Dataset.create_scalar_index`: commit, values and texts."""

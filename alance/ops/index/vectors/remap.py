@@ -1,0 +1,223 @@
+"""Vector indices with the addresses that rows have after a compaction."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.index import hnsw, ivf, pq, rabitq
+from alance.format.index.encoders import ProductEncoder, encoder_like
+from alance.format.index.quantizers import quantizer_of
+from alance.format.index.values import VectorType
+from alance.format.index.vector_codes import (
+    packed_signs,
+    transposed,
+    unpacked_signs,
+    untransposed,
+)
+from alance.format.numbers import as_numbers, to_arrow
+from alance.ops.index.vectors.graphs import NewGraphs
+from alance.ops.lookup.stored import SegmentEnd, StoredFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from alance.arrays import Bytes, Int64s, Mask
+    from alance.format.index.remap import Moves
+    from alance.format.table.indices import Index
+    from alance.ops.index.segment_files import SegmentFiles
+    from alance.ops.index.vectors.graphs import Graph
+    from alance.ops.version.snapshot import Snapshot
+
+    Order = tuple[Callable[[Bytes], Bytes], Callable[[Bytes], Bytes]]
+
+_BUFFERS: Final = ("codebook_position", "rotate_mat_position")
+
+
+async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
+    """Write a vector index again: without the codes of rows that are gone.
+
+    Graphs of partitions of which no row is gone stay, the others are linked anew.
+
+    Memory: some partitions; see `NewGraphs.passed`.
+
+    Raises:
+        CorruptFileError: files that contradict themselves.
+        UnsupportedError: graphs over codes that are not written here.
+    """
+    head = await StoredFile.open(snapshot, index, ivf.INDEX_FILE)
+    content = await head.buffer(ivf.buffer_number(head.metadata))
+    centroids = ivf.Centroids.parse(head.metadata, memoryview(content))
+    stored = await StoredFile.open(snapshot, index, ivf.STORAGE_FILE)
+    rows = await stored.buffer(ivf.buffer_number(stored.metadata))
+    num_partitions, num_rows = len(centroids.values), stored.num_rows
+    storage = ivf.Storage.parse(stored.metadata, memoryview(rows), num_partitions, num_rows)
+    told = dict(storage.told)
+    partitions = _Partitions(moves, storage.offsets[1:], reordered_columns(stored.schema, told))
+    buffers = []
+    for key in _BUFFERS:
+        if told.get(key) is not None:
+            buffer = await stored.buffer(ivf.integer(told, key))
+            buffers.append(np.frombuffer(buffer, np.uint8))
+            told[key] = 1 + len(buffers)
+
+    def end() -> SegmentEnd:
+        first = np.frombuffer(ivf.ivf_of_partitions(partitions.lengths), np.uint8)
+        metadata = {
+            ivf.BUFFER: "1",
+            ivf.STORAGE: ivf.storage_text(told),
+        }
+        return SegmentEnd(metadata, [first, *buffers])
+
+    moved = stored.by_partition(partitions.ends, partitions.moved)
+    if not centroids.has_graphs:
+        await new.write(ivf.STORAGE_FILE, stored.schema, moved, end)
+        await new.copy(ivf.INDEX_FILE, head)
+        return
+    old = _OldGraphs(head, centroids, memoryview(content), storage)
+    book = memoryview(buffers[0].tobytes()) if buffers else None
+    graphs = old.anew(index, stored.schema, new, book)
+    passed = graphs.passed(moved, partitions.lengths)
+    await graphs.write(new.write(ivf.STORAGE_FILE, stored.schema, passed, end))
+
+
+class _OldGraphs:
+    """The graphs of a segment, which partitions of which no row is gone keep."""
+
+    def __init__(
+        self, head: StoredFile, centroids: ivf.Centroids, content: memoryview, storage: ivf.Storage
+    ) -> None:
+        self._head = head
+        self._centroids = centroids
+        self._content = content
+        self._storage = storage
+        sizes = np.diff(storage.offsets)
+        self._graphs = hnsw.Graphs.parse(head.metadata, content, sizes, head.num_rows)
+
+    def anew(
+        self, index: Index, schema: pa.Schema, new: SegmentFiles, book: memoryview | None
+    ) -> NewGraphs:
+        """The graphs of the segment that takes its place.
+
+        Args:
+            schema: of the rows.
+            book: the buffer that the quantiser needs.
+        """
+        told, centroids = self._storage.told, self._centroids
+        type_ = VectorType.of(schema.types[-1])
+        if type_ is None:
+            raise UnsupportedError(f"vector index {index.name!r}: graphs over {schema.types[-1]}")
+        quantizer = quantizer_of(centroids, told, book, type_.name)
+        quantizer.check(schema)
+        encoder = encoder_like(quantizer, type_)
+        links = hnsw.described(index.message.index_details.value)
+        if encoder is None or links is None or centroids.metric == "hamming":
+            raise UnsupportedError(f"vector index {index.name!r}: graphs of another kind")
+        if isinstance(quantizer, pq.ProductQuantizer) and isinstance(encoder, ProductEncoder):
+            encoder = replace(encoder, is_transposed=quantizer.is_transposed)
+        values = ivf.parse_centroids(self._content)
+        aimed = self._head.metadata.get(ivf.AIMED, "0")
+        return NewGraphs(new, encoder, centroids.metric, values, links, aimed, self._kept)
+
+    async def _kept(self, number: int, num_rows: int) -> Graph | None:
+        shape = self._graphs.shapes[number]
+        if shape is None or num_rows != int(self._graphs.sizes[number]):
+            return None
+        async with aclosing(self._head.batches([self._graphs.span(number)])) as batches:
+            (batch,) = [batch async for batch in batches]
+        await self._head.snapshot.engine.pool.run(lambda: self._graphs.graph(number, batch))
+        return number, shape, batch
+
+
+def with_codes(
+    column: pa.Array,
+    ends: Int64s,
+    rows_of: Callable[[Bytes], Bytes],
+    change: Callable[[Bytes, slice], Bytes] = lambda rows, _: rows,
+) -> pa.Array:
+    """A column of codes, of which each partition is changed when its codes stand row by row.
+
+    Args:
+        ends: where the rows of each partition end.
+        change: is given the codes of a partition, and which rows they are.
+    """
+    codes = as_numbers(column.flatten()).reshape(-1, column.type.list_size)
+    spans = [slice(*span) for span in pairwise([0, *ends.tolist()])]
+    parts = [change(rows_of(codes[span]), span).ravel() for span in spans]
+    return pa.FixedSizeListArray.from_arrays(to_arrow(np.concatenate(parts)), type=column.type)
+
+
+class _Partitions:
+    """The partitions of a segment, some at a time.
+
+    Args:
+        ends: where each one's rows end.
+        reordered: columns whose bytes are in an order of their own: how to get rows of them and
+            how to put them back.
+
+    Attributes:
+        lengths: rows of each partition that are left, of those that were moved so far.
+    """
+
+    def __init__(
+        self,
+        moves: Moves,
+        ends: Int64s,
+        reordered: dict[str, Order],
+    ) -> None:
+        self._moves = moves
+        self._reordered = reordered
+        self.ends = ends
+        self.lengths = np.zeros(len(ends), np.int64)
+
+    def moved(self, batch: pa.RecordBatch, start: int, ends: Int64s) -> pa.RecordBatch:
+        """The rows of some partitions that are left, with their new addresses."""
+        ids = batch.column(0)
+        if ids.null_count:
+            raise CorruptFileError("vector index: a row number is null")
+        rows, is_kept = self._moves.moved(as_numbers(ids).astype(np.int64))
+        counts = np.concatenate([[0], np.cumsum(is_kept)])[np.concatenate([[0], ends])]
+        self.lengths[start : start + len(ends)] = np.diff(counts)
+        columns = [to_arrow(rows.view(np.uint64))]
+        keep = to_arrow(is_kept)
+        for name, column in zip(batch.schema.names[1:], batch.columns[1:], strict=True):
+            if is_kept.all():
+                columns.append(column)
+            elif name in self._reordered:
+                columns.append(self._kept_codes(name, column, ends, is_kept))
+            else:
+                columns.append(column.filter(keep))
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+    def _kept_codes(self, name: str, column: pa.Array, ends: Int64s, is_kept: Mask) -> pa.Array:
+        rows_of, stored_of = self._reordered[name]
+        return with_codes(column, ends, rows_of, lambda rows, span: stored_of(rows[is_kept[span]]))
+
+
+def reordered_columns(schema: pa.Schema, storage: Mapping[str, Any]) -> dict[str, Order]:
+    """The columns of which rows are found in whole partitions alone.
+
+    Raises:
+        CorruptFileError: columns that are none of a vector index.
+    """
+    orders = {
+        pq.CODES: ("transposed", (untransposed, transposed)),
+        rabitq.SIGNS: ("packed", (unpacked_signs, packed_signs)),
+    }
+    names = schema.names
+    if names[:1] != [ivf.ROW_IDS] or schema.field(0).type != pa.uint64():
+        raise CorruptFileError(f"vector index: columns {names}")
+    reordered: dict[str, Order] = {}
+    for name, (key, order) in orders.items():
+        if name in names and storage.get(key):
+            type_ = schema.field(name).type
+            if not pa.types.is_fixed_size_list(type_) or type_.value_type != pa.uint8():
+                raise CorruptFileError(f"vector index: {name} of type {type_}")
+            reordered[name] = order
+    return reordered

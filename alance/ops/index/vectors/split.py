@@ -1,0 +1,133 @@
+"""Partitions that have grown too large by themselves are parted; only their rows are read again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.format.index.values import whole_vectors
+from alance.format.row_set import RowSet
+from alance.ops.index.vectors.kmeans import Clustering
+from alance.ops.index.vectors.new import VectorIndexOptions
+from alance.ops.index.vectors.train import GROWN, SEED, stored_centroids
+from alance.ops.read.take import flat_rows
+from alance.ops.version.projection import project
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.arrays import Float32s, Int64s
+    from alance.ops.index.vectors.carried import CarriedSegment
+    from alance.ops.index.vectors.train import Training
+    from alance.ops.version.snapshot import Snapshot
+
+OPTIONS: Final = VectorIndexOptions()
+# Of the square of a mean's length: two that k-means has put 1/1024 before and behind one, where it
+# had a cluster without rows.
+SAME: Final = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class PartedSegments:
+    """Segments whose large partitions are parted.
+
+    Attributes:
+        training: with the centroids of their parts; codes are as before.
+        carried: the segments without the rows in these.
+        ids: these rows, ascending.
+    """
+
+    training: Training
+    carried: tuple[CarriedSegment, ...]
+    ids: Int64s
+
+
+async def split_large(
+    base: Snapshot, column: str, training: Training, carried: Sequence[CarriedSegment]
+) -> PartedSegments:
+    """The same segments where no partition has more than `GROWN` times the rows that were aimed at.
+
+    Each that has is parted by k-means of a sample of its vectors. Of lists all vectors are coded
+    anew of which one lies there.
+
+    Cost: the codes of these partitions; a take of the vectors sampled. Memory: that sample, and 8
+    bytes for each of their rows.
+    """
+    aimed = training.partition_rows
+    sizes = np.zeros(len(training.centroids), np.int64)
+    for segment in carried:
+        sizes += np.diff(segment.ends, prepend=0)
+    centroids, parted, ids_of = [training.centroids], [], []
+    for partition in np.flatnonzero(sizes > GROWN * aimed).tolist():
+        ids = np.concatenate([await segment.ids_of(partition) for segment in carried])
+        if len(ids) <= GROWN * aimed:
+            continue
+        points = await _sampled(base, column, training, partition, ids)
+        if not len(points):
+            continue
+        count = min(-(-len(ids) // aimed), len(points))
+        clustering = Clustering(
+            points,
+            count,
+            0,
+            points.shape[1],
+            OPTIONS.max_iters,
+            by_angle=training.metric == "dot",
+            seed=SEED,
+        )
+        means = stored_centroids(
+            await clustering.centroids(base.engine.pool),
+            training.metric,
+            training.centroids.dtype,
+        )
+        means = _apart(means)
+        if len(means) > 1:  # else its vectors are all alike
+            centroids.append(means)
+            parted.append(partition)
+            ids_of.append(ids)
+    if not parted:
+        return PartedSegments(training, tuple(carried), np.empty(0, np.int64))
+    # The first part takes the place of the whole, so that other rows keep their numbers.
+    whole = training.centroids.copy()
+    whole[parted] = [means[0] for means in centroids[1:]]
+    more = np.concatenate([whole, *(means[1:] for means in centroids[1:])])
+    coded_anew = RowSet(np.concatenate(ids_of))
+    rest = tuple(replace(segment, left_out=coded_anew) for segment in carried)
+    return PartedSegments(replace(training, centroids=more), rest, coded_anew.to_numpy())
+
+
+def _apart(means: np.ndarray) -> np.ndarray:
+    """The means without those that are nearly another one, as k-means gives for equal vectors.
+
+    Which of two such means a vector is nearest to is chance: a search of one partition might look
+    into the other.
+    """
+    points = means.astype(np.float64)
+    apart: list[int] = []
+    for number, point in enumerate(points):
+        away = ((points[apart] - point) ** 2).sum(axis=1)
+        if not (away <= SAME * (point**2).sum()).any():
+            apart.append(number)
+    return means[apart]
+
+
+async def _sampled(
+    base: Snapshot, column: str, training: Training, partition: int, ids: Int64s
+) -> Float32s:
+    """Return the vectors of a sample of a partition's rows, in the form for comparisons."""
+    count = OPTIONS.sample_rate * -(-len(ids) // training.partition_rows)
+    if count < len(ids):
+        ids = np.random.default_rng(SEED).choice(ids, count, replace=False)
+    batch = await flat_rows(base, ids, project(base.schema, [column], flat=True))
+
+    def points() -> Float32s:
+        vectors, _ = whole_vectors(batch.column(0), training.type, training.metric)
+        if training.type.is_multi:  # others of a list lie elsewhere
+            is_here = vectors.nearest(training.points) == partition
+            vectors = replace(vectors, values=vectors.rows[is_here].reshape(-1))
+        return vectors.points()
+
+    return await base.engine.pool.run(points)

@@ -1,0 +1,359 @@
+"""What a vector index is built by: centroids, and how vectors are coded; of a sample."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from alance.errors import CorruptFileError, InvalidInputError
+from alance.format.index import ivf
+from alance.format.index.encoders import (
+    SQ_BITS,
+    Encoder,
+    FlatEncoder,
+    ProductEncoder,
+    RabitqEncoder,
+    ScalarEncoder,
+    encoder_like,
+)
+from alance.format.index.hnsw import described
+from alance.format.index.quantizers import buffer_of, quantizer_of
+from alance.format.index.values import WIDTHS, Vectors, VectorType, whole_vectors
+from alance.io.loop.tasks import all_of
+from alance.ops.index.vectors.kmeans import Clustering
+from alance.ops.index.vectors.new import PARTITION_ROWS, numbers_of_shape
+from alance.ops.lookup.stored import StoredFile
+from alance.ops.read.take import batch_of, drawn, take
+from alance.ops.version.projection import project
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from alance.arrays import Float32s
+    from alance.format.field import Field
+    from alance.format.index.hnsw import Links
+    from alance.format.table.indices import Index
+    from alance.io.reading.pool import DecodePool
+    from alance.ops.index.vectors.new import CheckedVectors
+    from alance.ops.version.snapshot import Snapshot
+
+    Tell = Callable[["IndexProgress"], object] | None
+
+
+class TooFewVectorsError(InvalidInputError):
+    """The column has fewer vectors than a codebook has values."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexProgress:
+    """Progress of the build of a vector index.
+
+    Attributes:
+        step: "centroids" and "codebook" (training), "code" (rows of the scan), "write" (partition
+            by partition, with their graphs).
+        done, total: rounds of k-means, which may end early; parts of the codebook; rows, of which
+            those without a vector are not written.
+    """
+
+    step: str
+    done: int
+    total: int
+
+
+@dataclass(slots=True)
+class Step:
+    """What is told of a step; nothing where nobody asked."""
+
+    tell: Callable[[IndexProgress], object] | None
+    name: str
+    total: int
+    done: int = 0
+
+    def at(self, done: int) -> None:
+        """So much is done."""
+        self.done = done
+        if self.tell is not None:
+            self.tell(IndexProgress(self.name, done, self.total))
+
+    def add(self, count: int) -> None:
+        """So much more is done."""
+        self.at(self.done + count)
+
+
+GRAPH_ROWS: Final = 1 << 20  # of a partition with a graph, as pylance aims at them
+SEED: Final = 42  # the same rows give the same index
+GROWN: Final = 4  # times the rows that a partition had: then centroids are found anew
+PART_BYTES: Final = 4 << 20  # of the sample that are read at once
+MIXED_BYTES: Final = 16 << 20  # of the sample that are moved at once
+CODED_ROWS: Final = 4096  # of the sample whose centroids are subtracted at once
+LISTS: Final = 1024  # whose vectors are counted before the sample is drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What vectors are assigned and coded by.
+
+    Attributes:
+        type: of the column's vectors.
+        centroids: as they are stored, in the column's type (float32 for bfloat16); shape
+            (partitions, dimension).
+        links: what graphs are built by; None: there are none.
+        partition_rows: of a partition on average, when the centroids were found; where that is not
+            told, what is aimed at by default.
+    """
+
+    type: VectorType
+    metric: str
+    centroids: npt.NDArray[Any]
+    encoder: Encoder
+    links: Links | None = None
+    partition_rows: int = 0
+
+    def suited_partitions(self, num_rows: int) -> int:
+        """How many partitions so many rows should have: as many as there are, until the rows of
+        each are `GROWN` times as many as they were."""
+        count = len(self.centroids)
+        is_grown = num_rows > GROWN * self.partition_rows * count
+        return num_rows // self.partition_rows if is_grown else count
+
+    @property
+    def points(self) -> Float32s:
+        """The centroids as vectors are compared with them; CPU work."""
+        values, dim = self.centroids.reshape(-1).view(np.uint8), self.centroids.shape[1]
+        metric = "hamming" if self.metric == "hamming" else "l2"  # of cosine the length counts
+        return Vectors(values, self.centroids.dtype.name, dim, metric).points()
+
+    def is_like(self, other: Training) -> bool:
+        """Whether both give every vector the same partition and the same codes."""
+        ours, theirs = self.encoder, other.encoder
+        return (
+            self.metric == other.metric
+            and ours.KIND == theirs.KIND
+            and np.array_equal(self.centroids, other.centroids)
+            and ours.storage() == theirs.storage()
+            and ours.buffers() == theirs.buffers()
+        )
+
+
+async def train(snapshot: Snapshot, checked: CheckedVectors, tell: Tell = None) -> Training:
+    """Centroids and codes by a sample of the rows.
+
+    Cost: a take of `sample_rate` rows for each partition, or each value of a code; k-means.
+
+    Raises:
+        InvalidInputError: fewer vectors than partitions, or than values of a codebook; numbers
+            given that do not fit.
+    """
+    options, pool = checked.options, snapshot.engine.pool
+    num_rows = int((await snapshot.live_counts()).sum())
+    of_row = await _vectors_of_row(snapshot, checked, num_rows)
+    size = options.target_partition_size or PARTITION_ROWS
+    count = options.num_partitions or max(1, int(num_rows * of_row) // size)
+    values = _num_values(checked)
+    most = max(options.memory_bytes // (4 * checked.dim), count, values)
+    num_sampled = math.ceil(min(options.sample_rate * max(count, values), most) / of_row)
+    sampled = await _sampled(snapshot, checked, min(num_rows, num_sampled))
+    points = await pool.run(sampled.points)
+    if checked.kind == ProductEncoder.KIND and options.pq_codebook is None and len(points) < values:
+        raise TooFewVectorsError(
+            f"num_bits={checked.num_bits}: the column has {len(points)} vectors, expected "
+            f"{values} at least"
+        )
+    centroids = await _centroids(pool, checked, points, count, tell)
+    encoder = await _encoder(pool, checked, sampled, points, centroids, tell)
+    rows_each = max(1, int(num_rows * of_row) // len(centroids))
+    return Training(checked.type, checked.metric, centroids, encoder, checked.links, rows_each)
+
+
+async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> Vectors:
+    """The vectors of some rows, in any order."""
+    pool, chosen = snapshot.engine.pool, await drawn(snapshot, num_rows, SEED)
+    type_, metric = checked.type, checked.metric
+    projection = project(snapshot.schema, [checked.column], flat=True)
+    width = type_.dim * WIDTHS[type_.name]
+    values, filled = np.empty((num_rows, width), np.uint8), 0
+
+    def add(rows: pa.Table) -> None:
+        nonlocal values, filled
+        column = projection.apply(batch_of(rows)).column(0)
+        whole, _ = whole_vectors(column, type_, metric)
+        stop = filled + len(whole.rows)
+        if stop > len(values):  # lists have several vectors
+            more = np.empty((stop + len(values), width), np.uint8)
+            more[:filled], values = values[:filled], more
+        values[filled:stop], filled = whole.rows, stop
+
+    step = max(1, PART_BYTES // width)
+    for start in range(0, num_rows, step):
+        rows = await take(snapshot, chosen[start : start + step], projection.fields)
+        await pool.run(partial(add, rows))
+
+    def mixed() -> Vectors:
+        # Rows are in the order of the table: a part of them would be of one place.
+        order = np.random.default_rng(SEED).permutation(filled)
+        rows = values[:filled]
+        step = max(1, MIXED_BYTES // max(1, filled))
+        for first in range(0, width, step):  # in place, or there would be two samples
+            columns = slice(first, first + step)
+            rows[:, columns] = rows[order, columns]
+        return Vectors(rows.reshape(-1), type_.name, type_.dim, metric)
+
+    return await pool.run(mixed)
+
+
+async def _vectors_of_row(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> float:
+    """How many vectors a row has, about; at least a hundredth."""
+    if not checked.type.is_multi:
+        return 1.0
+    num_asked = min(num_rows, LISTS)
+    vectors = await _sampled(snapshot, checked, num_asked)
+    return max(0.01, len(vectors.rows) / max(1, num_asked))
+
+
+def _num_values(checked: CheckedVectors) -> int:
+    """How many values a code has; the sample grows with them."""
+    if checked.kind == ScalarEncoder.KIND:
+        return 1 << SQ_BITS
+    return 1 << checked.num_bits if checked.kind == ProductEncoder.KIND else 1
+
+
+async def _centroids(
+    pool: DecodePool, checked: CheckedVectors, points: Float32s, count: int, tell: Tell
+) -> npt.NDArray[Any]:
+    options, metric = checked.options, checked.metric
+    if options.ivf_centroids is not None:
+        told = numbers_of_shape(
+            options.ivf_centroids, (options.num_partitions, checked.dim), "ivf_centroids"
+        )
+        if not len(told):
+            raise InvalidInputError("ivf_centroids: none, expected one at least")
+        return told.astype(checked.dtype)
+    if len(points) < count:
+        raise InvalidInputError(
+            f"num_partitions={count}: the column has {len(points)} vectors, expected no more"
+        )
+    step = Step(tell, "centroids", options.max_iters)
+    means = await Clustering(
+        points[: options.sample_rate * count],
+        count,
+        0,
+        points.shape[1],
+        options.max_iters,
+        by_angle=metric == "dot",
+        seed=SEED,
+        least_gain=options.min_gain,
+        on_round=step.at,
+    ).centroids(pool)
+    return stored_centroids(means, metric, checked.dtype)
+
+
+def stored_centroids(means: Float32s, metric: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Means of points as they are stored, in the type of the vectors."""
+    return np.packbits(means >= 0.5, axis=1) if metric == "hamming" else means.astype(dtype)
+
+
+async def _encoder(
+    pool: DecodePool,
+    checked: CheckedVectors,
+    sampled: Vectors,
+    points: Float32s,
+    centroids: npt.NDArray[Any],
+    tell: Tell,
+) -> Encoder:
+    options = checked.options
+    if checked.kind == FlatEncoder.KIND:
+        return FlatEncoder(checked.type)
+    if checked.kind == ScalarEncoder.KIND:
+        if not len(points):
+            raise InvalidInputError("IVF_SQ: the column has no vectors, expected one at least")
+        return await pool.run(lambda: ScalarEncoder.trained(points))
+    if checked.kind == RabitqEncoder.KIND:
+        return RabitqEncoder.drawn(checked.dim, checked.num_bits, SEED)
+    of_residuals = checked.metric != "dot"
+    parts, values = checked.num_sub_vectors, 1 << checked.num_bits
+    if options.pq_codebook is not None:
+        book = _given_codebook(checked, parts, values)
+        return ProductEncoder(book, checked.dtype, of_residuals)
+
+    def residuals() -> Float32s:
+        rest = points[: options.sample_rate * values]
+        if not of_residuals:
+            return rest
+        means = centroids.astype(np.float32)
+        first = replace(sampled, values=sampled.rows[: len(rest)].reshape(-1))
+        labels = first.nearest(means)
+        for start in range(0, len(rest), CODED_ROWS):  # in place: the sample has served
+            part = slice(start, start + CODED_ROWS)
+            rest[part] -= means[labels[part]]
+        return rest
+
+    rest, width = await pool.run(residuals), checked.dim // parts
+    books = [
+        Clustering(rest, values, part * width, width, options.max_iters, seed=part)
+        for part in range(parts)
+    ]
+    step = Step(tell, "codebook", parts)
+
+    async def centres_of(book: Clustering) -> Float32s:
+        centres = await book.centroids(pool)
+        step.add(1)
+        return centres
+
+    centres = await all_of(centres_of(book) for book in books)
+    # Readers compare with the values as they are stored.
+    codebook = np.stack(centres).astype(checked.dtype).astype(np.float32)
+    return ProductEncoder(codebook, checked.dtype, of_residuals)
+
+
+def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32s:
+    book, width = checked.options.pq_codebook, checked.dim // parts
+    flat = np.ndim(book) == 2 if isinstance(book, np.ndarray) else True
+    shape = (values, checked.dim) if flat else (parts, values, width)
+    told = numbers_of_shape(book, shape, "pq_codebook")
+    stored = told.astype(checked.dtype).astype(np.float32)
+    return stored.reshape(parts, values, width)
+
+
+async def training_of(snapshot: Snapshot, index: Index, leaf: Field) -> Training | None:
+    """What a segment that is there was built by; None: it is of a kind that is not written here.
+
+    Cost: two or three rounds.
+
+    Raises:
+        CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
+    """
+    type_ = VectorType.of(leaf.to_arrow().type)
+    if type_ is None:
+        return None
+    head, rows = await asyncio.gather(
+        StoredFile.open(snapshot, index, ivf.INDEX_FILE),
+        StoredFile.open(snapshot, index, ivf.STORAGE_FILE),
+    )
+    content = memoryview(await head.buffer(ivf.buffer_number(head.metadata)))
+    centroids = ivf.Centroids.parse(head.metadata, content)
+    told = ivf.storage_metadata(rows.metadata)
+    if centroids.dim != type_.dim:
+        raise CorruptFileError(
+            f"vector index: centroids of {centroids.dim} numbers for {leaf.arrow_type}"
+        )
+    number = buffer_of(centroids.kind, told)
+    extra = None if number is None else memoryview(await rows.buffer(number))
+    quantizer = quantizer_of(centroids, told, extra, type_.name)
+    encoder = encoder_like(quantizer, type_)
+    links = described(index.message.index_details.value)
+    if encoder is None or (centroids.has_graphs and links is None):
+        return None
+    told_rows = head.metadata.get(ivf.AIMED, "0")
+    by_default = PARTITION_ROWS if links is None else GRAPH_ROWS
+    rows_each = (int(told_rows) if told_rows.isdecimal() else 0) or by_default
+    values = ivf.parse_centroids(content)
+    return Training(type_, centroids.metric, values, encoder, links, rows_each)
