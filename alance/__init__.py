@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         DedicatedBlobWriter,
         PackedBlobWriter,
     )
+    from alance.ops.maintain.policy import MaintenancePolicy
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.delta import DatasetDelta
     from alance.ops.refs.refs import Branches, Tags
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from alance.ops.write.options import Progress
     from alance.optimize import Compaction
     from alance.udf import BatchUdf, batch_udf
+    from alance.verbs.maintenance import Maintenance
     from alance.verbs.rows import MergeInsert
     from alance.versioning.dynamodb_store import DynamoDbStore
     from alance.versioning.sqlite_store import SqliteStore
@@ -105,6 +107,8 @@ _PLACES: Final = {
     "FileWriter": "alance.files",
     "IndexBuild": "alance.indexing",
     "IngestMetrics": "alance.ops.write.ingest_options",
+    "Maintenance": "alance.verbs.maintenance",
+    "MaintenancePolicy": "alance.ops.maintain.policy",
     "MatchQuery": "alance.ops.search.text.query",
     "MergeInsert": "alance.verbs.rows",
     "MultiMatchQuery": "alance.ops.search.text.query",
@@ -179,6 +183,8 @@ __all__ = [
     "IndexBuild",
     "IngestMetrics",
     "InvalidInputError",
+    "Maintenance",
+    "MaintenancePolicy",
     "MatchQuery",
     "MergeInsert",
     "MultiMatchQuery",

@@ -29,15 +29,22 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from alance.ops.maintain import background as maintenance
+    from alance.ops.maintain import policy as rules
+    from alance.ops.maintain.background import Maintainer, MaintenanceMetrics
+    from alance.ops.maintain.policy import MaintenancePolicy
     from alance.ops.upkeep import auto_compact as upkeep
     from alance.ops.upkeep import compact_plan
     from alance.ops.upkeep.auto_compact import AutoCompactionMetrics, Compactor
+    from alance.ops.upkeep.background import UpkeepTask
     from alance.ops.write import ingest_open, sources
     from alance.ops.write.ingest import Ingest
     from alance.ops.write.sources import Data
     from alance.session import StoreArguments
     from alance.versioning.table import Table
 else:
+    maintenance = Deferred("alance.ops.maintain.background")
+    rules = Deferred("alance.ops.maintain.policy")
     upkeep = Deferred("alance.ops.upkeep.auto_compact")
     compact_plan = Deferred("alance.ops.upkeep.compact_plan")
     ingest_open = Deferred("alance.ops.write.ingest_open")
@@ -62,6 +69,7 @@ def ingest(
     properties: Mapping[str, str] | None = None,
     blobs: BlobOptions | None = None,
     auto_compact: int | None = None,
+    maintain: MaintenancePolicy | bool = False,
     **place: Unpack[StoreArguments],
 ) -> Sink:
     """Return a sink that appends batches to a table, and commits them by time or size.
@@ -95,6 +103,9 @@ def ingest(
         auto_compact: number of small fragments that are joined in the background as soon as they
             are there, as by `Optimize.auto_compact` with the table's options of compaction; `close`
             looks a last time, and waits for the compaction. None: never.
+        maintain: policy by which the table is maintained in the background, after some commits and
+            at the end, as by `Dataset.maintain`; True: the policy in the table's configuration.
+            Not together with `auto_compact`.
         place: `store`, `storage_options` and `session`, as for `dataset`.
 
     Raises:
@@ -116,8 +127,16 @@ def ingest(
         properties=dict(properties or {}),
         auto_compact=auto_compact,
     )
+    if maintain not in (True, False) and not isinstance(maintain, rules.MaintenancePolicy):
+        raise InvalidInputError(
+            f"maintain={maintain!r}: expected a MaintenancePolicy, True or False"
+        )
+    if maintain and auto_compact is not None:
+        raise InvalidInputError(
+            "maintain and auto_compact: expected one of them; maintenance compacts as well"
+        )
     session, table = table_at(uri, **place)
-    return Sink(session, table, schema, options)
+    return Sink(session, table, schema, options, maintain)
 
 
 class Sink:
@@ -130,14 +149,21 @@ class Sink:
     """
 
     def __init__(
-        self, session: Session, table: Table, schema: pa.Schema | None, options: IngestOptions
+        self,
+        session: Session,
+        table: Table,
+        schema: pa.Schema | None,
+        options: IngestOptions,
+        maintain: MaintenancePolicy | bool = False,
     ) -> None:
         self._session = session
         self._table = table
         self._schema = schema
         self._options = options
+        self._maintain = maintain
         self._ingest: Ingest | None = None
         self._compactor: Compactor | None = None
+        self._maintainer: Maintainer | None = None
         self._is_open = False
         self._opening = asyncio.Lock()
 
@@ -160,6 +186,11 @@ class Sink:
     def compaction(self) -> AutoCompactionMetrics | None:
         """Counters of the compactions in the background. None without `auto_compact`."""
         return None if self._compactor is None else self._compactor.metrics
+
+    @property
+    def maintenance(self) -> MaintenanceMetrics | None:
+        """Counters of the maintenance in the background. None without `maintain`."""
+        return None if self._maintainer is None else self._maintainer.metrics
 
     @property
     def last_sequence(self) -> int:
@@ -249,8 +280,8 @@ class Sink:
         if is_open and self._ingest is not None:
             try:
                 await self._ingest.close()
-                if self._compactor is not None:
-                    await self._compactor.close()
+                for task in self._upkeep:
+                    await task.close()
             except BaseException:
                 await self.abort()
                 raise
@@ -261,8 +292,8 @@ class Sink:
         Cost: DELETEs of the files that no version has. Raises no error.
         """
         self._is_open = False
-        if self._compactor is not None:
-            await self._compactor.abort()
+        for task in self._upkeep:
+            await task.abort()
         if self._ingest is not None:
             await self._ingest.abort()
 
@@ -295,16 +326,30 @@ class Sink:
 
     async def _begin(self, schema: pa.Schema | None) -> None:
         """Begin, if there is a table or columns to create it with."""
-        least = self._options.auto_compact
+        least, policy = self._options.auto_compact, self._maintain
+        pool = self._session.engine.pool
         if least is not None:
-            await self._session.engine.pool.load(upkeep, compact_plan)
+            await pool.load(upkeep, compact_plan)
+        if policy:
+            await pool.load(maintenance)
         self._ingest = await ingest_open.open_ingest(
             self._session, self._table, schema, self._options
         )
-        if self._ingest is not None and least is not None:
-            options = compact_plan.CompactionOptions()
-            self._compactor = upkeep.Compactor(self._ingest.last, options, least)
-            self._ingest.on_commit = self._compactor.tell
+        if self._ingest is None:
+            return
+        last = self._ingest.last
+        if policy:
+            chosen = None if policy is True else policy
+            self._maintainer = maintenance.Maintainer(last, chosen, None)
+        elif least is not None:
+            self._compactor = upkeep.Compactor(last, compact_plan.CompactionOptions(), least)
+        for task in self._upkeep:
+            self._ingest.on_commit = task.tell
+
+    @property
+    def _upkeep(self) -> list[UpkeepTask]:
+        """Tasks in the background; one at most."""
+        return [task for task in (self._compactor, self._maintainer) if task is not None]
 
     def _check(self) -> None:
         if not self._is_open:

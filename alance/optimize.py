@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alance.datasets import Dataset
     from alance.ops.cleanup import after as cleanup_after
     from alance.ops.cleanup import policy as cleanup_policy
-    from alance.ops.cleanup.policy import AutoCleanupConfig
+    from alance.ops.cleanup.policy import AutoCleanupConfig, parse_duration
     from alance.ops.index import extend as index_extend
     from alance.ops.upkeep import auto_compact, compact, compact_plan
     from alance.ops.upkeep.auto_compact import AutoCompactionMetrics, Compactor
@@ -47,6 +47,7 @@ __all__ = [
     "CompactionTask",
     "Optimize",
     "RewriteResult",
+    "parse_duration",
 ]
 
 _PLACES: Final = {
@@ -56,6 +57,7 @@ _PLACES: Final = {
     "CompactionPlan": "alance.ops.upkeep.compact",
     "CompactionTask": "alance.ops.upkeep.compact",
     "RewriteResult": "alance.ops.upkeep.compact",
+    "parse_duration": "alance.ops.cleanup.policy",
 }
 
 if not TYPE_CHECKING:  # else any name would check

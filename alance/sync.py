@@ -47,6 +47,7 @@ _CLASSES: Final = {
     "IndexPlan": "alance.indexing",
     "IndexRange": "alance.indexing",
     "IndexTask": "alance.indexing",
+    "Maintenance": "alance",
     "MergeInsert": "alance",
     "Optimize": "alance.optimize",
     "PackedBlobWriter": "alance",

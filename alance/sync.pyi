@@ -37,6 +37,7 @@ from alance import FileVersion as FileVersion
 from alance import ForkedError as ForkedError
 from alance import IngestMetrics as IngestMetrics
 from alance import InvalidInputError as InvalidInputError
+from alance import MaintenancePolicy as MaintenancePolicy
 from alance import MatchQuery as MatchQuery
 from alance import MultiMatchQuery as MultiMatchQuery
 from alance import NotFoundError as NotFoundError
@@ -101,6 +102,8 @@ from alance.types import (
     IndexProgress,
     KeyColumn,
     ListResult,
+    MaintenanceMetrics,
+    MaintenanceReport,
     Missing,
     Mode,
     NewIndex,
@@ -119,6 +122,7 @@ from alance.types import (
     StorageOptions,
     StoreArguments,
     TableArguments,
+    TableHealth,
     TableName,
     TagContents,
     TextIndexArguments,
@@ -281,6 +285,19 @@ class Dataset:
         with_position: bool = ...,
         index_segments: Iterable[str] | None = ...,
     ) -> None: ...
+    def maintain(
+        self,
+        policy: MaintenancePolicy | None = ...,
+        *,
+        dry_run: bool = ...,
+    ) -> MaintenanceReport: ...
+    def maintaining(
+        self,
+        policy: MaintenancePolicy | None = ...,
+        *,
+        interval: float = ...,
+    ) -> Maintenance: ...
+    def health(self) -> TableHealth: ...
     @property
     def optimize(self) -> Optimize: ...
     def cleanup_old_versions(
@@ -802,6 +819,8 @@ class Sink:
     @property
     def compaction(self) -> AutoCompactionMetrics | None: ...
     @property
+    def maintenance(self) -> MaintenanceMetrics | None: ...
+    @property
     def last_sequence(self) -> int: ...
     @property
     def dataset(self) -> Dataset | None: ...
@@ -996,6 +1015,14 @@ class Optimize:
 class AutoCompaction:
     @property
     def metrics(self) -> AutoCompactionMetrics | None: ...
+    @property
+    def dataset(self) -> Dataset: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
+
+class Maintenance:
+    @property
+    def metrics(self) -> MaintenanceMetrics | None: ...
     @property
     def dataset(self) -> Dataset: ...
     def __enter__(self) -> Self: ...
@@ -1207,6 +1234,7 @@ def ingest(
     properties: Mapping[str, str] | None = ...,
     blobs: BlobOptions | None = ...,
     auto_compact: int | None = ...,
+    maintain: MaintenancePolicy | bool = ...,
     **place: Unpack[StoreArguments],
 ) -> Sink: ...
 def repair(

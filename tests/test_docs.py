@@ -164,6 +164,7 @@ SETUPS = {
     "statistics": statistics,
     "stores": stores,
     "tracing": tracing,
+    "maintenance": upkeep,
     "upkeep": upkeep,
     "versions": versions,
 }

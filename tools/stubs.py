@@ -99,6 +99,7 @@ def stub() -> str:
         sync.MergeInsert,
         sync.Optimize,
         sync.AutoCompaction,
+        sync.Maintenance,
         sync.Compaction,
         sync.CompactionPlan,
         sync.CompactionTask,

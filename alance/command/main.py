@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 import alance
 from alance import AlanceError
-from alance.command import changing, checking, completions, reading, serving, versions
+from alance.command import (
+    changing,
+    checking,
+    completions,
+    maintaining,
+    reading,
+    serving,
+    versions,
+)
 from alance.command.output import show
 from alance.command.terminal import escaped
 
@@ -65,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     versions.add_to(parsers)
     changing.add_to(parsers)
     checking.add_to(parsers)
+    maintaining.add_to(parsers)
     serving.add_to(parsers)
     completions.add_to(parsers, whole)
     return whole

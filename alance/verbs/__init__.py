@@ -6,6 +6,7 @@ import `ops` and below (layer 8 of docs/architecture.md).
 
 from alance.verbs.columns import ColumnVerbs
 from alance.verbs.indices import IndexVerbs
+from alance.verbs.maintenance import MaintenanceVerbs
 from alance.verbs.rows import RowVerbs
 from alance.verbs.upkeep import MetadataVerbs, UpkeepVerbs
 from alance.verbs.versions import VersionVerbs
@@ -13,7 +14,9 @@ from alance.verbs.versions import VersionVerbs
 __all__ = ["Verbs"]
 
 
-class Verbs(RowVerbs, ColumnVerbs, MetadataVerbs, VersionVerbs, UpkeepVerbs, IndexVerbs):
+class Verbs(
+    RowVerbs, ColumnVerbs, MetadataVerbs, VersionVerbs, UpkeepVerbs, MaintenanceVerbs, IndexVerbs
+):
     """Methods that change a dataset; each returns the dataset of the version that it makes.
 
     The new version is this handle's version with the change, on top of whatever others have

@@ -90,6 +90,7 @@ class ManifestLocation(NamedTuple):
         state: what changes when the object does; None: unknown, so that it is not cached.
         e_tag: of the object, where a listing told a strong one.
         is_trusted: nothing but the number needs to tell it from others.
+        last_modified: time of the object by the store's clock; None where no listing told it.
     """
 
     version: int
@@ -99,6 +100,7 @@ class ManifestLocation(NamedTuple):
     state: Hashable = None
     e_tag: str | None = None
     is_trusted: bool = False
+    last_modified: datetime | None = None
 
     @property
     def entity(self) -> str | None:
@@ -230,7 +232,13 @@ def _parse(entry: ObjectMeta, folder: str) -> ManifestLocation | None:
     state = (entry.num_bytes, entry.e_tag or entry.last_modified)
     e_tag = None if (entry.e_tag or "W/").startswith("W/") else entry.e_tag
     return ManifestLocation(
-        parsed.version, entry.path, entry.num_bytes, parsed.scheme, state, e_tag
+        parsed.version,
+        entry.path,
+        entry.num_bytes,
+        parsed.scheme,
+        state,
+        e_tag,
+        last_modified=entry.last_modified,
     )
 
 

@@ -251,6 +251,9 @@ def _before(now: datetime, age: timedelta) -> datetime:
 def parse_duration(text: str) -> timedelta:
     """Parse a duration of the table's configuration, such as `14d`, `1h 30m` or `0s`.
 
+    Args:
+        text: whole numbers with units, from `ms` to `w`.
+
     Raises:
         InvalidInputError: the text is not a duration.
     """

@@ -60,7 +60,7 @@ async def optimize_indices(
             of_vectors = builder is None
             least = merged if merged is not None else 1
             if merged is None and of_vectors:
-                least = await _num_small(base, segments)
+                least = await num_small(base, segments)
             replaced, fragments = _extension(base, segments, least, retrain=retrain)
             if of_vectors:
                 # Opened even where nothing is to do, which tells of kinds that are not written.
@@ -68,9 +68,7 @@ async def optimize_indices(
                     base, segments, replaced, fragments or (), retrain=retrain
                 )
             if builder is None:
-                # As those of vectors, unless more is asked for: then their texts are read again.
                 builder = await texts_like(base, segments)
-                least = num_indices_to_merge or 0
             if builder is None:
                 warnings.append(
                     f"index {name!r} is of a kind that is not written here, or there are too few "
@@ -111,11 +109,11 @@ async def _builder_like(
     return SegmentBuilder(base, column, base.schema.field(column), indices[0].name, kind, options)
 
 
-async def _num_small(base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]) -> int:
-    """How many of the latest segments are merged with the rows that no segment has.
+async def num_small(base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]) -> int:
+    """Return the number of latest segments to merge with the rows that no segment covers.
 
-    Each has no more rows than what is merged behind it. So a row is written again a few times,
-    whatever is appended how often, and there are few segments.
+    Each has no more rows than all that is merged behind it. So a row is rewritten about log2(n)
+    times for n rows, however they are appended, and there are about log2(n) segments.
     """
     counts = await base.live_counts()
     rows = {handle.id: int(count) for handle, count in zip(base.handles, counts, strict=True)}

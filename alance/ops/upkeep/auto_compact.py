@@ -8,39 +8,25 @@ each doubling at most.
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alance.checks import check_count
-from alance.errors import (
-    AlanceError,
-    CommitConflictError,
-    InvalidInputError,
-    RetryableConflictError,
-)
-from alance.io.events import observing
 from alance.io.events.observing import Reading
 from alance.ops.upkeep import compact
-from alance.ops.version.opening import checkout
+from alance.ops.upkeep.background import UpkeepTask
 from alance.ops.version.options import CommitOptions
 from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from alance.arrays import Int64s
+    from alance.arrays import Int64s, Mask
+    from alance.errors import AlanceError
     from alance.ops.upkeep.compact_plan import CompactionOptions
     from alance.ops.version.snapshot import Snapshot
-
-FIRST_PAUSE_S: Final = 1.0  # after a failure; twice as long after each one that follows
-LONGEST_PAUSE_S: Final = 300.0
-
-_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +51,8 @@ class AutoCompactionMetrics:
     last_version: int | None = None
 
 
-class Compactor:
+class Compactor(UpkeepTask):
     """Compacts a table now and then, in a task that begins at once. For one event loop.
-
-    What fails is counted and logged, and tried again later: writers never see it.
 
     Args:
         min_fragments: compact as soon as so many can be joined.
@@ -86,92 +70,29 @@ class Compactor:
         min_fragments: int,
         interval: float | None = None,
     ) -> None:
-        check(min_fragments, interval)
-        self.last = snapshot
+        check_count("min_fragments", min_fragments, 2)
         self.metrics = AutoCompactionMetrics()
         self._options = options
         self._min_fragments = min_fragments
-        self._interval = interval
-        self._news = asyncio.Event()
-        self._news.set()
-        self._is_closing = False
-        self._pause = FIRST_PAUSE_S
-        self._task = asyncio.create_task(self._work())
-        observing.show(self)
-
-    def tell(self, snapshot: Snapshot) -> None:
-        """There is a new version."""
-        if snapshot.version > self.last.version:
-            self.last = snapshot
-            self._news.set()
+        super().__init__(snapshot, interval)
 
     def readings(self) -> Iterator[Reading]:
-        """What was done, for metrics."""
+        """Yield the counters as metrics."""
         metrics, uri = self.metrics, self.last.uri
         yield Reading("auto_compactions_total", uri, metrics.num_compactions)
         failed = metrics.num_failures + metrics.num_conflicts
         yield Reading("auto_compactions_failed_total", uri, failed)
 
-    async def close(self) -> None:
-        """Look a last time, and end. Cancelled: as `abort`.
+    def _count(self, error: AlanceError, *, is_conflict: bool) -> None:
+        metrics = self.metrics
+        self.metrics = (
+            replace(metrics, num_conflicts=metrics.num_conflicts + 1)
+            if is_conflict
+            else replace(metrics, num_failures=metrics.num_failures + 1, last_error=error)
+        )
 
-        Raises:
-            Exception: what has ended the task, where it was none of our errors.
-        """
-        self._is_closing = True
-        self._news.set()
-        try:
-            await asyncio.shield(self._task)
-        finally:
-            await self.abort()
-
-    async def abort(self) -> None:
-        """End at once; of a compaction under way no file stays. May be called twice."""
-        self._is_closing = True
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _work(self) -> None:
-        is_last = False
-        while not is_last:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
-                    await self._news.wait()
-            self._news.clear()
-            is_last = self._is_closing
-            await self._try()
-
-    async def _try(self) -> None:
-        try:
-            await self._compact()
-        except (RetryableConflictError, CommitConflictError) as error:
-            metrics = self.metrics
-            self.metrics = replace(metrics, num_conflicts=metrics.num_conflicts + 1)
-            _log.debug("%s: compaction was overtaken: %s", self.last.uri, error)
-        except AlanceError as error:
-            metrics = self.metrics
-            failures = metrics.num_failures + 1
-            self.metrics = replace(metrics, num_failures=failures, last_error=error)
-            _log.warning("%s: compaction in the background failed: %s", self.last.uri, error)
-            await self._rest()
-        else:
-            self._pause = FIRST_PAUSE_S
-
-    async def _rest(self) -> None:
-        """Wait after a failure, unless it all ends meanwhile."""
-        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_S)
-        until = asyncio.get_running_loop().time() + pause
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                while not self._is_closing:
-                    self._news.clear()
-                    await self._news.wait()
-        self._news.set()  # the same version is looked at again
-
-    async def _compact(self) -> None:
+    async def _once(self) -> None:
         """Join the small fragments at the end of the table, if there are enough of them."""
-        if self._interval is not None:
-            self.last = await checkout(self.last, None)
         snapshot = self.last
         counts = await snapshot.live_counts()
         target = self._options.resolved(
@@ -212,12 +133,19 @@ def tail(num_rows: Int64s, target: int) -> int:
     return len(num_rows) - int(starts[-1] + 1 if len(starts) else 0)
 
 
-def check(min_fragments: int, interval: float | None) -> None:
-    """Check when to compact.
+def joinable(num_rows: Int64s, target: int) -> Mask:
+    """Return which fragments of fewer than `target` rows are worth joining; shape (n,).
 
-    Raises:
-        InvalidInputError: a number below 2, or a time that is not above 0.
+    Of the last ones, to which new fragments come, these are the ones behind `tail`. Neighbours
+    before a fragment of `target` rows do not grow any more, and are all joined.
+
+    Args:
+        num_rows: of each fragment; shape (n,).
     """
-    check_count("min_fragments", min_fragments, 2)
-    if interval is not None and not (isinstance(interval, int | float) and interval > 0):
-        raise InvalidInputError(f"interval={interval!r}: expected a time above 0 s")
+    is_small = num_rows < target
+    after = np.append(is_small[1:], False)
+    before = np.append(False, is_small[:-1])
+    joins: Mask = is_small & (after | before)
+    full = np.flatnonzero(~is_small)
+    joins[full[-1] + 1 if len(full) else 0 : tail(num_rows, target)] = False
+    return joins

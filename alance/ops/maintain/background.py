@@ -1,0 +1,101 @@
+"""Maintenance in the background, beside a table's writers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from alance.io.events.observing import Reading
+from alance.ops.maintain.run import maintain
+from alance.ops.upkeep.background import UpkeepTask
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alance.errors import AlanceError
+    from alance.ops.maintain.policy import MaintenancePolicy
+    from alance.ops.maintain.run import MaintenanceReport
+    from alance.ops.version.snapshot import Snapshot
+
+RUN_EVERY: Final = 16  # versions: as many small fragments are joined by default
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceMetrics:
+    """Counters of maintenance in the background.
+
+    Attributes:
+        num_runs: runs, most of which find nothing due.
+        num_steps: steps that were done.
+        num_conflicts: steps that other writers overtook; later runs try again.
+        num_failures: runs and steps that failed.
+        last_error: error of the last failed run; errors of steps are in `last_report`.
+        last_report: the last run with steps; None: there was none.
+    """
+
+    num_runs: int = 0
+    num_steps: int = 0
+    num_conflicts: int = 0
+    num_failures: int = 0
+    last_error: AlanceError | None = None
+    last_report: MaintenanceReport | None = None
+
+
+class Maintainer(UpkeepTask):
+    """Maintains a table now and then, in a task that begins at once. For one event loop.
+
+    Args:
+        policy: None: that of the table's configuration, read anew for each run.
+        interval: seconds between runs; None: a run after each `RUN_EVERY` versions that `tell` is
+            called with, and at the end.
+
+    Raises:
+        InvalidInputError: an interval that is not above 0.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, policy: MaintenancePolicy | None, interval: float | None
+    ) -> None:
+        self.metrics = MaintenanceMetrics()
+        self._policy = policy
+        self._seen_version = snapshot.version  # version of the last run
+        super().__init__(snapshot, interval)
+
+    def readings(self) -> Iterator[Reading]:
+        """Yield the counters, and the state of the table before the last run with steps."""
+        metrics, uri = self.metrics, self.last.uri
+        yield Reading("maintenance_steps_total", uri, metrics.num_steps)
+        failed = metrics.num_failures + metrics.num_conflicts
+        yield Reading("maintenance_failed_total", uri, failed)
+        if metrics.last_report is not None:
+            health = metrics.last_report.health
+            yield Reading("maintenance_small_fragments", uri, health.num_small_fragments)
+            yield Reading("maintenance_deleted_share", uri, health.deleted_share)
+            yield Reading("maintenance_versions", uri, health.num_versions)
+            rows = max((index.num_unindexed_rows for index in health.indices), default=0)
+            yield Reading("maintenance_unindexed_rows", uri, rows)
+
+    def _count(self, error: AlanceError, *, is_conflict: bool) -> None:
+        metrics = self.metrics
+        self.metrics = (
+            replace(metrics, num_conflicts=metrics.num_conflicts + 1)
+            if is_conflict
+            else replace(metrics, num_failures=metrics.num_failures + 1, last_error=error)
+        )
+
+    async def _once(self) -> None:
+        has_news = self.last.version - self._seen_version >= RUN_EVERY
+        if self._interval is None and not (has_news or self._is_closing):
+            return
+        self.last, report = await maintain(self.last, self._policy, dry_run=False)
+        metrics, outcomes = self.metrics, [step.outcome for step in report.steps]
+        self.metrics = replace(
+            metrics,
+            num_runs=metrics.num_runs + 1,
+            num_steps=metrics.num_steps + outcomes.count("done"),
+            num_conflicts=metrics.num_conflicts + outcomes.count("overtaken"),
+            num_failures=metrics.num_failures + outcomes.count("failed"),
+            last_report=report if report.steps else metrics.last_report,
+        )
+        self._seen_version = self.last.version

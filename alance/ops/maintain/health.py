@@ -1,0 +1,170 @@
+"""State of a table that maintenance judges: fragments, indices, versions, the last run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.format.index.details import index_type
+from alance.format.table.apply_indices import SYSTEM, covered, reuse_index
+from alance.ops.maintain.lease import last_run
+from alance.ops.upkeep.compact_plan import TARGET_ROWS, CompactionOptions
+from alance.records import dataclass
+from alance.versioning.load import list_manifests
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from alance.arrays import Int64s
+    from alance.format.proto import table_pb2
+    from alance.ops.maintain.lease import LastRun
+    from alance.ops.version.snapshot import Snapshot
+    from alance.versioning.load import ManifestLocation
+
+__all__ = ["IndexHealth", "TableHealth", "TableState", "look"]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHealth:
+    """Coverage of an index.
+
+    Attributes:
+        index_type: such as `BTree`, `IVF_PQ`.
+        num_segments: searched one by one by each query.
+        num_unindexed_rows: live rows of the fragments that no segment covers, which queries scan.
+        num_unindexed_fragments: number of these fragments.
+    """
+
+    name: str
+    index_type: str
+    num_segments: int
+    num_unindexed_rows: int
+    num_unindexed_fragments: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableHealth:
+    """State of a table's files, indices and versions.
+
+    Attributes:
+        uri: of the table, without credentials.
+        num_rows: live rows.
+        num_deleted_rows: deleted rows that are still in data files.
+        num_bytes: bytes of the data files whose size the manifest records.
+        num_small_fragments: fragments of fewer rows than compaction aims at.
+        num_versions: versions that are not detached.
+        oldest_version_at: time of the oldest one's manifest, by the store's clock; None: unknown.
+        has_deferred_remap: True if indices wait for `optimize_indices` since a compaction.
+        indices: by name.
+        last_run: the last run of `maintain` that did something; None: no such run is recorded.
+    """
+
+    uri: str
+    version: int
+    num_rows: int
+    num_deleted_rows: int
+    num_bytes: int
+    num_fragments: int
+    num_small_fragments: int
+    num_versions: int
+    oldest_version_at: datetime | None
+    has_deferred_remap: bool
+    indices: tuple[IndexHealth, ...]
+    last_run: LastRun | None
+
+    @property
+    def deleted_share(self) -> float:
+        """Share of the stored rows that are deleted."""
+        return self.num_deleted_rows / max(1, self.num_rows + self.num_deleted_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A version with what its steps are judged by.
+
+    Attributes:
+        counts: live rows of each fragment; shape (fragments,).
+        stored: rows of each fragment, deleted ones included; shape (fragments,).
+        versions: manifests that are not detached, oldest first.
+        segments: records of the segments of each index, by name.
+        last_run: as of `TableHealth`.
+    """
+
+    snapshot: Snapshot
+    counts: Int64s
+    stored: Int64s
+    versions: Sequence[ManifestLocation]
+    segments: dict[str, list[table_pb2.IndexMetadata]]
+    last_run: LastRun | None
+
+    @property
+    def num_rows(self) -> int:
+        """Live rows."""
+        return int(self.counts.sum())
+
+    def target_rows(self, rows: int | None = None) -> int:
+        """Return the number of rows from which a fragment is not small.
+
+        Args:
+            rows: of the policy; None: the table's configuration, or the default.
+        """
+        manifest = self.snapshot.manifest
+        options = CompactionOptions(target_rows_per_fragment=rows)
+        resolved = options.resolved(manifest.config, manifest.data_storage_version)
+        return resolved.target_rows_per_fragment or TARGET_ROWS
+
+    def unindexed(self, name: str) -> Int64s:
+        """Return the positions of the fragments that no segment of an index covers.
+
+        Args:
+            name: of the index.
+        """
+        ids = frozenset[int]().union(*(covered(part) or () for part in self.segments[name]))
+        numbers = np.fromiter(ids, np.int64, len(ids))
+        return np.flatnonzero(~np.isin(self.snapshot.manifest.fragments.ids, numbers))
+
+    def health(self) -> TableHealth:
+        """Return the state as a value for users."""
+        records = self.snapshot.manifest.fragments.records
+        return TableHealth(
+            uri=self.snapshot.uri,
+            version=self.snapshot.version,
+            num_rows=self.num_rows,
+            num_deleted_rows=int((self.stored - self.counts).sum()),
+            num_bytes=int(records.file_bytes.sum()),
+            num_fragments=len(records),
+            num_small_fragments=int((self.stored < self.target_rows()).sum()),
+            num_versions=len(self.versions),
+            oldest_version_at=self.versions[0].last_modified,
+            has_deferred_remap=reuse_index(self.snapshot.manifest.indices) is not None,
+            indices=tuple(map(self._index_health, sorted(self.segments))),
+            last_run=self.last_run,
+        )
+
+    def _index_health(self, name: str) -> IndexHealth:
+        segments, places = self.segments[name], self.unindexed(name)
+        rows = int(self.counts[places].sum())
+        return IndexHealth(name, index_type(segments[0]), len(segments), rows, len(places))
+
+
+async def look(snapshot: Snapshot) -> TableState:
+    """Return the state of a version.
+
+    Cost: a LIST of the versions, and one of the records of maintenance, with a GET if there are
+    any; a GET for each deletion file whose count the manifest does not record.
+
+    Raises:
+        NotFoundError: the table is gone.
+        CorruptFileError: the manifests have names of both schemes.
+        StoreError: the store failed.
+    """
+    versions = await list_manifests(snapshot.engine, snapshot.table)
+    run = await last_run(snapshot)
+    segments: dict[str, list[table_pb2.IndexMetadata]] = {}
+    for message in snapshot.manifest.indices:
+        if message.name not in SYSTEM:
+            segments.setdefault(message.name, []).append(message)
+    counts, stored = await snapshot.live_counts(), await snapshot.physical_counts()
+    return TableState(snapshot, counts, stored, versions, segments, run)

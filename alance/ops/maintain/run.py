@@ -1,0 +1,224 @@
+"""A run of maintenance: the steps that are due, one after the other, within a budget."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from alance.errors import (
+    AlanceError,
+    CommitConflictError,
+    RetryableConflictError,
+)
+from alance.ops.maintain.health import TableHealth, look
+from alance.ops.maintain.lease import Lease, acquire
+from alance.ops.maintain.policy import MaintenancePolicy
+from alance.ops.maintain.steps import Due, due
+from alance.ops.version.opening import checkout
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from alance.ops.version.snapshot import Snapshot
+
+    Outcome: TypeAlias = Literal["planned", "done", "overtaken", "failed", "over budget", "leased"]
+
+MOST_STEPS: Final = 1000  # of a run, so that it ends beside writers that never rest
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceStep:
+    """A step of a run of maintenance.
+
+    Attributes:
+        kind: `remap` (indices get the addresses of before a deferred compaction), `expire` (rows
+            beyond their time to live are deleted), `compact`, `index` (extended, its segments
+            merged) or `cleanup`.
+        target: name of the index; None: the table.
+        reason: what is beyond which rule.
+        num_bytes: estimate of the bytes that are read and written.
+        num_requests: estimate of the requests of a remote store.
+        outcome: `planned` by a dry run; `done`; `overtaken` by other writers, the next run tries
+            again; `failed`, see `error`; `over budget`; or `leased`: another run has the lease.
+        version: of the table after the step; None: it was not done.
+        seconds: that it took.
+        error: text of the error; None: there was none.
+    """
+
+    kind: str
+    target: str | None
+    reason: str
+    num_bytes: int
+    num_requests: int
+    outcome: Outcome
+    version: int | None = None
+    seconds: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceReport:
+    """What a run of maintenance did, or would do.
+
+    Attributes:
+        steps: in the order in which they were done, or would be.
+        version: latest version of the table at the end.
+        health: state of the table before the run.
+        policy: the rules of the run.
+        holder: run that has the lease, so that this one did nothing; None: there was no other.
+    """
+
+    steps: tuple[MaintenanceStep, ...]
+    version: int
+    health: TableHealth
+    policy: MaintenancePolicy
+    holder: str | None = None
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return f"{self.health.uri}: nothing is due in version {self.version}"
+        return "\n".join(
+            f"{step.outcome:11} {step.kind} {step.target or ''}".rstrip()
+            + f": {step.reason}; about {step.num_bytes:,} bytes, {step.num_requests:,} requests"
+            + (f"; {step.error}" if step.error else "")
+            for step in self.steps
+        )
+
+
+async def maintain(
+    snapshot: Snapshot, policy: MaintenancePolicy | None, *, dry_run: bool
+) -> tuple[Snapshot, MaintenanceReport]:
+    """Do the steps that are due, and return the version after them. See `Dataset.maintain`."""
+    snapshot = await checkout(snapshot, None)
+    if policy is None:
+        policy = MaintenancePolicy.from_config(snapshot.manifest.config)
+    run = _Run(snapshot, policy)
+    if dry_run:
+        await run.plan()
+    else:
+        await run.work()
+    return run.snapshot, await run.report()
+
+
+class _Run:
+    """A run on one table."""
+
+    def __init__(self, snapshot: Snapshot, policy: MaintenancePolicy) -> None:
+        self.snapshot = snapshot
+        self._policy = policy
+        self._steps: list[MaintenanceStep] = []
+        self._health: TableHealth | None = None
+        self._holder: str | None = None
+        self._passed: set[tuple[str, str | None]] = set()  # steps that this run leaves alone
+        self._num_bytes = 0
+        self._num_requests = 0
+        self._started = asyncio.get_running_loop().time()
+
+    async def report(self) -> MaintenanceReport:
+        assert self._health is not None
+        return MaintenanceReport(
+            tuple(self._steps), self.snapshot.version, self._health, self._policy, self._holder
+        )
+
+    async def plan(self) -> None:
+        """Note the steps that are due."""
+        for step in await self._due():
+            self._note(step, "planned" if self._fits(step) else "over budget")
+
+    async def work(self) -> None:
+        """Do steps until none is due, or the budget is spent."""
+        lease: Lease | None = None
+        try:
+            while len(self._steps) < MOST_STEPS and (step := await self._next()) is not None:
+                if lease is None:
+                    holds = await acquire(self.snapshot)
+                    if isinstance(holds, str):
+                        self._holder = holds
+                        self._note(step, "leased")
+                        return
+                    lease = holds
+                elif lease.is_lost:
+                    self._note(step, "leased")
+                    return
+                await self._do(step)
+        finally:
+            if lease is not None:
+                done = [step.kind for step in self._steps if step.outcome == "done"]
+                await lease.release(done, self.snapshot.version)
+
+    async def _due(self) -> list[Due]:
+        state = await look(self.snapshot)
+        if self._health is None:
+            self._health = state.health()
+        most = self._policy.max_bytes
+        return await due(
+            state, self._policy, None if most is None else max(0, most - self._num_bytes)
+        )
+
+    async def _next(self) -> Due | None:
+        """Return the first step that is due and that the run has not passed over."""
+        for step in await self._due():
+            if (step.kind, step.target) in self._passed:
+                continue
+            if self._fits(step):
+                return step
+            self._pass(step, "over budget")
+        return None
+
+    def _fits(self, step: Due) -> bool:
+        """Return True if the budget has room for a step."""
+        policy = self._policy
+        seconds = asyncio.get_running_loop().time() - self._started
+        return (
+            (policy.max_bytes is None or self._num_bytes + step.num_bytes <= policy.max_bytes)
+            and (
+                policy.max_requests is None
+                or self._num_requests + step.num_requests <= policy.max_requests
+            )
+            and (policy.max_seconds is None or seconds < policy.max_seconds)
+        )
+
+    async def _do(self, step: Due) -> None:
+        clock = asyncio.get_running_loop().time
+        before, started = self.snapshot, clock()
+        try:
+            self.snapshot = await step.work(before)
+        except (RetryableConflictError, CommitConflictError) as error:
+            self._pass(step, "overtaken", str(error))
+            self.snapshot = await checkout(before, None)
+        except AlanceError as error:
+            _log.warning("%s: maintenance: %s failed: %s", before.uri, step.kind, error)
+            self._pass(step, "failed", str(error))
+            self.snapshot = await checkout(before, None)
+        else:
+            self._num_bytes += step.num_bytes
+            self._num_requests += step.num_requests
+            seconds = clock() - started
+            self._note(step, "done", version=self.snapshot.version, seconds=seconds)
+            _log.info(
+                "%s: maintenance: %s in %.1f s: %s", before.uri, step.kind, seconds, step.reason
+            )
+            if self.snapshot.version == before.version:  # a cleanup, or nothing could be done
+                self._passed.add((step.kind, step.target))
+
+    def _pass(self, step: Due, outcome: Outcome, error: str | None = None) -> None:
+        """Note that a step is left to the next run."""
+        self._passed.add((step.kind, step.target))
+        self._note(step, outcome, error=error)
+
+    def _note(
+        self,
+        step: Due,
+        outcome: Outcome,
+        *,
+        version: int | None = None,
+        seconds: float = 0.0,
+        error: str | None = None,
+    ) -> None:
+        estimates = step.num_bytes, step.num_requests
+        self._steps.append(
+            MaintenanceStep(
+                step.kind, step.target, step.reason, *estimates, outcome, version, seconds, error
+            )
+        )

@@ -1,0 +1,335 @@
+"""Steps of a table's maintenance: when each is due, what it costs, and how it is done."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.format.table.apply_indices import covered, reuse_index
+from alance.ops.cleanup import cleanup
+from alance.ops.cleanup.policy import CleanupPolicy
+from alance.ops.index.extend import num_small, optimize_indices
+from alance.ops.index.late import catch_up
+from alance.ops.read.count import count_scanned
+from alance.ops.read.managed import ObjectReader
+from alance.ops.read.options import ScanOptions
+from alance.ops.rows.delete import delete
+from alance.ops.upkeep import compact
+from alance.ops.upkeep.auto_compact import joinable
+from alance.ops.upkeep.compact_plan import CompactionOptions
+from alance.ops.version.options import CommitOptions
+from alance.records import dataclass
+from alance.versioning import refs
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from alance.format.proto import table_pb2
+    from alance.ops.maintain.health import TableState
+    from alance.ops.maintain.policy import MaintenancePolicy
+    from alance.ops.version.snapshot import Snapshot
+
+    Work: TypeAlias = Callable[[Snapshot], Awaitable[Snapshot]]
+    Judge: TypeAlias = Callable[[TableState, MaintenancePolicy, int | None], Awaitable[list["Due"]]]
+
+COMMIT_REQUESTS: Final = 3  # a LIST, a PUT of the transaction, a PUT of the manifest
+SLICE_BYTES: Final = 4 << 30  # of data files that one compaction reads: its rows are then visible
+ALWAYS: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A step that is due.
+
+    Attributes:
+        kind: `remap`, `expire`, `compact`, `index` or `cleanup`.
+        target: name of the index; None: the table.
+        reason: what is beyond which rule, for people.
+        num_bytes: estimate of the bytes that are read and written.
+        num_requests: estimate of the requests of a remote store.
+        work: does the step, and returns the version after it.
+    """
+
+    kind: str
+    target: str | None
+    reason: str
+    num_bytes: int
+    num_requests: int
+    work: Work
+
+
+async def due(state: TableState, policy: MaintenancePolicy, max_bytes: int | None) -> list[Due]:
+    """Return the steps that are due, in the order of `STEPS`, indices by how far they are behind.
+
+    Rows that have expired are not rewritten. Fragments are joined before indices cover them, since
+    fragments of several segments stay apart. A cleanup takes the files that all others leave.
+
+    Cost: without a rule that is exceeded, no request; with `ttl_column` a count of the expired
+    rows; for a cleanup that may be due, a LIST and a GET for each tag and branch.
+
+    Args:
+        state: of the latest version.
+        max_bytes: left of the run's budget: a compaction takes fewer fragments; None: no limit.
+
+    Raises:
+        InvalidInputError: `ttl_column` is no timestamp or date column of the table.
+        StoreError: the store failed.
+    """
+    return [step for judge in STEPS for step in await judge(state, policy, max_bytes)]
+
+
+async def _remap(state: TableState, policy: MaintenancePolicy, max_bytes: int | None) -> list[Due]:
+    """Rewrite indices that a compaction with `defer_index_remap` left."""
+    if reuse_index(state.snapshot.manifest.indices) is None:
+        return []
+    segments = [part for parts in state.segments.values() for part in parts]
+    return [
+        Due(
+            "remap",
+            None,
+            "indices have the addresses of before a compaction",
+            2 * _file_bytes(segments),
+            4 * len(segments) + COMMIT_REQUESTS,
+            partial(catch_up, options=CommitOptions()),
+        )
+    ]
+
+
+async def _expire(state: TableState, policy: MaintenancePolicy, max_bytes: int | None) -> list[Due]:
+    """Delete rows that are older than their time to live."""
+    if policy.ttl_column is None or policy.ttl is None or not state.num_rows:
+        return []
+    where = _expired(state.snapshot, policy.ttl_column, datetime.now(UTC) - policy.ttl)
+    count = await count_scanned(state.snapshot, where)
+    least = max(1.0, policy.min_expired_share * state.num_rows)
+    if count < least:
+        return []
+    num_fragments = len(state.counts)
+    return [
+        Due(
+            "expire",
+            None,
+            f"{count:,} rows are older than {policy.ttl} by {policy.ttl_column!r}",
+            9 * state.num_rows,
+            2 * num_fragments + COMMIT_REQUESTS,
+            lambda snapshot: delete(snapshot, where, CommitOptions()),
+        )
+    ]
+
+
+def _expired(snapshot: Snapshot, column: str, before: datetime) -> ScanOptions:
+    """Return a scan of the rows with an earlier time.
+
+    Raises:
+        InvalidInputError: there is no such column, or it has no times.
+    """
+    arrow_type = snapshot.schema.field(column).arrow_type
+    value: Any
+    if pa.types.is_timestamp(arrow_type):
+        value = before if arrow_type.tz is not None else before.replace(tzinfo=None)
+    elif pa.types.is_date(arrow_type):
+        value = before.date()
+    else:
+        raise InvalidInputError(
+            f"ttl_column {column!r} of {snapshot.uri!r} is {arrow_type}: expected a timestamp or "
+            "date column"
+        )
+    name = ".".join(f"`{part}`" for part in column.split("."))
+    return ScanOptions(filter=f"{name} < ?", params=[value])
+
+
+async def _compact(
+    state: TableState, policy: MaintenancePolicy, max_bytes: int | None
+) -> list[Due]:
+    """Join small fragments, and rewrite fragments with many deleted rows."""
+    target = state.target_rows(policy.target_rows_per_fragment)
+    share = policy.max_deleted_share
+    deleted = (state.stored - state.counts) / np.maximum(state.stored, 1)
+    is_deleted = deleted > (ALWAYS if share is None else share)
+    is_joined = joinable(state.counts, target)
+    least = policy.min_small_fragments
+    num_joined = int(is_joined.sum())
+    joins = least is not None and num_joined >= least
+    if not joins and not is_deleted.any():
+        return []
+    stays = ~(is_deleted | (is_joined & joins))
+    snapshot = state.snapshot
+    plan = await compact.plan(
+        snapshot,
+        options := CompactionOptions(
+            target_rows_per_fragment=policy.target_rows_per_fragment,
+            materialize_deletions=share is not None,
+            materialize_deletions_threshold=share,
+            excluded_fragment_ids=snapshot.manifest.fragments.ids[stays].tolist(),
+        ),
+    )
+    num_fragments = sum(len(task.fragments) for task in plan.tasks)
+    if not num_fragments or (not is_deleted.any() and least and num_fragments < least):
+        return []
+    sizes = [
+        sum(file.file_size_bytes for part in task.fragments for file in part.files)
+        for task in plan.tasks
+    ]
+    # The indices of these fragments follow: their files are read and written as well.
+    ids = {part.id for task in plan.tasks for part in task.fragments}
+    moved = [
+        segment
+        for segments in state.segments.values()
+        for segment in segments
+        if not ids.isdisjoint(covered(segment) or ())
+    ]
+    limit = min(SLICE_BYTES, ALWAYS if max_bytes is None else max_bytes / 2)
+    count = max(1, int(np.searchsorted(np.cumsum(sizes), limit, side="right")))
+    part = compact.CompactionPlan(plan.read_version, plan.tasks[:count], plan.warnings)
+    reasons = []
+    if joins:
+        reasons.append(f"{num_joined:,} small fragments can be joined")
+    if is_deleted.any():
+        reasons.append(f"{int(is_deleted.sum()):,} fragments have more deleted rows than {share:g}")
+    return [
+        Due(
+            "compact",
+            None,
+            ", ".join(reasons),
+            2 * sum(sizes[:count]) + 2 * _file_bytes(moved),
+            sum(len(task.fragments) for task in part.tasks)
+            + 2 * count
+            + 4 * len(moved)
+            + 2 * COMMIT_REQUESTS,
+            lambda snapshot: compact.carry_out(snapshot, part, options, CommitOptions()),
+        )
+    ]
+
+
+async def _indices(
+    state: TableState, policy: MaintenancePolicy, max_bytes: int | None
+) -> list[Due]:
+    """Extend indices over fragments that they do not cover, and merge their segments."""
+    steps: dict[str, tuple[float, Due]] = {}
+    fields = max(1, len(state.snapshot.schema.fields))
+    row_bytes = int(state.snapshot.manifest.fragments.records.file_bytes.sum()) / max(
+        1, int(state.stored.sum())
+    )
+    for name, segments in sorted(state.segments.items()):
+        num_rows = int(state.counts[state.unindexed(name)].sum())
+        measures = [
+            (num_rows, policy.max_unindexed_rows, "rows are not indexed"),
+            (
+                num_rows / max(1, state.num_rows),
+                policy.max_unindexed_share,
+                "of the rows are not indexed",
+            ),
+            (len(segments), policy.max_index_segments, "segments are searched one by one"),
+        ]
+        excesses = [
+            (value / limit if limit else ALWAYS, f"{value:,.4g} {what}, more than {limit:,g}")
+            for value, limit, what in measures
+            if limit is not None and value > limit
+        ]
+        if not excesses:
+            continue
+        excess, reason = max(excesses)
+        merged = segments[len(segments) - await _num_merged(state.snapshot, segments, policy) :]
+        steps[name] = (
+            excess,
+            Due(
+                "index",
+                name,
+                reason,
+                2 * _file_bytes(merged) + int(2 * num_rows * row_bytes / fields),
+                4 * len(merged) + len(state.unindexed(name)) + 4 + COMMIT_REQUESTS,
+                partial(_extend, name=name, policy=policy),
+            ),
+        )
+    return [step for _, step in sorted(steps.values(), key=lambda item: -item[0])]
+
+
+async def _extend(snapshot: Snapshot, name: str, policy: MaintenancePolicy) -> Snapshot:
+    """Cover all fragments by an index, and merge its latest segments."""
+    segments = [part for part in snapshot.manifest.indices if part.name == name]
+    return await optimize_indices(
+        snapshot,
+        num_indices_to_merge=await _num_merged(snapshot, segments, policy),
+        index_names=[name],
+        retrain=False,
+        options=CommitOptions(),
+    )
+
+
+async def _num_merged(
+    snapshot: Snapshot, segments: list[table_pb2.IndexMetadata], policy: MaintenancePolicy
+) -> int:
+    """Return the number of latest segments that become one with the rows of no segment."""
+    surplus = 0 if policy.max_index_segments is None else len(segments) - policy.max_index_segments
+    # One more than the surplus, as the merged segment counts as well.
+    least = surplus + 1 if surplus > 0 else 0
+    return max(await num_small(snapshot, segments), least)
+
+
+async def _cleanup(
+    state: TableState, policy: MaintenancePolicy, max_bytes: int | None
+) -> list[Due]:
+    """Remove old versions, and the files that no version needs."""
+    age = policy.older_than
+    if age is None:
+        return []
+    before = datetime.now(UTC) - age
+    old = {
+        place.version
+        for place in state.versions[: -policy.retain_versions]
+        if place.last_modified is not None and place.last_modified < before
+    }
+    if len(old) < policy.min_old_versions:
+        return []
+    old -= await _referenced(state.snapshot)
+    if len(old) < policy.min_old_versions:
+        return []
+    choice = CleanupPolicy(
+        older_than=age, retain_versions=policy.retain_versions, error_if_tagged_old_versions=False
+    )
+    num_bytes = sum(place.num_bytes or 0 for place in state.versions)
+    return [
+        Due(
+            "cleanup",
+            None,
+            f"{len(old):,} versions are older than {age}",
+            num_bytes,
+            len(state.versions) + 8 + len(old) // 100,
+            partial(_clean, choice=choice),
+        )
+    ]
+
+
+async def _referenced(snapshot: Snapshot) -> set[int]:
+    """Return the versions that tags and branches keep.
+
+    Cost: two LISTs, and a GET for each tag and branch.
+    """
+    engine, table = snapshot.engine, snapshot.table
+    tags = await refs.list_tags(engine, table)
+    branches = await refs.list_branches(engine, table)
+    return {tag.version for tag in tags.values() if tag.branch == table.branch} | {
+        branch.parent_version
+        for branch in branches.values()
+        if branch.parent_branch == table.branch
+    }
+
+
+async def _clean(snapshot: Snapshot, choice: CleanupPolicy) -> Snapshot:
+    """Clean up; the version stays."""
+    objects = ObjectReader(snapshot.session, snapshot.table)
+    await cleanup.cleanup(snapshot.engine, snapshot.table, choice, objects=objects)
+    return snapshot
+
+
+def _file_bytes(segments: Iterable[table_pb2.IndexMetadata]) -> int:
+    """Return the bytes of the files of segments, as far as their records tell."""
+    return sum(file.size_bytes for segment in segments for file in segment.files)
+
+
+STEPS: Final[tuple[Judge, ...]] = (_remap, _expire, _compact, _indices, _cleanup)

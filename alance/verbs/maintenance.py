@@ -1,0 +1,159 @@
+"""Methods that keep a table in good order by a policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from alance.deferred import Deferred
+from alance.errors import InvalidInputError
+from alance.verbs.base import Handle
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from alance.datasets import Dataset
+    from alance.ops.maintain import background, health, run
+    from alance.ops.maintain.background import Maintainer, MaintenanceMetrics
+    from alance.ops.maintain.health import TableHealth
+    from alance.ops.maintain.policy import MaintenancePolicy
+    from alance.ops.maintain.run import MaintenanceReport
+else:
+    background = Deferred("alance.ops.maintain.background")
+    health = Deferred("alance.ops.maintain.health")
+    run = Deferred("alance.ops.maintain.run")
+
+INTERVAL: Final = 60.0  # seconds between runs in the background, by default
+
+
+class MaintenanceVerbs(Handle):
+    """Keep a table in good order, and tell in which state it is."""
+
+    __slots__ = ()
+
+    async def maintain(
+        self, policy: MaintenancePolicy | None = None, *, dry_run: bool = False
+    ) -> MaintenanceReport:
+        """Do the upkeep that is due in the latest version: compact, extend indices, delete expired
+        rows, remove old versions.
+
+        The run does a step, looks at the table again, and ends when nothing is due or its budget is
+        spent. Each step is a commit of its own, beside any other writers; a step that they overtake
+        is left to the next run. Runs of several processes share a lease: one works, the others
+        report its holder.
+
+        Cost: three LISTs if nothing is due, and a GET once a run has been recorded; else the steps,
+        as the report estimates them, and some six requests for the lease.
+
+        Example:
+
+            report = await dataset.maintain(dry_run=True)
+            assert [step.kind for step in report.steps] == []
+
+        Args:
+            policy: None: that of the table's configuration, see `MaintenancePolicy.to_config`, with
+                defaults for rules that are missing.
+            dry_run: only report which steps are due, and their cost. Nothing is written.
+
+        Returns:
+            The steps with their reasons and outcomes. `checkout_latest` gives the version after
+            them.
+
+        Raises:
+            InvalidInputError: the policy in the configuration cannot be parsed, or `ttl_column` is
+                no timestamp or date column.
+            NotFoundError: the table is gone.
+            CorruptFileError: a manifest cannot be read.
+            StoreError: the store failed. The version of the last completed step is the latest.
+        """
+        await self._load(run)
+        _, report = await run.maintain(self._snapshot, policy, dry_run=dry_run)
+        return report
+
+    def maintaining(
+        self, policy: MaintenancePolicy | None = None, *, interval: float = INTERVAL
+    ) -> Maintenance:
+        """Return a block during which `maintain` runs in the background.
+
+            async with dataset.maintaining(interval=300):
+                await serve()
+
+        Failures are logged, counted in `metrics`, and tried again later. At the end of the block
+        the task runs a last time. If the block ends with an error, or is cancelled, a step under
+        way is dropped, and none of its files stays.
+
+        Cost: that of `maintain` for each interval.
+
+        Args:
+            policy: as for `maintain`.
+            interval: seconds between runs.
+
+        Raises:
+            InvalidInputError: an interval that is not above 0; raised when the block begins.
+        """
+        return Maintenance(cast("Dataset", self), policy, interval)
+
+    async def health(self) -> TableHealth:
+        """Return the state of this version that maintenance judges: small fragments, deleted rows,
+        rows that indices lack, versions, the last run.
+
+        Cost: two LISTs, and a GET once a run of `maintain` has been recorded; a GET for each
+        deletion file whose count the manifest does not record (old writers).
+
+        Example:
+
+            health = await dataset.health()
+            assert health.num_rows == 100 and health.deleted_share == 0
+
+        Raises:
+            NotFoundError: the table is gone.
+            CorruptFileError: the manifests have names of both schemes.
+            StoreError: the store failed.
+        """
+        await self._load(health)
+        return (await health.look(self._snapshot)).health()
+
+
+class Maintenance:
+    """Maintenance in the background, within an `async with` block; see `Dataset.maintaining`."""
+
+    __slots__ = ("_dataset", "_interval", "_maintainer", "_policy")
+
+    def __init__(self, dataset: Dataset, policy: MaintenancePolicy | None, interval: float) -> None:
+        self._dataset = dataset
+        self._policy = policy
+        self._interval = interval
+        self._maintainer: Maintainer | None = None
+
+    @property
+    def metrics(self) -> MaintenanceMetrics | None:
+        """Counters of the runs so far. None before the block has begun."""
+        return None if self._maintainer is None else self._maintainer.metrics
+
+    @property
+    def dataset(self) -> Dataset:
+        """Dataset of the last version that was seen or made."""
+        if self._maintainer is None:
+            return self._dataset
+        return self._dataset._on(self._maintainer.last)
+
+    async def __aenter__(self) -> Self:
+        if self._maintainer is not None:
+            raise InvalidInputError(f"{self._dataset.uri!r}: maintaining() has one block")
+        await self._dataset._load(background)
+        self._maintainer = background.Maintainer(
+            self._dataset._snapshot, self._policy, self._interval
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._maintainer is not None
+        if error is None:
+            await self._maintainer.close()
+        else:
+            await self._maintainer.abort()

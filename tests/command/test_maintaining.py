@@ -1,0 +1,72 @@
+"""The subcommands `health` and `maintain`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from alance.command import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Shown = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    path = tmp_path / "t"
+    for number in range(6):
+        rows = pa.table({"id": range(10 * number, 10 * number + 10)})
+        dataset = lance.write_dataset(rows, path, mode="append" if number else "create")
+        if number == 2:
+            dataset.create_scalar_index("id", "BTREE")
+    return str(path)
+
+
+def run(shown: Shown, *arguments: str) -> list[Any]:
+    assert main([*arguments, "--json"]) == 0
+    return [json.loads(line) for line in shown.readouterr().out.splitlines()]
+
+
+def test_health_shows_what_maintenance_judges(uri: str, capsys: Shown) -> None:
+    (state,) = run(capsys, "health", uri)
+    assert (state["num_fragments"], state["num_versions"], state["deleted_share"]) == (6, 7, 0)
+    assert state["last_run"] is None
+    (index,) = state["indices"]
+    assert index == {
+        "name": "id_idx",
+        "index_type": "BTree",
+        "num_segments": 1,
+        "num_unindexed_rows": 30,
+        "num_unindexed_fragments": 3,
+    }
+    assert main(["health", uri]) == 0
+    assert "id_idx (BTree): 1 segments, 30 rows not indexed" in capsys.readouterr().out
+
+
+def test_maintain_does_what_a_dry_run_shows(uri: str, capsys: Shown) -> None:
+    rule = ("--rule", "min_small_fragments=3")
+    planned = run(capsys, "maintain", uri, "--dry-run", *rule)
+    assert [(step["kind"], step["outcome"]) for step in planned] == [
+        ("compact", "planned"),
+        ("index", "planned"),
+    ]
+    assert main(["maintain", uri, *rule]) == 0
+    assert "done        compact: 6 small fragments can be joined" in capsys.readouterr().out
+    assert run(capsys, "maintain", uri, *rule) == []
+    dataset = lance.dataset(uri)
+    assert len(dataset.get_fragments()) == 2
+    assert dataset.stats.index_stats("id_idx")["num_unindexed_rows"] == 0
+
+
+def test_a_wrong_rule_or_time_is_named(uri: str, capsys: Shown) -> None:
+    assert main(["maintain", uri, "--rule", "min_fragments=3"]) == 1
+    assert "alance.maintenance.min_fragments: no such rule" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["maintain", uri, "--every", "often"])
+    assert "'often'" in capsys.readouterr().err
