@@ -1,4 +1,4 @@
-"""Update of indices: new segments of uncovered rows, alone or joined with older segments."""
+"""Update of indices: new segments for uncovered rows, built alone or merged with older segments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def optimize_indices(
     retrain: bool,
     options: CommitOptions,
 ) -> Snapshot:
-    """The version whose indices cover all fragments. See `Optimize.optimize_indices`."""
+    """Commit segments for all uncovered fragments; see `Optimize.optimize_indices`."""
     merged = num_indices_to_merge
     if merged is not None:
         check_count("num_indices_to_merge", merged, 0)
@@ -63,11 +63,12 @@ async def optimize_indices(
                 least = await num_small(base, segments)
             replaced, fragments = _extension(base, segments, least, retrain=retrain)
             if of_vectors:
-                # Opened even where nothing is to do, which tells of kinds that are not written.
+                # Open it even if there is nothing to do: an unsupported kind gets a warning.
                 builder = await vectors_like(
                     base, segments, replaced, fragments or (), retrain=retrain
                 )
             if builder is None:
+                # The texts of replaced segments are read again.
                 builder = await texts_like(base, segments)
             if builder is None:
                 warnings.append(
@@ -90,7 +91,7 @@ async def optimize_indices(
 async def _builder_like(
     base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
 ) -> SegmentBuilder | None:
-    """Return a builder of a segment like other segments; None if alance does not write these."""
+    """Return a builder of a segment like existing ones; None if the kind cannot be written here."""
     indices = [Index.from_protobuf(message) for message in segments]
     targets = [json_target(index.message) for index in indices if index.kind == JSON]
     kinds = {(index.kind, index.files_kind, index.fields) for index in indices}
@@ -112,8 +113,9 @@ async def _builder_like(
 async def num_small(base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]) -> int:
     """Return the number of latest segments to merge with the rows that no segment covers.
 
-    Each has no more rows than all that is merged behind it. So a row is rewritten about log2(n)
-    times for n rows, however they are appended, and there are about log2(n) segments.
+    A segment is merged if it has no more rows than all newer rows together. So a row is rewritten
+    only a few times, however often rows are appended, and there are few segments. Zero if all rows
+    are covered.
     """
     counts = await base.live_counts()
     rows = {handle.id: int(count) for handle, count in zip(base.handles, counts, strict=True)}
@@ -132,7 +134,10 @@ async def num_small(base: Snapshot, segments: Sequence[table_pb2.IndexMetadata])
 def _extension(
     base: Snapshot, segments: Sequence[table_pb2.IndexMetadata], merged: int, *, retrain: bool
 ) -> tuple[list[table_pb2.IndexMetadata], list[int] | None]:
-    """The segments to replace and the fragments of the new one; None: nothing is to do."""
+    """Return the segments to replace and the fragments of the new segment.
+
+    The fragments are None if there is nothing to do.
+    """
     live = [handle.id for handle in base.handles]
     parts = [Index.from_protobuf(message).fragment_ids for message in segments]
     covered = frozenset[int]().union(*(numbers or frozenset() for numbers in parts))
@@ -142,7 +147,7 @@ def _extension(
     if not missing and (merged < 2 or len(segments) < 2):
         return [], None
     replaced = list(segments[len(segments) - merged :]) if merged else []
-    # A segment that covers nothing is of no use beside the new one.
+    # A segment that covers no fragment is useless beside the new one.
     replaced += [
         segment
         for segment, ids in zip(segments, parts, strict=True)

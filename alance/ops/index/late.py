@@ -1,9 +1,8 @@
-"""Indices that compactions left for later, brought to the addresses that their rows have now.
+"""Deferred remap: bring index segments up to date with compactions that did not rewrite them.
 
-A compaction with `defer_index_remap` moves rows and writes no index anew: the
-fragment-reuse index tells where they went. Here each segment is written again by what it tells;
-then the fragment-reuse index goes. Fragments are never numbered twice, so that to translate what is
-translated already changes nothing.
+A compaction with `defer_index_remap` moves rows but rewrites no index: the fragment-reuse index
+records the moves. `catch_up` rewrites each segment with the new addresses and removes the
+fragment-reuse index. Fragment ids are never reused, so translating an address twice is harmless.
 
 Source: docs/format/table.md, "Deferred index remap".
 """
@@ -39,14 +38,16 @@ if TYPE_CHECKING:
 
 
 async def catch_up(snapshot: Snapshot, options: CommitOptions) -> Snapshot:
-    """The version whose indices have the addresses of their rows; the same, where they have.
+    """Commit indices with current row addresses; return `snapshot` itself if they already are
+    current.
 
-    Cost: a read of the files of the indices, PUTs as large, and a commit.
+    Cost: a read of all index files, PUTs of the same size, and a commit.
 
     Raises:
-        UnsupportedError: an index of a kind that is not written here, or details that are not read.
-        CorruptFileError, NotFoundError: an index that cannot be read. No file stays.
-        RetryableConflictError: others compacted meanwhile.
+        UnsupportedError: the kind of an index cannot be written here, or its details cannot be
+            read.
+        CorruptFileError, NotFoundError: an index cannot be read. No new file stays.
+        RetryableConflictError: another writer compacted at the same time.
     """
     reuse = reuse_index(snapshot.manifest.indices)
     if reuse is None:
@@ -74,17 +75,17 @@ async def _caught_up(
     compactions: Sequence[PastCompaction],
     files: list[SegmentFiles],
 ) -> table_pb2.IndexMetadata:
-    """A segment's entry as it is to be; its new files are added to `files`.
+    """Return the new manifest entry of a segment; append its new files to `files`.
 
     Raises:
-        UnsupportedError: of a kind that is not written here.
+        UnsupportedError: the kind of index cannot be written here.
     """
     index, coverage = Index.from_protobuf(message), covered(message)
     kind = KINDS.get(index.files_kind)
     if kind is not None and not kind.can_move:
         groups = [group for compaction in compactions for group in compaction.groups]
         moved = {digest.id for group in groups for digest in group.new_fragments}
-        return with_coverage(message, (coverage or frozenset()) - moved)  # as in any compaction
+        return with_coverage(message, (coverage or frozenset()) - moved)  # as after any compaction
     if coverage is None or not is_translated(snapshot, index):
         raise UnsupportedError(
             f"index {index.name!r}: a compaction left it for later, and it is of a kind that is "
@@ -99,7 +100,10 @@ async def _caught_up(
 
 
 async def remap(snapshot: Snapshot, addresses: Int64s) -> pa.Array | None:
-    """The addresses that rows have now; see `Dataset.remap_row_addrs`."""
+    """Return the current addresses of rows; see `Dataset.remap_row_addrs`.
+
+    Returns None if the table has no fragment-reuse index.
+    """
     if reuse_index(snapshot.manifest.indices) is None:
         return None
     compactions = await load_compactions(snapshot)

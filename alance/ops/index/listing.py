@@ -1,4 +1,4 @@
-"""Indices listed and described, from the manifest in hand."""
+"""Lists and descriptions of indices, from the loaded manifest."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IndexSegmentDescription:
-    """A segment of an index.
+    """Description of an index segment.
 
     Attributes:
-        dataset_version_at_last_update: version that it was built from.
-        fragment_ids: fragments that it covers; some may no longer exist.
-        covering_fields: ids of further fields whose values it stores.
-        index_version: version of the kind of index.
-        created_at: None: unknown.
-        size_bytes: of its files; None: unknown.
-        base_id: id of the base path of its files; None: the table's folder.
+        dataset_version_at_last_update: version from which the segment was built.
+        fragment_ids: covered fragments; some may no longer exist.
+        covering_fields: ids of further fields whose values the segment stores.
+        index_version: version of the index kind.
+        created_at: None if unknown.
+        size_bytes: size of its files; None if unknown.
+        base_id: id of the base path of its files; None for the table's folder.
     """
 
     uuid: str
@@ -44,15 +44,15 @@ class IndexSegmentDescription:
 
 @dataclass(frozen=True, slots=True)
 class IndexDescription:
-    """An index and its segments.
+    """Description of an index and its segments.
 
     Attributes:
-        index_type: such as `BTree`, `IVF_PQ`.
-        type_url: of the message of its details.
-        num_rows_indexed: live rows of the fragments that it covers.
+        index_type: name of the kind, such as `BTree` or `IVF_PQ`.
+        type_url: type of the details message.
+        num_rows_indexed: number of live rows in the covered fragments.
         fields: ids of the indexed fields; `field_names` are their paths.
-        details: its settings, under pylance's names.
-        total_size_bytes: of its files; None: unknown.
+        details: settings of the index, under pylance's names.
+        total_size_bytes: size of all files; None if unknown.
     """
 
     name: str
@@ -67,7 +67,7 @@ class IndexDescription:
 
 
 def list_indices(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """The segments of indices by name. See `Dataset.list_indices`."""
+    """List all index segments, ordered by index name; see `Dataset.list_indices`."""
     paths = snapshot.schema.paths
     listed = []
     for message in _messages(snapshot):
@@ -87,7 +87,7 @@ def list_indices(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 
 async def describe_indices(snapshot: Snapshot) -> list[IndexDescription]:
-    """The indices by name. See `Dataset.describe_indices`."""
+    """Describe all indices, ordered by name; see `Dataset.describe_indices`."""
     groups: dict[str, list[table_pb2.IndexMetadata]] = {}
     for message in _messages(snapshot):
         groups.setdefault(message.name, []).append(message)
@@ -138,7 +138,7 @@ def _total(segments: Sequence[IndexSegmentDescription]) -> int | None:
 
 def _messages(snapshot: Snapshot) -> list[table_pb2.IndexMetadata]:
     messages = sorted(snapshot.manifest.indices, key=lambda message: message.name)
-    # pylance lists a MemWAL, too. It tells users that the newest rows may be in its log.
+    # pylance lists a MemWAL, too: users see that the newest rows may still be in its log.
     return [
         message for message in messages if message.name not in SYSTEM or message.name == MEM_WAL
     ]

@@ -1,4 +1,4 @@
-"""Indices made, dropped, described."""
+"""Create, drop and describe indices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def create_index(snapshot: Snapshot, new: NewIndex, options: CommitOptions) -> Snapshot:
-    """The version with a new index. See `Dataset.create_scalar_index`."""
+    """Commit a new index; see `Dataset.create_scalar_index`."""
 
     async def attempt(base: Snapshot) -> Snapshot:
         checked = check_new(base, new)
@@ -41,7 +41,7 @@ async def create_index(snapshot: Snapshot, new: NewIndex, options: CommitOptions
 
 
 async def drop_index(snapshot: Snapshot, name: str, options: CommitOptions) -> Snapshot:
-    """The version without an index. See `Dataset.drop_index`."""
+    """Commit the removal of an index; see `Dataset.drop_index`."""
 
     async def attempt(base: Snapshot) -> Snapshot:
         old = segments_of_name(base, name)
@@ -51,7 +51,7 @@ async def drop_index(snapshot: Snapshot, name: str, options: CommitOptions) -> S
 
 
 async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
-    """Counts of an index. See `Dataset.index_statistics`."""
+    """Return counts of an index; see `Dataset.index_statistics`."""
     segments = [Index.from_protobuf(message) for message in segments_of_name(snapshot, name)]
     counts = await snapshot.live_counts()
     rows = {handle.id: int(count) for handle, count in zip(snapshot.handles, counts, strict=True)}
@@ -78,7 +78,7 @@ async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
 
 
 async def centroids(snapshot: Snapshot, name: str | None, column: str | None) -> pa.Array:
-    """Where the partitions of an index are. See `Dataset.centroids`."""
+    """Return the partition centroids of an index; see `Dataset.centroids`."""
     if name is None:
         if column is None:
             raise InvalidInputError("expected index_name= or column=")
@@ -92,13 +92,13 @@ async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
         return await kind.statistics(snapshot, IndexFiles(snapshot, index))
     details = {"index_type": index_type(index.message), "uuid": str(index.uuid)}
     if index.kind == partitions.KIND and index.fragment_ids:
-        with suppress(UnsupportedError):  # of a kind that is not read
+        with suppress(UnsupportedError):  # a kind that alance cannot read
             details |= await partitions.partition_details(snapshot, index)
     return details
 
 
 def segments_of_name(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
-    """The segments of a user's index.
+    """Return the manifest entries of the segments of a user's index.
 
     Raises:
         NotFoundError: no index has that name.

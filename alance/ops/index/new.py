@@ -1,4 +1,4 @@
-"""An index that is to be made: what it is called, on what, whether it can be; and its commit."""
+"""A new index: its description, the checks of name and column, and the commit."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewIndex:
-    """Description of an index to be made.
+    """Description of an index to create.
 
     Attributes:
         kind: as for `create_scalar_index`, or with its arguments.
-        train: False: it does not cover any fragment yet.
-        arguments: as for `ValueIndexArguments`.
+        train: False to leave all fragments uncovered.
+        arguments: arguments of the kind.
     """
 
     column: str
@@ -55,14 +55,14 @@ class NewIndex:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A new index on a version that it can be made of.
+    """A new index, checked against a version.
 
     Attributes:
-        column: the path of its field, in the case of the field's name.
-        kind: of a JSON index that of its target.
-        leaf: the field of the column.
-        options: how it is made.
-        old: the segments that it replaces.
+        column: path of the field, spelled as in the schema.
+        kind: kind of index; for a JSON index the target's kind.
+        leaf: field of the column.
+        options: options of the build.
+        old: segments that it replaces.
     """
 
     column: str
@@ -74,14 +74,14 @@ class Checked:
 
     @property
     def index_type(self) -> str:
-        """As parts of an index are told of it."""
+        """Name of the kind, as in `IndexPart.kind`."""
         return self.kind.name
 
 
 def kind_and_arguments(
     config: IndexConfig, arguments: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Kind and arguments of a new index from an `IndexConfig`.
+    """Return the kind and the arguments of a new index from an `IndexConfig`.
 
     Args:
         arguments: other arguments; parameters of the config take precedence.
@@ -97,11 +97,14 @@ def kind_and_arguments(
 
 
 def check_new(base: Snapshot, new: NewIndex) -> Checked:
-    """The index as it would be made of a version.
+    """Check that a version can have a new index.
 
     Raises:
-        UnsupportedError: another type of index, or a table whose indices are translated late.
-        InvalidInputError: an unknown column, or one that such an index cannot be of.
+        UnsupportedError: an unknown kind of index, a kind not written for JSON beside stable row
+            ids, or a table with a fragment-reuse index.
+        InvalidInputError: an unknown column, a column that the kind cannot index, or an argument
+            out of range.
+            TypeError: an argument that the kind does not take.
         AlreadyExistsError: the name is in use.
     """
     kind, options = kind_and_options(new.kind, new.arguments)
@@ -118,7 +121,7 @@ def check_new(base: Snapshot, new: NewIndex) -> Checked:
 
 
 def refuse_reuse(base: Snapshot) -> None:
-    """Raise `UnsupportedError` where addresses in indices would have to be translated."""
+    """Raise `UnsupportedError` if the table has a fragment-reuse index."""
     if any(message.name == FRAGMENT_REUSE for message in base.manifest.indices):
         raise UnsupportedError(
             "new index segments beside a fragment-reuse index: have optimize_indices bring the "
@@ -129,14 +132,14 @@ def refuse_reuse(base: Snapshot) -> None:
 def check_name(
     base: Snapshot, name: str | None, column: str, leaf: Field, *, replace: bool
 ) -> tuple[str, tuple[table_pb2.IndexMetadata, ...]]:
-    """The name of a new index, and the segments that it replaces.
+    """Return the name of a new index and the segments that it replaces.
 
     Args:
-        name: None: the column's, and `_idx`.
+        name: None for the column's name plus `_idx`.
 
     Raises:
-        InvalidInputError: a name of the format, or none.
-        AlreadyExistsError: it is in use.
+        InvalidInputError: the name is reserved by the format, or is not text.
+        AlreadyExistsError: the name is in use.
     """
     name = name or f"{'.'.join(base.schema.names_of(column))}_idx"
     check_text("index name", name)
@@ -151,7 +154,7 @@ def check_name(
 
 
 def indexed_column(base: Snapshot, index: Index) -> str | None:
-    """The path of the one column that an index is on; None: it is gone, or there are several."""
+    """Return the path of an index's only column; None if it is gone or there are several."""
     paths = dict(struct_paths(base.schema.fields))
     if len(index.fields) != 1 or index.fields[0] not in paths:
         return None
@@ -165,10 +168,13 @@ async def commit_segments(
     options: CommitOptions,
     summary: ChangeSummary | None = None,
 ) -> Snapshot:
-    """The version that has new segments, of some fragments each, in the place of old ones.
+    """Build new segments and commit them in place of old ones.
+
+    Args:
+        new: fragments to cover, for each new segment.
 
     Raises:
-        UnsupportedError: a table whose indices are translated late.
+        UnsupportedError: the table has a fragment-reuse index.
     """
     refuse_reuse(base)
 
@@ -186,10 +192,10 @@ async def commit_segments(
 
 
 def _leaf(snapshot: Snapshot, column: str, kind: IndexKind, options: ValueOptions) -> Field:
-    """The field of a column that can be indexed.
+    """Return the field of a column and check that it can be indexed.
 
     Raises:
-        InvalidInputError: an unknown column, or one that such an index cannot be of.
+        InvalidInputError: an unknown column, or a column that the kind cannot index.
     """
     leaf = snapshot.schema.field(column)
     paths = dict(struct_paths(snapshot.schema.fields))

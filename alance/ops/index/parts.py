@@ -1,7 +1,7 @@
-"""An index in parts: plan, execute, merge, commit.
+"""Index builds by several processes: plan, execute, merge, commit.
 
-Tasks and parts can be pickled: tasks of one plan may be executed by several processes, each of
-which leaves a sorted run; one process merges them and commits.
+Tasks and parts can be pickled. Several processes may execute the tasks of one plan; each task
+leaves a sorted run. One process merges the runs and commits.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ if TYPE_CHECKING:
 New: TypeAlias = "NewIndex | NewVectorIndex | NewTextIndex"
 AnyChecked: TypeAlias = "Checked | CheckedVectors | CheckedText"
 TASK_BYTES: Final = 64 << 20
-MAX_TASKS: Final = 512  # runs that are merged at once
-NUMBER_BYTES: Final = 8  # of a row, beside its value
-UNKNOWN_BYTES: Final = 64 << 20  # of a file whose size the manifest does not tell
+MAX_TASKS: Final = 512  # runs in one merge
+NUMBER_BYTES: Final = 8  # row number beside each value
+UNKNOWN_BYTES: Final = 64 << 20  # assumed for files without a size in the manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class IndexTask:
     """Fragments whose rows are sorted together. Can be pickled.
 
     Attributes:
-        build: name of the folder of the parts; for vectors the training is there, too.
+        build: name of the folder of the parts; for vectors, it also holds the training.
         read_version: version of the fragments.
-        fragments: records of the manifest, in order.
+        fragments: records of the fragments in the manifest, in order.
         memory_bytes: bytes that are sorted at once; more are spilled to the local disk.
         texts: settings of an inverted index.
         options: options of an index of values.
@@ -100,9 +100,9 @@ class IndexTask:
     options: ValueOptions = PLAIN
 
     async def execute(self, dataset: Dataset) -> IndexPart:
-        """Read the column in these fragments, and write its values in order with their rows.
+        """Read the column in these fragments and write its values, sorted, with their row numbers.
 
-        Cost: a scan of the column; a PUT. Memory: about twice `memory_bytes`, and the batches read
+        Cost: a scan of the column; a PUT. Memory: about twice `memory_bytes`, plus the batches read
         ahead.
 
         Args:
@@ -140,12 +140,12 @@ class IndexPlan:
 
 @dataclass(frozen=True, slots=True)
 class IndexSegment:
-    """An index whose files are there, and that no version has yet. Can be pickled.
+    """A merged index that is not yet committed. Can be pickled.
 
     Attributes:
-        record: as the manifest will have it.
-        parts: what it was merged from.
-        runs: by way of these: of ranges of a bitmap index, or graphs of vectors.
+        record: its future entry in the manifest.
+        parts: parts from which it was merged.
+        runs: intermediate runs of the merge: ranges of a bitmap index, or graphs of vectors.
     """
 
     record: table_pb2.IndexMetadata
@@ -162,7 +162,9 @@ async def plan(
     memory_bytes: int = MEMORY,
     done: Sequence[IndexPart] = (),
 ) -> IndexPlan:
-    """Tasks of about equal bytes over all fragments. See `IndexBuild.plan`."""
+    """Split an index build into tasks of about equal bytes over all fragments; see
+    `IndexBuild.plan`.
+    """
     check_count("task_bytes", task_bytes)
     check_count("max_tasks", max_tasks)
     checked = _checked(snapshot, new)
@@ -173,12 +175,12 @@ async def plan(
     kept = [part for part in kept if part.options == options]
     place = str(uuid.uuid4())
     if kind in KINDS:
-        # The codes of a segment are of one training: that of the first part, while it is there.
+        # All codes of a segment need the same training: reuse that of the first valid part.
         if kept and await has_training(snapshot, kept[0].build, checked.leaf):
             place = kept[0].build
         kept = [part for part in kept if part.build == place]
     if isinstance(new, NewTextIndex):
-        # The partitions of a segment are in its folder, and of texts that became tokens alike.
+        # All partitions of a segment lie in its folder and have the same token settings.
         details = new.params.details()
         kept = [part for part in kept if part.details == details]
         place = kept[0].build if kept else place
@@ -259,10 +261,10 @@ async def _value_part(
 
 
 def _type_of(new: AnyChecked, column: str, parts: Sequence[IndexPart]) -> pa.DataType:
-    """Of the values of all parts.
+    """Return the common type of the values of all parts.
 
     Raises:
-        InvalidInputError: JSON values of several types.
+        InvalidInputError: the parts have JSON values of several types.
     """
     if not isinstance(new, Checked):
         return new.leaf.arrow_type
@@ -293,7 +295,7 @@ async def _vector_part(
 async def _run_part(
     snapshot: Snapshot, task: IndexTask, batches: AsyncGenerator[pa.RecordBatch, None]
 ) -> IndexPart:
-    """A part whose run has these batches; its rows are not yet told."""
+    """Write batches as the run of a part; the part's `num_rows` is not set yet."""
     path, blocks, values = await write_run(snapshot, task.build, batches)
     firsts, stride = pack_firsts(values)
     return IndexPart(
@@ -334,7 +336,11 @@ async def _text_part(
 def _in_order(
     base: Snapshot, plan: IndexPlan, new: AnyChecked, parts: Sequence[IndexPart]
 ) -> tuple[list[IndexPart], list[int]]:
-    """All parts in the order of their fragments, and the numbers of these."""
+    """Return all parts in the order of their fragments, and the ids of these fragments.
+
+    Raises:
+        InvalidInputError: the parts do not cover each fragment once, or belong to another plan.
+    """
     all_parts = [*plan.parts, *parts]
     ids = [fragment.id for part in all_parts for fragment in part.fragments]
     expected = [handle.id for handle in base.handles]
@@ -366,14 +372,14 @@ async def ranges(
     range_bytes: int = RANGE_BYTES,
     memory_bytes: int = MEMORY,
 ) -> list[IndexRange]:
-    """Ranges of the values of an index; see `IndexBuild.ranges`."""
+    """Split the merge of an index into ranges of values; see `IndexBuild.ranges`."""
     check_count("range_bytes", range_bytes)
     base = await at_version(snapshot, plan.read_version)
     new = _checked(base, plan.new)
     all_parts, _ = _in_order(base, plan, new, parts)
     type_ = _type_of(new, plan.new.column, all_parts)
     if isinstance(new, CheckedVectors) and new.has_graphs:
-        type_, range_bytes = pa.int64(), -(-range_bytes // LINKING)  # of numbers of partitions
+        type_, range_bytes = pa.int64(), -(-range_bytes // LINKING)  # sorted by partition number
     elif not isinstance(new, Checked) or not new.kind.has_ranges:
         return []
     return await base.engine.pool.run(
@@ -399,7 +405,7 @@ async def merge(
     memory_bytes: int = MEMORY,
     on_rows: Callable[[int], object] | None = None,
 ) -> IndexSegment:
-    """Merge the parts of all tasks to the files of an index; see `IndexBuild.merge`."""
+    """Merge the parts of all tasks into the files of an index; see `IndexBuild.merge`."""
     base = await at_version(snapshot, plan.read_version)
     new = _checked(base, plan.new)
     all_parts, ids = _in_order(base, plan, new, parts)
@@ -438,14 +444,14 @@ async def merge(
 
 
 def _null_rows(parts: Sequence[IndexPart]) -> list[Int64s]:
-    """The rows of parts that are null. CPU work."""
+    """Return the null rows of each part. CPU work."""
     return [parse_rows(memoryview(part.null_rows)).to_numpy() for part in parts]
 
 
 async def commit(
     snapshot: Snapshot, plan: IndexPlan, segment: IndexSegment, options: CommitOptions
 ) -> Snapshot:
-    """Make a merged index part of the next version; see `IndexBuild.commit`."""
+    """Commit a merged index; see `IndexBuild.commit`."""
     base = await at_version(snapshot, plan.read_version)
     old = [message for message in base.manifest.indices if message.name == segment.record.name]
 
@@ -462,7 +468,7 @@ async def commit(
     if any(is_part(file.path) for file in segment.record.files):
         await discard_others(committed, segment.record)
     if isinstance(plan.new, NewTextIndex):
-        return committed  # whose index the partitions are
+        return committed  # its partitions are files of the index
     await discard(committed, [*segment.parts, *segment.runs])
     if not isinstance(plan.new, NewIndex):
         await discard_training(committed, plan.build)
@@ -476,11 +482,12 @@ async def discard(snapshot: Snapshot, parts: Sequence[IndexPart]) -> None:
 
 
 def _holds(snapshot: Snapshot, part: IndexPart, column: str, kind: str) -> bool:
-    """Whether a part is what a task on a version would give, but for rows deleted since."""
+    """Return True if a part is still valid for a version, apart from rows deleted since."""
     if (part.column, part.kind) != (column, kind):
         return False
     fragments = snapshot.manifest.fragments
-    # A moved row keeps its id: of row ids none may be of a row that went.
+    # An updated row keeps its row id but moves to another fragment. So a part of row ids is valid
+    # only if its fragments, including their deletion files, have not changed.
     of_values = VALUE_KINDS.get(kind)
     has_ids = snapshot.has_stable_row_ids and not (of_values and of_values.has_addresses)
     is_same = _equal if has_ids else _same_files
@@ -501,11 +508,11 @@ def _equal(fragment: table_pb2.DataFragment, other: table_pb2.DataFragment) -> b
 
 
 def _work_bytes(fragment: Fragment, leaf: Field) -> int:
-    """Bytes that sorting a fragment's rows takes, as far as the manifest tells."""
+    """Estimate the bytes to sort for a fragment from the manifest."""
     numbers = fragment.physical_rows * NUMBER_BYTES
     try:
         return numbers + fragment.physical_rows * int(leaf.arrow_type.bit_width) // 8
-    except ValueError:  # of no fixed width: by its share of the file, which is encoded
+    except ValueError:  # variable width: estimate from the column's share of the encoded file
         pass
     for file in fragment.files:
         if leaf.id in file.columns:

@@ -1,8 +1,7 @@
-"""Indices of rows that a compaction moves: their segments written again, with the new addresses.
+"""Remap: rewrite index segments with the new addresses of rows that a compaction moves.
 
-A segment whose kind is not translated here keeps its fragments from being rewritten, unless the
-caller lets it lose them. What sums up zones of fragments (zone maps, bloom filters) loses them in
-any case, as it does in pylance.
+If the kind of a segment cannot be remapped, its fragments are not compacted, unless the caller lets
+the segment lose them. Indices of zones (zone maps, bloom filters) always lose them, as in pylance.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ if TYPE_CHECKING:
 
 TEXTS: Final = "Inverted"
 VECTORS: Final = "Vector"
-# Of texts and vectors: the versions that can be translated, how, and the files that a segment then
-# has. Kinds of indices of values translate themselves.
+# For texts and vectors: supported versions, the remap function, and the names of a segment's files.
+# The kinds of scalar indices have a remap function of their own.
 _OTHERS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str] | None]]] = {
-    TEXTS: ((0, 1, 2, 3), moved_texts, None),  # as many files as partitions have
+    TEXTS: ((0, 1, 2, 3), moved_texts, None),  # the number of files depends on the partitions
     VECTORS: ((1, 2), moved_vectors, frozenset({INDEX_FILE, STORAGE_FILE})),
 }
 _UNREADABLE: Final = (CorruptFileError, NotFoundError, UnsupportedError)
@@ -52,12 +51,12 @@ _UNREADABLE: Final = (CorruptFileError, NotFoundError, UnsupportedError)
 
 @dataclass(frozen=True, slots=True)
 class MovedIndices:
-    """What becomes of indices whose fragments are rewritten.
+    """Outcome of a remap.
 
     Attributes:
-        translated: segments that were written again; for the commit.
-        files: theirs; whoever does not commit them calls `discard`.
-        kept: the UUIDs of all segments that cover the new fragments.
+        translated: rewritten segments, for the commit.
+        files: files of these segments; call `discard` if they are not committed.
+        kept: UUIDs of all segments that cover the new fragments.
     """
 
     translated: tuple[RewrittenIndex, ...]
@@ -71,10 +70,13 @@ class MovedIndices:
 
 
 def bound_fragments(snapshot: Snapshot) -> dict[str, frozenset[int]]:
-    """The fragments that a rewrite would take out of indices of kinds that are not translated.
+    """Return, by index name, the fragments that an index would lose if they were rewritten.
+
+    These are the fragments of segments that hold no stable row ids and cannot be remapped. Zone
+    indices lose fragments in any case and are not listed.
 
     Raises:
-        CorruptFileError: index metadata that contradicts the format.
+        CorruptFileError: index metadata contradicts the format.
     """
     bound: dict[str, frozenset[int]] = {}
     for message in snapshot.manifest.indices:
@@ -92,17 +94,17 @@ def bound_fragments(snapshot: Snapshot) -> dict[str, frozenset[int]]:
 async def move_indices(
     snapshot: Snapshot, groups: Sequence[Group], *, uncover: bool
 ) -> MovedIndices:
-    """Write the segments that cover groups of fragments again, with the addresses of new ones.
+    """Rewrite the segments that cover groups of fragments with the addresses of the new fragments.
 
-    Cost: a read of their files, and PUTs as large; nothing for segments that hold stable row ids.
-    Memory: 8 bytes a deleted row of the groups, and batches of a segment.
+    Cost: a read of their files and PUTs of the same size; nothing for segments with stable row ids.
+    Memory: 8 bytes per deleted row of the groups, and some batches of a segment.
 
     Args:
-        snapshot: the version that the segments are of.
-        uncover: a segment that cannot be read is left out, and loses the fragments.
+        snapshot: version of the segments.
+        uncover: True to let a segment that cannot be read lose the fragments.
 
     Raises:
-        CorruptFileError, NotFoundError, UnsupportedError: a segment that cannot be read.
+        CorruptFileError, NotFoundError, UnsupportedError: a segment cannot be read.
         StoreError: the store failed. No new file stays after an error.
     """
     moved: list[RewrittenIndex] = []
@@ -132,7 +134,7 @@ def _follows(snapshot: Snapshot, index: Index) -> bool:
 
 
 def is_translated(snapshot: Snapshot, index: Index) -> bool:
-    """Whether a segment's files are written again with other addresses."""
+    """Return True if a segment can be rewritten with other row addresses."""
     kind, version = KINDS.get(index.files_kind), index.message.index_version
     if index.message.covering_fields:
         return False
@@ -153,7 +155,7 @@ def is_translated(snapshot: Snapshot, index: Index) -> bool:
 
 
 def _inside(message: table_pb2.IndexMetadata, groups: Sequence[Group]) -> list[Group]:
-    """The groups that a segment covers; none where it covers one of them in part."""
+    """Return the groups that a segment covers; empty if it covers only a part of any group."""
     ids = covered(message) or frozenset()
     inside = []
     for old, new in groups:
@@ -168,7 +170,7 @@ def _inside(message: table_pb2.IndexMetadata, groups: Sequence[Group]) -> list[G
 async def _translate(
     snapshot: Snapshot, index: Index, groups: Sequence[Group], new: SegmentFiles, *, uncover: bool
 ) -> bool:
-    """Write a segment's files; whether they are of use."""
+    """Rewrite a segment. Returns False if it cannot be read and `uncover` is True."""
     moving = {fragment.id for old, _ in groups for fragment in old}
     assert index.fragment_ids is not None
     staying = index.fragment_ids - moving
@@ -185,10 +187,10 @@ async def _translate(
 
 
 async def translate(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
-    """Write the files of a segment again, with the addresses that its rows have now.
+    """Rewrite the files of a segment with the new addresses of its rows.
 
     Raises:
-        CorruptFileError, NotFoundError, UnsupportedError: a segment that cannot be read.
+        CorruptFileError, NotFoundError, UnsupportedError: the segment cannot be read.
     """
     kind = KINDS.get(index.files_kind)
     move = _OTHERS[index.files_kind][1] if kind is None else kind.move
@@ -203,7 +205,7 @@ def _explain(error: AlanceError, index: Index) -> None:
 
 
 def record(index: Index, new: SegmentFiles) -> RewrittenIndex:
-    """What becomes of a segment whose files were written again."""
+    """Return the commit record of a rewritten segment."""
     message = index.message
     details = message.index_details if message.HasField("index_details") else None
     version = message.index_version

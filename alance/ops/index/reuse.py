@@ -1,4 +1,4 @@
-"""The fragment-reuse index of a table: read, and written by compactions that leave indices.
+"""The fragment-reuse index: read it, and write it in a compaction with a deferred remap.
 
 Source: docs/format/table.md, "Deferred index remap".
 """
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 
 async def load_compactions(snapshot: Snapshot) -> tuple[PastCompaction, ...]:
-    """The compactions that indices were left out of, the oldest first; none without such an index.
+    """Return the compactions recorded in the fragment-reuse index, oldest first; empty without one.
 
-    Cost: nothing, or a GET where they are in a file of their own.
+    Cost: none, or a GET if the details are in a file of their own.
 
     Raises:
-        CorruptFileError: details that are none.
-        NotFoundError: their file is not there.
-        UnsupportedError: they are of a later form.
+        CorruptFileError: the details cannot be parsed.
+        NotFoundError: the details file is missing.
+        UnsupportedError: the details have a newer form.
     """
     index = reuse_index(snapshot.manifest.indices)
     if index is None:
@@ -68,11 +68,11 @@ async def load_compactions(snapshot: Snapshot) -> tuple[PastCompaction, ...]:
 
 @dataclass(slots=True, eq=False)
 class ReuseIndex:
-    """The fragment-reuse index that tells of a compaction. Whoever does not commit calls `discard`.
+    """The fragment-reuse index entry of a compaction. Call `discard` if it is not committed.
 
     Attributes:
-        groups: what the compaction moves.
-        folders: of the details' files that were written; each attempt's has its own.
+        groups: groups of fragments that the compaction rewrites.
+        folders: folders of the written details files, one per attempt.
     """
 
     snapshot: Snapshot
@@ -80,15 +80,17 @@ class ReuseIndex:
     folders: list[uuid.UUID] = field(default_factory=list)
 
     async def entries(self, previous: Manifest) -> list[table_pb2.IndexMetadata] | None:
-        """The index section after a version, for the compaction; None: no index has the fragments.
+        """Return the index section of the compaction's version; None if no index covers the
+        fragments.
 
-        Cost: of large details a PUT, and a GET where there are some.
+        Cost: for large details a PUT, and a GET if earlier large details exist.
 
         Raises:
-            RetryableConflictError: an index covers a group in part, so that it could not follow.
-            CorruptFileError, NotFoundError, UnsupportedError: of the entry that is there.
+            RetryableConflictError: an index covers a group only in part, so it could not be
+                remapped.
+            CorruptFileError, NotFoundError, UnsupportedError: the existing entry cannot be read.
         """
-        await self.discard()  # of an attempt before this one, which came too late
+        await self.discard()  # files of an earlier attempt that lost the commit
         base = Snapshot(self.snapshot.session, self.snapshot.table, previous)
         compactions = await load_compactions(base)
         pool = self.snapshot.engine.pool
@@ -115,7 +117,9 @@ class ReuseIndex:
     def _kept(
         self, indices: Sequence[table_pb2.IndexMetadata], compactions: Sequence[PastCompaction]
     ) -> tuple[list[table_pb2.IndexMetadata], bool]:
-        """The other entries, with the fragments of before this compaction; whether some move."""
+        """Return the other index entries with translated coverage, and True if the compaction moves
+        any.
+        """
         kept, is_needed = [], False
         for index in indices:
             coverage = covered(index)
@@ -130,7 +134,11 @@ class ReuseIndex:
         return kept, is_needed
 
     def _moves(self, name: str, coverage: frozenset[int]) -> bool:
-        """Whether an index has groups of the compaction."""
+        """Return True if an index covers groups of the compaction.
+
+        Raises:
+            RetryableConflictError: the index covers a group only in part.
+        """
         is_moved = False
         for group in self.groups:
             old = {digest.id for digest in group.old_fragments}
@@ -145,7 +153,9 @@ class ReuseIndex:
     async def _details(
         self, compactions: Sequence[PastCompaction], version: int, folder: uuid.UUID
     ) -> bytes:
-        """The details of an entry; large ones go to a file, whose place is told."""
+        """Return the bytes of the details message. Large details are written to a file that it
+        names.
+        """
 
         def build() -> bytes:
             added = PastCompaction(dataset_version=version, groups=self.groups)

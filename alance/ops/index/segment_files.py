@@ -1,4 +1,4 @@
-"""The files of a new segment of an index, written below a folder of their own."""
+"""Files of a new index segment, written to a folder of their own."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class SegmentFiles:
-    """The files of a new segment. Whoever does not commit it calls `discard`.
+    """Files of a new segment. Call `discard` if they are not committed.
 
     Attributes:
-        files: those that are there, as the segment's record lists them.
+        files: written files, as the segment's record lists them.
     """
 
     snapshot: Snapshot
@@ -57,14 +57,14 @@ class SegmentFiles:
         *,
         page_bytes: int = PAGE_BYTES,
     ) -> None:
-        """Write a file of the table's version, at least 2.0.
+        """Write a Lance file of the table's version, at least 2.0.
 
         Args:
-            end: gives what the file's end has, when all rows have passed.
-            page_bytes: values of a page; encoding one takes four times as much.
+            end: returns the metadata and buffers for the file's end; called after the last row.
+            page_bytes: bytes of values per page; encoding a page takes four times as much memory.
 
         Raises:
-            UnsupportedError: files of the version do not hold the type.
+            UnsupportedError: files of this version cannot hold the type.
             StoreError: the store failed.
         """
         session = self.snapshot.session
@@ -101,7 +101,7 @@ class SegmentFiles:
         self.files.append(table_pb2.IndexFile(path=name, size_bytes=written.num_bytes))
 
     async def copy(self, name: str, stored: StoredFile) -> None:
-        """Copy a file of another segment, a piece at a time.
+        """Copy a file of another segment, piece by piece.
 
         Raises:
             StoreError: the store failed.
@@ -120,12 +120,12 @@ class SegmentFiles:
 
 @dataclass(slots=True, eq=False)
 class NewSegment(ABC):
-    """A segment that is to be built. Whoever does not commit it calls `discard`.
+    """A segment to build. Call `discard` if it is not committed.
 
     Attributes:
-        column: the path of the field.
-        leaf: that field.
-        name: of the index.
+        column: path of the field.
+        leaf: the field.
+        name: name of the index.
     """
 
     snapshot: Snapshot
@@ -139,7 +139,7 @@ class NewSegment(ABC):
 
     @abstractmethod
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        """The record of the segment, whose files are then there."""
+        """Write the files of the segment and return its record."""
 
     async def discard(self) -> None:
         """Remove the files, as far as the store can be reached."""
@@ -148,12 +148,12 @@ class NewSegment(ABC):
     def record(
         self, fragment_ids: Collection[int], *, version: int, details: tuple[str, bytes]
     ) -> table_pb2.IndexMetadata:
-        """The segment's record in the manifest, of the files that are there.
+        """Return the manifest record of the segment with the files written so far.
 
         Args:
-            fragment_ids: the fragments that it covers.
-            version: of the kind of index.
-            details: the type of the details' message, and its bytes.
+            fragment_ids: covered fragments.
+            version: version of the index kind.
+            details: type and bytes of the details message.
         """
         record = table_pb2.IndexMetadata(
             fields=[self.leaf.id],
@@ -172,15 +172,15 @@ class NewSegment(ABC):
 async def discard_files(
     snapshot: Snapshot, segment: uuid.UUID, files: Iterable[table_pb2.IndexFile]
 ) -> None:
-    """Remove the files of a segment that no version has, as far as the store can be reached."""
+    """Remove the files of an uncommitted segment, as far as the store can be reached."""
     places = [snapshot.table.folder(f"{INDICES}/{segment}/{file.path}") for file in files]
     await discard_objects(snapshot.engine, places)
 
 
 async def discard_others(snapshot: Snapshot, record: table_pb2.IndexMetadata) -> None:
-    """Remove what attempts that were killed have left beside the parts of a segment.
+    """Remove `part_*` files of a segment that its record does not list, left by killed attempts.
 
-    Cost: a LIST, and a DELETE where there is something; as far as the store can be reached.
+    Cost: a LIST, and a DELETE if there are any. Errors of the store are ignored.
     """
     engine = snapshot.engine
     folder = snapshot.table.folder(f"{INDICES}/{uuid.UUID(bytes=record.uuid.uuid)}")
@@ -201,5 +201,5 @@ async def discard_others(snapshot: Snapshot, record: table_pb2.IndexMetadata) ->
 
 
 def is_part(name: str) -> bool:
-    """Whether a file of a segment is one of those that tasks write, each under another name."""
+    """Return True if a segment's file was written by a task of a build in parts."""
     return name.startswith("part_")

@@ -1,1 +1,1 @@
-"""Segments of inverted indices: built, in parts, and with new addresses after a compaction."""
+"""Segments of inverted indices: built, built in parts, and remapped after a compaction."""

@@ -1,7 +1,7 @@
-"""The files of a new segment of an inverted index: texts become tokens, tokens posting lists.
+"""Build of an inverted index segment: texts become tokens, tokens become posting lists.
 
-Rows pass once. Posting lists grow in memory, packed; when they have the bytes that they may have,
-they become a partition of the segment, and the next one begins.
+Rows are read once. Packed posting lists grow in memory. When they reach the memory limit, they are
+written as a partition of the segment, and the next partition begins.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 
 KIND: Final = "Inverted"
 DETAILS: Final = "/lance.table.InvertedIndexDetails"
-BATCH_BYTES: Final = 512 << 10  # of texts, between two looks at the memory
-AHEAD_SHARE: Final = 256  # of the memory: what is read ahead; some four times that is decoded
-PAGE_SHARE: Final = 128  # of the memory: a page of posting lists; encoding it takes four times that
+BATCH_BYTES: Final = 512 << 10  # texts between two checks of the memory
+AHEAD_SHARE: Final = 256  # 1/256 of the memory is read ahead; decoded, it takes four times as much
+PAGE_SHARE: Final = 128  # a page of posting lists is 1/128 of the memory; encoding takes 1/32
 LEAST_PAGE_BYTES: Final = 256 << 10
-ROWS_BYTES: Final = 256 << 10  # of packed posting lists that are written at once
-KEPT_BYTES: Final = 2 << 20  # of blocks that reading texts uses again
+ROWS_BYTES: Final = 256 << 10  # packed posting lists per written batch
+KEPT_BYTES: Final = 2 << 20  # free memory that the allocator keeps for reading more texts
 
 
 async def create_text_index(
     snapshot: Snapshot, new: NewTextIndex, options: CommitOptions
 ) -> Snapshot:
-    """The version with a new inverted index. See `Dataset.create_index`."""
+    """Commit a new inverted index; see `Dataset.create_index`."""
 
     async def attempt(base: Snapshot) -> Snapshot:
         checked = check_new_text(base, new)
@@ -81,10 +81,10 @@ async def create_text_index(
 async def texts_like(
     base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
 ) -> TextSegmentBuilder | None:
-    """A builder of a segment like the latest of an index; None where such are not written.
+    """Return a builder of a segment like the latest of an index; None if it cannot be written here.
 
     Raises:
-        CorruptFileError, NotFoundError: files that cannot be read.
+        CorruptFileError, NotFoundError: files cannot be read.
     """
     index = Index.from_protobuf(segments[-1])
     path = dict(text_paths(base.schema.fields)).get(index.fields[0])
@@ -118,13 +118,13 @@ async def texts_like(
 
 @dataclass(slots=True, eq=False)
 class TextSegmentBuilder(NewSegment):
-    """Builds one segment.
+    """Builder of one segment.
 
     Attributes:
-        source: where the texts are.
-        memory_bytes: of a partition before it is written.
-        of_elements: its documents are the elements of lists, not rows.
-        version: format version, that of the index's other segments: pylance merges only these.
+        source: location of the texts in the column.
+        memory_bytes: size at which a partition is written.
+        of_elements: True if documents are list elements, not rows.
+        version: format version of the index's other segments: pylance only merges equal versions.
     """
 
     source: TextSource
@@ -134,10 +134,10 @@ class TextSegmentBuilder(NewSegment):
     version: int = columns.FORMAT
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        """The record of the segment, whose files are then there.
+        """Write the files of the segment and return its record.
 
-        Cost: a scan of the column in these fragments; the files' PUTs. Memory: `memory_bytes`; and
-        a tenth of it, but 16 MiB at least, for what is read ahead and for pages being written.
+        Cost: a scan of the column in these fragments; the files' PUTs. Memory: `memory_bytes`, plus
+        a tenth of it (at least 16 MiB) for read-ahead and for pages being written.
 
         Raises:
             StoreError: the store failed.
@@ -148,10 +148,11 @@ class TextSegmentBuilder(NewSegment):
         return await self.finish(fragment_ids, numbers)
 
     async def partitions(self, fragment_ids: Collection[int], first: int) -> tuple[list[int], int]:
-        """Write the partitions of some fragments; gives their numbers, and the rows seen.
+        """Write the partitions of some fragments; return the partition numbers and the number of
+        rows read.
 
         Args:
-            first: number of the first one.
+            first: number of the first partition.
         """
         pool = self.snapshot.engine.pool
         numbers: list[int] = []
@@ -173,14 +174,15 @@ class TextSegmentBuilder(NewSegment):
                     num_rows += batch.num_rows
                     yield pool.run(lambda batch=batch: part.add(self.source, batch))  # type: ignore[misc]
 
-        # One after the other: they share their tokens.
+        # Batches are added one after the other, because they share the token dictionary.
         async with aclosing(in_turn(works(), 0)) as done:
             async for _ in done:
                 if part.num_bytes >= self.memory_bytes:
                     numbers.append(first + len(numbers))
                     await self._write(part, numbers[-1])
                     part = _NewPartition(self.params, self.of_elements)
-        # The columns of documents say what they are: of elements some are there, be they none.
+        # The documents' columns show whether documents are elements. So an index of elements needs
+        # at least one partition, even an empty one.
         if part.num_docs or (self.of_elements and not numbers):
             numbers.append(first + len(numbers))
             await self._write(part, numbers[-1])
@@ -189,7 +191,7 @@ class TextSegmentBuilder(NewSegment):
     async def finish(
         self, fragment_ids: Collection[int], numbers: Sequence[int]
     ) -> table_pb2.IndexMetadata:
-        """The record of the segment of partitions that are there. Cost: a PUT."""
+        """Write the metadata file of the segment and return its record. Cost: a PUT."""
         schema = columns.metadata_schema(self.params, numbers, self.version)
         await self.files.write(metadata.FILE, schema, _rows_of(columns.metadata_rows(schema)))
         return self.record(
@@ -226,7 +228,7 @@ class TextSegmentBuilder(NewSegment):
 
 
 class _NewPartition:
-    """Documents and posting lists of a partition that grows."""
+    """Documents and posting lists of a partition under construction."""
 
     def __init__(self, params: TextParams, of_elements: bool) -> None:
         self._analyzer = Analyzer(params)
@@ -241,16 +243,18 @@ class _NewPartition:
 
     @property
     def num_bytes(self) -> int:
-        """Memory."""
+        """Approximate memory of the partition."""
         return self._postings.num_bytes() + self._analyzer.num_bytes + 16 * self.num_docs
 
     @property
     def num_lists(self) -> int:
-        """Distinct tokens."""
+        """Number of distinct tokens."""
         return self._postings.num_tokens()
 
     def add(self, source: TextSource, batch: pa.RecordBatch) -> None:
-        """Add texts and the ids of their rows; rows without tokens are no documents."""
+        """Add texts and the ids of their rows. Texts without tokens are skipped, unless documents
+        are elements.
+        """
         texts, ids = source.texts(batch.column(0)), as_numbers(batch.column(1))
         if self._elements is not None:
             texts, rows, numbers = Elements.of(texts)
@@ -269,14 +273,14 @@ class _NewPartition:
         _release()
 
     def words(self) -> pa.RecordBatch:
-        """The rows of the tokens' file; nothing can be added then, and their memory is free."""
+        """Return the rows of the token file and free the tokens; `add` must not be called again."""
         words = self._analyzer.words
         del self._analyzer
         _release()
         return columns.token_rows(words)
 
     def documents(self) -> pa.RecordBatch:
-        """The rows of the documents' file; only their lengths are kept."""
+        """Return the rows of the document file and free all but the document lengths."""
         ids, self._ids = np.concatenate(self._ids), []
         self._lengths = [np.concatenate(self._lengths)]
         elements, self._elements = self._elements, None
@@ -284,9 +288,9 @@ class _NewPartition:
         return columns.document_rows(ids, self._lengths[0], places)
 
     def lists(self, first: int, schema: pa.Schema) -> tuple[pa.RecordBatch, int]:
-        """Some rows of the file of posting lists, after `documents`; and where the next begin.
+        """Return rows of the posting list file from token `first` on, and the next token.
 
-        Their memory is free then.
+        Call `documents` before. The memory of the returned lists is freed.
         """
         (lengths,) = self._lengths
         mean = self.num_tokens / self.num_docs
@@ -296,7 +300,7 @@ class _NewPartition:
 
 
 def _release() -> None:
-    """Give back what reading and encoding keep: blocks of all sizes, few of which suit again."""
+    """Return freed memory to the system: blocks of many sizes are rarely reused."""
     _kernels.trim_memory(KEPT_BYTES)
     pa.default_memory_pool().release_unused()
 

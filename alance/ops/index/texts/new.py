@@ -1,4 +1,4 @@
-"""An inverted index that is to be made: of what texts, and how they become tokens."""
+"""A new inverted index: its texts and its token settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TextIndexArguments(TokenArguments, total=False):
         document_granularity: unit of the search: "row"; for lists also "list_element": each element
             is a document, and a search gives a row for each matching element, with its place in the
             list.
-        memory_bytes: of a partition of the index before it is written.
+        memory_bytes: size at which a partition of the index is written.
     """
 
     with_position: bool
@@ -47,11 +47,11 @@ class TextIndexArguments(TokenArguments, total=False):
 
 @dataclass(frozen=True, slots=True)
 class NewTextIndex:
-    """Description of an inverted index to be made.
+    """Description of an inverted index to create.
 
     Attributes:
-        train: False: it does not cover any fragment yet.
-        of_elements: its documents are the elements of lists, not rows.
+        train: False to leave all fragments uncovered.
+        of_elements: True if documents are list elements, not rows.
     """
 
     column: str
@@ -97,10 +97,10 @@ class NewTextIndex:
 
 @dataclass(frozen=True, slots=True)
 class CheckedText:
-    """A new inverted index on a version that it can be made of.
+    """A new inverted index, checked against a version.
 
     Attributes:
-        old: the segments that it replaces.
+        old: segments that it replaces.
     """
 
     column: str
@@ -110,22 +110,22 @@ class CheckedText:
 
     @property
     def leaf(self) -> Field:
-        """The field that the index is on."""
+        """Field of the indexed column."""
         return self.source.leaf
 
     @property
     def index_type(self) -> str:
-        """As `Dataset.create_index` names it."""
+        """Name of the kind, as in `Dataset.create_index`."""
         return INVERTED
 
 
 def check_new_text(base: Snapshot, new: NewTextIndex) -> CheckedText:
-    """The index as it would be made of a version.
+    """Check that a version can have a new inverted index.
 
     Raises:
-        UnsupportedError: a table whose indices are translated late; elements of lists in structs in
-            lists as documents.
-        InvalidInputError: an unknown column, or one without texts.
+        UnsupportedError: a table with a fragment-reuse index; or element documents of lists that
+            lie in structs in lists.
+        InvalidInputError: an unknown column, or a column without texts.
         AlreadyExistsError: the name is in use.
     """
     refuse_reuse(base)

@@ -1,7 +1,7 @@
-"""Inverted indices in parts: tasks write partitions, the merge names them.
+"""Inverted index builds in parts: tasks write partitions, the merge lists them.
 
-A partition is written once, in the folder of the index that the plan has chosen: what a merge adds
-is the file that says which there are.
+A partition is written once, in the folder that the plan chose for the index. The merge only adds
+the metadata file, which lists the partitions.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from alance.ops.index.values.runs import IndexPart
     from alance.ops.version.snapshot import Snapshot
 
-ATTEMPT_BITS: Final = 46  # of a number: no two attempts of tasks have the same
-PARTITION_BITS: Final = 16  # below them: partitions that one attempt may write
+ATTEMPT_BITS: Final = 46  # random high bits of partition numbers, distinct for each attempt
+PARTITION_BITS: Final = 16  # low bits: partitions that one attempt may write
 
 
 async def write_partitions(
@@ -34,7 +34,8 @@ async def write_partitions(
     fragment_ids: Collection[int],
     memory_bytes: int,
 ) -> tuple[tuple[int, ...], tuple[tuple[str, int], ...], int]:
-    """Write the partitions of some fragments: their numbers, files with bytes, and rows.
+    """Write the partitions of some fragments; return their numbers, their files with sizes, and the
+    number of rows read.
 
     Cost: a scan of the column in these fragments; the files' PUTs. Memory: `memory_bytes`.
 
@@ -60,7 +61,9 @@ async def name_partitions(
     parts: Sequence[IndexPart],
     fragment_ids: Collection[int],
 ) -> table_pb2.IndexMetadata:
-    """The record of an index of the partitions of all parts. Cost: a PUT."""
+    """Write the metadata file that lists the partitions of all parts; return the record. Cost: a
+    PUT.
+    """
     builder = _builder(base, new, checked.source, checked.name, build, new.memory_bytes)
     builder.files.files += [
         table_pb2.IndexFile(path=name, size_bytes=size)

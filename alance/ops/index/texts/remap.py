@@ -1,4 +1,4 @@
-"""Inverted indices with the addresses that rows have after a compaction."""
+"""Remap of inverted indices to new row addresses after a compaction."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.version.snapshot import Snapshot
 
-LISTS: Final = 1024  # posting lists that are translated at once
+LISTS: Final = 1024  # posting lists per batch
 
 
 async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
-    """Write an inverted index again: without the documents of rows that are gone.
+    """Rewrite an inverted index with new row addresses, without the documents of deleted rows.
 
-    Cost: a read and PUTs of its files; where no row is gone, tokens and posting lists are copied.
-    Those of format 1 are always written again, as format 2.
-    Memory: the documents of all partitions, the tokens of one, and some posting lists.
+    Cost: a read and PUTs of its files. If no document is dropped, token and posting list files are
+    copied. Format 1 is always rewritten as format 2. Memory: the documents of all partitions, the
+    tokens of one, and some posting lists.
 
     Raises:
-        CorruptFileError: files that contradict themselves.
-        UnsupportedError: blocks of 256, or tokens that are made in another way.
+        CorruptFileError: the files contradict each other.
+        UnsupportedError: posting lists in blocks of 256, or unsupported token settings.
     """
     head = await StoredFile.open(snapshot, index, metadata.FILE)
     told = TextMetadata.parse(head.metadata)
@@ -69,11 +69,11 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A partition, and what becomes of its documents.
+    """A partition and the new row ids of its documents.
 
     Attributes:
-        rows: new row ids of the documents that stay; uint64.
-        is_kept: which of the old ones stay.
+        rows: new row ids of the retained documents; int64.
+        is_kept: mask of the retained documents.
     """
 
     number: int
@@ -113,11 +113,10 @@ class _Part:
 
     @property
     def lengths(self) -> UInt32s:
-        """Tokens of the documents that stay."""
+        """Token counts of the retained documents."""
         return self.documents.lengths[self.is_kept]
 
     async def write_documents(self, new: SegmentFiles) -> None:
-        """Write those that stay."""
         elements = self.documents.elements
         if elements is not None:
             elements = elements[self.is_kept]
@@ -127,7 +126,9 @@ class _Part:
         await new.write(name, rows.schema, _rows_of(rows), lambda: end)
 
     async def write_lists(self, new: SegmentFiles) -> Mask:
-        """Write the posting lists of the documents that stay; which tokens have such."""
+        """Write the posting lists of the retained documents; return the mask of tokens that have
+        any.
+        """
         pool = self.snapshot.engine.pool
         with_positions = self.told.params.with_position
         schema = columns.postings_schema(_layout(self.told), with_positions=with_positions)
@@ -153,7 +154,7 @@ class _Part:
         return np.concatenate(is_used)
 
     async def write_tokens(self, new: SegmentFiles, is_used: Mask) -> None:
-        """Write the tokens that documents which stay have; they get new numbers."""
+        """Write the tokens of the retained documents, with new numbers."""
         batch = await _whole(self.tokens)
 
         def words() -> pa.RecordBatch:
@@ -169,13 +170,16 @@ class _Part:
 
 
 def _layout(told: TextMetadata) -> dict[str, str]:
-    """How the new posting lists lie."""
+    """Return the layout metadata of the new posting lists."""
     version = max(told.format_version, columns.FORMAT)
     return columns.layout(with_positions=told.params.with_position, version=version)
 
 
 def _without(lists: Postings, is_kept: Mask) -> tuple[Postings, Mask]:
-    """The lists of documents that stay, with their new numbers; and which lists have some."""
+    """Drop removed documents from posting lists and renumber the others.
+
+    Returns the non-empty lists, and the mask of lists that are not empty.
+    """
     stays = is_kept[lists.docs]
     before = offsets_of(stays)[lists.starts]
     counts = np.diff(before)
@@ -193,7 +197,6 @@ def _without(lists: Postings, is_kept: Mask) -> tuple[Postings, Mask]:
 
 
 async def _whole(file: StoredFile) -> pa.RecordBatch:
-    """All rows of a file."""
     async with aclosing(file.batches([(0, file.num_rows)])) as batches:
         return pa.concat_batches([batch async for batch in batches])
 

@@ -1,1 +1,1 @@
-"""Segments of indices of values (B-tree, bitmap, ...): built, sorted, merged, carried over."""
+"""Segments of scalar indices (B-tree, bitmap, ...): built, sorted, merged, carried over."""

@@ -1,4 +1,4 @@
-"""The files of a new segment of a scalar index, from a column of some fragments."""
+"""Build of the files of a scalar index segment from a column of some fragments."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ JSON_DETAILS: Final = "/lance.index.pb.JsonIndexDetails"
 
 @dataclass(slots=True, eq=False)
 class SegmentBuilder(NewSegment):
-    """Builds one segment.
+    """Builder of one segment.
 
     Attributes:
-        kind: of a JSON index that of its target.
+        kind: kind of index; for a JSON index the target's kind.
     """
 
     kind: IndexKind
     options: ValueOptions = PLAIN
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        """The record of the segment, whose files are then there.
+        """Write the files of the segment and return its record.
 
         Cost: a scan of the column in these fragments; the files' PUTs.
 
         Raises:
-            UnsupportedError: files of the table's version do not hold the type.
-            InvalidInputError: JSON values of several types, or of one that such an index is not of.
+            UnsupportedError: files of the table's version cannot hold the type.
+            InvalidInputError: JSON values of several types, or of a type that the kind cannot
+                index.
             StoreError: the store failed.
             OSError: the local disk is full.
         """
@@ -66,17 +67,17 @@ class SegmentBuilder(NewSegment):
     async def build_from(
         self, merged: AsyncGenerator[pa.RecordBatch, None], source: Source, covered: Collection[int]
     ) -> table_pb2.IndexMetadata:
-        """Build the segment from the runs of all covered fragments, merged: nothing is scanned.
+        """Build the segment from merged runs of all covered fragments, without a scan.
 
         Args:
-            source: of the runs; has noted the rows that are null, when all batches have passed.
+            source: source of the runs; has noted all null rows once the last batch has passed.
         """
         async with aclosing(merged):
             await self.kind.write(self.files, source, merged, of_runs=True)
         return self.of_files(covered)
 
     def of_files(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        """The record of the segment, of the files that are there."""
+        """Return the record of the segment with the files written so far."""
         kind, has_ids = self.kind, self.snapshot.has_stable_row_ids
         version = kind.written_version(has_stable_row_ids=has_ids)
         type_url, content = kind.type_url, kind.details(self.options.zones)
@@ -89,10 +90,11 @@ class SegmentBuilder(NewSegment):
 async def of_one_type(
     kind: IndexKind, values: ColumnValues, make: Callable[[ColumnValues], Awaitable[T]]
 ) -> T:
-    """What is made of all values for an index of a kind; again where JSON values tell their type.
+    """Run `make` on the values; run it again with the new type whenever JSON values turn out to
+    have one.
 
     Raises:
-        InvalidInputError: JSON values of several types, or of one that such an index is not of.
+        InvalidInputError: JSON values of several types, or of a type that the kind cannot index.
     """
     while True:
         try:
@@ -110,7 +112,7 @@ async def run_rows(
     fragment_ids: Collection[int],
     memory: int = MEMORY,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the rows of a run of some fragments. Cost: a scan of the column.
+    """Yield the rows of a sorted run of some fragments. Cost: a scan of the column.
 
     Args:
         memory: bytes that are sorted at once.
@@ -129,7 +131,7 @@ def source_rows(
     fragment_ids: Collection[int],
     memory: int = MEMORY,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Scan a column of some fragments, and yield what `IndexKind.write` takes."""
+    """Scan a column of some fragments and yield the batches that `IndexKind.write` takes."""
     if kind.is_sorted:
         return _sorted_rows(snapshot, kind, values, source, fragment_ids, memory)
     return _rows_in_turn(snapshot, values, source, fragment_ids)
@@ -138,9 +140,9 @@ def source_rows(
 async def _rows_in_turn(
     snapshot: Snapshot, values: ColumnValues, source: Any, fragment_ids: Collection[int]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield what a source makes of the rows of some fragments. Cost: a scan of the column.
+    """Yield the summaries that a source makes of rows in scan order. Cost: a scan of the column.
 
-    Memory: what the source holds: of zones 8 MiB of filters, or a filter if it is larger.
+    Memory: the state of the source; for zones, 8 MiB of filters or one larger filter.
     """
     pool = snapshot.engine.pool
 
@@ -165,7 +167,7 @@ async def _sorted_rows(
     fragment_ids: Collection[int],
     memory: int = MEMORY,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the keys of a column and the row numbers of live rows, in the order of an index.
+    """Yield the keys of a column with the numbers of live rows, in index order.
 
     Args:
         memory: bytes that are sorted at once.
@@ -203,7 +205,7 @@ async def _scanned(
     batch_bytes: int | None = None,
     ahead_bytes: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The values of a column and the numbers of live rows."""
+    """Yield the values of a column with the numbers of live rows."""
     if not fragment_ids:
         return
     options = ScanOptions(

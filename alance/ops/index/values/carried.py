@@ -1,8 +1,9 @@
-"""What segments that are there hold, carried over into a new segment of an index of values.
+"""Rows of existing segments, carried over into a new scalar index segment.
 
-Values and keys are in order already: they are merged with those of the rows that no segment has,
-and only these rows are scanned and sorted. Zones stay as they are. Rows that are deleted, or in a
-fragment that the segment does not cover, are left out; zones of deleted rows may say too much.
+Stored values and keys are already sorted: they are merged with those of uncovered rows, and only
+uncovered rows are scanned and sorted. Zones are copied unchanged. Rows that are deleted, or in a
+fragment that the segment does not cover, are dropped. The bounds of a zone with deleted rows may be
+too wide.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
     from alance.ops.lookup.kinds.kind import IndexKind
     from alance.ops.version.snapshot import Snapshot
 
-FEW_ROWS: Final = 32 << 10  # are scanned and sorted in less time than the files are opened in
+FEW_ROWS: Final = 32 << 10  # scanning and sorting these takes less time than opening the files
 
 
 @dataclass(frozen=True, slots=True)
 class CarriedValues:
-    """A segment that goes into another one.
+    """A segment whose rows go into a new one.
 
     Attributes:
-        covered: ids of the fragments of which rows are carried over.
+        covered: ids of the fragments whose rows are carried over.
     """
 
     index: Index
@@ -51,10 +52,11 @@ class CarriedValues:
     covered: frozenset[int]
 
     async def rows(self, snapshot: Snapshot, source: Any) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Its live rows, as a run of a source has them, which also notes those that are null.
+        """Yield the segment's live rows in the form of a run of `source`, and add its null rows to
+        `source`.
 
         Raises:
-            CorruptFileError, NotFoundError: files that cannot be read.
+            CorruptFileError, NotFoundError: files cannot be read.
         """
         has_ids = snapshot.has_stable_row_ids and holds_row_ids(self.index.message)
         live = await live_rows(snapshot, self.covered, has_row_ids=has_ids)
@@ -80,7 +82,7 @@ class CarriedValues:
 
 @dataclass(slots=True)
 class OrderCheck:
-    """Check of the order of an index's values, array after array."""
+    """Check that the values of an index ascend, across consecutive arrays."""
 
     what: str
     is_distinct: bool
@@ -93,7 +95,7 @@ class OrderCheck:
 
 @dataclass(slots=True, eq=False)
 class CarryingBuilder(SegmentBuilder):
-    """Builder of a segment from the rows of other segments, and from fragments without a segment.
+    """Builder of a segment from the rows of other segments and from uncovered fragments.
 
     Attributes:
         carried: the other segments.
@@ -104,21 +106,22 @@ class CarryingBuilder(SegmentBuilder):
     type: pa.DataType = field(default_factory=pa.null)
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        """The record of the segment, whose files are then there.
+        """Write the files of the segment and return its record.
 
-        Cost: a scan of the column in the other fragments; reading the carried files; the PUTs.
-        Where JSON values are of another type than those carried, all are scanned.
+        Cost: a scan of the column in the other fragments; a read of the carried files; the PUTs. If
+        JSON values do not have the carried type, all fragments are scanned.
 
         Raises:
-            InvalidInputError: JSON values of several types, or of one that such an index is not of.
-            CorruptFileError, NotFoundError: files of a segment that cannot be read.
+            InvalidInputError: JSON values of several types, or of a type that the kind cannot
+                index.
+            CorruptFileError, NotFoundError: files of a segment cannot be read.
             StoreError: the store failed.
             OSError: the local disk is full.
         """
         covered = frozenset[int]().union(*(values.covered for values in self.carried))
         others = [number for number in fragment_ids if number not in covered]
         source = self.kind.source(self.type, self.options.zones, MEMORY)
-        is_wide = self.type == pa.float64()  # whole numbers are among them
+        is_wide = self.type == pa.float64()  # float64 also holds JSON integers
         values = ColumnValues(self.column, self.type, self.options.path, is_told=is_wide)
         streams = [segment.rows(self.snapshot, source) for segment in self.carried]
         streams.append(run_rows(self.snapshot, self.kind, values, source, others))
@@ -130,7 +133,7 @@ class CarryingBuilder(SegmentBuilder):
                 is_sorted = self.kind.is_sorted
                 merged = merger.merged_streams(streams) if is_sorted else _chained(streams)
                 return await self.build_from(merged, source, fragment_ids)
-        except (OtherTypeError, InvalidInputError):  # what is there now decides
+        except (OtherTypeError, InvalidInputError):  # the current values decide the type
             return await SegmentBuilder.build(self, fragment_ids)
 
 
@@ -145,10 +148,10 @@ async def _chained(
 async def carrying(
     builder: SegmentBuilder, replaced: Sequence[table_pb2.IndexMetadata]
 ) -> SegmentBuilder:
-    """Return a builder that takes over the rows of replaced segments where possible.
+    """Return a builder that carries over the rows of replaced segments where possible.
 
-    The rows of some segments are read again: of segments with few rows, with zones of another size,
-    or with covering columns, which are not written here.
+    Some segments are read again from the table: small ones, zones of another size, and segments
+    with covering columns, which are not written here.
     """
     snapshot, kind, options = builder.snapshot, builder.kind, builder.options
     counts = (await snapshot.live_counts()).tolist()

@@ -1,4 +1,4 @@
-"""Values to index: the values of a column, or the values at a path of its JSON documents."""
+"""Values to index: the values of a column, or the values at a path in its JSON documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OtherTypeError(Exception):
-    """The values at a path have another type than earlier values: all must be read again."""
+    """JSON values have another type than assumed: all rows must be read again."""
 
     def __init__(self, values: ColumnValues) -> None:
         super().__init__(str(values.type))
@@ -26,12 +26,12 @@ class OtherTypeError(Exception):
 
 @dataclass(slots=True, eq=False)
 class ColumnValues:
-    """The values to index of a column, taken from passing rows.
+    """Extraction of the values to index from a column.
 
     Attributes:
         type: type of the values; for JSON values the type so far.
-        path: path of the values in JSON documents; None: the column's own values.
-        is_told: True if JSON values of this type have passed.
+        path: path of the values in JSON documents; None for the column's own values.
+        is_told: True if the type of JSON values is known from earlier values.
     """
 
     column: str
@@ -45,15 +45,17 @@ class ColumnValues:
 
     @classmethod
     def at(cls, column: str, type_: pa.DataType, path: str | None) -> ColumnValues:
-        """Return the values of a column; those at a path are texts until the first one is read."""
+        """Return the values of a column; values at a JSON path are assumed to be text until the
+        first.
+        """
         return cls(column, type_ if path is None else pa.string(), path)
 
     def of(self, values: pa.Array) -> pa.Array:
-        """Return the values to index of the next rows. CPU.
+        """Return the values to index of a batch. CPU work.
 
         Raises:
             InvalidInputError: JSON values of several types, arrays or objects.
-            OtherTypeError: they are of one type, and that is not `type`.
+            OtherTypeError: the JSON values have one type, but not `type`.
         """
         if self.path is None:
             return values

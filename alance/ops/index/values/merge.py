@@ -1,8 +1,8 @@
-"""Sorted runs merged to one, of any length, in bounded memory.
+"""K-way merge of sorted runs of any length, in bounded memory.
 
-Of each run some blocks are held. All rows below the least of the runs' last held values can go:
-they are joined and sorted at once. Rows of that very value follow, run by run, however many there
-are; so equal values keep the order of the runs.
+Some blocks of each run are held in memory. All rows below the smallest last value of the held
+blocks are final: they are concatenated and sorted at once. Rows equal to that value follow run by
+run, however many they are; so equal values keep the order of the runs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from alance.ops.index.values.runs import IndexPart
     from alance.ops.version.snapshot import Snapshot
 
-HELD_SHARE: Final = 4  # of the memory, what blocks may hold; the rest is for joining and sorting
+HELD_SHARE: Final = 4  # blocks take a quarter of the memory; joining and sorting take the rest
 
 
 class _Values:
-    """Values without nulls that are compared one by one, as Python does."""
+    """Sequence of Python values of an array without nulls, for bisection."""
 
     __slots__ = ("_array",)
 
@@ -49,7 +49,7 @@ class _Values:
 
 
 def keys_of(values: pa.Array) -> Any:
-    """Values without nulls as a sequence in the order of an index: numpy's, where it is one."""
+    """Return non-null values as a sequence in index order; a numpy array if they are integers."""
     keys = sort_key(values)
     kinds = pa.types
     if kinds.is_boolean(keys.type):
@@ -60,7 +60,9 @@ def keys_of(values: pa.Array) -> Any:
 
 
 def _place(keys: Any, value: Any, start: int, *, behind: bool) -> int:
-    """Where `value` belongs among keys from `start` on: before, or behind its equals."""
+    """Return the position of `value` in sorted keys, searched from `start`: before or behind its
+    equals.
+    """
     if isinstance(keys, np.ndarray):
         side: Any = "right" if behind else "left"
         return start + int(np.searchsorted(keys[start:], value, side))
@@ -76,7 +78,7 @@ class _Block:
 
 @dataclass(slots=True, eq=False)
 class _Run(ABC):
-    """Sorted rows while they are merged, of which some batches are held."""
+    """A sorted run during the merge, with some of its batches in memory."""
 
     pool: DecodePool
     low: Any = None
@@ -88,7 +90,7 @@ class _Run(ABC):
 
     @abstractmethod
     async def fill(self, budget: int) -> None:
-        """Read rows, if there are any, to hold a budget or one batch."""
+        """Read more rows, if any remain, until the budget or at least one batch is held."""
 
     def put(self, batches: Sequence[pa.RecordBatch]) -> None:
         for batch in batches:
@@ -111,7 +113,7 @@ class _Run(ABC):
         return self.blocks[-1].keys[len(self.blocks[-1].keys) - 1]
 
     def take(self, value: Any, *, behind: bool) -> list[pa.RecordBatch]:
-        """Take away the rows below a value; or up to its equals, these included."""
+        """Remove and return the rows below `value`; with `behind`, also the rows equal to it."""
         taken = []
         while self.blocks:
             block = self.blocks[0]
@@ -127,7 +129,7 @@ class _Run(ABC):
 
 @dataclass(slots=True, eq=False)
 class _PartRun(_Run):
-    """A part of an index that is built by several."""
+    """Run of an `IndexPart`."""
 
     snapshot: Snapshot = field(kw_only=True)
     schema: pa.Schema = field(kw_only=True)
@@ -143,7 +145,9 @@ class _PartRun(_Run):
         self.is_read = stop == len(self.part.blocks)
 
     def _stop_within(self, budget: int) -> int:
-        """The block before which reading stops now, to hold a budget or one block."""
+        """Return the end of the blocks to read now: as many as the budget allows, at least one
+        held.
+        """
         sizes, stop, room = self.part.blocks, self.next_block, budget - self.held_bytes
         while stop < len(sizes) and (
             room >= sizes[stop][1] or not (self.blocks or stop > self.next_block)
@@ -155,7 +159,7 @@ class _PartRun(_Run):
 
 @dataclass(slots=True, eq=False)
 class _StreamRun(_Run):
-    """Batches that somebody else reads, in order."""
+    """Run of batches that arrive sorted from an iterator."""
 
     batches: AsyncIterator[pa.RecordBatch] = field(kw_only=True)
 
@@ -170,12 +174,12 @@ class _StreamRun(_Run):
 
 @dataclass(slots=True, eq=False)
 class RunMerger:
-    """Merges the runs of parts of one index.
+    """Merger of the runs of parts of one index.
 
     Attributes:
-        memory: bytes, about, of what is held and sorted at once; at least two blocks a run.
-        peak_bytes: the most that blocks held so far.
-        on_rows: called with the number of rows that went out, batch by batch.
+        memory: approximate bytes held and sorted at once; at least two blocks per run.
+        peak_bytes: largest size of the held blocks so far.
+        on_rows: called with the number of rows of each batch before it is yielded.
     """
 
     snapshot: Snapshot
@@ -187,13 +191,13 @@ class RunMerger:
     def merged(
         self, parts: Sequence[IndexPart], low: Any = None, high: Any = None
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield all rows in order, nulls first; rows with equal values in the order of the parts.
+        """Yield all rows in order, nulls first; rows with equal values keep the order of the parts.
 
-        Cost: each byte of the parts once, in GETs of a run's share of the memory.
+        Cost: each byte of the parts is read once, in GETs of a run's share of the memory.
 
         Args:
-            low, high: first and end of the values, as keys of `keys_of`; rows from `low` on and
-                before `high`. None: from the nulls on, or to the end.
+            low, high: bounds of the values, as keys of `keys_of`: from `low` on and before `high`.
+                None for no bound; nulls are yielded only without `low`.
 
         Raises:
             CorruptFileError, NotFoundError, StoreError: a part cannot be read.
@@ -209,7 +213,7 @@ class RunMerger:
     def merged_streams(
         self, streams: Sequence[AsyncIterator[pa.RecordBatch]]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The same of streams, each in order for sure."""
+        """Yield the rows of sorted streams in order, like `merged`."""
         pool = self.snapshot.engine.pool
         return self._merged([_StreamRun(pool, batches=stream) for stream in streams])
 

@@ -1,4 +1,4 @@
-"""Of what values an index can be, and how it sums them up."""
+"""Options of scalar indices, and the check of the column's type."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ class ValueIndexArguments(TypedDict, total=False):
 
 @runtime_checkable
 class IndexConfig(Protocol):
-    """A kind of index with its arguments, such as pylance's `lance.indices.IndexConfig`."""
+    """Index kind with its arguments, such as pylance's `lance.indices.IndexConfig`."""
 
     @property
     def index_type(self) -> str:
-        """Such as "json"."""
+        """Name of the kind, such as "json"."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """Like `ValueIndexArguments`."""
+        """Arguments of the kind, as in `ValueIndexArguments`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueOptions:
-    """Checked options of an index of values.
+    """Checked options of a scalar index.
 
     Attributes:
         path: for a JSON index: path of the values in each document.
-        zones: for indices of zones.
+        zones: options of zone indices.
         memory_bytes: memory budget of the build; further rows are spilled to the local disk.
     """
 
@@ -80,12 +80,12 @@ NAMED: Final = sorted(KINDS.values(), key=lambda kind: kind.index_type != "BTREE
 def kind_and_options(
     index_type: str, arguments: Mapping[str, Any]
 ) -> tuple[IndexKind, ValueOptions]:
-    """The kind of an index, of JSON that of its target, and how it is made.
+    """Return the kind of an index and its checked options; for a JSON index the target's kind.
 
     Raises:
-        UnsupportedError: another type of index.
-        InvalidInputError: values that make no sense.
-        TypeError: arguments that such an index does not take.
+        UnsupportedError: an unknown type of index.
+        InvalidInputError: an argument out of range.
+        TypeError: an argument that the kind does not take.
     """
     left, path = dict(arguments), None
     told = index_type.upper() if isinstance(index_type, str) else ""
@@ -124,7 +124,7 @@ def _path(path: object) -> str:
 
 
 def check_suits(column: str, kind: IndexKind, type_: pa.DataType) -> None:
-    """Check that an index of a kind can be of values of a type.
+    """Check that a kind of index can hold values of a type.
 
     Raises:
         InvalidInputError: it cannot.

@@ -1,10 +1,10 @@
-"""An index merged by ranges of its values, which several processes or machines share.
+"""Merge of an index by ranges of its values, shared by several processes or machines.
 
-The first values of the runs' blocks, which the parts have, tell where ranges of about equal bytes
-begin, and which blocks of which runs have values of a range. Of a B-tree each range becomes a file
-of pages; one process joins their page tables. Of a bitmap index, which is one file, each becomes a
-run with one row set a value; one process writes one behind the other. Of vectors whose partitions
-are linked each range of partitions becomes a run of graphs.
+Parts hold the first values of their blocks. These values divide the index into ranges of about
+equal bytes, and show which blocks of each run overlap a range. For a B-tree, each range becomes a
+file of pages; one process joins their page tables. For a bitmap index, which is a single file, each
+range becomes a run with one row set per value; one process concatenates them. For vector indices
+with graphs, each range of partitions becomes a run of graphs.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ if TYPE_CHECKING:
 
 RANGE_BYTES: Final = 256 << 20
 MAX_RANGES: Final = 128
-FIRST_BYTES: Final = 64 << 10  # of a part: first values of blocks; of longer ones fewer
-NUMBER_SHIFT: Final = 128 - 53  # numbers of files are written in JSON
+FIRST_BYTES: Final = 64 << 10  # limit of a part's first values; longer values are sampled
+NUMBER_SHIFT: Final = 128 - 53  # file numbers are written in JSON, which is exact up to 53 bits
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
-    """Values of an index that are to be merged together. Can be pickled.
+    """A range of an index's values to merge. Can be pickled.
 
     Attributes:
-        segment: its id, which names the folder of the files.
-        number: its place among the ranges.
-        type: of the values.
-        parts: blocks of the runs that have such values.
-        low, high: keys: from `low` on, and before `high`; None: from the nulls on, to the end.
-        memory_bytes: of the merge, about.
-        links: of vectors, what graphs are built by: m, ef_construction, max_level.
+        segment: id of the segment, which names the folder of the files.
+        number: position among the ranges.
+        type: type of the values.
+        parts: blocks of the runs that may have values of the range.
+        low, high: bounds of the values, as for `RunMerger.merged`.
+        memory_bytes: approximate memory of the merge.
+        links: for vectors, options of the graphs: m, ef_construction, max_level.
     """
 
     column: str
@@ -76,9 +76,9 @@ class IndexRange:
     links: tuple[int, int, int] | None = None
 
     async def execute(self, dataset: Dataset) -> IndexPages:
-        """Merge the range, and write it. If it is executed twice, only one result counts.
+        """Merge the range and write it. If it is executed twice, only one result counts.
 
-        Cost: the blocks once, a PUT. Memory: `memory_bytes`, but at least 512 KiB per part.
+        Cost: a read of the blocks, a PUT. Memory: `memory_bytes`, but at least 512 KiB per part.
 
         Args:
             dataset: any version of the table.
@@ -104,7 +104,7 @@ class IndexRange:
         return IndexPages(self.segment, self.number, sum(counts), file, written.size_bytes, content)
 
     async def _sets(self, base: Snapshot, form: KeyedSets) -> IndexPages:
-        """The row sets of each value as one, in a run beside those of the parts."""
+        """Write a run with the joined row set of each value, beside the runs of the parts."""
         counts = list[int]()
         sets = RowSetBuilder(self.type, sort_key, form, of_sets=True)
         merger = RunMerger(base, form.schema(self.type), self.memory_bytes, counts.append)
@@ -116,7 +116,7 @@ class IndexRange:
         return IndexPages(self.segment, self.number, sum(counts), run=part)
 
     async def _graphs(self, base: Snapshot, links: Links) -> IndexPages:
-        """The graphs of each partition, in a run beside those of the parts."""
+        """Write a run with the graph of each partition, beside the runs of the parts."""
         counts = list[int]()
 
         def merged(schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -131,16 +131,16 @@ class IndexRange:
 
 @dataclass(frozen=True, slots=True)
 class IndexPages:
-    """A range that was merged, in a file that no version has yet. Can be pickled.
+    """A merged range, in a file that no version has yet. Can be pickled.
 
     Attributes:
-        number: of the range.
-        num_rows: of the blocks that were merged.
-        file, size_bytes: of a B-tree: in the name of its file of pages, and what it has.
-        table: and the rows of its page table, as an Arrow batch in the IPC format.
-        run: of a bitmap index: its values and their row sets; of vectors the graphs.
-        shapes: of vectors: the number of each partition, where its graph is entered, and where
-            its levels begin and end.
+        number: number of the range.
+        num_rows: number of rows in the merged blocks.
+        file, size_bytes: for a B-tree: number of its page file, and the file's size.
+        table: for a B-tree: rows of its page table, as an Arrow batch in the IPC format.
+        run: for a bitmap index: values and their row sets; for vectors: the graphs.
+        shapes: for vectors: number of each partition, entry row of its graph, and offsets of its
+            levels.
     """
 
     segment: str
@@ -154,12 +154,15 @@ class IndexPages:
 
     @property
     def path(self) -> str:
-        """Its name in the folder of the segment."""
+        """Name of the page file in the segment's folder."""
         return btree.part_file(self.file)
 
 
 def pack_firsts(firsts: Sequence[pa.Array], max_bytes: int = FIRST_BYTES) -> tuple[bytes, int]:
-    """The first values of some blocks, as parts have them: each how many blocks is one of them."""
+    """Return the first values of blocks as Arrow IPC bytes, and the stride.
+
+    If the values exceed `max_bytes`, only every `stride`-th block has its value.
+    """
     if not firsts:
         return b"", 1
     stride = max(1, -(-sum(value.nbytes for value in firsts) // max_bytes))
@@ -169,7 +172,7 @@ def pack_firsts(firsts: Sequence[pa.Array], max_bytes: int = FIRST_BYTES) -> tup
 
 @dataclass(frozen=True, slots=True)
 class _Fences:
-    """The first keys of a run's blocks: `nulls` blocks begin with null, then come `keys`."""
+    """First keys of a run's blocks: `nulls` blocks begin with null, the others with `keys`."""
 
     part: IndexPart
     nulls: int
@@ -188,7 +191,7 @@ class _Fences:
         return cls(part, nulls, [keys[at] for at in range(len(keys))])
 
     def between(self, low: Any, high: Any) -> IndexPart:
-        """The blocks that may have values of a range."""
+        """Return the blocks that may have values of a range."""
         stride, start, stop = self.part.stride, 0, len(self.part.blocks)
         if low is not None:
             start = stride * max(0, self.nulls + bisect_left(self.keys, low) - 1)
@@ -208,11 +211,11 @@ def cut_ranges(
     memory_bytes: int,
     links: Links | None = None,
 ) -> list[IndexRange]:
-    """Ranges of about equal bytes; none where one would do. CPU.
+    """Split an index into ranges of about equal bytes; empty if one range is enough. CPU work.
 
     Args:
-        type_: of the values.
-        parts: in the order that rows of equal values are to have.
+        type_: type of the values.
+        parts: parts in the order for rows of equal values.
     """
     fences = [_Fences.of(part, type_) for part in parts]
     lows = [None, *_splitters(fences, range_bytes)]
@@ -242,7 +245,7 @@ def cut_ranges(
 
 
 def _splitters(fences: Sequence[_Fences], range_bytes: int) -> list[Any]:
-    """Keys that all ranges but the first begin with, ascending."""
+    """Return the first keys of all ranges except the first, ascending."""
     total = sum(fence.part.num_bytes for fence in fences)
     num_ranges = min(MAX_RANGES, -(-total // range_bytes))
     weighted = sorted(
@@ -259,10 +262,10 @@ def _splitters(fences: Sequence[_Fences], range_bytes: int) -> list[Any]:
 
 
 def in_order(pages: Sequence[IndexPages], parts: Sequence[IndexPart]) -> list[IndexPages]:
-    """All ranges of some parts, by their values.
+    """Return the merged ranges of some parts, in order.
 
     Raises:
-        InvalidInputError: not each range once.
+        InvalidInputError: the ranges are not complete, or one of them occurs twice.
     """
     num_rows = sum(count for part in parts for count, _, _ in part.blocks)
     pages = sorted(pages, key=lambda part: part.number)
@@ -279,14 +282,14 @@ def in_order(pages: Sequence[IndexPages], parts: Sequence[IndexPart]) -> list[In
 async def join_pages(
     base: Snapshot, pages: Sequence[IndexPages], type_: pa.DataType
 ) -> SegmentFiles:
-    """Write the page table of all ranges; gives the files of the segment. Cost: a PUT.
+    """Write the page table of all ranges and return the files of the segment. Cost: a PUT.
 
     Args:
-        pages: as for `in_order`.
-        type_: of the values.
+        pages: merged ranges, from `in_order`.
+        type_: type of the values.
 
     Raises:
-        StoreError: the store failed; the files of the pages stay.
+        StoreError: the store failed; the page files stay.
     """
     schema = PageTableBuilder(type_).schema
 

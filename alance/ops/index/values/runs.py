@@ -1,7 +1,7 @@
-"""Sorted runs: what tasks of an index build leave for the merge, in files of Arrow blocks.
+"""Sorted runs: files of Arrow blocks that index build tasks write for the merge.
 
-A file is a row of blocks of some 256 KiB, each an Arrow record batch in the IPC format. Their
-lengths are known to whoever has the part, so that any block is read by its range alone.
+A file is a sequence of blocks of about 256 KiB, each an Arrow record batch in the IPC format. The
+part records the block lengths, so any block can be read by its byte range.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Block: TypeAlias = tuple[int, int, int]
 
 BLOCK_BYTES: Final = 256 << 10
-READ_BYTES: Final = 8 << 20  # at once, where runs are read one after the other
+READ_BYTES: Final = 8 << 20  # per GET when runs are read one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class IndexPart:
     schema: pa.Schema | None = None
 
     def cut(self, first: int, last: int) -> IndexPart:
-        """Return some of its blocks, for reading only.
+        """Return a part with only some of its blocks, for reading.
 
         Args:
             first: number of the first block.
@@ -90,18 +90,18 @@ class IndexPart:
 
     @property
     def build(self) -> str:
-        """The folder that it is in."""
+        """Name of the folder of the part's file."""
         return self.path.split("/")[-2]
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of its files."""
+        """Total bytes of the part's files."""
         blocks = sum(num_bytes for _, num_bytes, _ in self.blocks)
         return blocks + sum(size for _, size in self.files)
 
     @property
     def paths(self) -> list[str]:
-        """Paths of its files, below the table's folder."""
+        """Paths of the part's files, below the table's folder."""
         if not self.details:
             return [self.path]
         folder = self.path.rpartition("/")[0]
@@ -111,7 +111,7 @@ class IndexPart:
 async def write_run(
     snapshot: Snapshot, build: str, batches: AsyncIterable[pa.RecordBatch]
 ) -> tuple[str, tuple[Block, ...], list[pa.Array]]:
-    """Write a run; gives its path below the table's folder, its blocks and their first values.
+    """Write a run; return its path below the table's folder, its blocks and their first values.
 
     Raises:
         StoreError: the store failed; no file stays.
@@ -135,10 +135,10 @@ async def write_run(
 async def run_batches(
     snapshot: Snapshot, parts: Sequence[IndexPart], schema: pa.Schema
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The batches of runs, one run after the other. Cost: a GET for some 8 MiB.
+    """Yield the batches of one run after another. Cost: a GET for about 8 MiB.
 
     Raises:
-        CorruptFileError, NotFoundError, StoreError: a part that cannot be read.
+        CorruptFileError, NotFoundError, StoreError: a part cannot be read.
     """
     for part in parts:
         ends = np.cumsum([size for _, size, _ in part.blocks])
@@ -154,13 +154,13 @@ async def run_batches(
 async def read_blocks(
     snapshot: Snapshot, part: IndexPart, start: int, stop: int, schema: pa.Schema
 ) -> list[pa.RecordBatch]:
-    """Some blocks of a part. Cost: one GET.
+    """Return consecutive blocks of a part. Cost: one GET.
 
     Args:
-        schema: of the batches: whole numbers may become others, and nulls of any type.
+        schema: schema of the result. Stored values are cast to it, such as integers to floats.
 
     Raises:
-        CorruptFileError: bytes that are no such blocks.
+        CorruptFileError: the checksum of a block is wrong.
         NotFoundError: the file is gone.
     """
     first = part.start + sum(num_bytes for _, num_bytes, _ in part.blocks[:start])
@@ -194,6 +194,6 @@ def _cut(batch: pa.RecordBatch) -> list[tuple[Block, pa.Buffer, pa.Array]]:
     for at in range(0, batch.num_rows, step):
         content = batch.slice(at, step).serialize()
         num_rows = min(step, batch.num_rows - at)
-        value = pa.concat_arrays([batch.column(0).slice(at, 1)])  # not the memory of its batch
+        value = pa.concat_arrays([batch.column(0).slice(at, 1)])  # a copy, not a view
         blocks.append(((num_rows, content.size, zlib.crc32(content)), content, value))
     return blocks

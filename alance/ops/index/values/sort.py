@@ -1,8 +1,8 @@
-"""Values with their row numbers in the order of an index, of any number of rows.
+"""External sort of values with their row numbers, in index order, for any number of rows.
 
-A share of the memory budget is sorted in memory. More rows are spooled to the local disk, cut there
-into ranges of values by a sample until each range fits the share, and sorted range by range. Rows
-of a value that is so frequent that it fills a range pass unsorted: they are in order already.
+A share of the memory budget is sorted in memory. More rows are spilled to the local disk, split
+there into ranges of values by a sample until each range fits the share, and sorted range by range.
+If one frequent value fills a range, its rows pass unsorted: they are in order already.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from alance.io.reading.pool import DecodePool
 
 MEMORY: Final = 256 << 20
-# One part in so many of the budget is for rows that are sorted at once. The others are for copies
-# of these rows, sort keys, and pages being scanned, spooled and written: with 256 MiB, building a
-# B-tree of 10 M keys takes 235 MiB.
+# An eighth of the budget holds the rows that are sorted at once. The rest holds copies of these
+# rows, sort keys, and pages being scanned, spooled and written: with 256 MiB, building a B-tree of
+# 10 M keys takes 235 MiB.
 SORTED_SHARE: Final = 8
-AHEAD_SHARE: Final = 32  # of the memory: what a scan reads ahead; what follows takes longer
+AHEAD_SHARE: Final = 32  # a scan reads ahead 1/32 of the memory; the sort is slower than the scan
 LEAST_AHEAD: Final = 1 << 20
-SAMPLES: Final = 64  # of a batch
-MANY: Final = 4096  # values of which nearly all differ where more than 2^15 are distinct
+SAMPLES: Final = 64  # sampled rows per batch
+MANY: Final = 4096  # sample size; if over 2^15 values are distinct, nearly all samples differ
 MAX_RANGES: Final = 64
 BATCH_ROWS: Final = 64 << 10
-# Of rows whose unsorted copies are worth to be given back. That costs no measurable time, and what
-# allocators keep of many small copies, in each thread, is more than a small budget.
+# Sorted bytes from which freed memory is returned to the system. That takes no measurable time, and
+# allocators keep more small copies per thread than a small budget allows.
 RELEASED_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
 class _Range:
-    """Rows of a range of values, in the order in which they came.
+    """Rows of a range of values, in arrival order.
 
     Attributes:
-        is_alike: all of them have one value, or all are null: they are in order.
+        is_alike: True if all rows have one value, or all are null: no sort is needed.
     """
 
     spool: Spool
@@ -60,10 +60,10 @@ class _Range:
 
 @dataclass(slots=True)
 class RowSorter:
-    """Sorts batches of the columns `values` and `ids`; rows of equal values keep their order.
+    """Stable external sort of batches with the columns `values` and `ids`.
 
     Attributes:
-        memory: budget in bytes, about, for all that is held at once: rows, copies and sort keys.
+        memory: approximate memory budget in bytes for rows, copies and sort keys.
     """
 
     pool: DecodePool
@@ -72,7 +72,7 @@ class RowSorter:
     async def sorted(
         self, batches: AsyncIterable[pa.RecordBatch], schema: pa.Schema
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """All rows in order, nulls first, as batches of 64 Ki rows at most.
+        """Yield all rows in order, nulls first, in batches of at most 64 Ki rows.
 
         Raises:
             OSError: the local disk is full.
@@ -83,7 +83,7 @@ class RowSorter:
             spool = Spool(scratch, schema, held)
             async for batch in batches:
                 await spool.append(batch)
-            pending = [_Range(spool)]  # the first in order is the last here
+            pending = [_Range(spool)]  # a stack: the lowest range is last
             while pending:
                 rows = pending.pop()
                 if rows.spool.num_bytes > held and not rows.is_alike:
@@ -109,7 +109,7 @@ class RowSorter:
                 yield whole.slice(start, BATCH_ROWS)
 
     async def _cut(self, spool: Spool, held: int) -> list[_Range]:
-        """Divide spooled rows into ranges of values, each with fewer distinct values."""
+        """Split spooled rows into ranges of values, each with fewer distinct values."""
         run = self.pool.run
         samples = [await run(partial(_sample, batch)) async for batch in spool.batches()]
         num_ranges = min(MAX_RANGES, -(-2 * spool.num_bytes // held))
@@ -128,7 +128,7 @@ class RowSorter:
 
 
 def _alone(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of batches in order; the memory of batches and of sorting is given back."""
+    """Return the rows of batches in order, and return freed memory to the system."""
     rows = sort_parts(parts)
     if rows.nbytes >= RELEASED_BYTES:
         _kernels.trim_memory(0)
@@ -144,7 +144,8 @@ def _sample(batch: pa.RecordBatch) -> pa.Array:
 def _ends(samples: list[pa.Array], num_ranges: int) -> list[tuple[pa.Scalar, bool]]:
     """Return the starts of ranges: distinct ascending values, each True if it fills a range alone.
 
-    It is, where it is so frequent that it would begin several: no cut could part its rows.
+    A value fills a range alone if the sample would start several ranges with it: no split could
+    separate its rows.
     """
     keys = pc.drop_null(pa.concat_arrays(samples))
     if not len(keys):
@@ -156,9 +157,9 @@ def _ends(samples: list[pa.Array], num_ranges: int) -> list[tuple[pa.Scalar, boo
 
 
 def _parted(batch: pa.RecordBatch, ends: list[tuple[pa.Scalar, bool]]) -> list[pa.RecordBatch]:
-    """The rows of each range: of nulls first, then up to each end and from there on.
+    """Split a batch by ranges: nulls first, then the rows before each end and from there on.
 
-    Each part has memory of its own: one that waits does not hold the others.
+    Each result is a copy, so that a waiting part does not keep the whole batch in memory.
     """
     keys = sort_key(batch.column(0))
     numbers = as_mask(pc.is_valid(keys)).astype(np.uint8)
@@ -173,9 +174,9 @@ def _parted(batch: pa.RecordBatch, ends: list[tuple[pa.Scalar, bool]]) -> list[p
 
 
 def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of batches in order, nulls first; rows of equal values keep theirs.
+    """Return the rows of batches in order, nulls first; the sort is stable.
 
-    Memory: the rows twice. The list is emptied, which would hold them a third time.
+    Memory: the rows twice. The list is emptied, or the rows would be held a third time.
     """
     rows = pa.concat_batches(parts)
     parts.clear()
@@ -188,7 +189,7 @@ def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _order(keys: pa.Array) -> pa.Array:
-    """The stable order of keys, nulls first."""
+    """Return the stable sort order of keys, nulls first."""
     numbers = whole_numbers(keys)
     if numbers is None:
         return pc.array_sort_indices(keys, null_placement="at_start")
@@ -196,7 +197,7 @@ def _order(keys: pa.Array) -> pa.Array:
 
 
 def _by_codes(batch: pa.RecordBatch) -> pa.RecordBatch | None:
-    """The rows sorted by the ranks of their values, where few of them are distinct."""
+    """Sort rows by the ranks of their values; None if too many values are distinct."""
     values = batch.column(0)
     if pa.types.is_fixed_size_binary(values.type):
         return None

@@ -1,1 +1,1 @@
-"""Segments of vector indices: trained, built, split, in parts, and carried over."""
+"""Segments of vector indices: trained, built, split, built in parts, and carried over."""

@@ -1,8 +1,8 @@
-"""The files of a new segment of a vector index: vectors assigned to partitions, coded, and sorted
-by them.
+"""Build of a vector index segment: vectors are assigned to partitions, encoded, and sorted by
+partition.
 
-Rows pass once. They are coded batch by batch, in threads, and sorted by partition in memory or on
-the local disk; then each partition is laid out as a whole.
+Rows are read once. They are encoded batch by batch, in threads, and sorted by partition in memory
+or on the local disk. Then each partition is laid out as a whole.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _log: Final = logging.getLogger(__name__)
 
 DETAILS: Final = "/lance.index.pb.VectorIndexDetails"
 PARTITION: Final = "partition"
-TAKEN_BYTES: Final = 16 << 20  # of vectors that are coded at once
+TAKEN_BYTES: Final = 16 << 20  # vectors per batch when rows are taken by id
 
 
 async def create_vector_index(
     snapshot: Snapshot, new: NewVectorIndex, options: CommitOptions, tell: Tell = None
 ) -> Snapshot:
-    """The version with a new vector index. See `Dataset.create_index`."""
+    """Commit a new vector index; see `Dataset.create_index`."""
     check_callback("progress", tell)
 
     async def attempt(base: Snapshot) -> Snapshot:
@@ -97,19 +97,19 @@ async def vectors_like(
     *,
     retrain: bool,
 ) -> VectorSegmentBuilder | None:
-    """A builder of a segment like the latest of an index; None where such are not written.
+    """Return a builder of a segment like the latest of an index; None if it cannot be written here.
 
-    Centroids and codes are found anew where partitions have grown too large; where few have, these
-    are parted.
+    If the rows have outgrown the number of partitions, centroids and codes are trained anew. If
+    only some partitions are too large, these are split.
 
     Args:
-        replaced: the segments whose place it takes: their codes are carried over, where they are
-            of the same centroids and codes.
-        fragment_ids: that it is to cover.
-        retrain: centroids and codes are found anew in any case.
+        replaced: segments that the new one replaces; their codes are carried over if they have the
+            same centroids and codes.
+        fragment_ids: fragments to cover.
+        retrain: True to train centroids and codes anew in any case.
 
     Raises:
-        CorruptFileError, NotFoundError: files that cannot be read.
+        CorruptFileError, NotFoundError: files cannot be read.
     """
     index = Index.from_protobuf(segments[-1])
     column = indexed_column(base, index)
@@ -155,9 +155,10 @@ async def vectors_like(
 async def _first_like(
     base: Snapshot, column: str, leaf: Field, index: Index
 ) -> VectorSegmentBuilder | None:
-    """Builder of the first trained segment of an index that has a record but no files.
+    """Return a builder of the first trained segment of an index that has a record but no files.
 
-    `UntrainedSegment` writes such a record. Returns None while there are too few vectors to train.
+    `UntrainedSegment` writes such a record. Returns None while there are too few vectors to train,
+    or if the record's settings are not supported.
     """
     details = vector_index_pb2.VectorIndexDetails.FromString(index.message.index_details.value)
     told, links = (
@@ -206,9 +207,9 @@ def _as_before(
 
 @dataclass(slots=True, eq=False)
 class UntrainedSegment(NewSegment):
-    """Record without files, for an index of PQ codes whose column has too few vectors to train.
+    """Record without files, for a PQ index whose column has too few vectors to train.
 
-    It is that of pylance. It covers no fragment, so searches compare every vector until
+    pylance writes the same record. It covers no fragment, so searches compare every vector until
     `optimize_indices` trains the index.
     """
 
@@ -232,14 +233,14 @@ class UntrainedSegment(NewSegment):
 
 @dataclass(slots=True, eq=False)
 class VectorSegmentBuilder(NewSegment):
-    """Builds one segment.
+    """Builder of one segment.
 
     Attributes:
-        training: gives what vectors are assigned and coded by.
-        memory_bytes: codes that are sorted at once; more go to the local disk.
+        training: returns the centroids and the encoder.
+        memory_bytes: bytes of codes that are sorted at once; more are spilled to the local disk.
         carried: segments whose fragments are not scanned.
-        parted: rows of these that are coded anew.
-        tell: is told how far it is.
+        parted: ids of carried rows that are encoded anew.
+        tell: progress callback.
     """
 
     training: Callable[[], Awaitable[Training]]
@@ -249,14 +250,14 @@ class VectorSegmentBuilder(NewSegment):
     tell: Tell = None
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        """The record of the segment, whose files are then there.
+        """Write the files of the segment and return its record.
 
-        Cost: the training; a scan of the column in the fragments that no carried segment covers;
-        the codes of these segments once; the files' PUTs. Memory: `memory_bytes` about twice, the
-        largest partition, what is read ahead.
+        Cost: the training; a scan of the column in the fragments that no carried segment covers; a
+        read of the carried codes; the files' PUTs. Memory: about twice `memory_bytes`, the largest
+        partition, and the read-ahead.
 
         Raises:
-            InvalidInputError: too few vectors to train by.
+            InvalidInputError: too few vectors to train.
             StoreError: the store failed.
             OSError: the local disk is full.
         """
@@ -275,11 +276,11 @@ class VectorSegmentBuilder(NewSegment):
         fragment_ids: Collection[int],
         kept: Kept | None = None,
     ) -> table_pb2.IndexMetadata:
-        """Build the segment from coded rows of all these fragments; nothing is scanned.
+        """Build the segment from encoded rows of all these fragments, without a scan.
 
         Args:
-            merge: returns the rows in a schema, by partition.
-            kept: returns the graphs that are linked already.
+            merge: returns the rows in a schema, sorted by partition.
+            kept: returns graphs that are already built.
         """
         rows = CodedRows(self.snapshot, self.column, await self.training(), self.memory_bytes)
         return await self._write(rows, [merge(rows.coded_schema)], fragment_ids, kept)
@@ -340,13 +341,13 @@ class VectorSegmentBuilder(NewSegment):
 
 
 class CodedRows:
-    """The rows of `auxiliary.idx`, partition after partition.
+    """Rows of `auxiliary.idx`, sorted by partition.
 
     Attributes:
-        schema: as they are stored.
-        coded_schema: the number of the partition, row ids, and codes row by row.
-        lengths: the rows of each partition, of those that were laid out so far.
-        buffer_bytes: of the buffers behind all rows, when these are there.
+        schema: schema of the stored rows.
+        coded_schema: partition number, row id, and codes row by row.
+        lengths: number of rows of each partition, counting rows that are laid out so far.
+        buffer_bytes: bytes of the buffers at the file's end; 0 until they are written.
     """
 
     def __init__(
@@ -373,10 +374,11 @@ class CodedRows:
     async def by_partition(
         self, sources: Sequence[AsyncGenerator[pa.RecordBatch, None]]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of sources as they are stored, whole partitions in each batch.
+        """Yield the rows of sources in stored form; each batch has whole partitions.
 
         Args:
-            sources: their batches are of `coded_schema`, by partition; they are closed.
+            sources: batches of `coded_schema`, sorted by partition; the sources are closed at the
+                end.
         """
         pool = self._snapshot.engine.pool
         step: Step | None = None
@@ -394,7 +396,7 @@ class CodedRows:
     async def sorted(
         self, rows: AsyncGenerator[pa.RecordBatch, None]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Coded rows by partition."""
+        """Yield encoded rows sorted by partition."""
         sorter = RowSorter(self._snapshot.engine.pool, self._memory_bytes)
         async with (
             aclosing(rows) as coded,
@@ -404,7 +406,7 @@ class CodedRows:
                 yield batch
 
     def end(self) -> SegmentEnd:
-        """The end of the file, after all rows."""
+        """Return the metadata and buffers for the end of the file; call it after the last row."""
         encoder = self.training.encoder
         metadata = {
             ivf.METRIC: self.training.metric,
@@ -416,7 +418,7 @@ class CodedRows:
         return SegmentEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
 
     async def taken(self, ids: Int64s) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield rows by id, with their partitions and codes; all of these rows have vectors."""
+        """Yield rows by id, with partitions and codes; all of these rows have vectors."""
         snapshot = self._snapshot
         projection = project(snapshot.schema, [self._column], flat=True)
         type_ = self.training.type
@@ -430,8 +432,8 @@ class CodedRows:
             self._num_coded += len(own)
 
     async def scanned(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of some fragments that have vectors, with their partitions and codes, in the
-        order of the scan.
+        """Yield the rows of some fragments that have vectors, with partitions and codes, in scan
+        order.
         """
         if not fragment_ids:
             return
@@ -456,7 +458,7 @@ class CodedRows:
                     yield batch
 
     async def _num_rows(self, fragment_ids: Collection[int]) -> int:
-        """Live rows of some fragments; 0 where nobody is told of them."""
+        """Return the number of live rows of some fragments; 0 without a progress callback."""
         if self._tell is None:
             return 0
         counts, handles = await self._snapshot.live_counts(), self._snapshot.handles
@@ -473,7 +475,7 @@ class CodedRows:
         return pa.RecordBatch.from_arrays(columns, schema=self.coded_schema)
 
     def _laid_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Whole partitions, as they are stored."""
+        """Return whole partitions in stored form, and add their sizes to `lengths`."""
         labels = as_numbers(batch.column(0))
         counts = np.bincount(labels, minlength=len(self.lengths))
         self.lengths += counts
@@ -494,7 +496,7 @@ async def whole_partitions(
     """Cut rows into batches so that no partition is in two batches. Memory: the largest partition.
 
     Args:
-        batches: rows by partition; the first column is the number of the partition.
+        batches: rows sorted by partition; the first column is the partition number.
     """
     held: list[pa.RecordBatch] = []
     async for batch in batches:

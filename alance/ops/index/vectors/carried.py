@@ -1,7 +1,7 @@
-"""Codes of vector segments that are there, carried over into a new segment: no vector is read.
+"""Codes of existing vector segments, carried over into a new segment without reading vectors.
 
-That takes the same centroids and the same codes. Rows that are deleted, or in a fragment that the
-segment does not cover, are left out.
+Both segments must have the same centroids and the same encoder. Rows that are deleted, or in a
+fragment that the segment does not cover, are dropped.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 async def live_rows(snapshot: Snapshot, fragments: Collection[int], *, has_row_ids: bool) -> RowSet:
-    """The live rows of some fragments.
+    """Return the live rows of some fragments.
 
-    Cost: a GET for each deletion vector that is not known; with stable ids all ids, once.
+    Cost: a GET for each deletion file that is not in memory; with stable row ids all ids, once.
 
     Args:
-        has_row_ids: they are told by stable ids, else by addresses.
+        has_row_ids: True for stable row ids, False for row addresses.
     """
     pool = snapshot.engine.pool
     if has_row_ids:
@@ -65,12 +65,12 @@ async def live_rows(snapshot: Snapshot, fragments: Collection[int], *, has_row_i
 
 @dataclass(frozen=True, slots=True)
 class CarriedSegment:
-    """A segment whose codes go into another one.
+    """A segment whose codes go into a new one.
 
     Attributes:
-        covered: ids of the fragments that it covers, and that the version has.
-        ends: where the rows of each partition end.
-        reordered: columns whose bytes are in an order of their own.
+        covered: ids of the covered fragments that the version still has.
+        ends: end row of each partition.
+        reordered: columns whose bytes are not stored row by row.
         left_out: rows that are not carried over.
     """
 
@@ -88,15 +88,15 @@ class CarriedSegment:
         training: Training,
         leaf: Field,
     ) -> CarriedSegment | None:
-        """None: it was not built by this training, or what it covers is not known.
+        """Open a segment; None if it has another training, or its coverage is unknown.
 
         Cost: some rounds.
 
         Args:
-            leaf: the column.
+            leaf: field of the column.
 
         Raises:
-            CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
+            CorruptFileError, NotFoundError, UnsupportedError: files cannot be read.
         """
         index = Index.from_protobuf(message)
         other = await training_of(snapshot, index, leaf)
@@ -114,7 +114,9 @@ class CarriedSegment:
         return cls(stored, covered, storage.offsets[1:], reordered)
 
     async def ids_of(self, partition: int) -> Int64s:
-        """The live rows of a partition, of lists each as often as it has vectors there."""
+        """Return the ids of a partition's live rows; a list of vectors has one entry per vector in
+        it.
+        """
         first = int(self.ends[partition - 1]) if partition else 0
         stop = int(self.ends[partition])
         if first == stop:
@@ -130,7 +132,7 @@ class CarriedSegment:
         """Yield the live rows by partition, with codes row by row. Memory: some partitions.
 
         Args:
-            schema: columns of the result: number of the partition, row ids, codes.
+            schema: columns of the result: partition number, row ids, codes.
         """
         snapshot = self.stored.snapshot
         live = await live_rows(snapshot, self.covered, has_row_ids=snapshot.has_stable_row_ids)
@@ -161,9 +163,10 @@ class CarriedSegment:
 async def joined(
     sources: Iterable[AsyncGenerator[pa.RecordBatch, None]], pool: DecodePool
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows of sources that are by partition, by partition; of the first source first.
+    """Merge sources that are sorted by partition; within a partition, rows of earlier sources come
+    first.
 
-    Memory: a batch of each, and all rows of a partition.
+    Memory: a batch of each source, and all rows of a partition.
     """
     heads = [_Head(source) for source in sources]
     for head in heads:
@@ -183,7 +186,7 @@ async def joined(
 
 @dataclass(slots=True, eq=False)
 class _Head:
-    """What a source gave that is not used yet."""
+    """Unconsumed rows of a source."""
 
     source: AsyncGenerator[pa.RecordBatch, None]
     batch: pa.RecordBatch | None = None
@@ -201,7 +204,7 @@ class _Head:
         self.batch = await anext(self.source, None)
 
     async def up_to(self, partition: int) -> list[pa.RecordBatch]:
-        """Take away the rows up to a partition, all of which are taken."""
+        """Remove and return the rows of all partitions up to `partition`."""
         parts: list[pa.RecordBatch] = []
         while self.batch is not None:
             cut = int(np.searchsorted(self.labels, partition, "right"))

@@ -1,7 +1,8 @@
-"""Graphs of a new segment of a vector index, partition by partition as the rows are written.
+"""HNSW graphs of a new vector index segment, built while its rows are written.
 
-The rows of a partition pass on their way to their file; its graph goes into the other file, which
-is written at the same time. Some partitions are linked at once, a piece at a time, in threads.
+Rows pass on to their own file. The graph of each partition goes into the index file, which is
+written at the same time. Several partitions are linked concurrently, in threads, some rows at a
+time.
 """
 
 from __future__ import annotations
@@ -38,16 +39,20 @@ if TYPE_CHECKING:
     Kept = Callable[[int, int], Awaitable[Graph | None]]
 
 SEED: Final = 42  # the same rows give the same graph
-STEP_ROWS: Final = 1024  # that are linked before others have a turn: some tenths of a second
+STEP_ROWS: Final = 1024  # rows linked per job of the pool: some tenths of a second
 
 
 class NewGraphs:
-    """The graphs of a segment that is written.
+    """Graphs of a segment under construction.
 
     Args:
-        centroids: of the type of the vectors; shape (partitions, dimension).
-        aimed: rows of a partition, when centroids were found, as text of the file's metadata.
-        kept: gives the graph of a partition with so many rows where it need not be made anew.
+        centroids: centroids in the type of the vectors; shape (partitions, dimension).
+        aimed: rows per partition when the centroids were trained, as text for the file's metadata.
+        kept: returns the graph of a partition with a given number of rows if it can be reused, else
+            None.
+
+    Raises:
+        UnsupportedError: the encoder's codes cannot be linked.
     """
 
     def __init__(
@@ -75,14 +80,14 @@ class NewGraphs:
 
     @classmethod
     def of(cls, training: Training, files: SegmentFiles, kept: Kept | None = None) -> NewGraphs:
-        """Those of a segment by a training that has links."""
+        """Return the graphs of a new segment by a training with `links`."""
         assert training.links is not None
         aimed = str(training.partition_rows)
         encoder, metric, centroids = training.encoder, training.metric, training.centroids
         return cls(files, encoder, metric, centroids, training.links, aimed, kept)
 
     async def write(self, storage: Awaitable[None]) -> None:
-        """Write `index.idx`, while `storage` writes the rows that pass `passed`.
+        """Write `index.idx` while `storage` writes the rows that `passed` yields.
 
         Raises:
             StoreError: the store failed.
@@ -94,7 +99,7 @@ class NewGraphs:
     async def passed(
         self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield the same batches, each as soon as its partitions are linked. See `linked`."""
+        """Yield the same batches, each as soon as its partitions are linked; see `linked`."""
         async with aclosing(self.linked(batches, lengths)) as linked:
             async for graph, batch in linked:
                 await self._queue.put(graph)
@@ -105,13 +110,15 @@ class NewGraphs:
     async def linked(
         self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
     ) -> AsyncGenerator[tuple[Graph, pa.RecordBatch | None], None]:
-        """The graph of each partition that has rows, and behind the last of a batch the batch.
+        """Yield the graph of each non-empty partition; with the last graph of a batch, also the
+        batch.
 
-        Memory: some 24 m bytes a row of a partition for each thread, beside the batches.
+        Memory: about 24 m bytes for each row of the partitions being linked, one partition per
+        thread, plus the batches.
 
         Args:
-            batches: whole partitions in each, as they are stored.
-            lengths: the rows of each partition, of those that have passed.
+            batches: stored rows; each batch has whole partitions.
+            lengths: number of rows of each partition, counting rows that have passed.
         """
 
         async def works() -> AsyncGenerator[Awaitable[tuple[Graph, pa.RecordBatch | None]], None]:

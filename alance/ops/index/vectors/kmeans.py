@@ -1,7 +1,7 @@
-"""Centroids of points by k-means (Lloyd), in the threads of the pool.
+"""K-means (Lloyd) in the threads of the pool.
 
-What comes out depends on the points and the seed, not on the number of threads. Between two jobs
-of some milliseconds a cancellation ends the work.
+The result depends on the points and the seed, not on the number of threads. The work is split into
+jobs of a few milliseconds; a cancellation takes effect between two jobs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 LEAST_GAIN: Final = 1e-4
-PIECES: Final = 8  # of the points of a long round, that threads share
-WORK: Final = 1 << 26  # products of a job, about: 2 ms
+PIECES: Final = 8  # parts of the points in a long round, shared by threads
+WORK: Final = 1 << 26  # multiplications per job, about 2 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Clustering:
         points: shape (n, dimension).
         count: number of clusters, at most the number of points.
         first, dim: first column and number of columns that are compared.
-        by_angle: points are compared by their product, and centroids have length one.
-        least_gain: smallest gain of a round, as a part of the loss; a smaller gain ends the rounds.
+        by_angle: True to compare points by dot product; centroids then have length one.
+        least_gain: relative decrease of the loss below which the rounds end.
         on_round: called with the number of finished rounds.
     """
 
@@ -51,7 +51,7 @@ class Clustering:
     on_round: Callable[[int], object] | None = None
 
     async def centroids(self, pool: DecodePool) -> Float32s:
-        """The same ones for the same points; shape (count, dim)."""
+        """Return the centroids; shape (count, dim). Equal points give equal centroids."""
         work = self.points.shape[0] * self.count * self.dim
         pieces = PIECES if work > WORK else 1
         means = await pool.run(partial(self._start, pieces))
@@ -91,7 +91,7 @@ class _Rounds:
     is_over: bool = False
 
     def run(self, count: int) -> None:
-        """Rounds until there is nothing more to gain; points in pieces have been added before."""
+        """Run rounds until the gain is too small; with several pieces, points were added before."""
         for _ in range(count):
             if self.pieces == 1:
                 self.means.add(0)

@@ -1,4 +1,4 @@
-"""A vector index that is to be made: of what kind, on what, and whether it can be."""
+"""A new vector index: its kind, its options, and the checks against a version."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ", "IVF_RQ": "R
 WITH_GRAPHS: Final = {"IVF_HNSW_FLAT": "FLAT", "IVF_HNSW_PQ": "PQ", "IVF_HNSW_SQ": "SQ"}
 INDEX_TYPES: Final = {**KINDS, **WITH_GRAPHS}
 PARTITION_ROWS: Final = 8192
-# Of centroids: half of the rounds that 1e-4 takes. With 320 partitions that costs 0.3 to 1.7 points
-# of recall; 1 M x 128 in 1000 finds 0.805 and 0.883 of the nearest (20 and 50 partitions), where
-# 1e-4 finds 0.768 and 0.900, and pylance's centroids 0.737 and 0.890 (60 queries).
+# Relative gain that ends the k-means of centroids: half as many rounds as 1e-4. With 320 partitions
+# that costs 0.3 to 1.7 points of recall. With 1 M x 128 in 1000 partitions the recall is 0.805 and
+# 0.883 (20 and 50 partitions searched); 1e-4 gives 0.768 and 0.900, and pylance's centroids 0.737
+# and 0.890 (60 queries).
 LEAST_GAIN: Final = 5e-4
 _LEAST_LINKS: Final = Links(m=2, ef_construction=1, max_level=1)
 
@@ -62,21 +63,23 @@ class VectorIndexOptions:
     Attributes:
         num_partitions: default: one per `target_partition_size` rows.
         target_partition_size: approximate rows of a partition; default: 8192.
-        num_sub_vectors: parts of a vector that have a code each (IVF_PQ); default: a 16th of the
+        num_sub_vectors: sub-vectors of a vector, each with a code (IVF_PQ); default: a 16th of the
             dimension if it is divisible by 16, else an 8th.
-        num_bits: of a code: 8 or 4 (IVF_PQ; default 8), 1 to 9 (IVF_RQ; default 5), 8 (IVF_SQ).
-        sample_rate: sampled vectors per partition, and per value of a code.
-        max_iters: rounds of k-means at most.
+        num_bits: bits of a code: 8 or 4 (IVF_PQ; default 8), 1 to 9 (IVF_RQ; default 5), 8
+            (IVF_SQ).
+        sample_rate: sampled vectors per partition and per codebook entry.
+        max_iters: maximum number of k-means rounds.
         min_gain: relative decrease of the mean distance from the centroids below which k-means
-            stops. 0: until the distance stays; docs/indices.md has measurements.
-        ivf_centroids: instead of training; shape (partitions, dimension).
-        pq_codebook: instead of training; shape (num_sub_vectors, 2^num_bits, width of a part), or
+            stops; 0 runs until the distance no longer falls. docs/indices.md has measurements.
+        ivf_centroids: centroids to use instead of training; shape (partitions, dimension).
+        pq_codebook: codebook to use instead of training; shape (num_sub_vectors, 2^num_bits, width
+            of a sub-vector), or
             pylance's (2^num_bits, dimension) of the same values in that order.
-        memory_bytes: approximate bytes of codes that are sorted in memory at once, beyond which
-            they are spilled to the local disk; and of the sample.
-        m: links of a row on a graph (IVF_HNSW_*), twice as many on its lowest level.
-        ef_construction: number of near rows among which the links are chosen.
-        max_level: levels of a graph, at most.
+        memory_bytes: approximate bytes of codes sorted in memory, and of the sample; further codes
+            are spilled to the local disk.
+        m: links of a row in a graph (IVF_HNSW_*); twice as many on its lowest level.
+        ef_construction: number of near candidates from which the links are chosen.
+        max_level: maximum number of levels of a graph.
     """
 
     num_partitions: int | None = None
@@ -110,7 +113,7 @@ class VectorIndexOptions:
 
 @dataclass(frozen=True, slots=True)
 class NewVectorIndex:
-    """Description of a vector index to be made."""
+    """Description of a vector index to create."""
 
     column: str
     kind: str
@@ -122,13 +125,13 @@ class NewVectorIndex:
 
 @dataclass(frozen=True, slots=True)
 class CheckedVectors:
-    """A new vector index on a version that it can be made of.
+    """A new vector index, checked against a version.
 
     Attributes:
-        type: of its vectors.
-        kind: of codes: FLAT, PQ, SQ or RQ.
-        has_graphs: the rows of a partition are linked.
-        old: the segments that it replaces.
+        type: type of the vectors.
+        kind: kind of codes: FLAT, PQ, SQ or RQ.
+        has_graphs: True if the rows of each partition are linked in a graph.
+        old: segments that it replaces.
     """
 
     column: str
@@ -143,12 +146,12 @@ class CheckedVectors:
 
     @property
     def index_type(self) -> str:
-        """As parts of an index are told of it: one of `KINDS`."""
+        """Key of `KINDS`, as in `IndexPart.kind`."""
         return f"IVF_{self.kind}"
 
     @property
     def dim(self) -> int:
-        """Numbers of a vector."""
+        """Dimension of a vector."""
         return self.type.dim
 
     @property
@@ -158,7 +161,7 @@ class CheckedVectors:
 
     @property
     def links(self) -> Links | None:
-        """What graphs are built by."""
+        """Options of the graphs; None without graphs."""
         options = self.options
         if not self.has_graphs:
             return None
@@ -166,22 +169,23 @@ class CheckedVectors:
 
     @property
     def num_sub_vectors(self) -> int:
-        """Parts of a vector that have a code each."""
+        """Number of sub-vectors, each with a code."""
         asked = self.options.num_sub_vectors
         return asked or self.dim // (16 if self.dim % 16 == 0 else 8)
 
     @property
     def num_bits(self) -> int:
-        """Of a code; 0: vectors as they are."""
+        """Bits of a code; 0 if vectors are stored as they are."""
         return self.options.num_bits or BITS.get(self.kind, (0,))[0]
 
 
 def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
-    """The index as it would be made of a version.
+    """Check that a version can have a new vector index.
 
     Raises:
-        UnsupportedError: another type of index, or a table whose indices are translated late.
-        InvalidInputError: an unknown column, one without vectors, or options that do not suit it.
+        UnsupportedError: an unknown type of index, or a table with a fragment-reuse index.
+        InvalidInputError: an unknown column, a column without vectors, or options that do not suit
+            it.
         AlreadyExistsError: the name is in use.
     """
     asked = new.kind.upper() if isinstance(new.kind, str) else ""
@@ -249,10 +253,14 @@ def _check_codes(checked: CheckedVectors) -> None:
 def numbers_of_shape(
     values: object, shape: tuple[int | None, ...], what: str
 ) -> np.ndarray[Any, Any]:
-    """Numbers that the caller gives, of a shape.
+    """Convert the caller's values to an array and check its shape.
+
+    Args:
+        shape: expected shape; None for any length.
+        what: name of the argument, for the error message.
 
     Raises:
-        InvalidInputError: of another one, or not finite.
+        InvalidInputError: the array has another shape, or values that are not finite numbers.
     """
     if isinstance(values, pa.ExtensionArray):
         values = values.storage

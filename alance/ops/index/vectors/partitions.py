@@ -23,7 +23,7 @@ KIND: Final = "Vector"
 
 
 def name_on(snapshot: Snapshot, column: str) -> str:
-    """The first index of vectors on a column.
+    """Return the name of the first vector index on a column.
 
     Raises:
         NotFoundError: there is none.
@@ -38,7 +38,11 @@ def name_on(snapshot: Snapshot, column: str) -> str:
 async def centroids(
     snapshot: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
 ) -> pa.FixedSizeListArray:
-    """Those of an index's first segment. See `Dataset.centroids`."""
+    """Return the centroids of an index's first segment; see `Dataset.centroids`.
+
+    Raises:
+        InvalidInputError: it is no vector index.
+    """
     index = Index.from_protobuf(segments[0])
     if index.kind != KIND:
         raise InvalidInputError(f"index {index.name!r}: not of vectors")
@@ -48,7 +52,7 @@ async def centroids(
 
 
 async def partition_details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
-    """The metric of a segment, and the rows of each partition; deleted ones count."""
+    """Return the metric of a segment and the size of each partition; deleted rows count."""
     (head, content), (rows, message) = await asyncio.gather(
         _told(snapshot, index, ivf.INDEX_FILE), _told(snapshot, index, ivf.STORAGE_FILE)
     )
@@ -63,6 +67,6 @@ async def partition_details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
 
 
 async def _told(snapshot: Snapshot, index: Index, name: str) -> tuple[StoredFile, memoryview]:
-    """A file of a segment and its `IVF` message."""
+    """Open a file of a segment and return it with the bytes of its `IVF` message."""
     file = await StoredFile.open(snapshot, index, name)
     return file, memoryview(await file.buffer(ivf.buffer_number(file.metadata)))

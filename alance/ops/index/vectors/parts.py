@@ -1,8 +1,9 @@
-"""Vector indices in parts: what the plan trains, tasks read, and the merge writes again.
+"""Vector index builds in parts: the plan trains, tasks encode, the merge writes the segment.
 
-The training lies beside the parts, in the folder of the plan: the files of a segment without rows.
-A task codes the vectors of its fragments by it, and leaves them by partition. Where the rows of
-partitions are linked, further tasks do that for some partitions each, and leave the graphs.
+The training is stored beside the parts, in the folder of the plan, as the files of a segment
+without rows. A task encodes the vectors of its fragments with it and writes them sorted by
+partition. For an index with graphs, further tasks each link the rows of some partitions and write
+the graphs.
 """
 
 from __future__ import annotations
@@ -50,18 +51,18 @@ if TYPE_CHECKING:
 
     Merge: TypeAlias = Callable[[pa.Schema], AsyncGenerator[pa.RecordBatch, None]]
 
-GRAPHS: Final = pa.schema([pa.field(PARTITION, pa.int64()), *hnsw.FIELDS])  # of a run
-LINKING: Final = 16  # linking rows takes so many times what merging them takes, about
+GRAPHS: Final = pa.schema([pa.field(PARTITION, pa.int64()), *hnsw.FIELDS])  # rows of a run
+LINKING: Final = 16  # linking rows takes about 16 times as long as merging them
 
 
 async def write_training(base: Snapshot, checked: CheckedVectors, build: str) -> None:
-    """Train, and leave what came out in the folder of a build.
+    """Train a vector index and store the training in the folder of a build.
 
     Cost: a take of the sample, k-means, two PUTs.
     """
 
     async def trained() -> Training:
-        return replace(await train(base, checked), links=None)  # nothing here is linked
+        return replace(await train(base, checked), links=None)  # there are no rows to link
 
     builder = VectorSegmentBuilder(base, checked.column, checked.leaf, checked.name, trained)
     builder.files = SegmentFiles(base, uuid.UUID(build))
@@ -73,13 +74,13 @@ async def write_training(base: Snapshot, checked: CheckedVectors, build: str) ->
 
 
 async def training_at(snapshot: Snapshot, build: str, leaf: Field) -> Training:
-    """What `write_training` has left.
+    """Return the training that `write_training` stored.
 
     Cost: two or three rounds.
 
     Raises:
-        NotFoundError: it is gone.
-        CorruptFileError: files of something else.
+        NotFoundError: the training is gone.
+        CorruptFileError: the files do not hold a training for the column.
     """
     record = table_pb2.IndexMetadata(fields=[leaf.id])
     record.uuid.uuid = uuid.UUID(build).bytes
@@ -90,7 +91,7 @@ async def training_at(snapshot: Snapshot, build: str, leaf: Field) -> Training:
 
 
 async def has_training(snapshot: Snapshot, build: str, leaf: Field) -> bool:
-    """Whether the training of a build is still there."""
+    """Return True if the training of a build still exists."""
     try:
         await training_at(snapshot, build, leaf)
     except NotFoundError:
@@ -106,7 +107,7 @@ async def coded_rows(
     fragment_ids: Collection[int],
     memory: int,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The vectors of some fragments, coded, by partition: what a task leaves."""
+    """Return the encoded vectors of some fragments, sorted by partition: the run of a task."""
     training = await training_at(snapshot, build, leaf)
     rows = CodedRows(snapshot, column, training, memory)
     return rows.sorted(rows.scanned(fragment_ids))
@@ -120,7 +121,7 @@ async def merge_coded(
     fragment_ids: Collection[int],
     graphs: MergedGraphs | None = None,
 ) -> table_pb2.IndexMetadata:
-    """The record of a segment of what tasks have left; no file stays after an error."""
+    """Merge encoded runs into a segment and return its record; no file stays after an error."""
 
     async def trained() -> Training:
         return replace(await training_at(base, build, checked.leaf), links=checked.links)
@@ -140,15 +141,15 @@ async def merge_coded(
 async def write_graphs(
     base: Snapshot, column: str, build: str, links: hnsw.Links, merge: Merge
 ) -> tuple[str, tuple[Block, ...], tuple[tuple[int, int, tuple[int, ...]], ...]]:
-    """Link the rows of some partitions, and leave the graphs as a run.
+    """Link the rows of some partitions and write their graphs as a run.
 
-    Cost: the training, the rows once, a PUT. Memory: see `NewGraphs.linked`.
+    Cost: the training, a read of the rows, a PUT. Memory: see `NewGraphs.linked`.
 
     Args:
-        merge: gives the rows of a schema, by partition.
+        merge: returns the rows in a schema, sorted by partition.
 
     Returns:
-        Path and blocks of the run, and the shapes of `IndexPages`.
+        Path and blocks of the run, and the shapes for `IndexPages`.
 
     Raises:
         NotFoundError: the training, or a part, is gone.
@@ -173,25 +174,25 @@ async def write_graphs(
 
 
 class MergedGraphs:
-    """The graphs of all ranges of partitions, one after the other; to be closed.
+    """Graphs of all ranges of partitions, in order. Call `aclose` at the end.
 
     Args:
-        ranges: in the order of their partitions.
-        links: what they were built by.
-        memory: bytes, about, that are read at once.
+        ranges: merged ranges, in partition order.
+        links: options by which the graphs were built.
+        memory: approximate bytes that are read at once.
     """
 
     def __init__(
         self, base: Snapshot, ranges: Sequence[IndexPages], links: hnsw.Links, memory: int
     ) -> None:
         self._graphs = self._read(base, ranges, links, memory)
-        self._turn = asyncio.Lock()  # whoever comes first is given the first
+        self._turn = asyncio.Lock()  # callers get graphs in the order of their calls
 
     async def next(self, number: int, num_rows: int) -> Graph:
-        """The next graph, which is that of a partition with so many rows.
+        """Return the next graph, which must be that of `number` and have `num_rows` rows.
 
         Raises:
-            CorruptFileError: it is another one's.
+            CorruptFileError: the next graph belongs to another partition, or there is none.
         """
         async with self._turn:
             graph = await anext(self._graphs, None)

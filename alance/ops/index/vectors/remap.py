@@ -1,4 +1,4 @@
-"""Vector indices with the addresses that rows have after a compaction."""
+"""Remap of vector indices to new row addresses after a compaction."""
 
 from __future__ import annotations
 
@@ -41,15 +41,14 @@ _BUFFERS: Final = ("codebook_position", "rotate_mat_position")
 
 
 async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
-    """Write a vector index again: without the codes of rows that are gone.
+    """Rewrite a vector index with new row addresses, without the codes of deleted rows.
 
-    Graphs of partitions of which no row is gone stay, the others are linked anew.
-
-    Memory: some partitions; see `NewGraphs.passed`.
+    Graphs of partitions without deleted rows are kept; the others are built anew. Memory: some
+    partitions; see `NewGraphs.passed`.
 
     Raises:
-        CorruptFileError: files that contradict themselves.
-        UnsupportedError: graphs over codes that are not written here.
+        CorruptFileError: the files contradict each other.
+        UnsupportedError: graphs over codes that cannot be written here.
     """
     head = await StoredFile.open(snapshot, index, ivf.INDEX_FILE)
     content = await head.buffer(ivf.buffer_number(head.metadata))
@@ -88,7 +87,7 @@ async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: Seg
 
 
 class _OldGraphs:
-    """The graphs of a segment, which partitions of which no row is gone keep."""
+    """Graphs of a segment, reused for partitions that lose no row."""
 
     def __init__(
         self, head: StoredFile, centroids: ivf.Centroids, content: memoryview, storage: ivf.Storage
@@ -103,11 +102,14 @@ class _OldGraphs:
     def anew(
         self, index: Index, schema: pa.Schema, new: SegmentFiles, book: memoryview | None
     ) -> NewGraphs:
-        """The graphs of the segment that takes its place.
+        """Return the graphs of the rewritten segment.
 
         Args:
-            schema: of the rows.
-            book: the buffer that the quantiser needs.
+            schema: schema of the rows.
+            book: buffer of the quantizer, such as a codebook; None if it needs none.
+
+        Raises:
+            UnsupportedError: graphs over codes that cannot be written here.
         """
         told, centroids = self._storage.told, self._centroids
         type_ = VectorType.of(schema.types[-1])
@@ -141,11 +143,12 @@ def with_codes(
     rows_of: Callable[[Bytes], Bytes],
     change: Callable[[Bytes, slice], Bytes] = lambda rows, _: rows,
 ) -> pa.Array:
-    """A column of codes, of which each partition is changed when its codes stand row by row.
+    """Change a column of codes partition by partition, on codes in row order.
 
     Args:
-        ends: where the rows of each partition end.
-        change: is given the codes of a partition, and which rows they are.
+        ends: end row of each partition.
+        rows_of: converts a partition's stored codes to row order.
+        change: receives the codes of a partition in row order, and the slice of its rows.
     """
     codes = as_numbers(column.flatten()).reshape(-1, column.type.list_size)
     spans = [slice(*span) for span in pairwise([0, *ends.tolist()])]
@@ -154,15 +157,14 @@ def with_codes(
 
 
 class _Partitions:
-    """The partitions of a segment, some at a time.
+    """Remap of partitions, some at a time.
 
     Args:
-        ends: where each one's rows end.
-        reordered: columns whose bytes are in an order of their own: how to get rows of them and
-            how to put them back.
+        ends: end row of each partition.
+        reordered: for columns not stored row by row: the conversions to and from row order.
 
     Attributes:
-        lengths: rows of each partition that are left, of those that were moved so far.
+        lengths: retained rows of each partition, counting partitions that are remapped so far.
     """
 
     def __init__(
@@ -177,7 +179,7 @@ class _Partitions:
         self.lengths = np.zeros(len(ends), np.int64)
 
     def moved(self, batch: pa.RecordBatch, start: int, ends: Int64s) -> pa.RecordBatch:
-        """The rows of some partitions that are left, with their new addresses."""
+        """Return the retained rows of some partitions, with their new addresses."""
         ids = batch.column(0)
         if ids.null_count:
             raise CorruptFileError("vector index: a row number is null")
@@ -201,10 +203,11 @@ class _Partitions:
 
 
 def reordered_columns(schema: pa.Schema, storage: Mapping[str, Any]) -> dict[str, Order]:
-    """The columns of which rows are found in whole partitions alone.
+    """Return the columns that are not stored row by row, with the conversions to and from row
+    order.
 
     Raises:
-        CorruptFileError: columns that are none of a vector index.
+        CorruptFileError: the columns are not those of a vector index.
     """
     orders = {
         pq.CODES: ("transposed", (untransposed, transposed)),

@@ -1,4 +1,4 @@
-"""Partitions that have grown too large by themselves are parted; only their rows are read again."""
+"""Split of partitions that have grown too large; only their rows are read again."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 OPTIONS: Final = VectorIndexOptions()
-# Of the square of a mean's length: two that k-means has put 1/1024 before and behind one, where it
-# had a cluster without rows.
+# Largest squared distance of nearly equal means, as a share of a mean's squared length. For a
+# cluster without rows, k-means splits another mean in two, 1/1024 before and behind it.
 SAME: Final = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class PartedSegments:
-    """Segments whose large partitions are parted.
+    """Segments whose large partitions are split.
 
     Attributes:
-        training: with the centroids of their parts; codes are as before.
-        carried: the segments without the rows in these.
-        ids: these rows, ascending.
+        training: training with the centroids of the split partitions; codes are unchanged.
+        carried: the segments without the rows of split partitions.
+        ids: ids of these rows, ascending.
     """
 
     training: Training
@@ -48,13 +48,13 @@ class PartedSegments:
 async def split_large(
     base: Snapshot, column: str, training: Training, carried: Sequence[CarriedSegment]
 ) -> PartedSegments:
-    """The same segments where no partition has more than `GROWN` times the rows that were aimed at.
+    """Split each partition with more than `GROWN` times the intended rows, by k-means of a sample.
 
-    Each that has is parted by k-means of a sample of its vectors. Of lists all vectors are coded
-    anew of which one lies there.
+    Returns the segments unchanged if no partition is too large. For lists of vectors, all vectors
+    of a row are encoded anew if one lies in a split partition.
 
-    Cost: the codes of these partitions; a take of the vectors sampled. Memory: that sample, and 8
-    bytes for each of their rows.
+    Cost: a read of these partitions' codes; a take of the sampled vectors. Memory: the sample, and
+    8 bytes for each row of these partitions.
     """
     aimed = training.partition_rows
     sizes = np.zeros(len(training.centroids), np.int64)
@@ -84,13 +84,13 @@ async def split_large(
             training.centroids.dtype,
         )
         means = _apart(means)
-        if len(means) > 1:  # else its vectors are all alike
+        if len(means) > 1:  # else all its vectors are nearly equal
             centroids.append(means)
             parted.append(partition)
             ids_of.append(ids)
     if not parted:
         return PartedSegments(training, tuple(carried), np.empty(0, np.int64))
-    # The first part takes the place of the whole, so that other rows keep their numbers.
+    # The first part gets the number of the split partition, so all other numbers stay the same.
     whole = training.centroids.copy()
     whole[parted] = [means[0] for means in centroids[1:]]
     more = np.concatenate([whole, *(means[1:] for means in centroids[1:])])
@@ -100,10 +100,10 @@ async def split_large(
 
 
 def _apart(means: np.ndarray) -> np.ndarray:
-    """The means without those that are nearly another one, as k-means gives for equal vectors.
+    """Drop means that are nearly equal to an earlier one, as k-means gives for equal vectors.
 
-    Which of two such means a vector is nearest to is chance: a search of one partition might look
-    into the other.
+    It is chance which of two such means is nearest to a vector: a search of a single partition
+    might search the other one.
     """
     points = means.astype(np.float64)
     apart: list[int] = []
@@ -125,7 +125,7 @@ async def _sampled(
 
     def points() -> Float32s:
         vectors, _ = whole_vectors(batch.column(0), training.type, training.metric)
-        if training.type.is_multi:  # others of a list lie elsewhere
+        if training.type.is_multi:  # drop vectors of the lists that lie in other partitions
             is_here = vectors.nearest(training.points) == partition
             vectors = replace(vectors, values=vectors.rows[is_here].reshape(-1))
         return vectors.points()

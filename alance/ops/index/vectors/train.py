@@ -1,4 +1,4 @@
-"""What a vector index is built by: centroids, and how vectors are coded; of a sample."""
+"""Training of a vector index from a sample: centroids and encoder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class TooFewVectorsError(InvalidInputError):
-    """The column has fewer vectors than a codebook has values."""
+    """The column has fewer vectors than a codebook has entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class IndexProgress:
     """Progress of the build of a vector index.
 
     Attributes:
-        step: "centroids" and "codebook" (training), "code" (rows of the scan), "write" (partition
-            by partition, with their graphs).
-        done, total: rounds of k-means, which may end early; parts of the codebook; rows, of which
-            those without a vector are not written.
+        step: "centroids" and "codebook" (training), "code" (scanned rows), "write" (rows of
+            finished partitions and graphs).
+        done, total: k-means rounds, which may end early; sub-vectors of the codebook; or rows. Rows
+            without a vector are not written.
     """
 
     step: str
@@ -71,7 +71,7 @@ class IndexProgress:
 
 @dataclass(slots=True)
 class Step:
-    """What is told of a step; nothing where nobody asked."""
+    """Progress of a step; without a callback nothing is reported."""
 
     tell: Callable[[IndexProgress], object] | None
     name: str
@@ -79,36 +79,36 @@ class Step:
     done: int = 0
 
     def at(self, done: int) -> None:
-        """So much is done."""
+        """Set the amount done and report it."""
         self.done = done
         if self.tell is not None:
             self.tell(IndexProgress(self.name, done, self.total))
 
     def add(self, count: int) -> None:
-        """So much more is done."""
+        """Add to the amount done and report it."""
         self.at(self.done + count)
 
 
-GRAPH_ROWS: Final = 1 << 20  # of a partition with a graph, as pylance aims at them
+GRAPH_ROWS: Final = 1 << 20  # default rows of a partition with a graph, as in pylance
 SEED: Final = 42  # the same rows give the same index
-GROWN: Final = 4  # times the rows that a partition had: then centroids are found anew
-PART_BYTES: Final = 4 << 20  # of the sample that are read at once
-MIXED_BYTES: Final = 16 << 20  # of the sample that are moved at once
-CODED_ROWS: Final = 4096  # of the sample whose centroids are subtracted at once
-LISTS: Final = 1024  # whose vectors are counted before the sample is drawn
+GROWN: Final = 4  # a partition with over 4 times the intended rows is split or trained anew
+PART_BYTES: Final = 4 << 20  # of the sample, per take
+MIXED_BYTES: Final = 16 << 20  # of the sample, shuffled at once
+CODED_ROWS: Final = 4096  # sampled rows from which centroids are subtracted at once
+LISTS: Final = 1024  # lists sampled to estimate the vectors per row
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What vectors are assigned and coded by.
+    """Centroids and encoder of a vector index.
 
     Attributes:
-        type: of the column's vectors.
-        centroids: as they are stored, in the column's type (float32 for bfloat16); shape
-            (partitions, dimension).
-        links: what graphs are built by; None: there are none.
-        partition_rows: of a partition on average, when the centroids were found; where that is not
-            told, what is aimed at by default.
+        type: type of the column's vectors.
+        centroids: centroids in the column's type (float32 for bfloat16); shape (partitions,
+            dimension).
+        links: options of the graphs; None without graphs.
+        partition_rows: mean rows of a partition when the centroids were trained; the default target
+            size if the file does not record it.
     """
 
     type: VectorType
@@ -119,21 +119,24 @@ class Training:
     partition_rows: int = 0
 
     def suited_partitions(self, num_rows: int) -> int:
-        """How many partitions so many rows should have: as many as there are, until the rows of
-        each are `GROWN` times as many as they were."""
+        """Return the number of partitions that `num_rows` rows should have.
+
+        It is the current number until partitions have on average more than `GROWN` times
+        `partition_rows`.
+        """
         count = len(self.centroids)
         is_grown = num_rows > GROWN * self.partition_rows * count
         return num_rows // self.partition_rows if is_grown else count
 
     @property
     def points(self) -> Float32s:
-        """The centroids as vectors are compared with them; CPU work."""
+        """Centroids in the form for comparisons with vectors. CPU work."""
         values, dim = self.centroids.reshape(-1).view(np.uint8), self.centroids.shape[1]
-        metric = "hamming" if self.metric == "hamming" else "l2"  # of cosine the length counts
+        metric = "hamming" if self.metric == "hamming" else "l2"  # also for cosine
         return Vectors(values, self.centroids.dtype.name, dim, metric).points()
 
     def is_like(self, other: Training) -> bool:
-        """Whether both give every vector the same partition and the same codes."""
+        """Return True if both trainings give every vector the same partition and the same codes."""
         ours, theirs = self.encoder, other.encoder
         return (
             self.metric == other.metric
@@ -145,13 +148,14 @@ class Training:
 
 
 async def train(snapshot: Snapshot, checked: CheckedVectors, tell: Tell = None) -> Training:
-    """Centroids and codes by a sample of the rows.
+    """Train centroids and the encoder on a sample of the rows.
 
-    Cost: a take of `sample_rate` rows for each partition, or each value of a code; k-means.
+    Cost: a take of `sample_rate` rows for each partition or codebook entry, whichever are more;
+    k-means.
 
     Raises:
-        InvalidInputError: fewer vectors than partitions, or than values of a codebook; numbers
-            given that do not fit.
+        InvalidInputError: fewer vectors than partitions or codebook entries, or the caller's
+            centroids or codebook do not fit.
     """
     options, pool = checked.options, snapshot.engine.pool
     num_rows = int((await snapshot.live_counts()).sum())
@@ -175,7 +179,7 @@ async def train(snapshot: Snapshot, checked: CheckedVectors, tell: Tell = None) 
 
 
 async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> Vectors:
-    """The vectors of some rows, in any order."""
+    """Return the vectors of a random sample of rows, shuffled."""
     pool, chosen = snapshot.engine.pool, await drawn(snapshot, num_rows, SEED)
     type_, metric = checked.type, checked.metric
     projection = project(snapshot.schema, [checked.column], flat=True)
@@ -198,7 +202,7 @@ async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -
         await pool.run(partial(add, rows))
 
     def mixed() -> Vectors:
-        # Rows are in the order of the table: a part of them would be of one place.
+        # Rows are in table order. Without a shuffle, the first rows would be no random sample.
         order = np.random.default_rng(SEED).permutation(filled)
         rows = values[:filled]
         step = max(1, MIXED_BYTES // max(1, filled))
@@ -211,7 +215,7 @@ async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -
 
 
 async def _vectors_of_row(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> float:
-    """How many vectors a row has, about; at least a hundredth."""
+    """Estimate the number of vectors per row; at least 0.01."""
     if not checked.type.is_multi:
         return 1.0
     num_asked = min(num_rows, LISTS)
@@ -220,7 +224,7 @@ async def _vectors_of_row(snapshot: Snapshot, checked: CheckedVectors, num_rows:
 
 
 def _num_values(checked: CheckedVectors) -> int:
-    """How many values a code has; the sample grows with them."""
+    """Return the number of values of a code, with which the sample grows."""
     if checked.kind == ScalarEncoder.KIND:
         return 1 << SQ_BITS
     return 1 << checked.num_bits if checked.kind == ProductEncoder.KIND else 1
@@ -257,7 +261,7 @@ async def _centroids(
 
 
 def stored_centroids(means: Float32s, metric: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Means of points as they are stored, in the type of the vectors."""
+    """Convert means to centroids in the type of the vectors; bits for hamming."""
     return np.packbits(means >= 0.5, axis=1) if metric == "hamming" else means.astype(dtype)
 
 
@@ -291,7 +295,7 @@ async def _encoder(
         means = centroids.astype(np.float32)
         first = replace(sampled, values=sampled.rows[: len(rest)].reshape(-1))
         labels = first.nearest(means)
-        for start in range(0, len(rest), CODED_ROWS):  # in place: the sample has served
+        for start in range(0, len(rest), CODED_ROWS):  # in place: the sample is not needed again
             part = slice(start, start + CODED_ROWS)
             rest[part] -= means[labels[part]]
         return rest
@@ -309,7 +313,7 @@ async def _encoder(
         return centres
 
     centres = await all_of(centres_of(book) for book in books)
-    # Readers compare with the values as they are stored.
+    # Readers compare with the stored values, so round to the stored type.
     codebook = np.stack(centres).astype(checked.dtype).astype(np.float32)
     return ProductEncoder(codebook, checked.dtype, of_residuals)
 
@@ -324,12 +328,12 @@ def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32
 
 
 async def training_of(snapshot: Snapshot, index: Index, leaf: Field) -> Training | None:
-    """What a segment that is there was built by; None: it is of a kind that is not written here.
+    """Return the training of an existing segment; None if its kind cannot be written here.
 
     Cost: two or three rounds.
 
     Raises:
-        CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
+        CorruptFileError, NotFoundError, UnsupportedError: files cannot be read.
     """
     type_ = VectorType.of(leaf.to_arrow().type)
     if type_ is None:
