@@ -1,12 +1,12 @@
-"""Asking indices: which rows a filter may be true of.
+"""Index lookups: find the rows for which a filter may be true.
 
-Reads ask (`read.filtering`), and take the rows that come out (`read.picked`). A damaged index, or
-one of an unknown kind, is not used: the read is slower, and no more. Indices are made and kept by
-the room `index`.
+Reads call `look_up.look_up` (see `read.plan`) and take the rows in the answer. A damaged index, or
+an index of an unknown kind, is not used: the read is only slower. The package `index` builds and
+maintains indices.
 
 Where to change what:
-    which indices of a version answer filters, a new kind of them: `segments`
-    whether a lookup is worth it, how answers are joined: `look_up`
-    how one segment is asked, and which questions a kind takes: `ask`; of zones: `zones`
-    how its files are read, and what of them is kept in the search cache: `files`
+    indices that answer filters in a version, a new kind of index: `segments`
+    cost of a lookup against a scan, joins of answers: `look_up`
+    lookup in one segment, questions that a kind takes: `ask`; for zones: `kinds.zones`
+    reads of index files, and their entries in the search cache: `files`
 """

@@ -1,4 +1,4 @@
-"""One question asked of one segment of an index."""
+"""Lookup of one question in one segment of an index."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
-    """Find the pages or keys of a question.
+    """Find the pages or keys for a question.
 
-    Cost: a round, once; of a large page table two.
+    Cost: a round, once; two for a large page table.
 
     Raises:
-        CorruptFileError, UnsupportedError, NotFoundError: an index that cannot be read.
+        CorruptFileError, UnsupportedError, NotFoundError: the index cannot be read.
         pyarrow.ArrowException, ValueError, Problem: values that the question cannot take.
     """
     if segment.steps is not None:

@@ -1,4 +1,4 @@
-"""The files of scalar indices: page tables, pages, keys, row sets, through the search cache."""
+"""Reads of scalar index files (page tables, pages, keys, row sets) through the search cache."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 GUESSED_ROWS: Final = 16 << 10
-KEPT_PAGES: Final = 256  # pages of one question that are kept in memory: a list of so many keys
-KEPT_SETS: Final = 64  # row sets of one question that are kept
+KEPT_PAGES: Final = 256  # most pages per question that are cached, as for a list of 256 keys
+KEPT_SETS: Final = 64  # most row sets per question that are cached
 
 
 class IndexFiles:
-    """The files of one segment of an index.
+    """Files of one segment of an index.
 
     Attributes:
-        where: one of them.
-        index: its record.
-        name: of the index.
+        where: location of a file of the segment, used in cache keys.
+        index: record of the segment.
+        name: name of the index.
     """
 
     __slots__ = ("_snapshot", "index", "name", "where")
@@ -58,10 +58,10 @@ class IndexFiles:
         self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.FILE)
 
     async def page_table(self) -> PageTable:
-        """The page table of a B-tree. Cost: one round of a GET for each of its files, once.
+        """Return the page table of a B-tree. Cost: one round with a GET for each file, once.
 
         Raises:
-            CorruptFileError: pages that are not there, or are left out.
+            CorruptFileError: the page table does not match the files.
         """
 
         async def load() -> PageTable:
@@ -83,13 +83,13 @@ class IndexFiles:
         )
 
     async def pages(self, table: PageTable, numbers: Sequence[int]) -> list[TreePage]:
-        """Pages of a B-tree. Cost: one round.
+        """Return pages of a B-tree. Cost: one round; none for cached pages.
 
         Args:
-            numbers: ascending.
+            numbers: page numbers, ascending.
 
         Raises:
-            CorruptFileError: rows that are not those of the page table.
+            CorruptFileError: the rows do not match the page table.
         """
         cache = self._snapshot.engine.cache
         keys = [("index page", self.where, number) for number in numbers]
@@ -117,10 +117,10 @@ class IndexFiles:
         return cast("list[TreePage]", pages)
 
     async def keys(self, form: KeyedSets = bitmap.ROW_SETS) -> pa.Array:
-        """The keys of an index. Cost: one GET of a small file; two rounds of a large one.
+        """Return the keys of an index. Cost: one GET for a small file, two rounds for a large one.
 
         Raises:
-            CorruptFileError: not a file of such an index.
+            CorruptFileError: the file has other columns, or its keys are not in order.
         """
 
         async def load() -> pa.Array:
@@ -132,7 +132,7 @@ class IndexFiles:
                 check_order(batch.column(0), form.keys, distinct=True)
                 return batch
 
-            # Of a small file the row sets are at hand, too.
+            # A small file is in memory as a whole, so cache its row sets, too.
             columns = None if file.container.is_whole else [form.keys]
             batch = await self._rows(file, [(0, file.num_rows)], checked, columns)
             if columns is None:
@@ -151,10 +151,10 @@ class IndexFiles:
     async def row_sets(
         self, places: Sequence[int], form: KeyedSets = bitmap.ROW_SETS
     ) -> list[RowSet]:
-        """The row numbers of some keys, by their places. Cost: one round, none of a small file.
+        """Return the row sets of keys, by their positions. Cost: one round; none for a small file.
 
         Raises:
-            CorruptFileError: bytes that are no row set.
+            CorruptFileError: the bytes are not a row set.
         """
         cache = self._snapshot.engine.cache
         sets: dict[int, RowSet] = {}
@@ -172,7 +172,7 @@ class IndexFiles:
         return [sets[place] for place in places]
 
     async def _read_sets(self, places: Int64s, form: KeyedSets) -> list[tuple[RowSet, int]]:
-        """The row numbers of some keys, and the bytes that each set has in the file."""
+        """Return the row sets of keys, each with its size in the file in bytes."""
         engine = self._snapshot.engine
 
         def parsed(column: pa.Array) -> list[tuple[RowSet, int]]:
@@ -196,13 +196,13 @@ class IndexFiles:
         return await engine.decode(lambda: parsed(task.decode().column(0)), task.num_bytes)
 
     async def whole(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """All rows of a small file. Cost: one GET, mostly; two rounds of a larger one.
+        """Return all rows of a small file. Cost: mostly one GET; two rounds for a larger file.
 
         Args:
-            columns: these alone; others may be large.
+            columns: columns to read; None for all.
 
         Raises:
-            CorruptFileError: it has no such columns.
+            CorruptFileError: the file lacks a column.
         """
         (file,) = await self._open(name)
         missing = set(columns or ()) - set(file.schema.to_arrow().names)
@@ -211,9 +211,9 @@ class IndexFiles:
         return await self._rows(file, [(0, file.num_rows)], lambda batch: batch, columns)
 
     async def parsed(self, name: str, parse: Callable[[pa.RecordBatch, Mapping[str, str]], T]) -> T:
-        """Return what `parse` makes of all rows of a file and of its metadata.
+        """Return the result of `parse` on all rows and the metadata of a file.
 
-        Cost: one GET of a small file; two rounds of a larger one.
+        Cost: one GET for a small file, two rounds for a larger one.
 
         Args:
             parse: CPU work.
@@ -225,12 +225,12 @@ class IndexFiles:
         return await self._rows(file, [(0, file.num_rows)], lambda batch: parse(batch, metadata))
 
     async def head(self, name: str) -> tuple[int, Mapping[str, str]]:
-        """The number of rows of a file, and the metadata of its schema. Cost: one GET, once."""
+        """Return the number of rows of a file and its schema's metadata. Cost: one GET, once."""
         (file,) = await self._open(name)
         return file.num_rows, file.schema.metadata
 
     async def part(self, name: str, column: str, start: int, stop: int) -> pa.Array:
-        """Some rows of a column of a file; kept in memory. Cost: one round."""
+        """Return a range of rows of a column, through the search cache. Cost: one round."""
 
         async def load() -> pa.Array:
             (file,) = await self._open(name)
@@ -251,10 +251,12 @@ class IndexFiles:
         parse: Callable[[pa.RecordBatch], T],
         columns: Sequence[str] | None = None,
     ) -> T:
-        """What is made of the rows of spans, which ascend. Cost: one round, of unknown pages two.
+        """Return the result of `parse` on ascending spans of rows.
+
+        Cost: one round; two if the positions of pages are unknown.
 
         Args:
-            parse: CPU work of some microseconds a span.
+            parse: CPU work of some microseconds per span.
         """
         engine = self._snapshot.engine
         spans = [(start, stop) for start, stop in spans if start < stop]
@@ -264,7 +266,7 @@ class IndexFiles:
             return await engine.decode(
                 lambda: parse(rows_of(file, container.content, columns)), file.source.file_bytes
             )
-        # Of few rows it is guessed where in the file they are, which saves a round.
+        # For few rows, a take guesses their position in the file, which saves a round.
         is_few = self._snapshot.is_remote and 0 < num_rows <= min(GUESSED_ROWS, file.num_rows // 4)
         key = ("index rows", file.source.location, columns and tuple(columns))
 
@@ -289,10 +291,10 @@ class IndexFiles:
 
 
 def _pages_of(table: PageTable, numbers: Int64s, batch: pa.RecordBatch) -> list[TreePage]:
-    """Pages of a B-tree from their rows, which stand one behind the other. CPU.
+    """Build the pages of a B-tree from their consecutive rows. CPU work.
 
     Raises:
-        CorruptFileError: rows that are not those of the page table.
+        CorruptFileError: the rows do not match the page table.
     """
     if batch.schema.names != [btree.VALUES, btree.IDS]:
         raise CorruptFileError(f"B-tree index: columns {batch.schema.names} of a page")
@@ -321,15 +323,21 @@ def _at(values: pa.Array, places: Int64s) -> pa.Array:
 
 
 def sort_key(values: pa.Array) -> pa.Array:
-    """Values that Arrow sorts as an index does: floats in total order, -NaN first, NaN last."""
+    """Map values so that Arrow sorts them like an index: floats in total order, -NaN first, NaN
+    last.
+    """
     return total_order(values) if pa.types.is_floating(values.type) else values
 
 
 def check_order(values: pa.Array, what: str, *, distinct: bool = False) -> None:
-    """Check that values are in the order of an index: nulls first.
+    """Check that values are in the order of an index, nulls first.
+
+    Args:
+        what: name of the values, for the error message.
+        distinct: True if no value may occur twice.
 
     Raises:
-        CorruptFileError: they are not.
+        CorruptFileError: the values are not in order.
     """
     nulls = values.null_count
     keys = plain(values).slice(nulls)
@@ -353,7 +361,7 @@ def _is_out_of_order(keys: pa.Array, distinct: bool) -> bool:
 
 
 def _are_same(left: pa.Array, right: pa.Array) -> bool:
-    """Whether values are the same: NaN is, of whatever bits."""
+    """Return True if values are equal; all NaNs are equal."""
     if left.equals(right) or not pa.types.is_floating(left.type):
         return bool(left.equals(right))
     valid = as_mask(left.is_valid())

@@ -1,8 +1,8 @@
-"""Asking indices which rows a filter may be true of: never less than those that it is true of.
+"""Index lookup for a filter: the answer contains all matching rows, and may contain others.
 
-A question is asked of each segment of an index that covers live fragments. What comes out is known
-for those fragments alone; where the questions of a filter are about different columns, for each
-fragment those count that are known there. Row sets are bitmaps: joining them, and counting, takes
+A question is looked up in each segment of an index that covers live fragments. The answer holds
+only for the covered fragments. If the questions of a filter are about different columns, each
+fragment uses the questions that cover it. Row sets are bitmaps: joining and counting them takes
 microseconds, however many rows they have.
 """
 
@@ -42,30 +42,30 @@ if TYPE_CHECKING:
 else:
     arrow_parts = Deferred("alance.expr.arrow_parts")
 
-USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the table has
-USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
-SCAN_WORK: Final = 4  # of a row that is scanned, as rows of a B-tree: some 20 ns each
-MAX_ROWS: Final = 8 << 20  # whose numbers are held in memory
-KEPT_BYTES: Final = 300  # of a set that is kept, beside its rows
-SET_BYTES: Final = 2  # of a row in a set, at most
-PART_BYTES: Final = 64  # beside these, of each part of up to 65 536 rows
-SHORT: Final = 64 << 10  # work of a filter that is remembered as long as a manifest is met
-ROWS_A_BYTE: Final = 16  # of sets that are joined, as bytes to decode
-# What a damaged index, or one of a kind that is not known, may raise.
+USEFUL_ROWS: Final = 16 << 10  # answers of so many rows are worth a lookup in any table
+USEFUL_SHARE: Final = 4  # an answer of over a quarter of the rows is no faster than a scan
+SCAN_WORK: Final = 4  # scanning a row costs as much as 4 rows of a B-tree, about 20 ns each
+MAX_ROWS: Final = 8 << 20  # most row numbers that a lookup holds in memory
+KEPT_BYTES: Final = 300  # cache overhead of a row set
+SET_BYTES: Final = 2  # upper bound per row of a row set
+PART_BYTES: Final = 64  # overhead of each part of up to 65,536 rows in a row set
+SHORT: Final = 64 << 10  # filters of less work are remembered as long as their manifest
+ROWS_A_BYTE: Final = 16  # joining 16 rows of sets costs as much as decoding a byte
+# Errors of a damaged index, or of an index of an unknown kind.
 SPOILED: Final = (CorruptFileError, NotFoundError, UnsupportedError, InvalidInputError, Problem)
 
 
 @dataclass(slots=True)
 class IndexUse:
-    """The answer of the indices to a filter.
+    """Answer of the indices to a filter.
 
     Attributes:
-        covered: fragments of which `rows` are all that the filter may be true of.
-        rows: by address, of these fragments; deleted ones are among them.
-        is_exact: the filter is true of all these rows, if the indices are right.
-        told: the part of the filter that is true of all these rows, if the indices are right;
-            None: another one in each fragment.
-        lines: which indices were asked, and what of; which were not, and why.
+        covered: fragments for which `rows` has all rows that the filter may be true of.
+        rows: row addresses in these fragments; may contain deleted rows.
+        is_exact: True if the filter is true of all these rows, provided the indices are right.
+        told: part of the filter that is true of all these rows, provided the indices are right.
+            None if no part is, or if it differs between fragments.
+        lines: texts for `explain`: indices that were used or not used, and why.
     """
 
     covered: frozenset[int] = frozenset()
@@ -82,14 +82,17 @@ async def look_up(
     *,
     counts: bool = False,
 ) -> IndexUse | None:
-    """Ask the indices of a version; None where none is on a column of the filter.
+    """Look up a filter in the indices of a version.
 
-    Cost: for each index asked a round for its page table, once, and one for its pages; with stable
-    row ids and a bitmap index, at the first call, all deletion vectors and row ids as well.
+    Returns None if no index can answer a part of the filter. Returns an answer without fragments if
+    indices exist but are damaged, unsupported or not worth using.
+
+    Cost: for each index one round for its page table, once, and one for its pages. With stable row
+    ids and a bitmap index, the first call also reads all deletion vectors and row ids.
 
     Args:
-        handles: the fragments that are asked about.
-        counts: the rows are counted, not read: many of them are no reason to scan instead.
+        handles: fragments of the read.
+        counts: True if rows are only counted: then an answer with many rows is no reason to scan.
 
     Raises:
         StoreError: the store failed. An index that cannot be read is not used.
@@ -112,7 +115,7 @@ async def look_up(
 
 
 async def covered_fragments(snapshot: Snapshot, predicate: Predicate) -> frozenset[int] | None:
-    """Fragments covered for every part of a filter that an index can answer.
+    """Return the fragments covered for every part of a filter that an index can answer.
 
     Returns None if no index answers any part of the filter.
 
@@ -132,8 +135,10 @@ def _covered_by_all(question: Question, indices: ByPath) -> frozenset[int]:
 async def _asked(
     snapshot: Snapshot, predicate: Predicate, segments: Segments
 ) -> tuple[Question, bool] | None:
-    """What of a filter is asked of indices, and whether that is all of it; remembered, of a short
-    filter for other sessions, too.
+    """Return the question of a filter to the indices, and True if it is the whole filter; memoized.
+
+    Questions of short filters are shared with other sessions. Returns None if no index takes a
+    part.
     """
 
     def make() -> tuple[Predicate, tuple[Question, bool] | None]:
@@ -152,7 +157,7 @@ async def _asked(
     decode, work = snapshot.engine.decode, checking_work(predicate)
     if predicate.has_params:
         return (await decode(make, work))[1]
-    # The id is the filter's as long as it is remembered, too.
+    # The memo holds the filter, too, so that its id is not reused.
     key = _asked, id(predicate)
     remember = segments.remember if work < SHORT else snapshot.remember
     if key not in remember:
@@ -161,7 +166,7 @@ async def _asked(
 
 
 def _is_taken(indices: ByPath, ask: Ask) -> bool:
-    """Whether some index takes a question, whose values are then in order. CPU."""
+    """Return True if an index takes a question; then sort the question's values. CPU work."""
     if not _takers(ask, indices):
         return False
     ask.sort()
@@ -169,14 +174,18 @@ def _is_taken(indices: ByPath, ask: Ask) -> bool:
 
 
 def _takers(ask: Ask, indices: ByPath) -> list[Sequence[Segment]]:
-    """The indices that take a question, the best first."""
+    """Return the indices that take a question, best first, each as its segments."""
     of_column = indices.get(ask.column.path, ())
     return [segments for segments in of_column if takes(segments[0], ask)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Attributes: `domain` is all rows of the covered fragments; see `IndexUse`."""
+    """Answer of some indices; see `IndexUse`.
+
+    Attributes:
+        domain: all rows of the covered fragments.
+    """
 
     covered: frozenset[int]
     domain: RowSet
@@ -216,23 +225,23 @@ class _Answer:
 class _Lookup:
     snapshot: Snapshot
     indices: ByPath
-    num_rows: int | None  # of the fragments that are asked about; None: all
+    num_rows: int | None  # rows of the fragments of the read; None for all fragments
     counts: bool
     lines: list[str]
 
     async def answer(self, question: Question) -> _Answer | None:
-        """The answer; None: the indices say nothing."""
+        """Return the answer to a question; None if no index is worth using."""
         prepared = await self._prepare(question)
         return None if prepared is None else await self._fetch(prepared)
 
     async def _prepare(self, question: Question) -> _Prepared | None:
-        """The pages to read for a question: page tables and keys are looked at, rows are not."""
+        """Choose the pages to read for a question, from page tables and keys; no rows are read."""
         if isinstance(question, Ask):
             return await self._prepare_ask(question)
         prepared = await all_of(self._prepare(part) for part in question.parts)
         parts = [part for part in prepared if part is not None]
         if isinstance(question, AllOf):
-            # Beside the narrowest question one that costs much costs more than it saves.
+            # An expensive question costs more than it saves beside the most selective one.
             least = min((part.estimate for part in parts), default=0)
             most = USEFUL_SHARE * least + USEFUL_ROWS
             parts = [part for part in parts if part.work <= most or part.estimate == least]
@@ -311,7 +320,7 @@ class _Lookup:
         return _Answer(covered, domain, rows, prepared.told is not None, prepared.told)
 
     async def _fetch_segment(self, asked: Asked) -> RowSet:
-        """The addresses that a segment gives, of the fragments that it covers."""
+        """Return the rows in a segment's answer, as addresses in its covered fragments."""
         engine, segment = self.snapshot.engine, asked.segment
         trace.compare(asked.num_compared)
         if not segment.has_row_ids:
@@ -319,7 +328,7 @@ class _Lookup:
             return await engine.decode(
                 lambda: rows.within(segment.domain, segment.covered), len(rows) // ROWS_A_BYTE
             )
-        where = segment.files(self.snapshot).where  # copies of a table have the same segments
+        where = segment.files(self.snapshot).where  # UUIDs repeat in copies of a table
         key = ("row addresses", where, segment.identity, asked.kept_as)
         kept: RowSet | None = engine.cache.peek(key) if asked.kept_as else None
         if kept is None:
@@ -332,7 +341,11 @@ class _Lookup:
         return kept
 
     async def _addresses_of(self, row_ids: RowSet, segment: Segment) -> RowSet:
-        """The addresses of stable row ids, of the fragments that a segment covers."""
+        """Return the addresses of stable row ids in the fragments that a segment covers.
+
+        Raises:
+            UnsupportedError: there are more than `MAX_ROWS` row ids.
+        """
         if not row_ids:
             return row_ids
         if len(row_ids) > MAX_ROWS:
@@ -347,12 +360,12 @@ class _Lookup:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The pages to be read, of segments or of several such.
+    """Pages to read, for the segments of an index or for several questions.
 
     Attributes:
-        estimate: rows that they may give.
-        work: what they cost, as rows of a B-tree.
-        is_whole: no part of the condition is left out.
+        estimate: estimated number of rows in the answer.
+        work: cost of the answer, in rows of a B-tree.
+        is_whole: True if the parts cover the whole condition.
     """
 
     estimate: int

@@ -1,4 +1,4 @@
-"""Which indices of a version answer filters, on which columns, for which fragments."""
+"""Index segments of a version that can answer filters, by column."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ class Segment:
     """A segment of an index that can be asked.
 
     Attributes:
-        index: its record.
-        covered: the live fragments that it answers for.
-        domain: the addresses of all their rows, deleted ones included.
-        has_row_ids: it holds stable row ids; else addresses.
-        kind: of its files.
-        steps: of a JSON index the path of its values.
-        identity: stands for the segment in this version, in keys of the search cache, beside where
-            its files are.
+        index: record of the segment.
+        covered: ids of the live fragments that it covers.
+        domain: addresses of all their rows, including deleted ones.
+        has_row_ids: True if it holds stable row ids, False for row addresses.
+        kind: kind of its files.
+        steps: for a JSON index, path of its values.
+        identity: identity of the segment in this version, for cache keys beside the file location.
     """
 
     index: Index
@@ -52,18 +51,18 @@ class Segment:
     identity: object = field(default_factory=object)
 
     def files(self, snapshot: Snapshot) -> IndexFiles:
-        """Its files, as a handle reads them."""
+        """Return the files of the segment, one object per snapshot."""
         return snapshot.remember(self.identity, lambda: IndexFiles(snapshot, self.index))
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """What a version can ask of indices.
+    """Indices of a version that can be asked.
 
     Attributes:
-        by_path: the indices of each column, the best first, each its segments.
-        lines: what is to be said of other indices.
-        remember: what filters ask of them.
+        by_path: indices of each column, best first, each as its segments.
+        lines: texts for `explain` about indices that are not used.
+        remember: memo of questions by filter.
     """
 
     by_path: Mapping[Path, Sequence[Sequence[Segment]]]
@@ -72,17 +71,18 @@ class Segments:
 
 
 async def segments_of(snapshot: Snapshot) -> Segments:
-    """The indices of a version that can be asked; told once, where the manifest tells all of it.
+    """Return the indices of a version that can be asked. Memoized with the manifest, or with the
+    snapshot if row counts come from files.
 
-    Cost: of tables so old that the manifest does not tell the rows of fragments, a round.
+    Cost: a round for old tables whose manifest lacks the row counts of fragments; else none.
 
     Raises:
-        CorruptFileError: index metadata that contradicts the format.
+        CorruptFileError: index metadata contradicts the format.
     """
     if not snapshot.manifest.indices:
         return Segments({})
     untold = np.flatnonzero(snapshot.manifest.fragments.physical_rows == 0)
-    # What files tell is of this table alone.
+    # Row counts from files are valid only for this table, not for all users of the manifest.
     remember = snapshot.remember if len(untold) else snapshot.manifest.remember
     segments = cast("Segments | None", remember.get(Segments))
     if segments is None:
@@ -94,9 +94,10 @@ async def segments_of(snapshot: Snapshot) -> Segments:
 
 
 def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
-    """
+    """Build the segments of a manifest.
+
     Args:
-        rows: of the fragments of which the manifest does not tell the number of rows.
+        rows: row counts of the fragments without one in the manifest.
     """
     messages = manifest.indices
     if any(message.name == FRAGMENT_REUSE for message in messages):
@@ -152,6 +153,6 @@ def _json_refusal(manifest: Manifest, index: Index, kind: IndexKind | None) -> s
 
 
 def _order(segments: Sequence[Segment]) -> tuple[int, int]:
-    """What covers more is first."""
+    """Return the sort key of an index: larger coverage first, then the order of `KINDS`."""
     covered = sum(len(segment.covered) for segment in segments)
     return -covered, list(KINDS.values()).index(segments[0].kind)

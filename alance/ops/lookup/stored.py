@@ -1,4 +1,4 @@
-"""The files of a segment that is there, read in order, and the end that such a file has."""
+"""Files of an existing segment, read sequentially; and the metadata at the end of such a file."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 
-SPAN_ROWS: Final = 64 << 10  # of an index file that are read at once
+SPAN_ROWS: Final = 64 << 10  # rows of an index file per read
 
 
 class SegmentEnd(NamedTuple):
-    """Metadata and buffers behind the rows of a file.
+    """Metadata and global buffers at the end of a file.
 
     Attributes:
-        metadata: of the schema, beside what it has.
-        buffers: global buffers, numbered from 1 on.
+        metadata: entries to add to the schema's metadata.
+        buffers: global buffers, numbered from 1.
     """
 
     metadata: Mapping[str, str]
@@ -54,18 +54,18 @@ NO_END: Final = SegmentEnd({})
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a segment that is there."""
+    """A file of an existing segment."""
 
     snapshot: Snapshot
     file: PlainFile
 
     @classmethod
     async def open(cls, snapshot: Snapshot, index: Index, name: str) -> StoredFile:
-        """Cost: one GET where the size is told, rarely two.
+        """Open a file of a segment. Cost: one GET if the record has its size, rarely two.
 
         Raises:
-            NotFoundError: no such file.
-            CorruptFileError: no Lance file.
+            NotFoundError: the file does not exist.
+            CorruptFileError: it is not a Lance file.
         """
         (file,) = await opened_files(snapshot, index, [name])
         return cls(snapshot, file)
@@ -82,16 +82,16 @@ class StoredFile:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the file."""
+        """Number of rows."""
         return self.file.num_rows
 
     @property
     def bytes_per_row(self) -> int:
-        """About, as they are stored."""
+        """Mean stored bytes per row, rounded up."""
         return -(-self.file.source.file_bytes // max(1, self.num_rows))
 
     async def buffer(self, number: int) -> bytes:
-        """A global buffer.
+        """Return a global buffer.
 
         Raises:
             CorruptFileError: the file has no such buffer.
@@ -100,10 +100,10 @@ class StoredFile:
         return bytes(await self.snapshot.engine.drive(plan, "index buffer"))
 
     async def told_buffer(self, key: str) -> memoryview:
-        """The global buffer whose number the metadata has.
+        """Return the global buffer whose number is the metadata entry `key`.
 
         Raises:
-            CorruptFileError: the file has no such buffer.
+            CorruptFileError: the metadata has no such number, or the file no such buffer.
         """
         text = self.metadata.get(key, "none")
         if not text.isascii() or not text.isdigit():
@@ -115,10 +115,11 @@ class StoredFile:
         spans: Iterable[tuple[int, int]],
         changed: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch,
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of each span. Cost: a round each, begun one ahead.
+        """Yield the rows of each span. Cost: one round each; the next round starts one span ahead.
 
         Args:
-            changed: CPU work, done where rows are decoded; spans in any order, maybe at once.
+            changed: transforms a batch; CPU work in the decode threads, for several spans in any
+                order or at once.
         """
         engine = self.snapshot.engine
         file, states = self.file, ScanStates(self.snapshot.engine.cache)
@@ -144,11 +145,11 @@ class StoredFile:
         """Yield the results of `work` on some partitions at a time. Memory: some partitions.
 
         Args:
-            ends: where the rows of each end; shape (partitions,).
-            work: is given rows, the number of their first partition, and where among them those of
-                each partition end. CPU.
+            ends: end row of each partition; shape (partitions,).
+            work: receives rows, the number of their first partition, and the end of each partition
+                within these rows. CPU work.
         """
-        cuts, rows = [0], [0]  # the first of some partitions, and their first row
+        cuts, rows = [0], [0]  # first partition and first row of each read
         while rows[-1] < (int(ends[-1]) if len(ends) else 0):
             stop = int(np.searchsorted(ends, rows[-1] + SPAN_ROWS, "left")) + 1
             cuts.append(min(stop, len(ends)))
@@ -171,11 +172,11 @@ async def non_empty(
     changed: Callable[[pa.RecordBatch], pa.RecordBatch],
     step: int = SPAN_ROWS,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield all rows of a file, changed, without batches that have none.
+    """Yield the transformed rows of a file, without empty batches.
 
     Args:
-        changed: CPU work, done where rows are decoded.
-        step: rows that are read at once.
+        changed: transforms a batch; CPU work in the decode threads.
+        step: rows per read.
     """
     async with aclosing(stored.batches(spans_of(stored.num_rows, step), changed)) as batches:
         async for batch in batches:
@@ -184,10 +185,10 @@ async def non_empty(
 
 
 def check_columns(stored: StoredFile, names: list[str], second: pa.DataType) -> None:
-    """Check the names of a file's columns, and the type of the second.
+    """Check the column names of a file, and the type of its second column.
 
     Raises:
-        CorruptFileError: others.
+        CorruptFileError: they differ.
     """
     schema = stored.schema
     if schema.names != names or schema.field(1).type != second:

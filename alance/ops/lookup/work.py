@@ -1,4 +1,4 @@
-"""Estimated work of turning a filter into questions to indices and statistics."""
+"""Estimated work of turning a filter into questions for indices and statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def checking_work(predicate: Predicate) -> int:
-    """Work of turning a filter into questions, in bytes whose decoding takes as long."""
+    """Return the work of turning a filter into questions, as a number of bytes to decode."""
     work = CHARACTER_BYTES * len(predicate.text) + KEY_BYTES * num_listed(predicate.condition)
     if isinstance(predicate.condition, ArrowCondition):
         work += expression_work(predicate.text)

@@ -1,9 +1,9 @@
-"""The kinds of indices of values: one module and one object each.
+"""The kinds of scalar indices: one module and one object each.
 
-An object says what its kind is called, which columns it can be of and which questions it answers,
-and how its files are read, written, moved and taken over; `kind.IndexKind` is the interface. Kinds
-with files alike share `row_sets` or `zones`. A kind never scans a table: rows to write are handed
-to it by the room `index`.
+An object defines the name of its kind, the columns that it can index, the questions that it
+answers, and how its files are read, written, remapped and carried over. `kind.IndexKind` is the
+interface. Kinds with similar files share `row_sets` or `zones`. A kind never scans a table: the
+package `index` passes it the rows to write.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from alance.ops.lookup.kinds.kind import IndexKind
 
-# By the type of their details. Of indices that cover as much, the first kind that takes a question,
-# and is worth it, is asked: the bitmap index knows the number of rows before it reads.
+# By the type of their details. Among indices with equal coverage, the first kind here that takes a
+# question and is worth it answers: a bitmap index estimates its rows best before a read.
 KINDS: Final[Mapping[str, IndexKind]] = MappingProxyType(
     {
         "Bitmap": Bitmap(),

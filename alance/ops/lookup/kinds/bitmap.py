@@ -1,4 +1,4 @@
-"""Bitmap indices: each distinct value with the set of rows that have it."""
+"""Bitmap indices: each distinct value with the set of its rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
-GROUP_SETS: Final = 1024  # row sets that are read at once
+GROUP_SETS: Final = 1024  # row sets per read
 
 
 class Bitmap(RowSetsKind):
@@ -65,7 +65,7 @@ class Bitmap(RowSetsKind):
 
 @dataclass(frozen=True, slots=True)
 class AskedBitmap:
-    """A question to a bitmap index, of which the keys are known."""
+    """A question to a bitmap index, with the positions of its keys."""
 
     segment: Segment
     files: IndexFiles

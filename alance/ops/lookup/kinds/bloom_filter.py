@@ -1,4 +1,4 @@
-"""Bloom filters: of each zone of rows a filter of the hashes of its values."""
+"""Bloom filters: a filter of the hashes of values for each zone of rows."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
-HASH_WORK: Final = 32  # of a value that is looked up in a filter, as bytes to decode
+HASH_WORK: Final = 32  # looking up a value in a filter costs as much as decoding 32 bytes
 FILTERS_AT_ONCE: Final = 256
-PART_BYTES: Final = 8 << 20  # of so many filters, as they are made by default
+PART_BYTES: Final = 8 << 20  # bytes of 256 filters with default options
 PARTS_AT_ONCE: Final = 16
 
 
 class BloomFilter(ZonesKind):
-    """Zones of rows with a filter of the values of each."""
+    """Zones of rows, each with a bloom filter of its values."""
 
     name = "BloomFilter"
     index_type = "BLOOMFILTER"
@@ -57,20 +57,20 @@ class BloomFilter(ZonesKind):
         return ZoneOptions(super().options(arguments).rows, wrong)
 
     def json_refusal(self, *, has_stable_row_ids: bool) -> str | None:
-        # A filter has hashes of values: of a number other ones as int64 than as float64.
+        # A number has different hashes as int64 and as float64.
         return "bloom filters of JSON values do not say their type"
 
     def takes(self, ask: Ask) -> bool:
         return ask.is_of_nulls or ask.points is not None
 
     async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
-        """Find the zones that may have values.
+        """Find the zones that may have the values.
 
-        Cost: a round for their places, then one for filters. Memory: filters within the read-ahead
-        of a scan, and those that the search cache keeps.
+        Cost: a round for the positions of zones, then one for filters. Memory: filters within the
+        read-ahead of a scan, and those in the search cache.
 
         Raises:
-            CorruptFileError: a file that has no such filters, or zones of other rows.
+            CorruptFileError: the file has no such filters, or zones outside of their fragments.
         """
         engine, column_type = snapshot.engine, ask.column.type
         files = segment.files(snapshot)
@@ -114,10 +114,12 @@ class BloomFilter(ZonesKind):
 
 
 async def filter_zones(snapshot: Snapshot, files: IndexFiles) -> tuple[ZoneRows, Mask]:
-    """The zones of bloom filters, and which have nulls; kept in memory. Cost: a round, once.
+    """Return the zones of bloom filters and the mask of zones with nulls, through the search cache.
+
+    Cost: a round, once.
 
     Raises:
-        CorruptFileError: a file that has no such zones.
+        CorruptFileError: the file has no such zones.
     """
 
     async def load() -> tuple[ZoneRows, Mask]:
@@ -129,7 +131,7 @@ async def filter_zones(snapshot: Snapshot, files: IndexFiles) -> tuple[ZoneRows,
 
 
 def filter_parts(files: IndexFiles, num_zones: int) -> list[Callable[[], Awaitable[pa.Array]]]:
-    """Return the reads of all filters, some filters each. Cost of a read: one round, once."""
+    """Return reads of all filters, up to 256 per read. Cost of a read: one round, once."""
     return [
         partial(files.part, bloom.FILE, bloom.FILTERS, start, start + FILTERS_AT_ONCE)
         for start in range(0, num_zones, FILTERS_AT_ONCE)

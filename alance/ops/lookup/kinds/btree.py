@@ -1,4 +1,4 @@
-"""B-trees: all values in order with the rows that have them, in pages."""
+"""B-trees: all values in order with their rows, in pages."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
-GROUP_PAGES: Final = 128  # read and evaluated at once
+GROUP_PAGES: Final = 128  # pages read and evaluated together
 GROUPS_AT_ONCE: Final = 4
-FEW_PAGES: Final = 4  # all of whose values are evaluated
-FEW_ROWS: Final = 16 << 10  # of pages, all of which a question may give: they are worth a lookup
-PAGE_WORK: Final = 1 << 10  # of a page that is at hand, as bytes to decode: some 5 us
-ZONE_COPIES: Final = 4  # of a page table's bounds: as values that conditions are compared with
+FEW_PAGES: Final = 4  # so few pages are evaluated without pruning zones
+FEW_ROWS: Final = 16 << 10  # pages of so few rows are worth a lookup without a better estimate
+PAGE_WORK: Final = 1 << 10  # evaluating a cached page takes 5 us, like decoding 1 KiB
+ZONE_COPIES: Final = 4  # zones for pruning take 4 times the bytes of the page table
 
 
 class BTree(IndexKind):
-    """Values in order, in pages; a page table has the bounds of each."""
+    """Sorted values in pages, and a page table with the bounds of each page."""
 
     name = "BTree"
     index_type = "BTREE"
@@ -138,7 +138,7 @@ class BTree(IndexKind):
 
 @dataclass(frozen=True, slots=True)
 class AskedTree:
-    """A question to a B-tree, of which the pages are known."""
+    """A question to a B-tree, with the numbers of its pages."""
 
     snapshot: Snapshot
     segment: Segment
@@ -153,7 +153,7 @@ class AskedTree:
         points = self.ask.points if most > FEW_ROWS else None
         if points is None:
             return most
-        # All rows of a page that begins and ends with one value may have it; of others few.
+        # If a page begins and ends with the same value, all its rows may match; else only few.
         low, high = (
             plain(end).take(to_arrow(self.pages)) for end in (self.table.low, self.table.high)
         )
@@ -197,9 +197,10 @@ class AskedTree:
 
 
 def _matching(ask: Ask, pages: Sequence[TreePage]) -> RowSet:
-    """Return the rows of pages of which a condition is true. CPU.
+    """Return the rows of pages for which a condition is true. CPU work.
 
-    Of many pages only those zones are evaluated in which it may be true: few, of a list of keys.
+    If there are many pages, only zones in which it may be true are evaluated: few for a list of
+    keys.
     """
     values, ids = [page.values for page in pages], [page.ids for page in pages]
     if len(pages) > FEW_PAGES and ask.check is not None:
@@ -218,7 +219,7 @@ def _matching(ask: Ask, pages: Sequence[TreePage]) -> RowSet:
 
 
 def _page_bounds(tables: Sequence[PageTable]) -> Bounds:
-    """Bounds of the pages of B-trees, or of parts of pages, as of zones of rows."""
+    """Return the bounds of pages, or of zones within pages, for pruning."""
     low, high = ([plain(getattr(table, end)) for table in tables] for end in ("low", "high"))
     low, high = (ends[0] if len(ends) == 1 else pa.concat_arrays(ends) for ends in (low, high))
     nulls = np.concatenate([table.null_counts for table in tables])
@@ -227,14 +228,14 @@ def _page_bounds(tables: Sequence[PageTable]) -> Bounds:
         has_values = nulls < np.concatenate([table.counts() for table in tables])
     has_nans = np.zeros(len(nulls), np.bool_)
     if pa.types.is_floating(low.type):
-        # Behind nulls there may be a NaN with its sign set.
+        # Nulls come first, so a negative NaN behind them is not visible in the bounds.
         has_nans = as_mask(pc.is_nan(low)) | as_mask(pc.is_nan(high)) | as_mask(pc.is_null(low))
         low, high = (bound(end, zero) for end, zero in ((low, -0.0), (high, 0.0)))
     return Bounds(nulls > 0, has_values, has_nans, low, high)
 
 
 def _pages_of(ask: Ask, table: PageTable, where: str, cache: SearchCache) -> Int64s:
-    """Numbers of the pages in which a condition may be true."""
+    """Return the numbers of the pages in which a condition may be true."""
     if ask.check is None:
         return np.arange(table.num_pages, dtype=np.int64)
     key = ("page zones", where, ask.column.path)
@@ -246,7 +247,7 @@ def _pages_of(ask: Ask, table: PageTable, where: str, cache: SearchCache) -> Int
 
 
 def _zones(ask: Ask, tables: Sequence[PageTable]) -> Zones:
-    """The pages of tables, numbered one behind the other, as zones of rows."""
+    """Return the consecutively numbered pages of tables as zones for pruning."""
     bounds = _page_bounds(tables)
     return Zones(len(bounds.has_nulls), {ask.column.path: bounds})
 
@@ -257,7 +258,7 @@ async def write_tree(
     """Write the files of a B-tree.
 
     Args:
-        rows: values of `type_` in the order of an index, and row numbers (uint64).
+        rows: values of `type_` in index order, and row numbers (uint64).
     """
     table = await write_pages(files, btree.DATA_FILE, type_, rows)
     await write_lookup(files, table, {btree.RANGE_PARTITIONED: "false"})
@@ -266,7 +267,7 @@ async def write_tree(
 async def write_pages(
     files: SegmentFiles, name: str, type_: pa.DataType, rows: AsyncIterable[pa.RecordBatch]
 ) -> pa.RecordBatch:
-    """Write a file of pages of a B-tree; return the rows of its page table."""
+    """Write a page file of a B-tree; return the rows of its page table."""
     pool = files.snapshot.engine.pool
     pages = PageTableBuilder(type_)
 
@@ -282,7 +283,6 @@ async def write_pages(
 async def write_lookup(
     files: SegmentFiles, table: pa.RecordBatch, metadata: Mapping[str, str]
 ) -> None:
-    """Write the page table of a B-tree."""
 
     async def rows() -> AsyncGenerator[pa.RecordBatch, None]:
         yield table
@@ -294,15 +294,15 @@ async def write_lookup(
 async def _tree_rows(
     snapshot: Snapshot, index: Index, moved: Callable[[Int64s], tuple[Int64s, Mask]]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Read the rows of a B-tree, as `write_tree` takes them.
+    """Yield the rows of a B-tree in the form for `write_tree`.
 
     Args:
-        moved: returns the new numbers of the rows that stay, and a mask of these rows.
+        moved: returns the new numbers of retained rows, and the mask of these rows.
 
     Raises:
-        CorruptFileError, UnsupportedError: a tree that cannot be read.
+        CorruptFileError, UnsupportedError: the tree cannot be read.
     """
-    table = await IndexFiles(snapshot, index).page_table()  # checks that the files belong together
+    table = await IndexFiles(snapshot, index).page_table()  # also checks that the files match
     type_ = table.low.type
     schema = row_schema(type_)
 

@@ -1,4 +1,4 @@
-"""FM indices: texts, compressed so that any part of them is found, in partitions of rows."""
+"""FM indices: compressed texts with substring search, in partitions of rows."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
     Span = tuple[int, int]
 
-PLACE_WORK: Final = 256  # of finding where a part is, as rows of a B-tree: some 5 us
-SYMBOL_WORK: Final = 1 << 10  # of a byte that is looked for in a partition, as bytes to decode
-# Beside the rarest part of a way, one that is there so much more often is not worth its cost.
+PLACE_WORK: Final = 256  # locating an occurrence costs as much as 256 rows of a B-tree: 5 us
+SYMBOL_WORK: Final = 1 << 10  # searching a byte in a partition costs as much as decoding 1 KiB
+# A substring with over 256 + 8 times the occurrences of the rarest one is not worth locating.
 FEW_PLACES: Final = 256
 OFTEN: Final = 8
 PARTITIONS_AT_ONCE: Final = 16
 MOVED_BYTES: Final = fm.PARTITION_BYTES * fm.BUILD_BYTES
-DEAD_SHARE: Final = 4  # of a partition: with more deleted rows than one in so many it is built anew
+DEAD_SHARE: Final = 4  # a partition with over a quarter deleted rows is rebuilt
 
 
 class FM(IndexKind):
-    """Texts of which any part is found."""
+    """Texts with substring search."""
 
     name = "FM"
     index_type = "FM"
@@ -72,12 +72,12 @@ class FM(IndexKind):
         return bool(_ways_of(ask))
 
     async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
-        """Find in which partitions, and how often, the parts of a question are.
+        """Find the partitions with the substrings of a question, and count their occurrences.
 
         Cost: all files of the segment, once, in a few rounds.
 
         Raises:
-            UnsupportedError: the search cache does not hold the segment.
+            UnsupportedError: the segment does not fit in the search cache.
         """
         num_bytes = sum(file.size_bytes for file in segment.index.message.files)
         most = snapshot.engine.cache.max_bytes
@@ -156,10 +156,10 @@ class FM(IndexKind):
         live: RowSet,
         covered: frozenset[int],
     ) -> Batches:
-        """Read the partitions of `covered`; some deleted rows stay in.
+        """Yield the partitions of `covered`; some deleted rows remain.
 
-        Rows of partitions with many deleted rows, with rows of other fragments, or with few rows
-        go through the source, which has some of them until it is finished.
+        Partitions with many deleted rows, with rows of other fragments, or with few rows are
+        rebuilt: their rows pass through `source`, which retains some until it is finished.
         """
         ids = np.array(sorted(covered), np.int64)
         stored = _stored(snapshot, index)
@@ -171,9 +171,12 @@ class FM(IndexKind):
 
 
 def _ways_of(ask: Ask) -> list[list[bytes]]:
-    """Parts of each way that texts may match, as an index has them; empty if a way has none."""
+    """Return the substrings of each alternative, encoded as in the index.
+
+    Returns an empty list if an alternative has no substrings or there are too many alternatives.
+    """
     texts = ask.cased_texts[: MAX_WAYS + 1]
-    # What is no text in UTF-8 is in no text.
+    # Surrogates are not valid UTF-8, so no indexed text contains them.
     ways = [[part.encode("utf-8", "surrogatepass") for part in way if part] for way in texts]
     if len(ways) > MAX_WAYS or not all(ways):
         return []
@@ -181,11 +184,11 @@ def _ways_of(ask: Ask) -> list[list[bytes]]:
 
 
 def _names(index: Index) -> list[str]:
-    """The files of a segment, by the number of their partitions.
+    """Return the files of a segment, in the order of their partitions.
 
     Raises:
-        UnsupportedError: its record does not list its files.
-        CorruptFileError: a partition is not listed, or something else is.
+        UnsupportedError: the record does not list the files.
+        CorruptFileError: a partition is missing, or another file is listed.
     """
     names = [file.path for file in index.message.files]
     if not names:
@@ -197,7 +200,7 @@ def _names(index: Index) -> list[str]:
 
 
 async def _partitions(snapshot: Snapshot, files: IndexFiles, index: Index) -> list[Partition]:
-    """All partitions of a segment, through the search cache."""
+    """Return all partitions of a segment, through the search cache."""
     cache, names = snapshot.engine.cache, _names(index)
     partitions: list[Partition | None] = cache.peek_all([_key(files, name) for name in names])
     sizes = {file.path: file.size_bytes for file in index.message.files}
@@ -216,10 +219,10 @@ def _key(files: IndexFiles, name: str) -> Hashable:
 
 
 async def _load(snapshot: Snapshot, files: IndexFiles, name: str) -> Partition:
-    """A partition; kept in memory. Cost: two rounds, once.
+    """Return a partition, through the search cache. Cost: two rounds, once.
 
     Raises:
-        CorruptFileError: a file that is none.
+        CorruptFileError: the file is not a partition.
     """
 
     async def load() -> Partition:
@@ -231,11 +234,11 @@ async def _load(snapshot: Snapshot, files: IndexFiles, name: str) -> Partition:
 
 
 class PartHits(NamedTuple):
-    """A way to match in a partition.
+    """Occurrences of an alternative's substrings in a partition.
 
     Attributes:
-        spans: of its parts, the rarest first, where in the order of suffixes they are.
-        is_whole: no part is left out.
+        spans: suffix range of each located substring, the rarest first.
+        is_whole: True if all substrings are located.
     """
 
     partition: Partition
@@ -244,7 +247,7 @@ class PartHits(NamedTuple):
 
     @property
     def num_places(self) -> int:
-        """Number of places to find."""
+        """Number of occurrences to locate."""
         return sum(stop - start for start, stop in self.spans)
 
     @property
@@ -254,13 +257,13 @@ class PartHits(NamedTuple):
         return min(stop - start, len(self.partition.rows))
 
     def rows(self) -> Int64s:
-        """Addresses of the rows that have the parts. CPU."""
+        """Return the addresses of the rows that contain all located substrings. CPU work."""
         sets = [self.partition.rows_of(span) for span in self.spans]
         return reduce(partial(np.intersect1d, assume_unique=True), sets)
 
 
 def _hits(partition: Partition, ways: Sequence[Sequence[bytes]]) -> list[PartHits]:
-    """The ways that some rows of a partition may match. CPU."""
+    """Return the alternatives that rows of a partition may match. CPU work."""
     hits = []
     for way in ways:
         spans = sorted((partition.find(part) for part in way), key=lambda span: span[1] - span[0])
@@ -274,10 +277,10 @@ def _hits(partition: Partition, ways: Sequence[Sequence[bytes]]) -> list[PartHit
 
 @dataclass(frozen=True, slots=True)
 class AskedParts:
-    """A question to an FM index, of which it is known how often its parts are there.
+    """A question to an FM index, with the suffix ranges of its substrings.
 
     Attributes:
-        is_exact: a text that has the parts is one for which the question is true.
+        is_exact: True if each text with the substrings matches the question.
     """
 
     snapshot: Snapshot
@@ -320,7 +323,7 @@ class AskedParts:
 async def _whole(
     rows: Batches,
 ) -> AsyncGenerator[tuple[dict[str, str], list[pa.RecordBatch]], None]:
-    """Yield the rows of each partition with its metadata. Memory: a partition."""
+    """Yield the metadata and the rows of each partition. Memory: a partition."""
     metadata: dict[str, str] | None = None
     batches: list[pa.RecordBatch] = []
     async for batch in rows:
@@ -350,10 +353,10 @@ async def _write(
 async def _stored(
     snapshot: Snapshot, index: Index
 ) -> AsyncGenerator[tuple[pa.RecordBatch, Mapping[str, str]], None]:
-    """Yield the partitions of a segment that have rows, as their files have them.
+    """Yield the non-empty partitions of a segment as stored.
 
     Raises:
-        CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
+        CorruptFileError, NotFoundError, UnsupportedError: files cannot be read.
     """
     for name in _names(index):
         stored = await StoredFile.open(snapshot, index, name)
@@ -366,8 +369,8 @@ async def _stored(
 def _moved(
     batch: pa.RecordBatch, metadata: Mapping[str, str], moves: Moves, builder: PartitionBuilder
 ) -> list[pa.RecordBatch]:
-    """A partition with the addresses that its rows have now; rows of one that lost some go through
-    the builder. CPU.
+    """Return a partition with new row addresses; if it lost rows, its texts go to the builder. CPU
+    work.
     """
     partition = Partition.parse(batch, metadata)
     rows, is_kept = moves.moved(partition.rows)
@@ -383,7 +386,7 @@ def _remaining(
     live: RowSet,
     covered: Int64s,
 ) -> list[pa.RecordBatch]:
-    """A partition as it is, if it may be; else its live rows go through the builder. CPU."""
+    """Return a partition unchanged if possible; else its live texts go to the builder. CPU work."""
     partition = Partition.parse(batch, metadata)
     is_live: Mask = live.mask_of(partition.rows)
     is_full = builder.is_half_full(len(partition.rows), partition.length)

@@ -1,4 +1,4 @@
-"""The keys of rows: their values, the items of their lists, or the n-grams of their texts."""
+"""The keys of rows in an index: values, list items, or n-grams of texts."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 def row_schema(type_: pa.DataType) -> pa.Schema:
-    """Columns of sorted rows: keys of a type, each with the number of a row."""
+    """Return the columns of sorted rows: a key of a type, and a row number."""
     ids = pa.field(btree.IDS, pa.uint64(), nullable=False)
     return pa.schema([pa.field(btree.VALUES, type_), ids])
 
 
 @dataclass(slots=True, eq=False)
 class RowKeys:
-    """The keys of rows, while these pass by: their values.
+    """Source of an index whose keys are the column's values.
 
     Attributes:
-        type: of the keys.
-        form: how keys and the rows of each are stored; None if each row is stored with its key.
-        null_rows: row numbers of nulls that have no key.
+        type: type of the keys.
+        form: form of keys and row sets; None if each row is stored with its key.
+        null_rows: row numbers of nulls without a key.
     """
 
     type: pa.DataType
@@ -44,19 +44,21 @@ class RowKeys:
 
     @property
     def schema(self) -> pa.Schema:
-        """Keys, each with the number of a row."""
+        """Columns of keys and row numbers."""
         return row_schema(self.type)
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Columns of a sorted run: rows, or keys with their rows as the index stores them."""
+        """Columns of a sorted run: keys with row numbers, or keys with row sets if there is a
+        `form`.
+        """
         return self.schema if self.form is None else self.form.schema(self.type)
 
     def add(self, values: pa.Array, rows: pa.Array) -> pa.RecordBatch:
-        """Return the keys of the next rows. CPU.
+        """Return the keys of the next rows. CPU work.
 
         Args:
-            rows: the number of each row, uint64.
+            rows: number of each row, uint64.
         """
         return self._batch(plain(values), rows)
 
@@ -64,17 +66,17 @@ class RowKeys:
         return pa.RecordBatch.from_arrays([keys, rows], schema=self.schema)
 
     def end(self) -> SegmentEnd:
-        """Return the metadata and buffers that follow the keys."""
+        """Return the metadata and buffers at the end of the file."""
         return NO_END
 
 
 @dataclass(slots=True, eq=False)
 class LabelKeys(RowKeys):
-    """The items of lists; a list that is null has none, and is noted."""
+    """Source of an index whose keys are list items; null lists are noted in `null_rows`."""
 
     @classmethod
     def of(cls, type_: pa.DataType, form: KeyedSets) -> LabelKeys:
-        """Return the keys of lists of a type."""
+        """Return the source for lists of a type."""
         return cls(plain_type(plain_type(type_).value_type), form)
 
     def add(self, values: pa.Array, rows: pa.Array) -> pa.RecordBatch:
@@ -91,7 +93,7 @@ class LabelKeys(RowKeys):
 
 @dataclass(slots=True, eq=False)
 class TokenKeys(RowKeys):
-    """The n-grams of texts."""
+    """Source of an index whose keys are n-grams of texts."""
 
     def add(self, values: pa.Array, rows: pa.Array) -> pa.RecordBatch:
         tokens, numbers = token_rows(plain(values), as_numbers(rows))

@@ -1,4 +1,4 @@
-"""The interface of a kind of index of values."""
+"""The interface of a kind of scalar index."""
 
 from __future__ import annotations
 
@@ -32,86 +32,86 @@ if TYPE_CHECKING:
 
 
 class Asked(Protocol):
-    """A question whose pages or keys are known, and whose rows are not read."""
+    """A question with its pages or keys in the index; its rows are not read yet."""
 
     @property
     def segment(self) -> Segment: ...
 
     @property
     def estimate(self) -> int:
-        """Upper bound, about, of the number of rows in the answer."""
+        """Approximate upper bound of the number of rows in the answer."""
 
     @property
     def told(self) -> str:
-        """The pages to be read, for `explain`."""
+        """Description of the pages to read, for `explain`."""
 
     @property
     def is_exact(self) -> bool:
-        """True if the question is true of all rows in the answer of an index without faults."""
+        """True if the question is true of all rows in the answer, provided the index is right."""
 
     @property
     def is_at_hand(self) -> bool:
-        """True if the answer is known already, however many rows: whole zones of them."""
+        """True if the answer is already known, because it consists of whole zones."""
 
     @property
     def is_counted(self) -> bool:
-        """True if the rows are counted without a look at them, however many."""
+        """True if rows are counted without reading each of them."""
 
     @property
     def work(self) -> int:
-        """Cost of reading and joining the answer, as rows of a B-tree."""
+        """Cost of reading and joining the answer, in rows of a B-tree."""
 
     @property
     def num_compared(self) -> int:
-        """Number of values that the question is compared with, for statistics."""
+        """Number of values to compare with the question, for statistics."""
 
     @property
     def kept_as(self) -> Hashable:
-        """Cache key of the rows of a segment of row ids; None if they are not cached."""
+        """Cache key of the answer in a segment of row ids; None if the answer is not cached."""
 
     async def row_numbers(self) -> RowSet:
-        """Read the rows of the answer, as the segment numbers them."""
+        """Read the rows of the answer: row ids or addresses, as the segment stores them."""
 
 
 class Source(Protocol):
-    """Turns the values of a column, as they pass by, into rows of an index.
+    """Converter of a column's values to rows of an index.
 
     Attributes:
-        null_rows: row numbers of nulls, of kinds that store these beside their columns.
+        null_rows: row numbers of nulls, for kinds that store these outside of their columns.
     """
 
     null_rows: list[Int64s]
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Columns of a run: what a task of a build leaves for the merge."""
+        """Columns of a run, which a build task writes for the merge."""
 
 
 class IndexKind(ABC):
-    """A kind of index of values.
+    """A kind of scalar index.
 
-    Kinds have no state: one object of each is in the table `KINDS`. Methods that wait may be called
-    from several tasks at once.
+    Kinds have no state: the table `KINDS` has one object of each. Async methods may be called from
+    several tasks at once.
 
     Attributes:
-        name: the type of its details without `IndexDetails`.
-        index_type: the name that users give.
-        type_url: of the message of its details.
-        versions: those that are read; `version` is written.
-        columns: the values that it takes, for error messages.
-        file: the file, or the first of them, that holds its rows.
-        file_names: all files of a segment. None if there are as many as ranges of values.
-        null_rows: key, in the metadata of `file`, of the buffer with the rows that are null; None
-            if these rows are in the columns.
-        form: how keys and row sets are stored; None if it has none.
-        is_sorted: its rows are in the order of their values, and runs of them are merged; else
-            they are in the order of the table's rows, and runs follow each other.
-        has_addresses: it is built of row addresses even if the table has stable row ids.
-        has_ranges: runs can be merged by ranges of values, by several processes.
-        can_move: segments are written again with the addresses that rows have after a compaction.
-        of_json, of_stable_json: it can be of values at a path of JSON documents; also beside
-            stable row ids.
-        batch_bytes: bytes of values that are turned into keys at once; None: as a scan gives them.
+        name: type of its details, without `IndexDetails`.
+        index_type: name for users.
+        type_url: type URL of its details message.
+        versions: readable versions; `version` is written.
+        columns: values that it can index, for error messages.
+        file: file with its rows, or the first of several.
+        file_names: all files of a segment; None if the number of files varies.
+        null_rows: metadata key in `file` of the buffer with null rows; None if the columns have
+            them.
+        form: form of keys and row sets; None if it has none.
+        is_sorted: True if rows are sorted by value and runs are merged; False if rows are in table
+            order and runs are concatenated.
+        has_addresses: True if it holds row addresses even in tables with stable row ids.
+        has_ranges: True if several processes can merge runs by ranges of values.
+        can_move: True if segments can be remapped to new row addresses after a compaction.
+        of_json, of_stable_json: True if it can index values at a JSON path; also beside stable row
+            ids.
+        batch_bytes: bytes of values per batch when keys are built; None for the scan's batches.
     """
 
     name: ClassVar[str]
@@ -132,45 +132,46 @@ class IndexKind(ABC):
     of_stable_json: ClassVar[bool] = False
     batch_bytes: ClassVar[int | None] = None
 
-    # What it can be of, and how it is described.
+    # Columns and details.
 
     @abstractmethod
     def suits(self, type_: pa.DataType) -> bool:
-        """Return True if an index can be of values of a type."""
+        """Return True if the kind can index values of a type."""
 
     def options(self, arguments: dict[str, Any]) -> ZoneOptions:
-        """Take the kind's own arguments of `create_scalar_index` out of `arguments`.
+        """Remove the kind's own arguments of `create_scalar_index` from `arguments`, and return
+        them checked.
 
         Raises:
-            InvalidInputError: values out of range.
+            InvalidInputError: a value is out of range.
         """
         del arguments
         return ZoneOptions()
 
     def written_version(self, *, has_stable_row_ids: bool) -> int:
-        """Return the version of new segments of a table."""
+        """Return the version of new segments."""
         del has_stable_row_ids
         return self.version
 
     def details(self, options: ZoneOptions) -> bytes:
-        """Return the content of the details' message."""
+        """Return the bytes of the details message."""
         del options
         return b""
 
     def json_refusal(self, *, has_stable_row_ids: bool) -> str | None:
-        """Return why an index of JSON values is not used; None if it can be."""
+        """Return the reason why a JSON index of this kind is not used; None if it is used."""
         del has_stable_row_ids
         return None
 
     def value_type(self, key_type: pa.DataType) -> pa.DataType:
-        """Return the type of values, from the type of the keys that a segment stores."""
+        """Return the type of values, given the type of the stored keys."""
         return key_type
 
-    # How it answers.
+    # Lookups.
 
     @abstractmethod
     def takes(self, ask: Ask) -> bool:
-        """Return True if the index may narrow a question down."""
+        """Return True if the index may narrow down a question."""
 
     @abstractmethod
     async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
@@ -185,29 +186,29 @@ class IndexKind(ABC):
         """Return the counts of a segment, named as pylance names them."""
 
     async def zone_options(self, files: IndexFiles, name: str) -> ZoneOptions:
-        """Return how a segment sums up its rows; the defaults of kinds without zones.
+        """Return the zone options of a segment; defaults for kinds without zones.
 
         Args:
-            name: of the index, for error messages.
+            name: name of the index, for error messages.
 
         Raises:
-            CorruptFileError: metadata that has no such numbers.
+            CorruptFileError: the metadata has no valid options.
         """
         del files, name
         return ZoneOptions()
 
-    # How it is made.
+    # Build.
 
     @abstractmethod
     def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> Any:
         """Return the `Source` of an index of values of a type.
 
         Args:
-            memory: budget in bytes of what it makes of rows.
+            memory: memory budget of the source, in bytes.
         """
 
     def run_rows(self, pool: DecodePool, source: Any, rows: Batches) -> Batches:
-        """Turn sorted rows into rows of a run."""
+        """Convert sorted rows to rows of a run."""
         del pool, source
         return rows
 
@@ -219,19 +220,19 @@ class IndexKind(ABC):
 
         Args:
             source: has seen all rows once `rows` ends.
-            rows: sorted rows if `is_sorted`, else what the source made of the table's rows.
-            of_runs: they are rows of runs instead.
+            rows: sorted rows if `is_sorted`, else the source's output.
+            of_runs: True if `rows` are rows of runs instead.
         """
 
-    # How it is kept.
+    # Remap and carry-over.
 
     async def stored_type(self, snapshot: Snapshot, index: Index) -> pa.DataType | None:
-        """Return the type of a segment's first column; None if it does not tell all its rows.
+        """Return the type of a segment's first column; None if the file lacks its null rows.
 
         Cost: a round, once.
 
         Raises:
-            CorruptFileError, NotFoundError: files that cannot be read.
+            CorruptFileError, NotFoundError: files cannot be read.
         """
         stored = await StoredFile.open(snapshot, index, self.file)
         is_whole = self.null_rows is None or self.null_rows in stored.metadata
@@ -240,10 +241,10 @@ class IndexKind(ABC):
     async def move(
         self, snapshot: Snapshot, index: Index, moves: Moves, files: SegmentFiles
     ) -> None:
-        """Write a segment again with the addresses that its rows have after a compaction.
+        """Rewrite a segment with the addresses of its rows after a compaction.
 
         Raises:
-            CorruptFileError, NotFoundError, UnsupportedError: a segment that cannot be read.
+            CorruptFileError, NotFoundError, UnsupportedError: the segment cannot be read.
         """
         raise NotImplementedError(f"{self.name}: can_move is False")
 
@@ -256,23 +257,23 @@ class IndexKind(ABC):
         live: RowSet,
         covered: frozenset[int],
     ) -> Batches:
-        """Read a segment's rows as rows of a run, for a new segment that takes them over.
+        """Yield a segment's rows as rows of a run, to carry them over into a new segment.
 
         Args:
-            live: numbers of the live rows of `covered`; kinds that sum up zones may leave rows in
-                that are gone.
-            covered: ids of the fragments of which rows are taken over.
+            live: numbers of the live rows of `covered`. Kinds with zones or partitions may retain
+                deleted rows.
+            covered: ids of the fragments whose rows are carried over.
 
         Raises:
-            CorruptFileError, NotFoundError: files that cannot be read.
+            CorruptFileError, NotFoundError: files cannot be read.
         """
 
 
 def check_type(ask: Ask, values: pa.DataType) -> None:
-    """Check that an index has values of the type that a question expects.
+    """Check that an index has values of the column's type.
 
     Raises:
-        CorruptFileError: another type.
+        CorruptFileError: the types differ.
     """
     type_ = plain_type(values)
     if type_ != ask.column.type:
@@ -283,7 +284,7 @@ ORDERED = "a boolean, number, text, bytes, decimal, date or time"
 
 
 def is_ordered(type_: pa.DataType) -> bool:
-    """Return True if an index can have values of a type in order."""
+    """Return True if an index can sort values of a type."""
     kinds = pa.types
     checks = (
         kinds.is_boolean,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LabelList(Bitmap):
-    """Distinct items of lists, each with the set of the rows whose lists have it."""
+    """Distinct list items, each with the set of the rows whose list contains it."""
 
     name = "LabelList"
     index_type = "LABEL_LIST"

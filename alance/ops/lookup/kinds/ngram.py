@@ -1,4 +1,4 @@
-"""N-gram indices: of each three letters or digits in a row the rows whose texts have them."""
+"""N-gram indices: each sequence of three letters or digits with the rows whose texts contain it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
-MAX_TOKENS: Final = 16  # of a text that are looked up
-NGRAMS_OF_A_ROW: Final = 16  # of short texts; of longer ones a token has more rows
+MAX_TOKENS: Final = 16  # tokens to look up per text
+NGRAMS_OF_A_ROW: Final = 16  # assumed for estimates; longer texts have more
 
 
 class NGram(RowSetsKind):
@@ -74,7 +74,7 @@ class NGram(RowSetsKind):
 
 
 def _ways_of(ask: Ask) -> list[list[int]]:
-    """Tokens of each way that texts may match; empty if a way has no token."""
+    """Return the tokens of each alternative; empty if one has no token or there are too many."""
     ways = [tokens_of(parts, MAX_TOKENS) for parts in ask.texts[: MAX_WAYS + 1]]
     return ways if all(ways) and len(ways) <= MAX_WAYS else []
 
@@ -84,7 +84,7 @@ class AskedNgrams:
     """A question to an n-gram index.
 
     Attributes:
-        ways: places of tokens: the rows that have all those of a way may match.
+        ways: positions of tokens for each alternative: a row may match if it has all tokens of one.
     """
 
     segment: Segment

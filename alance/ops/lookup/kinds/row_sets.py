@@ -1,4 +1,4 @@
-"""Kinds whose file has keys with row sets: how these are written, moved and read."""
+"""Kinds whose file has keys with row sets: writing, remapping and reading them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from alance.ops.lookup.kinds.kind import Batches, Part
     from alance.ops.version.snapshot import Snapshot
 
-MOVED_BYTES: Final = 4 << 20  # of row sets that are translated at once, about
-SET_SHARE: Final = 64  # a row of a bitmap costs so much less than one of a B-tree
+MOVED_BYTES: Final = 4 << 20  # approximate bytes of row sets remapped at once
+SET_SHARE: Final = 64  # 64 rows of a bitmap cost as much as a row of a B-tree
 _NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class RowSetsKind(IndexKind):
-    """A kind whose one file has keys, each with the set of its rows.
+    """A kind with a single file of keys, each with the set of its rows.
 
     Attributes:
         key_count: name of the number of keys in statistics.
@@ -77,7 +77,7 @@ class RowSetsKind(IndexKind):
     async def move(
         self, snapshot: Snapshot, index: Index, moves: Moves, files: SegmentFiles
     ) -> None:
-        """Write a segment again; keys that no row has any more are left out."""
+        """Rewrite a segment; keys without rows are dropped."""
         form = self.form
         stored = await _open_sets(snapshot, index, form)
         covered = index.fragment_ids or frozenset()
@@ -87,7 +87,7 @@ class RowSetsKind(IndexKind):
         domain, fragment_ids = RowSet.of_fragments(sorted(sizes.items())), frozenset(sizes)
 
         def moved_set(content: memoryview) -> bytes | None:
-            # A few bytes may claim billions of rows: those out of the fragments are dropped first.
+            # A few corrupt bytes may encode billions of rows: drop rows outside of fragments first.
             claimed = form.parse(content).within(domain, fragment_ids)
             rows, _ = moves.moved(claimed.to_numpy())
             return form.to_bytes(rows) if len(rows) else None
@@ -135,13 +135,13 @@ async def write_row_sets(
     of_sets: bool = False,
     end: Callable[[], SegmentEnd] = lambda: NO_END,
 ) -> None:
-    """Write the file of an index that has keys with row sets.
+    """Write the file of an index with keys and row sets.
 
     Args:
-        rows: values of `type_` in the order of an index, and row numbers.
-        form: how keys and row sets are stored.
-        of_sets: the second column has row sets instead.
-        end: returns what else the file's end has, when all rows have passed.
+        rows: values of `type_` in index order, and row numbers.
+        form: form of keys and row sets.
+        of_sets: True if the second column has row sets instead.
+        end: returns further metadata and buffers for the file's end; called after the last row.
     """
     sets = RowSetBuilder(type_, sort_key, form, of_sets=of_sets)
 
@@ -159,7 +159,7 @@ async def write_row_sets(
 async def set_batches(
     pool: DecodePool, rows: AsyncIterable[pa.RecordBatch], sets: RowSetBuilder
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield keys with their row sets, as these are ready."""
+    """Yield batches of keys with their row sets as they are completed."""
     async for batch in rows:
         for ready in await pool.run(partial(sets.add, batch)):
             yield ready
@@ -176,7 +176,7 @@ async def _open_sets(snapshot: Snapshot, index: Index, form: KeyedSets) -> Store
 def _changed_sets(
     stored: StoredFile, moved_set: Callable[[memoryview], bytes | None], form: KeyedSets
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Read keys with changed row sets.
+    """Yield keys with changed row sets.
 
     Args:
         moved_set: returns the new set; None if no row remains.

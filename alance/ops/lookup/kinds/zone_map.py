@@ -1,4 +1,4 @@
-"""Zone maps: the bounds of each zone of rows."""
+"""Zone maps: the bounds of the values in each zone of rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ZoneMap(ZonesKind):
-    """Zones of rows with the least and greatest value of each."""
+    """Zones of rows, each with its smallest and largest value."""
 
     name = "ZoneMap"
     index_type = "ZONEMAP"
@@ -51,7 +51,7 @@ class ZoneMap(ZonesKind):
         return is_ordered(type_)
 
     def details(self, options: ZoneOptions) -> bytes:
-        # Field 1 is the rows of a zone.
+        # Field 1 is the number of rows of a zone.
         rows = wrappers_pb2.UInt64Value(value=options.rows)
         return rows.SerializeToString() + b"\x10\x00\x18\x01"
 
@@ -82,17 +82,17 @@ class ZoneMap(ZonesKind):
 
 @dataclass(frozen=True, slots=True)
 class ZoneBounds:
-    """A segment of a zone map: the rows of each zone, and what is known of them."""
+    """A segment of a zone map: the rows and the bounds of each zone."""
 
     rows: ZoneRows
     bounds: Bounds
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> ZoneBounds:
-        """Parse the rows of the file of a segment. CPU.
+        """Parse the rows of a segment's file. CPU work.
 
         Raises:
-            CorruptFileError: not the file of a zone map.
+            CorruptFileError: it is not the file of a zone map.
         """
         check_columns(batch, MAP_COLUMNS)
         low, high = plain(batch.column("min")), plain(batch.column("max"))
@@ -112,10 +112,10 @@ class ZoneBounds:
 
 
 async def zone_map_of(snapshot: Snapshot, files: IndexFiles) -> ZoneBounds:
-    """A segment of a zone map; kept in memory. Cost: a round, once.
+    """Return a segment of a zone map, through the search cache. Cost: a round, once.
 
     Raises:
-        CorruptFileError: a file that is no zone map.
+        CorruptFileError: the file is not a zone map.
     """
     engine = snapshot.engine
 

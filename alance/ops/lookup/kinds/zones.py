@@ -1,4 +1,4 @@
-"""Kinds that know zones of rows, and no single rows: zone maps and bloom filters."""
+"""Kinds that summarize zones of rows but know no single rows: zone maps and bloom filters."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
-ZONE_WORK: Final = 64  # of a zone that is asked, as bytes to decode
-MAX_ROWS: Final = 1 << 24  # of a zone: filters of such have 64 MiB
+ZONE_WORK: Final = 64  # checking a zone costs as much as decoding 64 bytes
+MAX_ROWS: Final = 1 << 24  # largest zone: its bloom filter has 64 MiB
 
 
 class ZonesKind(IndexKind):
-    """A kind that sums up zones of rows of one fragment.
+    """A kind that summarizes zones; each zone is in one fragment.
 
     Attributes:
-        has_filters: bloom filters, else the bounds of each zone.
-        rows_key: key of the rows of a zone in the file's metadata.
-        rows_argument: name of the same number in `create_scalar_index`.
+        has_filters: True for bloom filters, False for bounds.
+        rows_key: metadata key of the number of rows per zone.
+        rows_argument: argument of `create_scalar_index` for the same number.
     """
 
     null_rows = NULLS
     is_sorted = False
     has_addresses = True
-    can_move = False  # nor does pylance move them
+    can_move = False  # as in pylance
     has_filters: ClassVar[bool]
     rows_key: ClassVar[str]
     rows_argument: ClassVar[str]
@@ -93,7 +93,7 @@ class ZonesKind(IndexKind):
         live: RowSet,
         covered: frozenset[int],
     ) -> Batches:
-        """Read the zones of `covered`; those of deleted rows may say too much."""
+        """Yield the zones of `covered`; the bounds of zones with deleted rows may be too wide."""
         schema = source.run_schema
         stored = await StoredFile.open(snapshot, index, source.file)
         columns = [(column.name, column.type) for column in stored.schema]
@@ -119,10 +119,10 @@ class ZonesKind(IndexKind):
 
 @dataclass(frozen=True, slots=True)
 class AskedZones:
-    """A question to an index of zones, which is answered.
+    """A question to an index of zones, with its answer.
 
     Attributes:
-        hits: the zones in which the question may be true of a row; shape (zones,).
+        hits: mask of the zones in which the question may be true of a row; shape (zones,).
     """
 
     segment: Segment
@@ -150,15 +150,15 @@ class AskedZones:
     is_at_hand = True
 
     async def row_numbers(self) -> RowSet:
-        # Of rows that are in no zone nothing is known.
+        # Rows outside of all zones may match, too.
         return self.segment.domain - self.rows.rows_of(~self.hits)
 
 
 def asked_zones(snapshot: Snapshot, segment: Segment, rows: ZoneRows, hits: Mask) -> AskedZones:
-    """The answer of zones. CPU.
+    """Return the answer of zones. CPU work.
 
     Raises:
-        CorruptFileError: zones of rows that fragments do not have.
+        CorruptFileError: a zone ends after its fragment.
     """
     fragments = snapshot.manifest.fragments
     rows.check(fragments.ids, fragments.physical_rows)
@@ -167,7 +167,7 @@ def asked_zones(snapshot: Snapshot, segment: Segment, rows: ZoneRows, hits: Mask
 
 
 def bound(values: pa.Array, zero: float) -> pa.Array:
-    """Bounds of floats: NaN is none, and a zero is that which is at the end."""
+    """Return float bounds for pruning: NaN becomes null, and zeros get the sign of `zero`."""
     floats = float_values(values)
     valid = as_mask(values.is_valid()) & ~np.isnan(floats)
     return to_arrow(np.where(floats == 0, floats.dtype.type(zero), floats), valid)
