@@ -1,9 +1,9 @@
-"""Row sets of an index: 32-bit roaring bitmaps by the high half of the address.
+"""Row sets of an index: a 32-bit roaring bitmap for each high half of the row number.
 
     u32 number of parts
     parts x (u32 high half, u32 size of the bitmap, the bitmap of low halves)
 
-A size of 0 stands for all rows with that high half. The number is an address (fragment id << 32 |
+A size of 0 stands for all rows with that high half. A row number is an address (fragment id << 32 |
 row offset) or a stable row id.
 
 Source: what pylance 14.0.2 writes; docs/format/table.md, "Index section".
@@ -32,13 +32,13 @@ def parse_rows(content: memoryview) -> RowSet:
 
     Raises:
         CorruptFileError: the bytes are not a row set.
-        UnsupportedError: the set has whole fragments without their rows.
+        UnsupportedError: the set contains a whole fragment without listing its rows.
     """
     return RowSet.of_bitmaps(_checked(content))
 
 
 def _checked(content: memoryview) -> list[tuple[int, memoryview]]:
-    """Return `_bitmaps` after checking each bitmap."""
+    """Return `_bitmaps`, with each bitmap checked."""
     bitmaps = _bitmaps(content)
     for _, bitmap in bitmaps:
         check_roaring(bitmap)
@@ -73,7 +73,7 @@ def rows_bytes(rows: Int64s) -> bytes:
     """Encode rows as a row set.
 
     Args:
-        rows: numbers of at least 0, in any order; shape (n,).
+        rows: non-negative row numbers, in any order; shape (n,).
     """
     is_ascending = len(rows) < 2 or bool((rows[1:] > rows[:-1]).all())
     unique = rows if is_ascending else np.unique(rows)
@@ -86,11 +86,11 @@ def rows_bytes(rows: Int64s) -> bytes:
 
 
 def joined_rows(sets: Sequence[memoryview]) -> bytes:
-    """Return the union of encoded sets, encoded. Bitmaps of unique high halves are not recoded.
+    """Return the encoded union of encoded row sets; bitmaps in only one set are copied.
 
     Raises:
         CorruptFileError: the bytes are not a row set.
-        UnsupportedError: a set has whole fragments without their rows.
+        UnsupportedError: a set contains a whole fragment without listing its rows.
     """
     if len(sets) == 1:
         return bytes(sets[0])

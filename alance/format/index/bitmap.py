@@ -1,9 +1,10 @@
-"""The bitmap index: each distinct value with the set of its rows.
+"""Bitmap index: each distinct value with the set of its rows.
 
-A label index of lists has the same files: a key is an item, with the rows whose lists have it.
+A label index of lists has the same file: a key is a list item, with the rows whose lists contain
+it.
 
 `bitmap_page_lookup.lance` has the columns `keys` (of the indexed type, in order, null first) and
-`bitmaps` (binary: a row set); the metadata of its schema has their number.
+`bitmaps` (binary: a row set); the metadata of its schema has the number of keys.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -27,12 +28,12 @@ FILE: Final = "bitmap_page_lookup.lance"
 KEYS: Final = "keys"
 BITMAPS: Final = "bitmaps"
 STATS: Final = "lance:index_stats"
-LABEL_NULLS: Final = "lance:label_list_nulls"  # the global buffer with the rows of null lists
+LABEL_NULLS: Final = "lance:label_list_nulls"  # global buffer number: rows of null lists
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedSets:
-    """Form of a file of keys with the set of rows of each.
+    """Form of a file with keys and the row set of each key.
 
     Attributes:
         file: name of the file.
@@ -49,7 +50,7 @@ class KeyedSets:
     to_bytes: Callable[[Int64s], bytes]
 
     def schema(self, type_: pa.DataType) -> pa.Schema:
-        """Return the columns of the file for keys of a type."""
+        """Return the columns of the file, given the type of the keys."""
         return pa.schema([pa.field(self.keys, type_), pa.field(self.sets, pa.binary())])
 
 

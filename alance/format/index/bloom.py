@@ -1,8 +1,8 @@
-"""Bloom filters of zones of rows, which rule out zones that do not have a value.
+"""Bloom filters of zones of rows, to skip zones without a value.
 
 `bloomfilter.lance` has the columns of zones (see `zones`), `has_null` (bool) and
-`bloom_filter_data` (binary): a split-block filter as in Parquet, of the XXH64 of values: of numbers
-in little-endian order, of the bytes of texts. The metadata has the number of values for which a
+`bloom_filter_data` (binary): a split-block filter as in Parquet, of the XXH64 hashes of values: of
+little-endian numbers, or of the bytes of texts. The metadata has the number of values for which a
 filter is sized, and its probability of false positives.
 
 Source: what pylance 14.0.2 writes.
@@ -32,14 +32,14 @@ HAS_NULL: Final = "has_null"
 ITEMS: Final = "bloomfilter_item"
 PROBABILITY: Final = "bloomfilter_probability"
 WRONG: Final = 0.00057  # probability of false positives, as in pylance
-LEAST_BYTES: Final = 32  # a block of a filter
+LEAST_BYTES: Final = 32  # one block of a filter
 
 
 def filter_bytes(items: int, wrong: float) -> int:
-    """Return the bytes of a filter, as in Parquet.
+    """Return the size of a filter in bytes, as in Parquet.
 
     Args:
-        items: number of values for which it is sized.
+        items: number of values for which the filter is sized.
         wrong: probability of false positives.
     """
     bits = -8 * items / math.log(1 - wrong ** (1 / 8))
@@ -47,7 +47,7 @@ def filter_bytes(items: int, wrong: float) -> int:
 
 
 def is_hashed(type_: pa.DataType) -> bool:
-    """True if a filter can have values of the type, as in pylance."""
+    """True if a filter can hold values of the type, as in pylance."""
     kinds = pa.types
     if kinds.is_float16(type_) or kinds.is_boolean(type_) or kinds.is_duration(type_):
         return False
@@ -56,7 +56,7 @@ def is_hashed(type_: pa.DataType) -> bool:
 
 
 def hashes_of(values: pa.Array) -> UInt64s:
-    """Return the hash of each value that is not null. CPU work."""
+    """Return the hash of each non-null value. CPU work."""
     values = plain(values).drop_null()
     type_ = values.type
     if is_variable(type_):
@@ -66,7 +66,7 @@ def hashes_of(values: pa.Array) -> UInt64s:
 
 
 def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
-    """Return the hashes of values of a type: integers in its unit, floats, or bytes.
+    """Return the hashes of Python values of a type: integers in its unit, floats, or bytes.
 
     A float zero gets the hashes of both zeros.
     """
@@ -85,7 +85,7 @@ def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
 
 
 def hits(filters: pa.Array, hashes: UInt64s) -> Mask:
-    """Return the mask of the filters that may have one of the values. CPU work.
+    """Return the mask of the filters that may contain any of the values. CPU work.
 
     Raises:
         CorruptFileError: the bytes are not filters.

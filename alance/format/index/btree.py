@@ -1,12 +1,13 @@
-"""The B-tree index: all values in order with their rows, in pages of equal length.
+"""B-tree index: all values in order with their rows, in pages of equal length.
 
-`page_data.lance` has the columns `values` (of the indexed type, nulls first, floats in total
-order: -NaN first, NaN last) and `ids` (uint64); `page_lookup.lance` has a row for each page: `min`,
-`max`, `null_count` and `page_idx`. Its metadata has the rows of a page as `batch_size`.
+`page_data.lance` has the columns `values` (of the indexed type, nulls first, floats in total order:
+-NaN first, NaN last) and `ids` (uint64); `page_lookup.lance` has a row for each page: `min`, `max`,
+`null_count` and `page_idx`. Its metadata entry `batch_size` is the number of rows per page.
 
-If the values were written by ranges, each range is a file `part_N_page_data.lance`, whose last page
-may have fewer rows. `range_partitioned` is then `true` in the metadata of the page table, and
-`page_num_per_range_partition` lists `[N, pages]` for each file, in the order of their values.
+If several processes merged the index by ranges of values, each range is a file
+`part_N_page_data.lance`, whose last page may have fewer rows. Then `range_partitioned` is `true` in
+the metadata of the page table, and `page_num_per_range_partition` lists `[N, pages]` for each file,
+in the order of their values.
 
 Source: what pylance 14.0.2 writes and reads.
 """
@@ -39,13 +40,13 @@ RANGE_PARTITIONED: Final = "range_partitioned"
 FILE_PAGES: Final = "page_num_per_range_partition"
 VALUES: Final = "values"
 IDS: Final = "ids"
-FENCE_ROWS: Final = 64  # of a zone of a page; evaluating this many costs as much as pruning them
+FENCE_ROWS: Final = 64  # rows per zone of a page; evaluating them costs as much as pruning the zone
 LOOKUP_COLUMNS: Final = ("min", "max", "null_count", "page_idx")
 
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """The pages of a B-tree in order. Rows are numbered through all files.
+    """Page table of a B-tree. Rows are numbered consecutively over all files.
 
     Attributes:
         low: first value of each page; it may be null.
@@ -70,19 +71,19 @@ class PageTable:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, for a cache's budget."""
+        """Memory in bytes, for the cache budget."""
         values = int(self.low.nbytes) + int(self.high.nbytes)
         return 200 + values + self.null_counts.nbytes + self.starts.nbytes
 
     def place_of(self, page: int) -> tuple[str, int, int]:
-        """Return the file of a page, and its first and end row there."""
+        """Return the file of a page, and the page's first and end row in it."""
         start, stop = self.starts[page : page + 2].tolist()
         file = bisect_right(self.file_starts, start) - 1
         first = self.file_starts[file]
         return self.files[file], start - first, stop - first
 
     def num_rows_of(self, pages: Int64s) -> int:
-        """Return the number of rows of pages."""
+        """Return the total number of rows of some pages."""
         return int((self.starts[pages + 1] - self.starts[pages]).sum())
 
     def counts(self) -> Int64s:
@@ -96,7 +97,7 @@ class TreePage:
 
     Attributes:
         values: sorted values, nulls first.
-        ids: row of each value, as numbered by the index; shape (n,).
+        ids: row id or address of each value, as stored in the index; shape (n,).
     """
 
     values: pa.Array
@@ -104,7 +105,7 @@ class TreePage:
 
     @cached_property
     def fences(self) -> PageTable:
-        """Zones of `FENCE_ROWS` of the page, as a page table. Costs 20 us of CPU, once."""
+        """Page table of zones of `FENCE_ROWS` rows within the page. Costs 20 us of CPU, once."""
         num_rows = len(self.ids)
         first = np.arange(0, num_rows, FENCE_ROWS)
         last = np.minimum(first + FENCE_ROWS, num_rows)
@@ -114,14 +115,14 @@ class TreePage:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, for a cache's budget: of the page and its zones."""
+        """Memory of the page and its zones in bytes, for the cache budget."""
         num_bytes = int(self.values.nbytes)
         zone_bytes = 2 * num_bytes // max(1, len(self.ids)) + 8
         return 600 + num_bytes + self.ids.nbytes + -(-len(self.ids) // FENCE_ROWS) * zone_bytes
 
 
 def split_pages(values: pa.Array, ids: Int64s, sizes: Int64s) -> list[TreePage]:
-    """Split consecutive pages that were read together; each gets its own memory. CPU work.
+    """Split consecutive pages that were read together into pages with their own memory. CPU work.
 
     Args:
         values: sorted values, nulls first.
@@ -149,7 +150,7 @@ def parse_page_table(
         num_rows: number of rows of each file of pages.
 
     Raises:
-        CorruptFileError: the pages are not those of the files.
+        CorruptFileError: the page table does not match the files.
     """
     text = metadata.get(BATCH_SIZE, str(PAGE_ROWS))
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 31:
@@ -189,7 +190,7 @@ def parse_page_table(
 def _files_of(
     metadata: Mapping[str, str], num_rows: Mapping[str, int], page_rows: int
 ) -> list[tuple[str, int]]:
-    """Return the files of pages in order, with the number of pages of each."""
+    """Return the page files in order, with the number of pages of each."""
     if metadata.get(RANGE_PARTITIONED, "false") == "false":
         files = [(DATA_FILE, -(-num_rows.get(DATA_FILE, 0) // page_rows))]
     else:
@@ -210,5 +211,5 @@ def _files_of(
 
 
 def part_file(number: int) -> str:
-    """Return the name of the file with the pages of a range of values."""
+    """Return the file name for the pages of a range of values."""
     return f"part_{number}_{DATA_FILE}"

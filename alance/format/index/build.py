@@ -1,4 +1,4 @@
-"""Builders of the page table of a B-tree and the row sets of a bitmap index, from sorted rows."""
+"""Builders of B-tree page tables and bitmap index row sets, from sorted rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.index.bitmap import KeyedSets
 
-SET_BYTES: Final = 8 << 20  # of the row sets of a batch
-OPEN_ROWS: Final = 1 << 20  # rows of a key that are kept, 8 bytes each, before they become a set
+SET_BYTES: Final = 8 << 20  # row sets per batch
+OPEN_ROWS: Final = 1 << 20  # rows of a key held at 8 bytes each before they are encoded as a set
 
 
 class PageTableBuilder:
-    """Builder of the page table of a B-tree, to which its rows are added in order.
+    """Builder of a B-tree page table; rows are added in order.
 
     Args:
         type_: type of the values.
@@ -49,7 +49,7 @@ class PageTableBuilder:
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the next rows: values in the first column, nulls before all others."""
+        """Add rows: values in the first column, in order, nulls first."""
         values = batch.column(0)
         page = self._page_rows
         starts = np.arange(-self._num_rows % page, len(values), page)
@@ -81,13 +81,13 @@ class PageTableBuilder:
 
 
 class RowSetBuilder:
-    """Builder of the keys and row sets of a bitmap index, to which its rows are added in order.
+    """Builder of the keys and row sets of a bitmap index; rows are added in order.
 
     Args:
         type_: type of the values.
-        sort_key: maps values so that two are equal only if their rows have the same key.
+        sort_key: maps values so that equal results mean the same key.
         form: form in which keys and row sets are stored.
-        of_sets: True if keys are added with row sets in this form instead of rows.
+        of_sets: True if keys are added with encoded row sets instead of rows.
     """
 
     def __init__(
@@ -104,15 +104,15 @@ class RowSetBuilder:
         self._keys: list[pa.Array] = []
         self._sets: list[bytes] = []
         self._num_bytes = 0
-        self._open: list[Any] = []  # rows or sets of the last key, which may go on
-        self._num_open = 0  # rows of the last key that are in no set yet
-        self._open_sets: list[bytes] = []  # sets of earlier rows of the last key
+        self._open: list[Any] = []  # rows or sets of the last key, which may continue
+        self._num_open = 0  # rows of the last key that are not encoded yet
+        self._open_sets: list[bytes] = []  # encoded sets of earlier rows of the last key
         self._last: pa.Array | None = None
         self.num_keys = 0
         self.schema = form.schema(type_)
 
     def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Add the next rows, values and row numbers, and return batches that are complete."""
+        """Add values and row numbers (or row sets), and return completed batches."""
         if not batch.num_rows:
             return []
         values, ids = batch.column(0), batch.column(1)
@@ -139,7 +139,7 @@ class RowSetBuilder:
         return [self._batch(self._keys)] if self._keys else []
 
     def _starts(self, values: pa.Array) -> Int64s:
-        """Return the rows whose key differs from that of the row before."""
+        """Return the rows whose key differs from the key of the previous row."""
         before = values.slice(0, 1) if self._last is None else self._last
         keys = self._sort_key(pa.concat_arrays([before, values]))
         previous, own = keys.slice(0, len(values)), keys.slice(1)

@@ -1,4 +1,4 @@
-"""Type of an index, and options by which it was built, from its record in the manifest.
+"""Type and build options of an index, from its record in the manifest.
 
 Source: docs/format/search-indices.md, "What the manifest says of an index".
 """

@@ -1,4 +1,4 @@
-"""Encoders of the vectors of a new index: without compression, or as codes of a quantizer.
+"""Encoders of the vectors of a new index: uncompressed, or as quantizer codes.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -41,8 +41,8 @@ class Encoder(Protocol):
     """Encoder of the vectors of an index.
 
     Attributes:
-        KIND: end of the name of the index's type.
-        VERSION: version of the index in its record.
+        KIND: last part of the index type's name, such as PQ.
+        VERSION: index version in the record.
     """
 
     KIND: ClassVar[str]
@@ -50,10 +50,10 @@ class Encoder(Protocol):
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        """Columns of codes."""
+        """Columns of the codes."""
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
-        """Encode vectors as columns; CPU work.
+        """Encode vectors as columns. CPU work.
 
         Args:
             labels: number of each vector's centroid; shape (n,).
@@ -61,16 +61,16 @@ class Encoder(Protocol):
         """
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        """Return the columns of a whole partition in the order in which they are stored."""
+        """Return the columns of a whole partition in stored order."""
 
     def storage(self) -> Mapping[str, Any]:
-        """Return the metadata of the codes for readers."""
+        """Return the storage metadata that readers need."""
 
     def buffers(self) -> tuple[bytes, ...]:
-        """Return the global buffers that `storage` refers to; the first has number 2."""
+        """Return the global buffers that `storage` refers to; the first one has number 2."""
 
     def describe(self, details: Details) -> None:
-        """Note the codes in the details of the index's record."""
+        """Record the kind of codes in the details of the index's record."""
 
 
 def list_of_bytes(codes: Bytes) -> pa.Array:
@@ -81,15 +81,15 @@ def list_of_bytes(codes: Bytes) -> pa.Array:
 
 @runtime_checkable
 class LinkableEncoder(Encoder, Protocol):
-    """Encoder by whose codes rows can be compared with each other, as building a graph needs."""
+    """Encoder whose codes can be compared with each other, as a graph build needs."""
 
     def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
-        """Return the rows of a whole partition, a view of its stored columns."""
+        """Return the rows of a whole partition for a graph build, from its stored columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlatEncoder:
-    """Encoder that stores vectors as they are."""
+    """Encoder of uncompressed vectors."""
 
     KIND: ClassVar = "FLAT"
     VERSION: ClassVar = 1
@@ -123,7 +123,7 @@ class FlatEncoder:
 
 @dataclass(frozen=True, slots=True)
 class ScalarEncoder:
-    """Scalar quantization: components as steps between two bounds."""
+    """Scalar quantization: each component as one of 256 steps between two bounds."""
 
     KIND: ClassVar = "SQ"
     VERSION: ClassVar = 1
@@ -134,7 +134,7 @@ class ScalarEncoder:
 
     @classmethod
     def trained(cls, points: Float32s) -> ScalarEncoder:
-        """Train the encoder: its bounds are the least and greatest component of a sample."""
+        """Return an encoder whose bounds are the smallest and largest component of a sample."""
         return cls(points.shape[1], float(points.min()), float(points.max()))
 
     @property
@@ -168,13 +168,13 @@ class ScalarEncoder:
 
 @dataclass(frozen=True, slots=True)
 class ProductEncoder:
-    """Product quantization: parts of vectors as the number of the nearest codebook value.
+    """Product quantization: each sub-vector as the number of its nearest codebook entry.
 
     Attributes:
         codebook: shape (parts, 2^bits, dimension / parts), float32.
-        dtype: type of the stored codebook, which is that of the column.
+        dtype: type of the stored codebook, which is the column's type.
         of_residuals: True to encode vectors minus their centroid: for all metrics but dot.
-        is_transposed: True if stored codes are part after part, as this encoder writes them.
+        is_transposed: True if stored codes are by sub-vector, as this encoder writes them.
     """
 
     KIND: ClassVar = "PQ"
@@ -187,12 +187,12 @@ class ProductEncoder:
 
     @property
     def parts(self) -> int:
-        """Number of parts of a vector."""
+        """Number of sub-vectors."""
         return len(self.codebook)
 
     @property
     def bits(self) -> int:
-        """Number of bits of a code."""
+        """Bits of a code."""
         return int(self.codebook.shape[1]).bit_length() - 1
 
     @property
@@ -238,7 +238,7 @@ class ProductEncoder:
         }
 
     def buffers(self) -> tuple[bytes, ...]:
-        # The shape is that of whole vectors, but the values are stored part by part.
+        # The stored shape is (2^bits, dimension), but the values are stored by sub-vector.
         stored = self.codebook.astype(self.dtype).reshape(self.codebook.shape[1], -1)
         return (tensor_of(stored).SerializeToString(deterministic=True),)
 
@@ -249,10 +249,10 @@ class ProductEncoder:
 
 @dataclass(frozen=True, slots=True)
 class RabitqEncoder:
-    """RaBitQ: a few bits for each component of the rotated difference from the centroid.
+    """RaBitQ: a few bits per component of the rotated difference from the centroid.
 
     Attributes:
-        rotation: a rotation by signs.
+        rotation: rotation by signs.
         bits: bits of a component, 1 to 9.
     """
 
@@ -317,9 +317,9 @@ class RabitqEncoder:
 
 
 def encoder_like(quantizer: Quantizer, type_: VectorType) -> Encoder | None:
-    """Return the encoder whose codes a quantizer reads.
+    """Return the encoder that writes codes for a quantizer.
 
-    Returns None if there is no such encoder, as for RaBitQ with a rotation by a matrix.
+    Returns None if there is none, as for RaBitQ with a rotation by a matrix.
 
     Args:
         type_: type of the vectors.

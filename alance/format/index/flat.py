@@ -1,4 +1,4 @@
-"""Vectors without compression, by partition (IVF_FLAT)."""
+"""Storage of uncompressed vectors by partition (IVF_FLAT)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VECTORS: Final = "flat"
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """Quantizer that stores the vectors of the column as they are."""
+    """Quantizer of uncompressed vectors."""
 
     metric: str
     dim: int
@@ -32,18 +32,18 @@ class Flat:
 
     @classmethod
     def parse(cls, centroids: Centroids, value_type: str) -> Flat:
-        """Return the quantizer of an index; it has no metadata of its own."""
+        """Return the quantizer of an index; its storage metadata is not needed."""
         return cls(centroids.metric, centroids.dim, value_type)
 
     def queries(self, queries: Float64s) -> Float64s:
-        """Return the queries as they are."""
+        """Return the queries unchanged."""
         return queries
 
     def check(self, schema: pa.Schema) -> None:
         """Check that the file has vectors of the column's type.
 
         Raises:
-            CorruptFileError: the type is another.
+            CorruptFileError: the type differs.
         """
         arrow = schema.field(VECTORS).type
         type_ = VectorType.of(arrow)
@@ -51,7 +51,7 @@ class Flat:
             raise CorruptFileError(f"vector index: vectors of type {arrow}")
 
     def prepared(self, partition: Partition) -> Partition:
-        """Return the partition as it is."""
+        """Return the partition unchanged."""
         return partition
 
     def add(

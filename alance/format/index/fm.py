@@ -1,21 +1,22 @@
-"""The FM index: texts that are searched for any part of them.
+"""FM index: substring search in texts.
 
-Texts are cut into partitions of at most 10,000 rows or about 16 MiB: `part_N_fm.lance`, N from 0
-on. The text of a partition is that of each row and a byte FF, then a byte 00; bytes 00 and FF
-inside of texts are blanks. Null rows are left out. Of the Burrows-Wheeler transform of that text
-there is a wavelet tree in the shape of a Huffman code, and every 32nd entry of the suffix array.
+Texts are split into partitions of at most 10,000 rows or about 16 MiB, in files `part_N_fm.lance`
+with N from 0. Null rows are omitted. The content of a partition is the text of each row followed by
+a byte FF, and a byte 00 at the end; bytes 00 and FF in texts are replaced by blanks. The file
+stores the Burrows-Wheeler transform of this content as a wavelet tree in the shape of a Huffman
+code, and every 32nd entry of the suffix array.
 
     node_id u32, block_id u32, words large_binary, prefix_rank u64, bit_len u64
 
-has a row for each 32 KiB of bits of a node (u64 words, first bit lowest; `prefix_rank`: ones in the
+has a row for each 32 KiB of bits of a node (u64 words, lowest bit first; `prefix_rank`: ones in the
 blocks before; `bit_len`: bits of the node), then rows of node FFFFFFFF with u64 entries of the
-suffix array. The metadata has numbers in decimals, and in hexadecimal digits:
+suffix array. The metadata has numbers in decimal, and these arrays in hexadecimal digits:
 
-    c_table              257 x u64: symbols below each
-    tree_topology        u32 nodes; of each left and right: u8 (1: leaf), u32 node or symbol
+    c_table              257 x u64: number of smaller symbols, for each symbol
+    tree_topology        u32 nodes; left and right child of each: u8 (1: leaf), u32 node or symbol
     huffman_codes        256 x (u32 bits, u8 length, u16 steps, steps x u32 node)
     row_ids              u64 address of each row
-    doc_start_positions  u64 place of each row's text
+    doc_start_positions  u64 offset of each row's text
 
 Source: what pylance 14.0.2 writes.
 """
@@ -46,15 +47,15 @@ VERSION: Final = 10
 ENDING: Final = "_fm.lance"
 PARTITION_ROWS: Final = 10_000
 PARTITION_BYTES: Final = 16 << 20
-BLOCK_BYTES: Final = 32 << 10  # of bits, or of entries of the suffix array, in a row
+BLOCK_BYTES: Final = 32 << 10  # bits, or entries of the suffix array, in a row of the file
 RATE: Final = 32
 SAMPLES_NODE: Final = 0xFFFF_FFFF
 SEPARATOR: Final = 0xFF
 BLANK: Final = b" "
 MAX_NODES: Final = 255
-MAX_CODE: Final = 32  # bits of a code that the format holds
-# Memory that building a partition takes, for each byte of its text: twice the text, four bytes of a
-# suffix, as many for sorting in the worst case, and the pages being written.
+MAX_CODE: Final = 32  # most bits of a code in the format
+# Memory to build a partition, per byte of its text: the text twice, four bytes for a suffix, up to
+# four for sorting, and the pages being written.
 BUILD_BYTES: Final = 14
 PARTITION: Final = "partition"  # column of a run: metadata in the first row of a partition
 SCHEMA: Final = pa.schema(
@@ -72,12 +73,12 @@ FINGERPRINT: Final = "partition_fingerprint"
 
 
 def file_of(number: int) -> str:
-    """Name of the file of a partition."""
+    """Return the file name of a partition."""
     return f"part_{number}{ENDING}"
 
 
 def number_of(name: str) -> int | None:
-    """Number of the partition that a file has; None if it has none."""
+    """Return the partition number in a file name; None for other names."""
     digits = name.removeprefix("part_").removesuffix(ENDING)
     is_partition = digits.isascii() and digits.isdigit() and name == f"part_{digits}{ENDING}"
     return int(digits) if is_partition else None
@@ -85,12 +86,13 @@ def number_of(name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """A partition that can be searched.
+    """A searchable partition.
 
     Attributes:
         rows: address of each row; shape (rows,), int64.
-        starts: place of each row's text, ascending; shape (rows,), int64.
-        index: None if there is no row.
+        starts: offset of each row's text, ascending; shape (rows,), int64.
+        index: None for an empty partition.
+        length: bytes of the content.
     """
 
     rows: Int64s
@@ -100,10 +102,10 @@ class Partition:
 
     @classmethod
     def parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> Partition:
-        """Parse the rows and the metadata of a file. CPU.
+        """Parse the rows and the metadata of a file. CPU work.
 
         Raises:
-            CorruptFileError: they are not those of a partition.
+            CorruptFileError: they do not form a partition.
         """
         try:
             return cls._parse(batch, metadata)
@@ -157,20 +159,23 @@ class Partition:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, for a cache's budget."""
+        """Memory in bytes, for the cache budget."""
         return 16 * len(self.rows) + (self.index.num_bytes if self.index is not None else 0) + 2000
 
     def find(self, pattern: bytes) -> tuple[int, int]:
-        """Find the suffixes that begin with a pattern: the first, and behind the last. CPU."""
+        """Return the range of suffixes that begin with a pattern: first and end. CPU work."""
         if self.index is None:
             return 0, 0
         return self.index.find(np.frombuffer(pattern, np.uint8))
 
     def rows_of(self, span: tuple[int, int]) -> Int64s:
-        """Addresses of the rows in whose texts some suffixes begin. CPU.
+        """Return the addresses of the rows that contain the starts of suffixes. CPU work.
+
+        Args:
+            span: range of suffixes, from `find`.
 
         Raises:
-            CorruptFileError: bits that lead nowhere.
+            CorruptFileError: the index is inconsistent.
         """
         if self.index is None or span[0] == span[1]:
             return self.rows[:0]
@@ -182,10 +187,10 @@ class Partition:
         return self.rows[np.unique(numbers)]
 
     def texts(self, keep: Mask) -> TextRows:
-        """Rows and their texts, from the index itself. CPU.
+        """Return the rows in a mask with their texts, decoded from the index. CPU work.
 
         Raises:
-            CorruptFileError: texts that end elsewhere than it says.
+            CorruptFileError: the decoded texts do not match the stored offsets.
         """
         if self.index is None:
             return TextRows.none()
@@ -202,12 +207,12 @@ class Partition:
 
 
 class TextRows(NamedTuple):
-    """Rows and their texts.
+    """Rows with their texts.
 
     Attributes:
-        rows: address of each; shape (n,).
-        ends: behind the separator of each text in `content`, which begins with the first.
-        content: texts without bytes 00 and FF, a separator behind each.
+        rows: address of each row; shape (n,).
+        ends: offset in `content` after the separator of each text.
+        content: texts without bytes 00 and FF, each followed by a separator.
     """
 
     rows: Int64s
@@ -222,7 +227,7 @@ class TextRows(NamedTuple):
 
     @classmethod
     def of(cls, values: pa.Array, addresses: pa.Array) -> TextRows:
-        """Return the rows whose values are not null. CPU."""
+        """Return the rows whose value is not null. CPU work."""
         values, rows = plain(values), as_numbers(addresses).astype(np.int64)
         if values.null_count:
             rows, values = rows[as_mask(values.is_valid())], values.drop_null()
@@ -232,7 +237,7 @@ class TextRows(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[TextRows]) -> TextRows:
-        """Return the rows of several, one behind the other. CPU: they are copied."""
+        """Concatenate several rows with texts; a copy. CPU work."""
         sizes = np.cumsum([0, *(len(part.content) for part in parts)]).tolist()
         shifted = [part.ends + size for part, size in zip(parts, sizes, strict=False)]
         return cls(
@@ -242,7 +247,7 @@ class TextRows(NamedTuple):
         )
 
     def part(self, start: int, stop: int) -> TextRows:
-        """Return rows from `start` to `stop`; a view."""
+        """Return the rows from `start` to `stop`; a view."""
         first = int(self.ends[start - 1]) if start else 0
         last = int(self.ends[stop - 1]) if stop else 0
         ends = self.ends[start:stop]
@@ -265,14 +270,14 @@ def _children(content: bytes) -> npt.NDArray[np.int32]:
 
 
 class PartitionBuilder:
-    """Cuts rows into partitions, and indexes the text of each.
+    """Builder that cuts rows into partitions and indexes the texts of each.
 
     Attributes:
-        null_rows: stays empty: null rows are left out.
+        null_rows: always empty, because null rows are omitted.
 
     Args:
-        memory: budget in bytes, about, for all that building a partition takes. A text that alone
-            takes more is a partition of its own.
+        memory: approximate memory budget of the build, in bytes. A text that exceeds it alone
+            becomes a partition of its own.
     """
 
     def __init__(self, memory: int) -> None:
@@ -283,15 +288,15 @@ class PartitionBuilder:
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Rows of partitions, one behind the other, each with its metadata."""
+        """Columns of the rows of consecutive partitions, with the metadata of each."""
         return RUN_SCHEMA
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
-        """Note the next rows. Return the partitions that are ready. CPU."""
+        """Add rows and return the completed partitions. CPU work."""
         return self.add_texts(TextRows.of(values, addresses))
 
     def add_texts(self, texts: TextRows) -> list[pa.RecordBatch]:
-        """Note the next rows. Return the partitions that are ready. CPU."""
+        """Add rows and return the completed partitions. CPU work."""
         ready: list[pa.RecordBatch] = []
         start, num_rows = 0, len(texts.rows)
         while start < num_rows:
@@ -306,16 +311,16 @@ class PartitionBuilder:
             if self._num_rows >= PARTITION_ROWS or self._num_bytes >= self._most:
                 ready.append(self._partition())
             start = stop
-        # What waits does not hold the memory of its batch.
+        # Copy pending rows, so that they do not keep their batch in memory.
         self._waiting = [TextRows.joined(self._waiting)] if self._waiting else []
         return ready
 
     def is_half_full(self, num_rows: int, num_bytes: int) -> bool:
-        """Return True if a partition of another segment need not be joined with others."""
+        """Return True if a partition of this size is large enough to be copied unchanged."""
         return 2 * num_rows >= PARTITION_ROWS or 2 * num_bytes >= self._most
 
     def finish(self) -> list[pa.RecordBatch]:
-        """Return the partition that is left. CPU."""
+        """Return the last partition, if rows are pending. CPU work."""
         return [self._partition()] if self._waiting else []
 
     def _partition(self) -> pa.RecordBatch:
@@ -325,12 +330,13 @@ class PartitionBuilder:
 
 
 def partition_of(texts: TextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
-    """Build a partition: the rows of its file, and the metadata. CPU.
+    """Build a partition: the rows of its file, and the metadata. CPU work.
 
     Raises:
-        UnsupportedError: a code of more bits than the format holds; 2 GiB of texts.
+        UnsupportedError: a code has more bits than the format holds, or the texts have 2 GiB or
+            more.
     """
-    nodes = np.empty(0, np.int64)  # bits of each
+    nodes = np.empty(0, np.int64)  # number of bits of each
     samples, words = np.empty(0, np.uint64), np.empty(0, np.uint64)
     counts = np.zeros(256, np.int64)
     tree, length = _Tree([], {}), 0
@@ -369,10 +375,11 @@ def partition_of(texts: TextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
 
 
 def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Array], int]:
-    """Columns of the blocks of all nodes and of the samples; and how many are of nodes.
+    """Return the file's columns for all nodes and suffix array samples, and the number of node
+    rows.
 
     Args:
-        nodes: bits of each; their words stand one behind the other.
+        nodes: number of bits of each node; `words` has their words consecutively.
     """
     step = BLOCK_BYTES // 8
     sizes = [*(-(-nodes // 64)).tolist(), len(samples)]
@@ -399,23 +406,23 @@ def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Ar
 
 
 def run_rows(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> pa.RecordBatch:
-    """Return the rows of a partition, one at least, as a run has them."""
+    """Return the rows of a partition (at least one) in the form of a run."""
     packed = b"\0".join(f"{key}={value}".encode() for key, value in metadata.items())
     marks = pa.array([packed, *[None] * (batch.num_rows - 1)], pa.binary())
     return pa.RecordBatch.from_arrays([*batch.columns, marks], schema=RUN_SCHEMA)
 
 
 def with_rows(metadata: Mapping[str, str], rows: Int64s) -> dict[str, str]:
-    """Return the metadata of a partition whose rows have other addresses.
+    """Return the metadata of a partition with other row addresses.
 
-    The fingerprint is left out: pylance looks for it only where it resumes a build of its own.
+    The fingerprint is omitted: pylance only uses it to resume its own builds.
     """
     changed = {key: value for key, value in metadata.items() if key != FINGERPRINT}
     return changed | {ROW_IDS: rows.astype("<u8").tobytes().hex()}
 
 
 def metadata_of(packed: bytes) -> dict[str, str]:
-    """The metadata that the first row of a partition has in a run."""
+    """Parse the metadata in the first row of a partition in a run."""
     pairs = (pair.decode().partition("=") for pair in packed.split(b"\0"))
     return {key: value for key, _, value in pairs}
 
@@ -425,9 +432,9 @@ class _Tree:
     """A Huffman tree.
 
     Attributes:
-        children: left and right of each node: a node, or -1 minus a symbol; nodes before those
-            below them, left ones first.
-        codes: of each symbol its bits, and the nodes on its way.
+        children: left and right child of each node: a node, or -1 minus a symbol. Nodes are
+            numbered in preorder.
+        codes: for each symbol its bits, and the nodes on the path to it.
     """
 
     children: list[tuple[int, int]]
@@ -435,7 +442,7 @@ class _Tree:
 
     @classmethod
     def of(cls, counts: Int64s) -> _Tree:
-        # Of equal frequencies the one that came first goes left, as in pylance.
+        # Among equal frequencies, the earlier node goes left, as in pylance.
         symbols = np.flatnonzero(counts).tolist()
         heap: list[tuple[int, int, object]] = [
             (int(counts[symbol]), at, symbol) for at, symbol in enumerate(symbols)
@@ -465,7 +472,7 @@ class _Tree:
         return number
 
     def lengths(self, counts: Int64s) -> Int64s:
-        """Bits of each node."""
+        """Return the number of bits of each node."""
         lengths = np.zeros(len(self.children), np.int64)
         for symbol, (_, way) in self.codes.items():
             lengths[list(way)] += counts[symbol]
@@ -485,7 +492,7 @@ class _Tree:
 
 
 def _fingerprint(texts: TextRows) -> str:
-    """Hash of the rows, FNV-1a of 64 bits: pylance resumes a killed build by it."""
+    """Return the 64-bit FNV-1a hash of the rows, by which pylance resumes a killed build."""
     head = b"lance-fmindex-partition-v1" + struct.pack("<Q", len(texts.rows))
     hashed = _kernels.fnv1a_rows(np.frombuffer(head, np.uint8), *texts)
     return f"{hashed:016x}"

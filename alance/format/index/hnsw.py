@@ -1,8 +1,7 @@
-"""Graphs of the rows of partitions (HNSW, in IVF_HNSW_*): the rows of `index.idx`.
+"""HNSW graphs of the rows of partitions (IVF_HNSW_*): the rows of `index.idx`.
 
-A row is a vector on a level, with its links to other vectors on this level. Level 0 has all
-vectors, each level above has fewer. The levels of a partition follow each other, partition by
-partition.
+A row is a vector on a level, with its links to other vectors of the level. Level 0 has all vectors;
+each higher level has fewer. Partitions follow each other, and in each partition its levels.
 
     __vector_id   uint32: row of the vector within the partition
     __neighbors   list<uint32>: rows of the linked vectors
@@ -43,29 +42,29 @@ FIELDS: Final = (
     pa.field(DISTANCES, pa.list_(pa.float32())),
 )
 
-# Cost of a graph search, in rows of a sequential comparison, for each link of a row and each
-# candidate: measured with 2,000 to 32,000 rows, m of 20, ef of 15 to 150, and all kinds of codes.
+# Cost of a graph search per link and candidate, in rows of a sequential comparison. Measured with
+# 2,000 to 32,000 rows, m of 20, ef of 15 to 150, and all kinds of codes.
 STEPS: Final = 3
-SPREAD: Final = 15  # candidates beyond ef, about, that a search meets before it is near
+SPREAD: Final = 15  # approximate candidates beyond ef that a search visits before it is near
 
 
 def walked_rows(m: int, ef: int) -> int:
     """Return the number of rows above which a graph search is faster than comparing all rows.
 
     Args:
-        m: links of a row on the upper levels; on level 0 there are up to twice as many.
+        m: links of a row on the upper levels; up to twice as many on level 0.
         ef: number of candidates of the search.
     """
     return STEPS * m * (ef + SPREAD)
 
 
 class Links(NamedTuple):
-    """Options by which a graph is built.
+    """Options of a graph build.
 
     Attributes:
-        m: links of a row on the upper levels; on level 0 there are up to twice as many.
+        m: links of a row on the upper levels; up to twice as many on level 0.
         ef_construction: number of near candidates from which the links are chosen.
-        max_level: largest number of levels.
+        max_level: maximum number of levels.
     """
 
     m: int
@@ -74,7 +73,7 @@ class Links(NamedTuple):
 
 
 DEFAULT: Final = Links(m=20, ef_construction=150, max_level=7)
-MOST: Final = Links(m=1024, ef_construction=1 << 20, max_level=64)  # the kernel takes no more
+MOST: Final = Links(m=1024, ef_construction=1 << 20, max_level=64)  # limits of the kernel
 
 
 class GraphShape(NamedTuple):
@@ -83,7 +82,7 @@ class GraphShape(NamedTuple):
     Attributes:
         entry: row at which a search begins.
         levels: first row of each level, then the end of the last.
-        links: options by which the graph was built.
+        links: options of the graph build.
     """
 
     entry: int
@@ -92,7 +91,7 @@ class GraphShape(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> GraphShape:
-        """Parse the JSON of a graph.
+        """Parse the JSON metadata of a graph.
 
         Raises:
             CorruptFileError: the text is not such JSON.
@@ -110,7 +109,9 @@ class GraphShape(NamedTuple):
         return cls(numbers[0], tuple(levels), Links(*numbers[1:4]))
 
     def text(self) -> str:
-        """Return the JSON, with keys in pylance's order, because its compaction compares texts."""
+        """Return the JSON metadata; keys are in pylance's order, because its compaction compares
+        texts.
+        """
         m, ef_construction, max_level = self.links
         params = {
             "max_level": max_level,
@@ -124,12 +125,12 @@ class GraphShape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """The graphs of partitions among the rows of `index.idx`.
+    """Graphs of partitions in the rows of `index.idx`.
 
     Attributes:
         offsets: first row of each graph, then the number of rows; shape (partitions + 1,).
-        sizes: number of rows of each partition; shape (partitions,).
-        shapes: metadata of each graph; None for a partition without rows.
+        sizes: number of vectors of each partition; shape (partitions,).
+        shapes: metadata of each graph; None for an empty partition.
     """
 
     offsets: Int64s
@@ -143,11 +144,11 @@ class Graphs:
         """Parse the schema's metadata and the `IVF` message.
 
         Args:
-            sizes: number of rows of each partition.
+            sizes: number of vectors of each partition.
             num_rows: number of rows of `index.idx`.
 
         Raises:
-            CorruptFileError: the metadata contradict themselves or the partitions.
+            CorruptFileError: the metadata are inconsistent or do not match the partitions.
         """
         offsets = partition_offsets(content, len(sizes), num_rows)
         listed = json_of(metadata, GRAPHS)
@@ -160,21 +161,22 @@ class Graphs:
         return cls(offsets, sizes, shapes)
 
     def span(self, number: int) -> tuple[int, int]:
-        """Return the first and end row in `index.idx` of the graph of a partition."""
+        """Return the first and end row of a partition's graph in `index.idx`."""
         first, stop = self.offsets[number : number + 2].tolist()
         return first, stop
 
     def num_bytes(self, number: int) -> int:
-        """Estimate the memory of the graph of a partition: most rows have twice m links."""
+        """Estimate the memory of a partition's graph in bytes: most rows have 2 m links."""
         first, stop = self.span(number)
         shape = self.shapes[number]
         return (stop - first) * (8 + 8 * shape.links.m) if shape else 0
 
     def pays(self, number: int, num_eligible: int, ef: int) -> bool:
-        """True if a graph search takes less time than comparing a partition's eligible rows.
+        """True if a graph search is faster than comparing a partition's eligible rows.
 
         Args:
-            num_eligible: number of rows that count; the fewer, the more others a search visits.
+            num_eligible: number of eligible rows; the fewer they are, the more other rows a search
+                visits.
             ef: number of candidates of the search.
         """
         shape = self.shapes[number]
@@ -187,7 +189,7 @@ class Graphs:
             batch: the graph's rows of `index.idx`, with the columns `SEARCHED`.
 
         Raises:
-            CorruptFileError: a link leads nowhere, or the levels contradict each other.
+            CorruptFileError: a link or a level is invalid.
         """
         vectors, links = batch.column(VECTORS), batch.column(LINKS)
         if vectors.null_count or links.null_count or links.values.null_count:
@@ -216,13 +218,13 @@ def check(schema: pa.Schema) -> None:
 
 
 def describe(links: Links, details: vector_index_pb2.VectorIndexDetails) -> None:
-    """Note the options of graphs in the details of the index's record."""
+    """Record the options of graphs in the details of the index's record."""
     config = details.hnsw_index_config
     config.max_connections, config.construction_ef, config.max_level = links
 
 
 def described(details: bytes) -> Links | None:
-    """Return the options of graphs in an index's record. Returns None if it has no graphs.
+    """Return the options of graphs in an index's record; None if it has no graphs.
 
     Raises:
         CorruptFileError: the details are not a message.

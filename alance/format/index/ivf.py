@@ -1,8 +1,8 @@
-"""The files of vector indices (IVF): centroids in one, quantized vectors by partition in the other.
+"""Files of vector indices (IVF): centroids in `index.idx`, quantized vectors in `auxiliary.idx`.
 
-`index.idx` has the type, the metric and the centroids; `auxiliary.idx` the rows of each partition,
-one partition after the other: row ids, and the columns of the quantizer. Both are Lance files; the
-metadata of their schema has the number of the global buffer with an `IVF` message.
+`index.idx` has the index type, the metric and the centroids. `auxiliary.idx` has the rows of
+consecutive partitions: row ids, and the columns of the quantizer. Both are Lance files; their
+schema's metadata has the number of the global buffer with an `IVF` message.
 
     index.idx       __flat_marker, without rows       global buffer: IVF
     auxiliary.idx   _rowid, then columns of codes     global buffers: IVF, codebook or rotation
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 INDEX_FILE: Final = "index.idx"
 STORAGE_FILE: Final = "auxiliary.idx"
 ROW_IDS: Final = "_rowid"
-MARKER: Final = "__flat_marker"  # the column of `index.idx` if there are no graphs
+MARKER: Final = "__flat_marker"  # only column of `index.idx` without graphs
 # Keys of the schemas' metadata.
 TYPE: Final = "lance:index"
 BUFFER: Final = "lance:ivf"
@@ -48,8 +48,8 @@ STORAGE: Final = "storage_metadata"
 KINDS: Final = ("FLAT", "PQ", "SQ", "RQ")
 AIMED: Final = "alance:partition_rows"  # rows of a partition for which centroids were trained
 TAIL: Final = "alance.tail_bytes"  # key of a hint in the details of the manifest's record
-LEAST_HINTED: Final = 16 << 10  # bytes of buffers; fewer are in the tail that is read of any file
-MOST_HINTED: Final = 4 << 20  # bytes of the tail that is read by a hint
+LEAST_HINTED: Final = 16 << 10  # bytes of buffers; smaller ones are in the tail read of every file
+MOST_HINTED: Final = 4 << 20  # largest tail in bytes that a hint can request
 MAX_DIM: Final = 1 << 20
 _DTYPES: Final[Mapping[int, np.dtype[Any]]] = {
     vector_index_pb2.Tensor.BFLOAT16: np.dtype("<u2"),
@@ -90,8 +90,8 @@ class Centroids:
         """Parse the schema's metadata and the `IVF` message.
 
         Raises:
-            CorruptFileError: the bytes contradict themselves.
-            UnsupportedError: the type of index or the metric is not known here.
+            CorruptFileError: the bytes are inconsistent.
+            UnsupportedError: the index type or the metric is unknown.
         """
         kind_and_metric = json_of(metadata, TYPE)
         type_ = str(kind_and_metric.get("type"))
@@ -106,11 +106,11 @@ class Centroids:
 
 
 class Quantizer(Protocol):
-    """Storage of the vectors of an index, and comparison with queries.
+    """Stored form of an index's vectors, and its comparison with queries.
 
     Attributes:
-        columns: columns of `auxiliary.idx`, beside the row ids.
-        is_exact: True if distances are those of the vectors themselves.
+        columns: columns of `auxiliary.idx` except the row ids.
+        is_exact: True if distances are exact, not estimated from codes.
     """
 
     @property
@@ -120,10 +120,10 @@ class Quantizer(Protocol):
     def is_exact(self) -> bool: ...
 
     def queries(self, queries: Float64s) -> Float64s:
-        """Return queries in the form in which they are compared with codes.
+        """Return queries in the form for comparisons with codes.
 
         Args:
-            queries: vectors as the metric compares them: for cosine of length one.
+            queries: vectors in the form of the metric: for cosine, of length one.
         """
         ...
 
@@ -136,7 +136,7 @@ class Quantizer(Protocol):
         ...
 
     def prepared(self, partition: Partition) -> Partition:
-        """Return a partition in the form in which it is cached; CPU work."""
+        """Return a partition in its cached form. CPU work."""
         ...
 
     def add(
@@ -150,7 +150,7 @@ class Quantizer(Protocol):
 
         Args:
             numbers: numbers of the queries.
-            mask: nonzero for the rows that count; empty for all rows.
+            mask: nonzero for eligible rows; empty for all rows.
         """
         ...
 
@@ -162,7 +162,7 @@ class Partition:
     Attributes:
         number: number of the partition and of its centroid.
         ids: row ids, uint64; shape (n,).
-        columns: values of the quantizer's columns, row after row; then values that it derives.
+        columns: values of the quantizer's columns, row by row; then derived values.
         graph: graph to search instead of comparing all rows; None for no graph.
         ef: number of candidates of a graph search.
     """
@@ -175,7 +175,7 @@ class Partition:
 
     @classmethod
     def of(cls, number: int, batch: pa.RecordBatch, names: Sequence[str]) -> Partition:
-        """Copy a partition from the rows of the file.
+        """Build a partition as a copy of rows of the file.
 
         Args:
             names: the quantizer's columns.
@@ -199,7 +199,7 @@ class Partition:
 
     @property
     def num_bytes(self) -> int:
-        """Memory without the graph."""
+        """Memory in bytes, without the graph."""
         return 200 + int(self.ids.nbytes) + sum(int(column.nbytes) for column in self.columns)
 
 
@@ -209,7 +209,7 @@ class Storage:
 
     Attributes:
         offsets: first row of each partition, then the number of rows; shape (partitions + 1,).
-        told: the quantizer's own metadata.
+        told: metadata of the quantizer.
     """
 
     offsets: Int64s
@@ -226,17 +226,17 @@ class Storage:
         """Parse the schema's metadata and the `IVF` message.
 
         Raises:
-            CorruptFileError: the partitions are not the rows of the file, one after the other.
+            CorruptFileError: the partitions do not match the rows of the file.
         """
         offsets = partition_offsets(content, num_partitions, num_rows)
         return cls(offsets, storage_metadata(metadata))
 
 
 def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -> Int64s:
-    """Return the first row of each partition, then the end of the last, from an `IVF` message.
+    """Return the first row of each partition and the end of the last, from an `IVF` message.
 
     Raises:
-        CorruptFileError: the partitions are not the rows of the file, one after the other.
+        CorruptFileError: the partitions do not match the rows of the file.
     """
     message = _ivf(content)
     lengths = np.array(message.lengths, np.int64)
@@ -254,10 +254,10 @@ def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -
 
 
 def storage_metadata(metadata: Mapping[str, str]) -> Mapping[str, Any]:
-    """Parse the quantizer's own metadata: JSON in a list of JSON.
+    """Parse the quantizer's metadata: JSON in a list of JSON.
 
     Raises:
-        CorruptFileError: there is no such JSON.
+        CorruptFileError: it is absent or has another form.
     """
     listed = json_of(metadata, STORAGE)
     if not isinstance(listed, list) or len(listed) != 1:
@@ -269,16 +269,16 @@ def buffer_number(metadata: Mapping[str, str]) -> int:
     """Return the number of the global buffer with the `IVF` message.
 
     Raises:
-        CorruptFileError: the metadata does not have it.
+        CorruptFileError: the metadata lacks the number.
     """
     return integer(metadata, BUFFER)
 
 
 def integer(values: Mapping[Any, Any], name: str) -> int:
-    """Return an integer of metadata.
+    """Return a non-negative integer from metadata.
 
     Raises:
-        CorruptFileError: the value is absent, not an integer, or below 0.
+        CorruptFileError: the value is absent, not an integer, or negative.
     """
     try:
         number = int(values[name])
@@ -295,11 +295,11 @@ def parse_centroids(content: memoryview) -> npt.NDArray[Any]:
 
 
 def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
-    """Return the values of a tensor, in its shape; read-only. bfloat16 becomes float32.
+    """Return the values of a tensor in its shape; read-only. bfloat16 becomes float32.
 
     Raises:
-        CorruptFileError: the bytes and the shape contradict each other.
-        UnsupportedError: vectors have no such type of values.
+        CorruptFileError: the bytes do not match the shape, or the shape has not `dims` dimensions.
+        UnsupportedError: the type of the values is not supported.
     """
     dtype = _DTYPES.get(message.data_type)
     shape = tuple(message.shape)
@@ -318,7 +318,7 @@ def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
 
 
 def parse_tensor(content: memoryview, dims: int) -> npt.NDArray[Any]:
-    """Parse a message's bytes; see `tensor`."""
+    """Parse the bytes of a tensor message; see `tensor`."""
     try:
         return tensor(vector_index_pb2.Tensor.FromString(bytes(content)), dims)
     except DecodeError as error:
@@ -326,7 +326,7 @@ def parse_tensor(content: memoryview, dims: int) -> npt.NDArray[Any]:
 
 
 def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
-    """Return the message of values of float16, float32, float64 or uint8, in any shape."""
+    """Return the tensor message of an array of float16, float32, float64 or uint8."""
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     return vector_index_pb2.Tensor(
         data_type=_NUMBERS[values.dtype], shape=values.shape, data=little.tobytes()
@@ -334,7 +334,7 @@ def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
 
 
 def ivf_of_partitions(lengths: Int64s) -> bytes:
-    """Encode the message of `auxiliary.idx`.
+    """Encode the `IVF` message of `auxiliary.idx`.
 
     Args:
         lengths: number of rows of each partition.
@@ -346,11 +346,11 @@ def ivf_of_partitions(lengths: Int64s) -> bytes:
 
 
 def ivf_of_centroids(centroids: npt.NDArray[Any], lengths: Int64s | None = None) -> bytes:
-    """Encode the message of `index.idx`.
+    """Encode the `IVF` message of `index.idx`.
 
     Args:
         centroids: centroids in the type of the vectors; shape (partitions, dimension).
-        lengths: number of rows in `index.idx` of each partition; None if it has no rows.
+        lengths: number of rows of each partition in `index.idx`; None if it has no rows.
     """
     if lengths is None:
         lengths = np.zeros(len(centroids), np.int64)
@@ -363,9 +363,9 @@ def ivf_of_centroids(centroids: npt.NDArray[Any], lengths: Int64s | None = None)
 
 
 def hint_tail_bytes(details: vector_index_pb2.VectorIndexDetails, buffer_bytes: int) -> None:
-    """Note in an index's record how much of the end of `auxiliary.idx` to read first.
+    """Store in an index's record the bytes at the end of `auxiliary.idx` to read first.
 
-    Nothing is noted if the buffers are in the tail that is read of any file.
+    Small buffers need no hint: they are in the tail that is read of every file.
 
     Args:
         buffer_bytes: bytes of the file's global buffers.
@@ -375,7 +375,7 @@ def hint_tail_bytes(details: vector_index_pb2.VectorIndexDetails, buffer_bytes: 
 
 
 def hinted_tail_bytes(details: bytes) -> int:
-    """Return the bytes of the end of `auxiliary.idx` to read first, by the record's details."""
+    """Return the bytes at the end of `auxiliary.idx` to read first, from the record's details."""
     try:
         hints = vector_index_pb2.VectorIndexDetails.FromString(details).runtime_hints
         return min(max(int(hints.get(TAIL, 0)), TAIL_BYTES), MOST_HINTED)
@@ -384,7 +384,7 @@ def hinted_tail_bytes(details: bytes) -> int:
 
 
 def storage_text(storage: Mapping[str, Any]) -> str:
-    """Return the value of `STORAGE`: the inverse of `storage_metadata`."""
+    """Return the metadata value for `STORAGE`: the inverse of `storage_metadata`."""
     return json.dumps([json.dumps(storage, separators=(",", ":"))], separators=(",", ":"))
 
 
@@ -396,7 +396,7 @@ def _ivf(content: memoryview) -> vector_index_pb2.IVF:
 
 
 def json_of(metadata: Mapping[str, str], name: str) -> Any:
-    """Parse a value of metadata as JSON.
+    """Parse a metadata value as JSON.
 
     Raises:
         CorruptFileError: the value is absent or not JSON.

@@ -1,9 +1,9 @@
-"""The n-gram index: each sequence of three letters or digits, with the rows whose texts have it.
+"""N-gram index: each sequence of three letters or digits with the rows whose texts contain it.
 
 `ngram_postings.lance` has the columns `tokens` (uint32, ascending) and `posting_list` (binary: a
 64-bit roaring bitmap of row numbers). Texts are first converted to lower case and folded to ASCII.
 A token is the sum of (d + 1) * 37^(2 - i) over its characters, where d is 0 to 9 for digits and 10
-to 35 for letters. Token 0 has the rows that are null.
+to 35 for letters. Token 0 has the null rows.
 
     u64 number of parts
     parts x (u32 high half, 32-bit roaring bitmap of the low halves)
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 FILE: Final = "ngram_postings.lance"
 TOKENS: Final = "tokens"
 POSTINGS: Final = "posting_list"
-NO_TEXT: Final = 0  # the token of nulls
+NO_TEXT: Final = 0  # token of nulls
 MOST_PARTS: Final = 1 << 22
 NO_LETTERS: Final = np.empty(0, np.uint32)
 NO_BYTES: Final = np.empty(0, np.uint8)
 
 
 def tokens_of(parts: Sequence[str], most: int) -> list[int]:
-    """Return tokens of all texts that contain all parts, in any case.
+    """Return tokens that occur in every text with all the parts, in any case.
 
-    Letters beyond ASCII are skipped, because their folding depends on the writer of the index.
+    Letters outside of ASCII are skipped, because their folding depends on the writer of the index.
 
     Args:
-        most: largest number of tokens; if there are more, evenly spaced ones are returned.
+        most: maximum number of tokens; from more, evenly spaced ones are returned.
     """
     offsets, content = packed(parts)
     rows = np.arange(len(parts), dtype=np.uint64)
@@ -94,10 +94,10 @@ def postings_bytes(rows: Int64s) -> bytes:
 def token_rows(texts: pa.Array, rows: UInt64s) -> tuple[UInt32s, UInt64s]:
     """Return the distinct tokens of each text, and the row of each token. CPU work.
 
-    A null has the token `NO_TEXT`.
+    Nulls have the token `NO_TEXT`.
 
     Args:
-        rows: number of the row of each text; shape (n,).
+        rows: row number of each text; shape (n,).
     """
     is_text = as_mask(texts.is_valid())
     null_rows, rows = rows[~is_text], rows[is_text]
@@ -120,7 +120,7 @@ def _plain_letter(letter: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PostingLists(KeyedSets):
-    """Form of a file of posting lists by token."""
+    """Form of a file with tokens and the posting list of each token."""
 
     def schema(self, type_: pa.DataType) -> pa.Schema:
         plain = {"lance-encoding:compression": "none"}

@@ -1,9 +1,10 @@
-"""Product quantization (IVF_PQ): each part of a vector is the number of the nearest codebook value.
+"""Product quantization (IVF_PQ): each sub-vector is coded as the number of its nearest codebook
+entry.
 
-A partition has the codes of the first part for all rows, then those of the second part, and so on
-(transposed), or it has them row after row. The codes are of the residual, the vector minus its
-centroid; for `dot` they are of the vector itself. In memory, a row also has the term of its
-distance that does not depend on the query, so that a query needs one table for all partitions.
+A partition stores the codes of the first sub-vector for all rows, then those of the second, and so
+on (transposed); or it stores them row by row. Codes are of the residual, the vector minus its
+centroid; for `dot` they are of the vector itself. In memory, each row also has the part of its
+distance that does not depend on the query, so that one table per query serves all partitions.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ class ProductQuantizer:
     """A codebook.
 
     Attributes:
-        codebook: values of all codes, flat; of shape (parts, dimension / parts, 2^bits).
-        book: the codebook in the form that kernels take.
+        codebook: entries of all sub-vectors, flat; of shape (parts, dimension / parts, 2^bits).
+        book: the codebook in the form for kernels.
         bits: bits of a code.
-        parts: number of parts of a vector.
-        is_transposed: True if partitions have their codes part by part.
+        parts: number of sub-vectors.
+        is_transposed: True if partitions store codes by sub-vector instead of by row.
     """
 
     centroids: Centroids
@@ -96,19 +97,19 @@ class ProductQuantizer:
         return cls(centroids, by_component, book, bits, parts, is_transposed)
 
     def queries(self, queries: Float64s) -> Float64s:
-        """Return the queries as they are."""
+        """Return the queries unchanged."""
         return queries
 
     def check(self, schema: pa.Schema) -> None:
         """Check the width of the codes.
 
         Raises:
-            CorruptFileError: the width is another.
+            CorruptFileError: the width differs.
         """
         codes_of(schema, CODES, self.parts * self.bits // 8)
 
     def prepared(self, partition: Partition) -> Partition:
-        """Add the term of each row's distance that does not depend on the query."""
+        """Add the query-independent part of each row's distance."""
         (codes,) = partition.columns
         terms = self.book.terms(codes, self.centroids.values[partition.number])
         return replace(partition, columns=(codes, terms))

@@ -1,4 +1,4 @@
-"""Table of the quantizers of vector indices, by kind."""
+"""Dispatch of vector index quantizers by kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def columns_of(names: Sequence[str]) -> list[str]:
-    """Return the columns that a search reads: without RaBitQ's factors that it does not use."""
+    """Return the columns that a search reads: all except RaBitQ factors that it does not use."""
     unread = {"__error_factors"}
     if "__add_factors_ex" in names:
         unread |= {"__add_factors", "__scale_factors"}
@@ -26,10 +26,10 @@ def columns_of(names: Sequence[str]) -> list[str]:
 
 
 def buffer_of(kind: str, storage: Mapping[str, Any]) -> int | None:
-    """Return the number of the global buffer that a quantizer needs, or None if it needs none.
+    """Return the number of the global buffer that a quantizer needs; None if it needs none.
 
     Raises:
-        CorruptFileError: the quantizer's metadata does not have it.
+        CorruptFileError: the quantizer's metadata lacks the number.
     """
     if kind == "PQ":
         return ProductQuantizer.buffer_of(storage)
@@ -43,12 +43,12 @@ def quantizer_of(
 
     Args:
         storage: the quantizer's metadata.
-        content: the global buffer that it needs; None for no buffer.
+        content: content of the global buffer that it needs; None for no buffer.
         value_type: type of the column's values, a key of `values.TYPES`.
 
     Raises:
-        CorruptFileError: the metadata contradict themselves or the centroids.
-        UnsupportedError: the metadata are valid, but alance does not read such an index.
+        CorruptFileError: the metadata are inconsistent, or do not match the centroids.
+        UnsupportedError: the metadata are valid, but alance cannot read such an index.
     """
     if centroids.kind == "PQ":
         assert content is not None

@@ -1,4 +1,4 @@
-"""RaBitQ (IVF_RQ): a few bits for each component of rotated vectors."""
+"""RaBitQ (IVF_RQ): a few bits per component of rotated vectors."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ROUNDS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """A rotation: a matrix, or rounds of signs and Walsh-Hadamard transforms.
+    """A rotation by a matrix, or by rounds of signs and Walsh-Hadamard transforms.
 
     Attributes:
-        signs: 1 or -1, shape (4, dimension); shape (0, dimension) for a rotation by the matrix.
+        signs: 1 or -1, shape (4, dimension); shape (0, dimension) for a rotation by a matrix.
         matrix: shape (dimension, dimension); empty for a rotation by signs.
     """
 
@@ -44,13 +44,13 @@ class Rotation:
 
     @classmethod
     def drawn(cls, dim: int, seed: int) -> Rotation:
-        """Return a rotation by random signs; a seed always gives the same."""
+        """Return a rotation by random signs; the same seed gives the same rotation."""
         signs = np.random.default_rng(seed).integers(0, 2, (ROUNDS, dim)) * 2 - 1
         return cls(signs.astype(np.float64), np.empty((0, 0)))
 
     @classmethod
     def of_bytes(cls, content: Bytes, dim: int) -> Rotation:
-        """Parse stored signs: a bit for each, and whole bytes for each round."""
+        """Parse stored signs: one bit per sign, and whole bytes per round."""
         bits = np.unpackbits(content.reshape(ROUNDS, -1), axis=1, bitorder="little")[:, :dim]
         return cls((1.0 - 2.0 * bits).astype(np.float64), np.empty((0, 0)))
 
@@ -70,19 +70,19 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True)
 class Rabitq:
-    """The rotation of an index, and its rotated centroids."""
+    """Rotation of an index, with its rotated centroids."""
 
     metric: str
     rotation: Rotation
     centroids: Float32s
-    extra: int  # bits of a component beside its sign
+    extra: int  # bits of a component besides its sign
     is_packed: bool
     columns: tuple[str, ...]
     is_exact: bool = field(default=False, init=False)
 
     @staticmethod
     def buffer_of(storage: Mapping[str, Any]) -> int | None:
-        """Return the number of the global buffer of the matrix. None for a rotation by signs."""
+        """Return the number of the global buffer with the matrix; None for a rotation by signs."""
         if storage.get("rotation_type", "matrix") == "fast":
             return None
         return integer(storage, "rotate_mat_position")
@@ -95,7 +95,7 @@ class Rabitq:
 
         Raises:
             CorruptFileError: the numbers contradict each other.
-            UnsupportedError: distances are estimated in a way that is not known here.
+            UnsupportedError: the distance estimator is unknown.
         """
         bits, dim = integer(storage, "num_bits"), integer(storage, "code_dim")
         if storage.get("query_estimator") != ESTIMATOR:
@@ -114,7 +114,7 @@ class Rabitq:
         return cls(centroids.metric, rotation, centres, bits - 1, is_packed, names)
 
     def queries(self, queries: Float64s) -> Float64s:
-        """Rotate queries as the vectors were."""
+        """Rotate queries like the stored vectors."""
         return self.rotation.apply(queries)
 
     def check(self, schema: pa.Schema) -> None:
@@ -132,7 +132,7 @@ class Rabitq:
                 raise CorruptFileError(f"vector index: {name} of type {schema.field(name).type}")
 
     def prepared(self, partition: Partition) -> Partition:
-        """Return the partition as it is."""
+        """Return the partition unchanged."""
         return partition
 
     def add(

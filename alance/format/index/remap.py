@@ -1,7 +1,7 @@
-"""Addresses of rows that compaction moves: from old fragments to new ones.
+"""Translation of row addresses after a compaction, from old fragments to new ones.
 
 Rows keep their order: the n-th live row of the old fragments of a group is the n-th row of its new
-ones. So an address is translated by counting, and only the deleted rows are kept in memory.
+fragments. So an address is translated by counting, and only deleted rows are held in memory.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class OldFragment(NamedTuple):
-    """A fragment that is rewritten.
+    """A fragment that a compaction replaces.
 
     Attributes:
-        deleted: distinct row offsets, ascending; shape (n,).
+        deleted: distinct offsets of deleted rows, ascending; shape (n,).
     """
 
     id: int
@@ -36,7 +36,7 @@ class OldFragment(NamedTuple):
 
 
 class NewFragment(NamedTuple):
-    """A fragment with rows of old ones, none of which is deleted."""
+    """A fragment that a compaction writes; none of its rows is deleted."""
 
     id: int
     num_rows: int
@@ -50,14 +50,14 @@ class Moves(Protocol):
         """Number of physical rows of each old fragment."""
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
-        """Return the new addresses of the rows that have one, and the mask of these rows."""
+        """Return the new addresses of rows that still exist, and the mask of these rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressMap:
-    """Translation of addresses by one compaction.
+    """Translation of row addresses by one compaction.
 
-    Live rows are numbered through all old fragments, and in the same way through the new ones.
+    Live rows are numbered consecutively over all old fragments, and likewise over all new ones.
 
     Attributes:
         old_ids: ids of the old fragments, ascending; shape (f,).
@@ -117,9 +117,9 @@ class AddressMap:
         return dict(zip(self.old_ids.tolist(), self.num_physical_rows.tolist(), strict=True))
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
-        """Return the new addresses of the rows that have one, and the mask of these rows.
+        """Return the new addresses of rows that still exist, and the mask of these rows.
 
-        Rows that are deleted, or in fragments that the map does not know, have no new address.
+        Deleted rows, and rows in fragments that the map does not contain, have no new address.
 
         Args:
             addresses: addresses in any order; shape (n,).
@@ -151,24 +151,24 @@ def _ints(values: Iterable[int]) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class LateMoves:
-    """Translation of addresses by several compactions, one after the other.
+    """Translation of row addresses by several compactions, one after the other.
 
     Attributes:
-        maps: map of each compaction, the oldest first; then a map that drops rows of fragments
-            that are not of interest.
+        maps: map of each compaction, oldest first; the last map drops rows of other fragments than
+            those requested.
     """
 
     maps: tuple[AddressMap, ...]
 
     @classmethod
     def of(cls, compactions: Sequence[PastCompaction], fragments: Iterable[int]) -> LateMoves:
-        """Build the translation by the compactions in a fragment-reuse index.
+        """Build the translation for the compactions in a fragment-reuse index.
 
         Args:
-            fragments: ids of the fragments whose rows are of interest in the end.
+            fragments: ids of the fragments whose rows are retained at the end.
 
         Raises:
-            CorruptFileError: the rows of a group do not add up.
+            CorruptFileError: the row counts of a group do not match.
         """
         ids = {*fragments}
         for compaction in compactions:
@@ -183,7 +183,7 @@ class LateMoves:
 
     @property
     def old_sizes(self) -> dict[int, int]:
-        """Number of physical rows of each old fragment of all compactions."""
+        """Number of physical rows of each old fragment in all compactions."""
         return {key: size for moves in self.maps for key, size in moves.old_sizes.items()}
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
@@ -212,10 +212,11 @@ def _moves_of(group: Group) -> tuple[list[OldFragment], list[NewFragment]]:
 
 
 def group_of(old: Sequence[OldFragment], new: Sequence[NewFragment]) -> Group:
-    """Return the entry of a fragment-reuse index for a group of fragments; CPU work.
+    """Return the fragment-reuse entry for a group of fragments. CPU work.
 
     Raises:
-        InvalidInputError: old fragments are not in the order of ids, in which readers count rows.
+        InvalidInputError: old fragments are not in ascending order of ids, in which readers count
+            rows.
     """
     ids = [fragment.id for fragment in old]
     if ids != sorted(ids):

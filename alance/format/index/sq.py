@@ -26,7 +26,7 @@ CODES: Final = "__sq_code"
 
 @dataclass(frozen=True, slots=True)
 class ScalarQuantizer:
-    """Bounds of the components; for cosine, of vectors of length one."""
+    """Bounds of the components; for cosine, those of normalized vectors."""
 
     metric: str
     dim: int
@@ -59,19 +59,19 @@ class ScalarQuantizer:
         return cls(centroids.metric, centroids.dim, low, high)
 
     def queries(self, queries: Float64s) -> Float64s:
-        """Return the queries as they are."""
+        """Return the queries unchanged."""
         return queries
 
     def check(self, schema: pa.Schema) -> None:
         """Check the width of the codes.
 
         Raises:
-            CorruptFileError: the width is another.
+            CorruptFileError: the width differs.
         """
         codes_of(schema, CODES, self.dim)
 
     def prepared(self, partition: Partition) -> Partition:
-        """Return the partition as it is."""
+        """Return the partition unchanged."""
         return partition
 
     def add(
@@ -94,12 +94,12 @@ class ScalarQuantizer:
 
 
 def scale_of(metric: str) -> float:
-    """Return the factor of squared distances: 0.5 for cosine, as |a - b|² / 2 is 1 - cos."""
+    """Return the factor of squared distances: 0.5 for cosine, because |a - b|² / 2 = 1 - cos."""
     return 0.5 if metric == "cosine" else 1.0
 
 
 def codes_of(schema: pa.Schema, name: str, width: int) -> None:
-    """Check that a column of codes has `width` bytes for each row.
+    """Check that a column of codes has `width` bytes per row.
 
     Raises:
         CorruptFileError: the column has another type.

@@ -1,4 +1,4 @@
-"""Arrow arrays of vectors in the form that kernels take."""
+"""Arrow arrays of vectors in the form for kernels."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Float32s, Int64s
 
-NO_MASK: Final = np.empty(0, np.uint8)  # a mask that admits all rows
-# Numbers of the types in the kernels, `vectors.hpp`.
+NO_MASK: Final = np.empty(0, np.uint8)  # admits all rows
+# Type numbers in the kernels, `vectors.hpp`.
 TYPES: Final = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3, "uint8": 4}
 WIDTHS: Final = {
     "float16": 2,
@@ -34,7 +34,7 @@ WIDTHS: Final = {
     "float32": 4,
     "float64": 8,
     "uint8": 1,
-}  # bytes of a number
+}  # bytes per number
 METRICS: Final = (
     "l2",
     "cosine",
@@ -67,8 +67,8 @@ class VectorType:
     def of(cls, type_: pa.DataType) -> VectorType | None:
         """Return the vector type of an Arrow type.
 
-        Returns None if the type is neither vectors nor lists of vectors. A tensor counts as the
-        fixed-size list that stores it.
+        Returns None if the type is neither a vector nor a list of vectors. A tensor is treated as
+        the fixed-size list that stores it.
         """
         is_multi = pa.types.is_list(type_) or pa.types.is_large_list(type_)
         arrow = type_.value_type if is_multi else type_
@@ -85,12 +85,12 @@ class VectorType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of stored centroids and codebooks: as the vectors; float32 for bfloat16."""
+        """Type of stored centroids and codebooks: the vectors' type, but float32 for bfloat16."""
         return np.dtype("float32" if self.name == "bfloat16" else self.name)
 
 
 def not_of_vectors(column: str, type_: pa.DataType) -> InvalidInputError:
-    """Return the error for a column of another type; for lists of numbers, it has the remedy."""
+    """Return the error for a column without vectors; for lists of floats it includes the remedy."""
     is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
     remedy = ""
     if is_list and pa.types.is_floating(type_.value_type):
@@ -120,7 +120,7 @@ class Vectors:
 
     @property
     def kind(self) -> tuple[int, int, int]:
-        """Type, dimension and metric, as kernels take them after the values."""
+        """Type, dimension and metric, in the order of kernel arguments after the values."""
         return TYPES[self.type], self.dim, METRICS.index(self.metric)
 
     @property
@@ -129,11 +129,11 @@ class Vectors:
         return self.values.reshape(-1, self.dim * WIDTHS[self.type])
 
     def points(self) -> Float32s:
-        """Return the vectors as points that are compared; CPU work.
+        """Return the vectors as points for comparisons. CPU work.
 
         Returns:
-            float32, shape (n, dimension); of length one for cosine. For hamming, bits of shape
-            (n, 8 x dimension).
+            float32, shape (n, dimension); normalized for cosine. For hamming, bits of shape (n, 8 x
+                dimension).
         """
         wide = 8 * self.dim if self.metric == "hamming" else self.dim
         if self.type == "float32" and self.metric != "cosine":
@@ -141,9 +141,9 @@ class Vectors:
         return _kernels.vector_points(self.values, *self.kind).reshape(-1, wide)
 
     def nearest(self, centroids: Float32s) -> Int64s:
-        """Return the number of the nearest centroid of each vector; CPU work.
+        """Return the number of the nearest centroid of each vector. CPU work.
 
-        For dot, the nearest centroid is that of the greatest product.
+        For dot, the nearest centroid is the one with the largest dot product.
 
         Args:
             centroids: points; shape (k, dimension).
@@ -162,7 +162,7 @@ class Vectors:
 
 
 def values_of(vectors: pa.Array) -> tuple[Bytes, Bytes]:
-    """Return the bytes of the values, row after row; and a mask of the rows without nulls.
+    """Return the bytes of the values, row by row, and the mask of rows without nulls.
 
     The mask is empty if no row has a null.
     """
@@ -180,11 +180,11 @@ def values_of(vectors: pa.Array) -> tuple[Bytes, Bytes]:
 
 
 def vector_lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
-    """Return the vectors of lists, without vectors that are null or have nulls.
+    """Return the vectors of lists, without vectors that are null or contain nulls.
 
     Returns:
-        The bytes of the values; the end of each list, in vectors, shape (n,); and the mask of the
-        lists that are not null, empty if all are.
+        The bytes of the values; the end of each list, counted in vectors, shape (n,); and the mask
+            of lists that are not null, which is empty if none is null.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -201,7 +201,7 @@ def vector_lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
 
 
 def whole_vectors(array: pa.Array, type_: VectorType, metric: str) -> tuple[Vectors, Int64s]:
-    """Return the vectors of finite numbers, which can be indexed, and the row of each; CPU work."""
+    """Return the vectors whose numbers are all finite, and the row of each. CPU work."""
     rows = np.arange(len(array))
     if type_.is_multi:
         values, ends, valid = vector_lists_of(array)

@@ -1,6 +1,6 @@
-"""The order of code bytes within a partition: columns of PQ codes, blocks of RaBitQ's signs.
+"""Byte order of codes within a partition: PQ codes by column, RaBitQ signs in blocks.
 
-A row of such a column has no meaning by itself: a partition is decoded as a whole.
+Single rows of such a column cannot be decoded: a partition is decoded as a whole.
 
 Source: what pylance 14.0.2 writes.
 """

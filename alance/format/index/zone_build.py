@@ -1,4 +1,4 @@
-"""Builder of the zones of a new zone map or bloom filter index, from rows in order."""
+"""Builder of the zones of a new zone map or bloom filter index, from rows in table order."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s
 
-BATCH_ZONES: Final = 256  # most zones of a batch
-BATCH_BYTES: Final = 8 << 20  # most bytes of bloom filters of a batch
+BATCH_ZONES: Final = 256  # maximum zones per batch
+BATCH_BYTES: Final = 8 << 20  # maximum bytes of bloom filters per batch
 
 
 class ZoneBuilder:
-    """Cuts rows into zones of one fragment each, and computes bounds or a bloom filter of each.
+    """Builder that cuts rows into zones within fragments, and computes bounds or a filter of each.
 
     Attributes:
         has_filters: True for bloom filters, False for bounds.
-        null_rows: addresses of rows that are null.
+        null_rows: addresses of null rows.
 
     Args:
         type_: type of the values.
@@ -43,7 +43,7 @@ class ZoneBuilder:
         self._options = options
         self._filter_bytes = bloom.filter_bytes(options.rows, options.wrong) if has_filters else 0
         self._batch_zones = min(BATCH_ZONES, BATCH_BYTES // max(1, self._filter_bytes)) or 1
-        self._open: list[tuple[pa.Array, Int64s]] = []  # rows of the last zone, which may go on
+        self._open: list[tuple[pa.Array, Int64s]] = []  # rows of the last zone, which may continue
         self._num_open = 0
         self.null_rows: list[Int64s] = []
         self._zones: list[tuple[Any, ...]] = []
@@ -61,16 +61,16 @@ class ZoneBuilder:
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Columns of the zones: same as `schema`."""
+        """Columns of the zones, equal to `schema`."""
         return self.schema
 
     @property
     def file(self) -> str:
-        """Name of the file of the zones."""
+        """Name of the file of zones."""
         return bloom.FILE if self.has_filters else MAP_FILE
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
-        """Add the next rows, and return batches of zones that are complete. CPU work."""
+        """Add rows and return batches of completed zones. CPU work."""
         values, rows = plain(values), as_numbers(addresses).astype(np.int64)
         if values.null_count:
             self.null_rows.append(rows[~as_mask(values.is_valid())])
@@ -80,7 +80,7 @@ class ZoneBuilder:
         return self._ready(self._batch_zones)
 
     def _cuts(self, rows: Int64s) -> Iterator[tuple[int, int]]:
-        """Yield spans of rows of one zone each; closes the open zone before another begins."""
+        """Yield the row range of each zone; close the open zone before the next one begins."""
         edges = (np.flatnonzero(np.diff(rows >> HALF)) + 1).tolist()
         for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True):
             if self._open and start < stop and self._open[-1][1][-1] >> HALF != rows[start] >> HALF:
@@ -93,12 +93,12 @@ class ZoneBuilder:
                     self._close()
 
     def finish(self) -> list[pa.RecordBatch]:
-        """Close the last zone, and return the remaining batches. CPU work."""
+        """Close the last zone and return the remaining batches. CPU work."""
         self._close()
         return self._ready(1)
 
     def end(self) -> tuple[dict[str, str], Bytes]:
-        """Return the metadata of the file, and its global buffer with the null rows."""
+        """Return the metadata of the file, and its global buffer with the set of null rows."""
         rows = np.concatenate([np.empty(0, np.int64), *self.null_rows])
         metadata = {NULLS: "1"}
         if self.has_filters:
@@ -142,9 +142,9 @@ def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
-    """Return the least and greatest value, the number of nulls and the number of NaNs.
+    """Return the smallest and largest value, the number of nulls and the number of NaNs.
 
-    A NaN is the greatest value. Bytes of a fixed size have no bounds, as in pylance.
+    NaN is the largest value. Fixed-size bytes have no bounds, as in pylance.
     """
     nulls, nans = values.null_count, 0
     values, type_ = values.drop_null(), values.type
@@ -154,7 +154,7 @@ def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
         nans = int(np.count_nonzero(is_nan))
         numbers = floats[~is_nan]
         if len(floats):
-            # -0.0 is less than 0.0.
+            # -0.0 is smaller than 0.0.
             zeros = np.signbit(numbers[numbers == 0])
             low, high = (numbers.min(), numbers.max()) if len(numbers) else (np.nan, np.nan)
             low = -0.0 if low == 0 and zeros.any() else low
@@ -164,7 +164,7 @@ def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
             return to_arrow(pair[:1], has_numbers), to_arrow(pair[1:]), nulls, nans
     if not len(values) or pa.types.is_fixed_size_binary(type_):
         return pa.nulls(1, type_), pa.nulls(1, type_), nulls, nans
-    # Arrow does not compare durations.
+    # Arrow has no min_max of durations.
     ends_of = pc.min_max(values.view(pa.int64()) if pa.types.is_duration(type_) else values)
     low, high = (pa.repeat(ends_of[name], 1).view(type_) for name in ("min", "max"))
     return low, high, nulls, nans

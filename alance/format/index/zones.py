@@ -1,11 +1,11 @@
-"""Indices of zones of rows: the zone map, with the bounds of each, and the bloom filter.
+"""Indices of zones of rows: zone maps with bounds, and bloom filters.
 
-`zonemap.lance` has the columns `min` and `max` (of the indexed type; a NaN is the greatest),
+`zonemap.lance` has the columns `min` and `max` (of the indexed type; NaN is the largest value),
 `null_count` and `nan_count` (uint32); `bloomfilter.lance` has `has_null` (bool) and
 `bloom_filter_data` (binary). Both have `fragment_id`, `zone_start` and `zone_length` (uint64): a
 zone spans the offsets from its first to its last live row. The metadata has the number of live rows
-of a zone. Rows between zones were deleted before the index was built. The set of null rows is the
-global buffer whose number is `null_bitmap` in the metadata.
+per zone. Rows between zones were deleted before the index was built. The metadata entry
+`null_bitmap` is the number of the global buffer with the set of null rows.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -51,17 +51,17 @@ class ZoneOptions:
 
 @dataclass(frozen=True, slots=True)
 class ZoneRows:
-    """The rows of zones: address of the first row, and after the last; shape (zones,) each."""
+    """Rows of zones: first and end address of each; shape (zones,)."""
 
     starts: Int64s
     stops: Int64s
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> ZoneRows:
-        """Parse the zones of the rows of an index's file.
+        """Parse the rows of zones from the file of an index.
 
         Raises:
-            CorruptFileError: a row is not a zone, or zones overlap.
+            CorruptFileError: a row is not a valid zone, or zones overlap.
         """
         fragments, starts, lengths = (whole_column(batch, name) for name in PLACES)
         is_zone = (fragments >= 0) & (starts >= 0) & (lengths > 0)
@@ -74,7 +74,7 @@ class ZoneRows:
         return cls(first, first + lengths)
 
     def check(self, ids: Int64s, num_rows: Int64s) -> None:
-        """Check that zones are inside of fragments.
+        """Check that zones end within their fragments; zones of unlisted fragments are ignored.
 
         Args:
             ids: ids of fragments, at least one; shape (n,).
@@ -112,7 +112,7 @@ def whole_column(batch: pa.RecordBatch, name: str) -> Int64s:
     """Return a column of integers as int64.
 
     Raises:
-        CorruptFileError: the column is missing, has nulls or is not of integers.
+        CorruptFileError: the column is missing, has nulls or does not hold integers.
     """
     if name not in batch.schema.names:
         raise CorruptFileError(f"index file with columns {batch.schema.names}, no {name}")

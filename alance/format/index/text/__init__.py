@@ -1,4 +1,4 @@
-"""Files of inverted indices, and splitting of texts into tokens.
+"""Files of inverted indices, and the splitting of texts into tokens.
 
 Where to change something:
     splitting of texts, and changes of tokens: `params`, `analyzer`, `folding`, `stop_words`

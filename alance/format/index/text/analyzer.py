@@ -1,4 +1,4 @@
-"""Analysis of texts: a kernel splits them, and each distinct token is normalized once."""
+"""Text analysis: a kernel splits texts, and each distinct word is normalized once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Elements(NamedTuple):
     Attributes:
         values: all elements; shape (n,).
         rows: number of the list of each element, int64.
-        numbers: place of each element in its list, uint32.
+        numbers: position of each element in its list, uint32.
     """
 
     values: pa.Array
@@ -48,7 +48,7 @@ class Elements(NamedTuple):
 
     @classmethod
     def of(cls, lists: pa.Array) -> Elements:
-        """Return the elements of an array of list or large_list; a null list has none."""
+        """Return the elements of an array of list or large_list; null lists have no elements."""
         sizes = as_numbers(lists.value_lengths().fill_null(0)).astype(np.int64)
         rows = np.repeat(np.arange(len(lists)), sizes)
         numbers = np.arange(len(rows)) - offsets_of(sizes)[rows]
@@ -56,12 +56,12 @@ class Elements(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """The tokens of texts, one text after the other, as they are indexed.
+    """Tokens of consecutive texts.
 
     Attributes:
         counts: number of tokens of each text; shape (texts,).
-        numbers: number of each token in the analyzer; uint32, shape (n,).
-        places: place of each token in its text, counting omitted tokens as well; uint32.
+        numbers: the analyzer's number of each token; uint32, shape (n,).
+        places: position of each token in its text, counting omitted tokens; uint32.
     """
 
     counts: Int64s
@@ -70,7 +70,7 @@ class Tokens(NamedTuple):
 
 
 class Analyzer:
-    """Splits texts into tokens. Not for several threads at once.
+    """Splitter of texts into tokens. Not thread-safe.
 
     Attributes:
         words: distinct tokens so far, by number.
@@ -97,7 +97,7 @@ class Analyzer:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, about."""
+        """Approximate memory."""
         return self._splitter.num_bytes() + 200 * len(self.words) + int(self._becomes.nbytes)
 
     def number(self, word: str) -> int:
@@ -111,8 +111,8 @@ class Analyzer:
         """Split texts into tokens; a null has none.
 
         Args:
-            texts: string or large_string; or lists of these. The texts of a list are one document,
-                whose places go on from text to text.
+            texts: string or large_string, or lists of these. The texts of a list are one document:
+                token positions go on from text to text.
         """
         rows = np.arange(len(texts) + 1)
         if pa.types.is_list(texts.type) or pa.types.is_large_list(texts.type):
@@ -134,7 +134,7 @@ class Analyzer:
         return Tokens(counts, final.astype(np.uint32), places)
 
     def words_of(self, texts: Sequence[str]) -> list[list[tuple[str, int]]]:
-        """Return the tokens of each text, with their places."""
+        """Return the tokens of each text with their positions."""
         rows = np.arange(len(texts) + 1)
         counts, numbers, places = self._tokens(rows, *packed(texts), NO_MASK)
         words = [self.words[number] for number in numbers.tolist()]
@@ -142,12 +142,12 @@ class Analyzer:
         return [pairs[start:stop] for start, stop in pairwise(offsets_of(counts).tolist())]
 
     def _decide(self) -> None:
-        """Normalize the new words of the splitter, and number their tokens."""
+        """Normalize the splitter's new words and number their tokens."""
         words = self._splitter.fresh()
         if not words:
             return
         if self.params.lower_case:
-            # Character by character, so that a sigma at the end of a word is the usual one.
+            # Character by character: a final sigma becomes the same letter as other sigmas.
             words = [word.lower() if word.isascii() else _lower(word) for word in words]
         if self._stemmer is not None:
             words = self._stemmer.stemWords(words)

@@ -1,4 +1,4 @@
-"""Columns of new files of an inverted index: format 2, blocks of 128 documents."""
+"""Schemas and rows of new inverted index files: format 2, blocks of 128 documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.format.index.text.postings import Postings
 
 FORMAT: Final = 2
-OF_ELEMENTS: Final = 3  # format of an index whose documents are elements of lists
+OF_ELEMENTS: Final = 3  # index version if documents are list elements
 _BLOCK: Final = {"posting_block_size": "128"}
 _TAIL: Final = {"posting_tail_codec": "varint_delta_v1"}
 _POSITIONS: Final = {
@@ -35,7 +35,7 @@ _POSITIONS: Final = {
     "positions_codec": "packed_delta_v1",
 }
 _BINARIES: Final = pa.list_(pa.field("item", pa.large_binary()))
-TOKEN_SET: Final = {"token_set_format": "fst"}  # pylance merges only segments of one format
+TOKEN_SET: Final = {"token_set_format": "fst"}  # pylance only merges segments of equal format
 TOKENS: Final = pa.schema(
     [
         pa.field(name, type_, nullable=False)
@@ -54,7 +54,7 @@ DOCUMENTS_OF_ELEMENTS: Final = DOCUMENTS.append(pa.field(ELEMENTS, pa.uint32(), 
 
 
 def layout(*, with_positions: bool, version: int = FORMAT) -> dict[str, str]:
-    """Return the metadata of the layout of posting lists."""
+    """Return the metadata entries for the layout of posting lists."""
     metadata = {"format_version": str(version), **_BLOCK, **_TAIL}
     return metadata | _POSITIONS if with_positions else metadata
 
@@ -71,7 +71,7 @@ def metadata_schema(params: TextParams, partitions: Sequence[int], version: int)
 
 
 def metadata_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """Return the row of `metadata.lance` of an index without deleted fragments."""
+    """Return the only row of `metadata.lance`, without deleted fragments."""
     nothing = text_array([roaring_bytes(np.empty(0, np.int64))], pa.large_binary())
     return pa.RecordBatch.from_arrays([nothing.cast(pa.binary())], schema=schema)
 
@@ -96,10 +96,10 @@ def token_rows(words: Sequence[str]) -> pa.RecordBatch:
 
 
 def document_rows(ids: UInt64s, lengths: UInt32s, elements: UInt32s | None) -> pa.RecordBatch:
-    """Return the rows of documents.
+    """Return the rows of the document file.
 
     Args:
-        elements: places of the documents in their lists; None if documents are rows.
+        elements: position of each document in its list; None if documents are rows.
     """
     arrays = [to_arrow(ids), to_arrow(lengths)]
     if elements is None:
@@ -108,7 +108,7 @@ def document_rows(ids: UInt64s, lengths: UInt32s, elements: UInt32s | None) -> p
 
 
 def postings_schema(metadata: Mapping[str, str], *, with_positions: bool) -> pa.Schema:
-    """Return the schema of posting lists.
+    """Return the schema of the posting list file.
 
     Args:
         metadata: metadata of the schema, as from `layout`.
@@ -153,7 +153,7 @@ def posting_rows(
 
 
 def stored_rows(stored: StoredLists, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of posting lists that a kernel encoded."""
+    """Return the rows of posting lists that the kernel has encoded."""
     blocks, scores, counts, bounds, places, (offsets, values) = stored
     arrays = [_binaries(*blocks), to_arrow(scores), to_arrow(counts), _binaries(*bounds)]
     if postings.POSITIONS in schema.names:

@@ -1,4 +1,4 @@
-"""The tokens of a partition in the order of their bytes, with their numbers.
+"""Token dictionary of a partition: tokens in byte order, with their numbers.
 
 `part_N_tokens.lance` has a row for each token (`_token`, `_token_id`), or one row with all tokens
 as a transducer (`_token_fst_bytes`, `_token_next_id`, `_token_total_length`). A token's number is
@@ -30,11 +30,11 @@ TRANSDUCER: Final = ("_token_fst_bytes", "_token_next_id", "_token_total_length"
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens in the order of their bytes.
+    """Tokens in byte order.
 
     Attributes:
         offsets: start of each token in `data`, then the end; shape (tokens + 1,).
-        data: UTF-8.
+        data: UTF-8 bytes of all tokens.
         numbers: number of each token, a permutation from 0 on; shape (tokens,).
     """
 
@@ -47,7 +47,7 @@ class Tokens:
         """Check the order and the numbers of tokens.
 
         Raises:
-            CorruptFileError: tokens are not in order, or their numbers are not a permutation.
+            CorruptFileError: tokens are out of order, or their numbers are not a permutation.
         """
         with kernel_errors:
             wrong = _kernels.first_unordered(offsets, data)
@@ -70,12 +70,12 @@ class Tokens:
         return numbers
 
     def word(self, place: int) -> str:
-        """Return the token at a place in the order."""
+        """Return the token at a position in byte order."""
         start, stop = self.offsets[place : place + 2].tolist()
         return bytes(self.data[start:stop]).decode("utf-8", "replace")
 
     def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
-        """Return the first tokens near a word; see `Dictionary.near`."""
+        """Return tokens near a word; see `Dictionary.near`."""
         token = np.frombuffer(word.encode(), np.uint8)
         prefix_bytes = len(word[:prefix].encode())
         with kernel_errors:
@@ -87,9 +87,9 @@ class Tokens:
 
 @dataclass(slots=True, eq=False)
 class Dictionary:
-    """The tokens of a partition.
+    """Token dictionary of a partition.
 
-    Words are looked up in the transducer itself; fuzzy search decodes all its tokens.
+    Words are looked up in the transducer itself; a fuzzy search first decodes all tokens.
 
     Attributes:
         num_tokens: number of tokens, each of which has a posting list.
@@ -103,13 +103,14 @@ class Dictionary:
 
     @classmethod
     def parse(cls, batch: pa.RecordBatch, num_lists: int) -> Dictionary:
-        """Parse the rows of the file; the dictionary may be a view of them.
+        """Parse the rows of the file; the dictionary may refer to their memory.
 
         Args:
             num_lists: number of posting lists of the partition.
 
         Raises:
-            CorruptFileError: tokens are not in order, or are not those of the posting lists.
+            CorruptFileError: tokens are out of order, or their number differs from that of posting
+                lists.
         """
         tokens: Tokens | None = None
         if batch.schema.names == list(TRANSDUCER):
@@ -117,7 +118,7 @@ class Dictionary:
         else:
             tokens = Tokens.checked(*_of_rows(batch))
             num_tokens, token_bytes = len(tokens.numbers), len(tokens.data)
-        if num_tokens != num_lists:  # before a kernel gets it, which takes no more than 63 bits
+        if num_tokens != num_lists:  # checked before the kernel, which takes at most 63 bits
             raise CorruptFileError(f"text index: {num_tokens} tokens, {num_lists} posting lists")
         if tokens is not None:
             return cls(num_tokens, token_bytes, None, tokens)
@@ -126,12 +127,12 @@ class Dictionary:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, including decoded tokens."""
+        """Memory in bytes, including decoded tokens."""
         return 200 + 2 * self.token_bytes + 12 * self.num_tokens
 
     @property
     def tokens(self) -> Tokens:
-        """All tokens. Decoded once; CPU work.
+        """All tokens, decoded at the first access. CPU work.
 
         Raises:
             CorruptFileError: the transducer contradicts itself.
@@ -152,12 +153,12 @@ class Dictionary:
             return (self._tokens or self._transducer or self.tokens).find(*packed(words))
 
     def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
-        """Return the first tokens, in order, within an edit distance of a word.
+        """Return the first tokens, in byte order, within an edit distance of a word.
 
         Args:
             distance: largest edit distance, in characters.
-            prefix: number of characters at the start that must be equal.
-            limit: largest number of tokens.
+            prefix: number of leading characters that must be equal.
+            limit: maximum number of tokens.
         """
         return self.tokens.near(word, distance, prefix, limit)
 
@@ -173,7 +174,7 @@ def _of_transducer(batch: pa.RecordBatch) -> tuple[Bytes, int, int]:
     content = np.frombuffer(columns[0][0].as_buffer(), np.uint8)
     if len(content) < _TRAILER:
         raise CorruptFileError(f"text index: no dictionary in {len(content)} bytes")
-    # A transducer has its number of tokens; `_token_next_id` of old releases may be greater.
+    # The transducer holds its number of tokens; `_token_next_id` of old releases may be larger.
     return (
         content,
         int.from_bytes(content[-_TRAILER:-12].tobytes(), "little"),

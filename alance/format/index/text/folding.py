@@ -18,7 +18,7 @@ _LETTERS: Final = {
 
 
 def folded(text: str) -> str:
-    """Replace the characters of a text by ASCII ones, if they have such forms."""
+    """Replace characters by their ASCII forms; a character without one stays."""
     return text if text.isascii() else "".join(map(_folded, text))
 
 

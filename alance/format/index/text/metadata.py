@@ -3,10 +3,10 @@
     metadata.lance         one row: deleted_fragments (a roaring bitmap)    metadata: see below
     part_N_tokens.lance    tokens and their numbers
     part_N_docs.lance      _rowid, _num_tokens: a row for each document     metadata: total_tokens
-                           _doc_index_0: place in the list, if documents are elements of lists
+                           _doc_index_0: position in the list, if documents are list elements
     part_N_invert.lance    a posting list for each token
 
-A partition is an index of some documents by itself, but scores use the counts of all documents.
+Each partition is a complete index of some documents, but scores use counts over all documents.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ MAX_PARTITIONS: Final = 1 << 16
 
 
 def tokens_file(number: int) -> str:
-    """Return the name of the file of a partition's tokens."""
+    """Return the name of a partition's token file."""
     return f"part_{number}_tokens.lance"
 
 
 def documents_file(number: int) -> str:
-    """Return the name of the file of a partition's documents."""
+    """Return the name of a partition's document file."""
     return f"part_{number}_docs.lance"
 
 
 def postings_file(number: int) -> str:
-    """Return the name of the file of a partition's posting lists."""
+    """Return the name of a partition's posting list file."""
     return f"part_{number}_invert.lance"
 
 
@@ -61,7 +61,7 @@ class TextMetadata:
     Attributes:
         partitions: numbers of the partitions.
         block: number of documents of a full block: 128 or 256.
-        tail: codec of the last block of a posting list, as its place in `TAILS`.
+        tail: codec of the last block of a posting list, as an index into `TAILS`.
     """
 
     params: TextParams
@@ -76,7 +76,7 @@ class TextMetadata:
 
         Raises:
             CorruptFileError: an entry is missing or contradicts the format.
-            UnsupportedError: the format, or the way to split texts, is not known here.
+            UnsupportedError: the format or a token setting is not supported.
         """
         params = TextParams.parse(metadata.get("params", ""))
         version, block = metadata.get("format_version", "1"), metadata.get("posting_block_size")
@@ -108,7 +108,7 @@ class TextMetadata:
 
     @property
     def is_rounded(self) -> bool:
-        """True if scores use lengths that are rounded to a byte: see `rounded`."""
+        """True if scores use document lengths rounded by `rounded`."""
         return self.block == 256
 
 
@@ -120,9 +120,9 @@ class Documents:
         lengths: number of tokens of each document for scores, uint32; shape (documents,).
         ids: row id of each document, uint64; shape (documents,).
         total: number of tokens of all documents.
-        is_ordered: True if ids ascend; elements of a row by their places.
-        elements: place of each document in its row's list, uint32, shape (documents,); documents
-            of a row are consecutive. None if documents are rows.
+        is_ordered: True if documents are sorted by id, and within a row by element.
+        elements: position of each document in its row's list, uint32, shape (documents,). None if
+            documents are rows.
     """
 
     lengths: UInt32s
@@ -135,15 +135,15 @@ class Documents:
     def parse(
         cls, batch: pa.RecordBatch, metadata: Mapping[str, str], *, is_rounded: bool = False
     ) -> Documents:
-        """Parse the rows of the file; the documents are a view of them.
+        """Parse the rows of the file, without a copy unless lengths are rounded.
 
         Args:
-            is_rounded: True if scores use lengths that are rounded to a byte: see `rounded`.
+            is_rounded: True if scores use document lengths rounded by `rounded`.
 
         Raises:
-            CorruptFileError: a column is missing or has nulls, or the number of tokens is not that
-                of the metadata.
-            UnsupportedError: documents are elements of lists in lists.
+            CorruptFileError: a column is missing or has nulls, or the number of tokens differs from
+                the metadata.
+            UnsupportedError: documents are elements of nested lists.
         """
         types = [(ROW_IDS, pa.uint64()), (LENGTHS, pa.uint32())]
         if INNER_ELEMENTS in batch.schema.names:
@@ -177,7 +177,7 @@ class Documents:
             ids: ascending row ids.
 
         Returns:
-            Places in `ids` of those that have documents, and the numbers of these documents.
+            Positions in `ids` of the rows with a document, and the numbers of these documents.
         """
         own = self.ids.view(np.int64)
         order = None if self.is_ordered else own.argsort()
@@ -186,7 +186,7 @@ class Documents:
         return np.flatnonzero(has_doc), docs if order is None else order[docs]
 
     def fragments(self) -> Int64s:
-        """Return the fragments of the documents, ascending; their ids must be row addresses."""
+        """Return the fragment ids of documents, ascending; their ids must be row addresses."""
         numbers = (self.ids >> np.uint64(32)).view(np.int64)
         is_first = np.ones(len(numbers), np.bool_)
         np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
@@ -195,13 +195,13 @@ class Documents:
 
     @property
     def num_bytes(self) -> int:
-        """Memory."""
+        """Memory in bytes."""
         elements = 0 if self.elements is None else self.elements.nbytes
         return 200 + int(self.lengths.nbytes + self.ids.nbytes + elements)
 
 
 def rounded(lengths: UInt32s) -> UInt32s:
-    """Round lengths down to values that a byte can encode: exact below 8, else to four bits."""
+    """Round lengths down to four significant bits, which a byte can encode; exact below 8."""
     shifts = np.maximum(0, np.frexp(lengths.astype(np.float64))[1] - 4).astype(np.uint32)
     short: UInt32s = (lengths >> shifts) << shifts
     return short

@@ -1,4 +1,4 @@
-"""Settings by which an inverted index splits texts into tokens, in its metadata and record."""
+"""Token settings of an inverted index, in its metadata and in its record."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ LANGUAGES: Final = tuple(STOP_WORDS)
 ROW: Final[Literal["row"]] = "row"
 LIST_ELEMENT: Final[Literal["list_element"]] = "list_element"
 GRANULARITIES: Final = (ROW, LIST_ELEMENT)  # of documents
-# Settings of the analysis of source code, which is not supported.
+# Settings for source code, which is not supported.
 _OF_CODE: Final = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
 
 
 class TokenArguments(TypedDict, total=False):
-    """Keyword arguments of `create_index` and `tokenize` for cutting texts into tokens.
+    """Keyword arguments of `create_index` and `tokenize` for splitting texts into tokens.
 
     Attributes:
         base_tokenizer: `simple` splits at characters that are neither letters nor digits,
-            `whitespace` at white space, `raw` nowhere, `ngram` takes sequences of characters.
-        language: for stems and stop words: "English", "German", ...
-        max_token_length: leave out words of so many bytes or more; None: keep all.
+            `whitespace` at white space, `raw` nowhere; `ngram` takes sequences of characters.
+        language: language of stems and stop words: "English", "German", ...
+        max_token_length: omit words of at least this many bytes; None omits none.
         lower_case: convert to lower case.
         stem: reduce words to stems; default False for `ngram`.
-        remove_stop_words: leave out stop words; default False for `ngram`.
+        remove_stop_words: omit stop words; default False for `ngram`.
         custom_stop_words: stop words to use instead of the language's.
-        ascii_folding: replace letters with accents by letters without.
-        min_ngram_length, max_ngram_length, prefix_only: for `ngram`; `prefix_only` takes sequences
-            at the beginning only.
+        ascii_folding: replace accented letters by ASCII letters.
+        min_ngram_length, max_ngram_length, prefix_only: for `ngram`: lengths of sequences in
+            characters, and True to take only sequences at the start of a word.
     """
 
     base_tokenizer: str
@@ -57,21 +57,21 @@ class TokenArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextParams:
-    """Settings by which texts are split into tokens; the steps are taken in this order.
+    """Token settings; the steps are applied in the order of the attributes.
 
     Attributes:
         base_tokenizer: `simple` splits at characters that are neither letters nor digits,
             `whitespace` at ASCII white space, `raw` nowhere; `ngram` takes all sequences of
             characters.
-        max_token_length: omit tokens of at least this many bytes; None: omit none.
+        max_token_length: omit tokens of at least this many bytes; None omits none.
         lower_case: convert tokens to lower case.
         stem: reduce words of the language to their stems (Snowball).
         remove_stop_words: omit the stop words of the language.
         custom_stop_words: omit these words instead.
-        ascii_folding: replace characters by ASCII ones, as letters with accents: see `folding`.
-        min_ngram_length, max_ngram_length: number of characters of the sequences of `ngram`.
-        prefix_only: take only the sequences at the start of a word, for `ngram`.
-        with_position: True if the index has the places of tokens, which phrases need.
+        ascii_folding: replace characters such as accented letters by ASCII ones; see `folding`.
+        min_ngram_length, max_ngram_length: length of `ngram` sequences in characters.
+        prefix_only: for `ngram`, take only the sequences at the start of a word.
+        with_position: True if the index has token positions, which phrase queries need.
     """
 
     base_tokenizer: str = "simple"
@@ -103,7 +103,7 @@ class TextParams:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> TextParams:
-        """Check the arguments of a caller: `TokenArguments` and `with_position`.
+        """Check a caller's `TokenArguments` and `with_position`.
 
         Raises:
             InvalidInputError: a value is invalid.
@@ -156,7 +156,7 @@ class TextParams:
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
     def details(self, *, of_elements: bool = False, version: int = 2) -> bytes:
-        """Serialize the details for the index's record, which has no place for custom stop words.
+        """Serialize the details message of the index's record; it cannot hold custom stop words.
 
         Args:
             of_elements: True if documents are the elements of lists, not rows.
@@ -181,7 +181,7 @@ class TextParams:
 
 
 def is_of_elements(details: bytes) -> bool:
-    """True if the documents of an index are the elements of lists, not rows.
+    """True if the documents of an index are list elements, not rows.
 
     Raises:
         CorruptFileError: the details are not a message.
@@ -190,7 +190,7 @@ def is_of_elements(details: bytes) -> bool:
 
 
 def lacks_positions(details: bytes) -> bool:
-    """True if an index has no positions, which phrases need. False if older details lack this.
+    """True if an index has no token positions, which phrase queries need. False for empty details.
 
     Raises:
         CorruptFileError: the details are not a message.
@@ -199,7 +199,8 @@ def lacks_positions(details: bytes) -> bool:
 
 
 def is_written_here(details: bytes) -> bool:
-    """True if alance can write such an index: with blocks of 128, and settings as above.
+    """True if alance can write such an index: blocks of 128 documents, known tokenizer and
+    language.
 
     Raises:
         CorruptFileError: the details are not a message.

@@ -1,11 +1,11 @@
-"""The posting lists of `part_N_invert.lance`: documents of each token, and its places in them.
+"""Posting lists of `part_N_invert.lance`: documents of each token, and its positions in them.
 
     _posting                   list of binary: blocks of 128 or 256 documents
     _length                    number of documents of the list
     _compressed_position       positions of a list; `_position_block_offset`: start of each block
     _position                  positions in format 1: a list of binary for each document
 
-Other columns have greatest scores and bounds, which searches here do not use.
+Other columns have largest scores and bounds, which searches here do not use.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Postings:
         return cls(offsets_of(counts.astype(np.int64)), docs, frequencies, positions)
 
     def lists(self) -> list[_kernels.PostingList]:
-        """Return each list by itself, in its own memory."""
+        """Return each list as an object with its own memory."""
         positions = _NOTHING if self.positions is None else self.positions
         with kernel_errors:
             return _kernels.posting_lists(self.starts, self.docs, self.frequencies, positions)
@@ -98,7 +98,7 @@ POSITION_COLUMNS: Final = ((POSITIONS_V1,), (POSITIONS, POSITION_BLOCKS))
 
 
 def columns_of(positions: Sequence[str]) -> list[str]:
-    """Return the columns to read: those of documents, and the given ones of positions."""
+    """Return the columns to read: those of documents, and the given position columns."""
     return [POSTING, LENGTH, *positions]
 
 

@@ -1,8 +1,8 @@
-"""Fields of texts for an index: a column, or a field of structs, which may be in lists.
+"""Text fields to index: a column, or a field of structs, which may be in lists.
 
-A path names fields of structs only, as in pylance: `l.t` is the field `t` of the structs in the
-lists of `l`; all its texts in a row are one document. The schema has the items of lists as fields
-in between.
+A path names only fields of structs, as in pylance. For example, `l.t` is the field `t` of the
+structs in the lists of `l`; all its texts in a row form one document. In the schema, list items are
+fields between them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LISTS: Final = ("list", "large_list", "list.struct", "large_list.struct")
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """A field of texts, or of lists of texts.
+    """A text field, or a field of lists of texts.
 
     Attributes:
         stored: names from the column to the field, including items of lists.
@@ -70,7 +70,7 @@ class TextSource:
 
     @property
     def path(self) -> str:
-        """Path of the field in the schema, with items of lists."""
+        """Path of the field in the schema, including list items."""
         return join_path(self.stored)
 
     @property
@@ -79,11 +79,12 @@ class TextSource:
         return is_list(self.leaf.arrow_type)
 
     def check_elements(self, column: str) -> None:
-        """Check that elements of the field's lists can be documents.
+        """Check that the elements of the field's lists can be documents.
 
         Raises:
             InvalidInputError: the field does not have lists.
-            UnsupportedError: the field is in lists itself, so one place does not name an element.
+            UnsupportedError: the field is itself in lists, so one position does not identify an
+                element.
         """
         if self.is_in_lists:
             raise UnsupportedError(
@@ -95,10 +96,10 @@ class TextSource:
             raise InvalidInputError(f"column {column!r} of type {type_}: no lists, no list_element")
 
     def texts(self, values: pa.Array) -> pa.Array:
-        """Return the texts of a column: a text, or a list of texts, for each row. CPU work.
+        """Return a text, or a list of texts, for each row of a column. CPU work.
 
         Args:
-            values: values of the top-level column, with this field alone.
+            values: values of the top-level column, reduced to this field.
         """
         starts: Int64s | None = None  # first text of each row
         for name in self.stored[1:]:
@@ -116,7 +117,7 @@ class TextSource:
 def text_paths(
     fields: Iterable[Field], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the id and path of all fields that `TextSource.of` may find."""
+    """Yield the id and path of each field below `fields`, without list items."""
     for field in fields:
         path = (*above, field.name)
         yield field.id, path
@@ -131,7 +132,7 @@ def is_list(type_: pa.DataType) -> bool:
 
 
 def _inside(field: Field) -> tuple[Field, list[str]]:
-    """Return the innermost field of nested lists, and the names of the items on the way."""
+    """Return the innermost field of nested lists, and the names of the list items above it."""
     items = []
     while field.logical_type in LISTS:
         (field,) = field.children

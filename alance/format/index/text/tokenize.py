@@ -1,4 +1,4 @@
-"""The tokens of a text, as an inverted index and its queries use them."""
+"""Tokens of a text, as used by inverted indices and their queries."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Token(NamedTuple):
     """A token of a text.
 
     Attributes:
-        text: in the form in which it is compared: in lower case, a stem, and so on.
-        position: number among the tokens of the text, from 0; tokens that are left out count,
-            except those before the first token.
+        text: normalized text of the token: lower case, stemmed, and so on.
+        position: number among the tokens of the text, from 0; omitted tokens count, except before
+            the first token.
     """
 
     text: str
@@ -27,7 +27,7 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str, **options: Unpack[TokenArguments]) -> Sequence[Token]:
-    """Return the tokens of a text or query, as `create_index(..., "INVERTED", **options)` would.
+    """Return the tokens of a text or query under the given token settings.
 
     Cost: no request; some microseconds.
 
@@ -37,7 +37,7 @@ def tokenize(text: str, **options: Unpack[TokenArguments]) -> Sequence[Token]:
 
     Raises:
         TypeError: an unknown option.
-        InvalidInputError: something else than text, or an option out of its range.
+        InvalidInputError: `text` is not a string, or an option is out of range.
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"text={text!r}: expected a text")
