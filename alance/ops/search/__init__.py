@@ -1,4 +1,4 @@
-"""Searches by vectors: the k nearest rows, exactly or by an index.
+"""Vector search: the k nearest rows, exactly or by an index.
 
 A search finds row ids and distances, then takes the other columns of these rows only. Modules may
 import `ops/read`, `ops/lookup`, `ops/version` and the layers below `ops`.
@@ -6,8 +6,8 @@ import `ops/read`, `ops/lookup`, `ops/version` and the layers below `ops`.
 Where to change something:
     arguments of searches, and checks of queries: `options`
     choice of the path, and the steps after it (post-filter, refinement, output): `nearest`
-    vectors of a column in the form that kernels take, exact search of rows: `flat`
+    vectors of a column in the form for kernels, exact search of rows: `flat`
     choice of the segments of an index, and reading of its partitions: `segments`, `indexed`
-    rows of an index that count (not deleted, passing the filter, not stale): `eligible`
+    eligible rows of an index (not deleted, passing the filter, not stale): `eligible`
     bytes of the index files: `alance.format.index`
 """

@@ -1,4 +1,4 @@
-"""The rows nearest to queries: by an index plus the rows it does not cover, or by comparing all.
+"""Nearest rows of queries: by an index plus the rows it does not cover, or by comparing all rows.
 
 Results of all sources are ranked together, so the output does not depend on the path.
 """
@@ -55,7 +55,8 @@ class Hits:
         numbers: number of the query of each row, int32, shape (n,).
         distances: float32, shape (n,).
         ids: row ids, uint64, shape (n,).
-        elements: places in their lists, uint32, shape (n,), if the search finds elements of lists.
+        elements: positions in the rows' lists, uint32, shape (n,); None unless list elements are
+            searched.
     """
 
     numbers: Int32s
@@ -71,7 +72,7 @@ class Hits:
 
     @classmethod
     def below(cls, parts: Sequence[_kernels.Nearest], k: int) -> Hits:
-        """Return the k farthest rows below the range of distances; distances are negated."""
+        """Return the k farthest rows below the range of distances; their distances are negated."""
         return cls._joined([nearest.below() for nearest in parts]).ranked(k)
 
     @classmethod
@@ -83,7 +84,7 @@ class Hits:
         return cls(numbers, distances, np.concatenate([result[2] for result in results]))
 
     def __add__(self, other: Hits) -> Hits:
-        """Append other rows."""
+        """Append other rows; list elements are not kept."""
         return Hits(
             np.concatenate([self.numbers, other.numbers]),
             np.concatenate([self.distances, other.distances]),
@@ -97,10 +98,11 @@ class Hits:
         return hits.where(np.flatnonzero(np.arange(len(hits.ids)) - starts < k))
 
     def of_lists(self, search: VectorSearch, k: int, *, below: bool = False) -> Hits:
-        """Return the k nearest rows of queries of several vectors, from the rows of each vector.
+        """Combine the rows found for each vector of multi-vector queries into the k nearest rows of
+        each query.
 
-        The distance of a row is the sum over the vectors of the query. A vector that has not found
-        the row counts with the largest distance that it has found, a lower bound.
+        The distance of a row is the sum over the vectors of the query. If a vector did not find the
+        row, its largest found distance is used, which is a lower bound.
 
         Args:
             below: True to append the k farthest rows below the range of distances.
@@ -111,7 +113,7 @@ class Hits:
         np.maximum.at(farthest, vectors, self.distances)
         rest = farthest.reshape(-1, search.width)
         rest = np.where(np.isinf(rest), rest.max(axis=1, keepdims=True), rest)
-        # If several vectors of a row were found, the nearest counts, which comes first.
+        # If several vectors of a row were found, use the nearest, which comes first.
         first = np.unique(vectors * len(ids) + places, return_index=True)[1]
         vectors, queries = vectors[first], vectors[first] // search.width
         gains = self.distances[first] - rest.reshape(-1)[vectors]
@@ -126,13 +128,13 @@ class Hits:
         return inside + replace(hits, distances=-distances).where(sums < search.lower).ranked(k)
 
     def where(self, chosen: Mask | Int64s | slice) -> Hits:
-        """Select rows by a mask, by places or by a slice."""
+        """Select rows by a mask, by positions or by a slice."""
         elements = None if self.elements is None else self.elements[chosen]
         return Hits(self.numbers[chosen], self.distances[chosen], self.ids[chosen], elements)
 
 
 def check_queries(search: VectorSearch, way: Way) -> None:
-    """Check the queries for the metric of the path.
+    """Check the queries against the metric of the path.
 
     Raises:
         InvalidInputError: the metric is cosine, and a query is all zeros.
@@ -167,7 +169,7 @@ async def find_hits(
 
 
 def flat_options(options: ScanOptions) -> ScanOptions:
-    """Return the options of a scan of the searched column."""
+    """Return the scan options for the searched column."""
     return ScanOptions(
         filter=options.filter if options.prefilter else None,
         params=options.params if options.prefilter else None,
@@ -184,7 +186,11 @@ def flat_options(options: ScanOptions) -> ScanOptions:
 async def _indexed(
     snapshot: Snapshot, search: VectorSearch, options: ScanOptions, way: Way, columns: Columns
 ) -> Hits:
-    """Find the nearest rows by an index, and by comparing all rows that it does not cover."""
+    """Find the nearest rows by an index, and compare all rows that the index does not cover.
+
+    Raises:
+        UnsupportedError: the segments have several metrics, or the index cannot be read.
+    """
 
     async def opening() -> list[Ivf]:
         type_, dim = search.value_type, search.dim
@@ -202,7 +208,7 @@ async def _indexed(
             open_ahead(snapshot, options, columns),
         ]
         opened, (rows, filtered), _ = await all_of(works)
-    else:  # a local table has no rounds to save, and tasks would only add costs
+    else:  # tasks would only add costs: a local table has no rounds to save
         opened = await opening()
         rows, filtered = await eligible_rows(snapshot, way.segments, filtering)
     for ivf in opened:
@@ -217,7 +223,7 @@ async def _indexed(
 
 
 def unit_queries(search: VectorSearch, metric: str) -> Float64s:
-    """Return the vectors of queries as an index compares them: normalized for cosine."""
+    """Return the vectors of queries in the form for an index: normalized for cosine."""
     if metric != "cosine":
         return search.vectors
     lengths: Float64s = np.linalg.norm(search.vectors, axis=1, keepdims=True)
@@ -231,7 +237,7 @@ def _uncovered(
     way: Way,
     nearest: _kernels.Nearest,
 ) -> list[Awaitable[None]]:
-    """Return the scan of the fragments that no index covers; an empty list if there are none."""
+    """Return the scan of the fragments that no index covers; empty if all are covered."""
     if not way.uncovered:
         return []
     rest = replace(flat_options(options), fragments=[handle.id for handle in way.uncovered])
@@ -245,7 +251,7 @@ async def _probed(
     way: Way,
     segments: Sequence[tuple[Ivf, Eligible]],
 ) -> Hits:
-    """Search the partitions of an index, and compare all rows that it does not cover."""
+    """Search the partitions of an index, and compare all rows that the index does not cover."""
     opened = [ivf for ivf, _ in segments]
     refine = search.probing.refine_factor
     is_exact = not search.is_multi and all(ivf.quantizer.is_exact for ivf in opened)
@@ -253,8 +259,8 @@ async def _probed(
     k = search.k * (refine or 1) if is_refined else search.k
     queries = unit_queries(search, way.metric)
     num_probed = search.num_probed if search.is_multi else k
-    # Distances of an index are approximate: a row beyond the upper bound may be inside if it is
-    # compared exactly. So may a row below the lower bound, of which k are compared as well.
+    # Distances from an index are approximate. A row outside the range may be inside by its exact
+    # distance: so drop the upper bound, and also compare k rows below the lower bound.
     probed = replace(search, upper=math.inf) if is_refined else search
     is_bounded = is_refined and search.lower > -math.inf
     kernels = _kernels_of(probed, opened, queries, num_probed, is_bounded=is_bounded)
@@ -282,16 +288,16 @@ async def _probed(
 
 
 def _checked(snapshot: Snapshot, way: Way, hits: Hits) -> Hits:
-    """Return the rows of an index after `check_rows`."""
+    """Return the hits of an index after `check_rows`."""
     check_rows(snapshot, way.segments[0].index.name, hits.ids)
     return hits
 
 
 def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
-    """Check that the table has the rows of an index.
+    """Check that the table has the rows that an index returned.
 
     Raises:
-        CorruptFileError: no fragment has one of the rows.
+        CorruptFileError: a row is in no fragment.
     """
     if snapshot.has_stable_row_ids:
         return  # only ids of live rows are eligible
@@ -313,10 +319,11 @@ def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
 def _kernels_of(
     search: VectorSearch, opened: Sequence[Ivf], queries: Float64s, k: int, *, is_bounded: bool
 ) -> Kernels:
-    """Return the kernels that collect rows: one for all segments that compare the same queries.
+    """Return the kernels that collect rows; segments that compare the same queries share one
+    kernel.
 
     Args:
-        is_bounded: True to collect k rows below the range of distances as well.
+        is_bounded: True to collect also k rows below the range of distances.
     """
     below = k if is_bounded else 0
     if search.is_multi:
@@ -330,15 +337,16 @@ def _kernels_of(
             of_segments.append(shared)
         else:
             of_segments.append(kernel_of(search, k, turned, below=below))
-    # A graph search ends at the nearest rows; rows at the lower bound are farther away.
+    # A graph search stops at the nearest rows, but rows at the lower bound are farther away.
     ef = ALL_CANDIDATES if is_bounded else search.probing.width(search.num_probed)
     return Kernels(of_segments, ef)
 
 
 async def open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns) -> None:
-    """Open the files that rows will be taken from, if the table is remote and the files are few.
+    """Open the files from which rows will be taken, if the table is remote and the files are few.
 
-    If their pages are few as well, load the page tables: the take then needs one round, not two.
+    If their pages are few as well, also load the page tables: then the take needs one round, not
+    two.
     """
     handles = chosen(snapshot, options)
     if not snapshot.is_remote or len(handles) > OPENED_AHEAD:

@@ -1,7 +1,7 @@
-"""Costs of a search with a prefilter: by an index, or by taking the vectors of the filtered rows.
+"""Costs of a search with a prefilter: by an index, or by taking the filtered rows.
 
-Costs are in bytes. A request counts as the bytes that its store could read in the same time. Costs
-do not depend on caches or other searches, so the same search always takes the same path.
+Costs are in bytes. A request costs as many bytes as its store can read in the same time. Costs do
+not depend on caches or other searches, so a search always takes the same path.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from alance.ops.search.options import VectorSearch
     from alance.ops.version.snapshot import Snapshot
 
-MAX_TAKEN_ROWS: Final = 256  # rows of a prefilter; the vectors of more rows are never taken
-COMPARED_ROW_BYTES: Final = 256  # cost of comparing a row of a partition and its filter: 50 ns
-PART_REQUESTS: Final = 2  # requests for a partition: its row ids, and its codes
+MAX_TAKEN_ROWS: Final = 256  # with more filtered rows, their vectors are never taken
+COMPARED_ROW_BYTES: Final = 256  # cost of filtering and comparing a row of a partition: 50 ns
+PART_REQUESTS: Final = 2  # requests per partition: row ids, and codes
 
 
 def taken_cost(snapshot: Snapshot, search: VectorSearch, num_rows: int, num_all: int) -> int:
     """Return the cost of taking the vectors of rows.
 
     Args:
-        num_all: number of all rows in the fragments of these rows.
+        num_all: total number of rows in the segments of the index.
     """
     width = search.dim * WIDTHS[search.value_type]
     return num_rows * width + min(num_rows * snapshot.table.store.profile.take_gap, num_all * width)
@@ -50,7 +50,7 @@ def probed_cost(
 def costs(
     snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf], num_rows: int
 ) -> tuple[int, int]:
-    """Return the cost of taking the rows of a filter, and of searching partitions for them."""
+    """Return the cost of taking the filtered rows, and of searching partitions for them."""
     num_all = sum(int(ivf.storage.offsets[-1]) for ivf in opened)
     return taken_cost(snapshot, search, num_rows, num_all), probed_cost(
         snapshot, search, opened, num_rows, num_all
@@ -60,6 +60,6 @@ def costs(
 def pays_taking(
     snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf], num_rows: int
 ) -> bool:
-    """True if the rows of a prefilter are few and cheaper to take and compare exactly."""
+    """True if the filtered rows are few, and cheaper to take and compare exactly."""
     taken, probed = costs(snapshot, search, opened, num_rows)
     return num_rows <= MAX_TAKEN_ROWS and taken <= probed

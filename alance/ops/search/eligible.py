@@ -1,8 +1,8 @@
-"""The rows of an index segment that a search may return: live, covered, and passing the filter.
+"""Eligible rows of an index segment: live, covered, and passing the filter.
 
-A segment answers only for the fragments in its own bitmap. Its files may also have rows of other
-fragments, whose values were changed in place later: another segment covers these now, or none. So
-every set of rows lists its fragments, unless it lists stable row ids.
+A segment answers only for the fragments in its own bitmap. Its files may also have rows of
+fragments whose values were later changed in place: another segment, or no segment, covers these
+now. So each set of rows lists its fragments, unless it contains stable row ids.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ if TYPE_CHECKING:
     from alance.ops.search.segments import SearchSegment
     from alance.ops.version.snapshot import Snapshot
 
-MASK_BYTES: Final = 16 << 20  # of the masks that are remembered for one set of rows
-ENTRY_BYTES: Final = 300  # of the memo's entry for a mask, beside the mask
-FILTER_BYTES: Final = 16 << 20  # of the rows that filters of a version keep, and of their masks
-MASKED_ROWS: Final = 1 << 20  # masks of more are not made for later searches
+MASK_BYTES: Final = 16 << 20  # memo of masks for one set of rows
+ENTRY_BYTES: Final = 300  # overhead of a memo entry
+FILTER_BYTES: Final = 16 << 20  # memo of filtered rows of a version, with their masks
+MASKED_ROWS: Final = 1 << 20  # above this, no mask is computed for later searches
 MOMENTS: Final = re.compile("now|today|current", re.IGNORECASE)  # filters that change with time
 
 
 @dataclass(frozen=True, slots=True)
 class Eligible:
-    """A set of rows by id.
+    """A set of eligible rows.
 
     Attributes:
-        rows: the only ones; None: any.
-        deleted: but not these.
-        fragments: ids of the only ones that rows may be in, ascending; None: any. Then ids are
-            addresses, and those beyond a fragment's rows are left to be seen as damage.
-        masks: masks by part of an index, if the set is remembered.
+        rows: ids of the eligible rows; None if any row may be eligible.
+        deleted: ids of excluded rows.
+        fragments: ids of the fragments of eligible rows, ascending; None for any fragment. If set,
+            ids are addresses. Addresses beyond the end of a fragment pass, so that the damage is
+            reported later.
+        masks: memo of masks by index part; None if masks are not memoized.
     """
 
     rows: RowSet | None = None
@@ -64,7 +65,7 @@ class Eligible:
         return self.rows is None and self.fragments is None and not len(self.deleted)
 
     def mask_of_part(self, part: Hashable, ids: UInt64s) -> Bytes:
-        """Return the mask of the eligible rows of an index part; memoized by the part."""
+        """Return the mask of the eligible rows of an index part; memoized if there is a memo."""
         if self.has_all:
             return NO_MASK
         mask = None if self.masks is None else self.masks.peek(part)
@@ -89,9 +90,9 @@ class Eligible:
         return replace(self, rows=rows, masks=None)
 
     def of_part(self, fragments: Int64s) -> Eligible:
-        """Return the set for a part of the index whose ids are all in the given fragments.
+        """Return the set for an index part whose rows are all in the given fragments.
 
-        If the set has all of these fragments, the fragment of each id need not be checked.
+        If all of these fragments are eligible, the fragment of each id need not be checked.
         """
         if self.fragments is None or not np.isin(fragments, self.fragments).all():
             return self
@@ -101,11 +102,12 @@ class Eligible:
 async def eligible_rows(
     snapshot: Snapshot, segments: Sequence[SearchSegment], filtering: ScanOptions | None
 ) -> tuple[list[Eligible], RowSet | None]:
-    """Return the eligible rows of each segment, and all rows that pass the filter or None.
+    """Return the eligible rows of each segment, and all rows that pass the filter (None without
+    one).
 
-    Cost: a GET for each deletion vector of the covered fragments that is not cached. With stable
-    row ids, once, the deletion vectors and the row ids of the whole version. With a filter a scan
-    of its columns; results of SQL filters without parameters are memoized.
+    Cost: a GET for each uncached deletion vector of the covered fragments. With stable row ids,
+    once all deletion vectors and row ids of the version. With a filter, a scan of its columns;
+    results of SQL filters without parameters are memoized.
 
     Args:
         filtering: options of a scan with the filter; None if there is no filter.
@@ -119,8 +121,8 @@ async def eligible_rows(
     if not snapshot.has_stable_row_ids:
         by_segment = [_fragments_of(snapshot, segment) for segment in segments]
         return [replace(eligible, fragments=fragments) for fragments in by_segment], rows
-    # An updated row keeps its id, so a segment may still have the row's old vector: the row counts
-    # only in a segment that covers its fragment.
+    # An updated row keeps its id, so a segment may still have the row's old vector. The row is only
+    # eligible in a segment that covers its fragment.
     return [(await _live_rows(snapshot, segment)).within(rows) for segment in segments], rows
 
 
@@ -151,9 +153,10 @@ async def _live_rows(snapshot: Snapshot, segment: SearchSegment) -> Eligible:
 
 
 async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> Eligible:
-    """Return the live rows for which a scan's filter is true; concurrent callers share a scan."""
+    """Return the live rows that pass a scan's filter; concurrent callers share a scan."""
     filters = snapshot.remember(_filtered_rows, lambda: SearchCache(FILTER_BYTES))
-    # By identity: `==` of expressions is an expression, and equal parameters may differ in type.
+    # Compare by identity: `==` of expressions is an expression, and equal parameters may differ in
+    # type.
     text = options.filter if isinstance(options.filter, str) else id(options.filter)
     is_memoized = isinstance(text, str) and not options.params and not MOMENTS.search(text)
     rest = [
@@ -178,10 +181,10 @@ async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> Eligible:
 
 
 async def _scanned_rows(snapshot: Snapshot, options: ScanOptions) -> RowSet:
-    """Find the live rows for which a scan's filter is true.
+    """Return the live rows that pass a scan's filter.
 
-    Cost: a scan of the filter's columns. If row ids are addresses, fragments for which an index
-    answers the whole filter are not scanned: only their deletion files are read.
+    Cost: a scan of the filter's columns. If row ids are addresses and an index answers the whole
+    filter for a fragment, only the fragment's deletion file is read.
     """
     counts = not snapshot.has_stable_row_ids
     plan = await plan_scan(snapshot, [ROW_ID], options, counts=counts)

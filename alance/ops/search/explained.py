@@ -1,4 +1,4 @@
-"""Explanation of a vector search: its path, with reasons and costs, before it runs."""
+"""Explanation of a vector search without running it: its path, reasons and costs."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 
 async def explain_search(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Explanation:
-    """Explain what a search reads before it takes the columns of its rows.
+    """Explain the reads of a search before it takes the output columns.
 
-    Cost: as `explain_scan`; with an index the metadata of its files, which are then cached.
+    Cost: as for `explain_scan`; with an index, also the metadata of its files, which are then
+    cached.
     """
     search = checked_search(snapshot, options)
     await load_readers(snapshot, columns, condition_of(options))
@@ -104,7 +105,7 @@ async def _of_index(
 async def _of_partitions(
     snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf]
 ) -> tuple[list[str], Step | None]:
-    """Explain the partitions that are searched in any case, and the requests for them."""
+    """Explain the partitions that every run searches, and the requests for them."""
     engine, store = snapshot.engine, snapshot.table.store
     ef = search.probing.width(search.num_probed)
     lines: list[str] = []
@@ -139,7 +140,7 @@ async def _of_partitions(
 
 
 def _of_graphs(search: VectorSearch, way: Way) -> list[str]:
-    """Explain which partitions are searched by graphs, for each number of links."""
+    """Explain the partitions that are searched by graphs, for each number of links."""
     ef = search.probing.width(search.num_probed)
     details = (segment.index.message.index_details.value for segment in way.segments)
     numbers = {links.m for links in map(described, details) if links is not None}

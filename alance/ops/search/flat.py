@@ -1,4 +1,4 @@
-"""Exact search: every vector of a scan, or of taken rows, is compared."""
+"""Exact search: each vector of a scan, or of taken rows, is compared."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def kernel_of(
     """Return an empty kernel that collects the k nearest rows of each query.
 
     Args:
-        queries: queries as they are compared, one a row; None for the queries of the search.
-        below: number of rows below the range of distances to collect as well.
+        queries: queries in the form for comparisons, one per row; None for the queries of the
+            search.
+        below: number of rows to collect below the range of distances.
     """
     queries = search.queries if queries is None else queries
     width, bounds = queries.shape[1] // search.dim, (search.lower, search.upper)
@@ -49,7 +50,7 @@ async def search_flat(
 ) -> None:
     """Compare all rows of a scan, which applies the filter, fragments and deletions.
 
-    Cost: a scan of the column of vectors and of the filter's columns.
+    Cost: a scan of the vector column and of the filter's columns.
     """
     numbers = np.arange(len(search.queries), dtype=np.int32)
 

@@ -1,4 +1,4 @@
-"""Metadata of the files of a vector index segment, which is read before their rows."""
+"""Metadata of the files of a vector index segment, read before their rows."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 
-MAX_LOADED_PAGES: Final = 8  # tables loaded ahead, about a request each; a take needs only some
-STATE_BYTES: Final = 64 << 10  # most bytes of a page's table that is loaded ahead
-WHOLE_HEAD_BYTES: Final = 4 << 20  # files of centroids up to this size are read by one request
+MAX_LOADED_PAGES: Final = 8  # page tables loaded ahead, about one request each
+STATE_BYTES: Final = 64 << 10  # largest page table that is loaded ahead
+WHOLE_HEAD_BYTES: Final = 4 << 20  # `index.idx` files up to this size are read in one request
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Head:
 
     Attributes:
         message: bytes of the `IVF` message.
-        opened: columns of the graphs that a search reads; None if the index has no graphs.
+        opened: graph columns that a search reads; None if the index has no graphs.
     """
 
     centroids: Centroids
@@ -49,13 +49,13 @@ class Head:
     opened: OpenFragment | None = None
 
     def graphs(self, sizes: Int64s) -> hnsw.Graphs | None:
-        """Return the graphs of the partitions. Returns None if the index has no graphs.
+        """Return the graphs of the partitions; None if the index has no graphs.
 
         Args:
             sizes: number of rows of each partition.
 
         Raises:
-            CorruptFileError: the metadata contradict themselves or the partitions.
+            CorruptFileError: the metadata are inconsistent or do not match the partitions.
         """
         if self.opened is None:
             return None
@@ -68,7 +68,7 @@ class StorageHead:
 
     Attributes:
         content: buffer of the quantizer, such as a codebook; None if it needs none.
-        opened: columns of the rows that a search reads.
+        opened: row columns that a search reads.
     """
 
     file: PlainFile
@@ -80,11 +80,11 @@ class StorageHead:
 def read_head(
     path: str, size: int, states: Any, *, has_graphs: bool, is_remote: bool
 ) -> Plan[Head]:
-    """Plan the reading of `index.idx`: one round if the file is small, else two.
+    """Plan to read `index.idx`: one round if the file is small, else two.
 
     Args:
-        has_graphs: True if the file has rows: always two rounds.
-        is_remote: True to load the page tables of the rows as well, which saves a round later.
+        has_graphs: True if the file has rows, which needs two rounds.
+        is_remote: True to load also the page tables of the rows, which saves a round later.
     """
     if has_graphs:
         return (yield from _head_with_graphs(path, size, states, is_remote=is_remote))
@@ -115,12 +115,12 @@ def _head_with_graphs(path: str, size: int, states: Any, *, is_remote: bool) -> 
 def read_storage_head(
     path: str, size: int, states: Any, tail_bytes: int, *, is_remote: bool
 ) -> Plan[StorageHead]:
-    """Plan the reading of the header of `auxiliary.idx`: two rounds, or one.
+    """Plan to read the header of `auxiliary.idx`: two rounds, or one.
 
-    One round if the last `tail_bytes` of the file have all of it.
+    One round is enough if the last `tail_bytes` of the file contain the whole header.
 
     Args:
-        is_remote: True to load the page tables of the columns as well.
+        is_remote: True to load also the page tables of the columns.
     """
     file = yield from open_plain(path, size, states, tail_bytes)
     metadata = file.schema.metadata
@@ -140,13 +140,13 @@ def read_storage_head(
 
 
 def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
-    """Plan the loading of all page tables that reading single rows needs: one round."""
+    """Plan to load all page tables that are needed to read single rows: one round."""
     plans = loads_of_all(opened, states)
     for leaf in opened.leaves_beside():
         if not isinstance(leaf.column, OpenColumn):
-            continue  # pages of files of 2.0 have no state
+            continue  # pages of 2.0 files have no tables
         cuts = leaf.column.column.first_rows.tolist()
-        # All rows but one, because reading all rows of a small page loads no table.
+        # All rows except one, because reading all rows of a small page loads no table.
         plans += [
             leaf.column.load(first, last - 1, states)
             for first, last in pairwise(cuts)
@@ -156,7 +156,7 @@ def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
 
 
 def few_states(fragments: Sequence[OpenFragment], states: Any) -> Plan[None]:
-    """Plan the loading of page tables if they are few and small: one round, or none."""
+    """Plan to load page tables if they are few and small: one round, or none."""
     pages = [
         (leaf.column, number)
         for fragment in fragments

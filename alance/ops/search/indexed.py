@@ -1,8 +1,8 @@
-"""Search of the segments of an index: centroids, then the partitions nearest to the queries.
+"""Search of an index's segments: centroids, then the partitions nearest to the queries.
 
-The metadata of a segment's files is read once, in one or two rounds, and cached. So are partitions.
-All partitions that the cache lacks, of all segments and queries, are requested at once, within the
-budget of a scan.
+The metadata of a segment's files is read in one or two rounds and cached. Partitions are cached,
+too. All uncached partitions, of all segments and queries, are requested at once, within the
+read-ahead budget of a scan.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
-PROBE_GROUP_BYTES: Final = 4 << 20  # of the partitions that one job searches
+PROBE_GROUP_BYTES: Final = 4 << 20  # bytes of the partitions that one job searches
 PROBE_GROUP_WORK: Final = 16 << 20  # bytes that a job compares for all queries: 0.3 ms
-# Rows and bytes that are searched on the event loop: 0.1 to 0.4 ms. A hop to a thread and back
-# takes 0.1 ms of CPU.
+# Limits of a search on the event loop: it takes 0.1 to 0.4 ms. A hop to a thread and back takes
+# 0.1 ms of CPU.
 INLINE_SEARCH_ROWS: Final = 64 << 10
 INLINE_SEARCH_BYTES: Final = 2 << 20
-PARTITION_ENTRY_BYTES: Final = 1 << 10  # memory of the parts of a partition in `Ivf`, about
+PARTITION_ENTRY_BYTES: Final = 1 << 10  # approximate memory of a partition's `parts_memo` entry
 ROW_EXTRA_BYTES: Final = (
     5  # memory of a row beside its columns: its mask, and the quantizer's values
 )
-FAR: Final = 1e30  # coordinates instead of those that are not numbers
+FAR: Final = 1e30  # replaces coordinates that are not finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class Ivf:
 
     Attributes:
         where: path of the file of the rows.
-        opened: columns of the rows that a search reads.
+        opened: row columns that a search reads.
         row_bytes: memory of a row.
-        graphs: graphs of the partitions; None if all rows of a partition are compared.
+        graphs: graphs of the partitions; None if the index has no graphs.
         linked: columns of the graphs' file; None if there are no graphs.
-        centroid_bytes: centroids in the form in which queries are compared with them.
+        centroid_bytes: centroids in the form for comparisons with queries.
         sizes: number of rows of each partition.
         parts_memo: results of `parts` by partition and `ef`.
     """
@@ -102,7 +102,7 @@ class Ivf:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, with an estimate for a codebook."""
+        """Approximate memory, including a codebook."""
         partitions = self.num_partitions * (16 + PARTITION_ENTRY_BYTES)
         return 2 * int(self.centroids.values.nbytes) + partitions + (1 << 19)
 
@@ -119,10 +119,12 @@ class Ivf:
         return num_bytes
 
     def parts(self, number: int, ef: int) -> list[FilePart]:
-        """Return what a search reads of a partition: its rows, then its graph if it is followed."""
+        """Return the parts of a partition that a search reads: its rows, then its graph if it is
+        used.
+        """
         parts = self.parts_memo.get((number, ef))
         if parts is None:
-            if len(self.parts_memo) >= self.num_partitions:  # some are of another `ef`
+            if len(self.parts_memo) >= self.num_partitions:  # some entries are for another `ef`
                 self.parts_memo.clear()
             parts = self.parts_memo[number, ef] = self._parts(number, ef)
         return parts
@@ -144,7 +146,9 @@ class Ivf:
         return parts
 
     def all_parts(self, ef: int) -> Iterator[list[FilePart]]:
-        """Yield what searches with an `ef` read of all partitions, in groups of limited bytes."""
+        """Yield the parts that searches with an `ef` read, of all partitions, in groups of limited
+        bytes.
+        """
         partitions = np.flatnonzero(self.sizes)
         sizes = self.num_bytes_of(partitions, ef).tolist()
         sized = zip(partitions.tolist(), sizes, strict=True)
@@ -168,7 +172,7 @@ class Ivf:
         self.quantizer.add(nearest, queries, partition, mask)
 
     def nearest_partitions(self, queries: Float64s, count: int) -> Int64s:
-        """Return the nearest partitions of each query in order; shape (q, count)."""
+        """Return the nearest partitions of each query, nearest first; shape (q, count)."""
         metric = self.centroids.metric
         kind = TYPES["uint8" if metric == "hamming" else "float32"]
         by = METRICS.index("l2" if metric == "cosine" else metric)  # the queries have length one
@@ -181,8 +185,8 @@ class Ivf:
 
 
 def _centroid_bytes(centroids: Centroids) -> Bytes:
-    """Return centroids in the form in which queries are compared with them, row after row."""
-    # Centroids of empty partitions may be NaN or infinite: these partitions come last.
+    """Return centroids in the form for comparisons with queries, row by row."""
+    # Centroids of empty partitions may be NaN or infinite; such partitions must come last.
     values = np.nan_to_num(centroids.values, nan=FAR, posinf=FAR, neginf=-FAR)
     if centroids.metric == "hamming":
         return np.clip(values, 0, 255).astype(np.uint8).reshape(-1)
@@ -192,7 +196,8 @@ def _centroid_bytes(centroids: Centroids) -> Bytes:
 async def open_segment(
     snapshot: Snapshot, segment: SearchSegment, value_type: str, dim: int
 ) -> Ivf:
-    """Open a segment. Cost: two rounds, or one for files that alance wrote; then it is cached.
+    """Open a segment, through the search cache. Cost: two rounds, or one for files written by
+    alance.
 
     Args:
         value_type: type of the vectors' numbers.
@@ -200,7 +205,7 @@ async def open_segment(
 
     Raises:
         CorruptFileError: the files contradict the format, the column or each other.
-        UnsupportedError: the files are valid, but alance does not read them.
+        UnsupportedError: the files are valid, but alance cannot read them.
         NotFoundError: a file is missing.
     """
     index = segment.index
@@ -229,8 +234,8 @@ def _ivf_of(path: str, head: Head, rows: StorageHead, value_type: str, dim: int)
     """Join the parsed headers of a segment's two files.
 
     Raises:
-        CorruptFileError: the headers contradict the column or each other.
-        UnsupportedError: the quantizer is not known here.
+        CorruptFileError: the headers do not match the column or each other.
+        UnsupportedError: the quantizer is unknown.
     """
     centroids, opened, file = head.centroids, rows.opened, rows.file
     if centroids.dim != dim:
@@ -264,8 +269,8 @@ class FilePart(NamedTuple):
 
     Attributes:
         key: key in the search cache.
-        span: first row, and the row after the last.
-        value_of: makes the cached value of the rows; CPU work.
+        span: first and end row.
+        value_of: converts the rows to the cached value; CPU work.
     """
 
     key: Hashable
@@ -278,9 +283,9 @@ class Probe(NamedTuple):
     """A partition of a segment, and the queries that search it.
 
     Attributes:
-        segment: place of the segment among those of the search.
+        segment: position of the segment in the search.
         queries: numbers of the queries.
-        num_rows: rows of the partition.
+        num_rows: number of rows of the partition.
         num_bytes: memory of the partition.
     """
 
@@ -304,11 +309,11 @@ async def search_segments(
     k: int,
     kernel: Kernels,
 ) -> None:
-    """Search the partitions nearest to the queries, and collect their rows in the kernels.
+    """Search the partitions nearest to the queries; the kernels collect their rows.
 
     While a query has fewer than k rows, the number of its partitions is doubled, up to the limit.
 
-    Cost: a round for the partitions that are not cached, and one for each doubling.
+    Cost: a round for the uncached partitions, and one more for each doubling.
     """
     limits = [search.probing.partitions(ivf.num_partitions) for ivf, _ in segments]
     done = [0] * len(segments)
@@ -335,11 +340,11 @@ def _probes(
     bounds: Sequence[tuple[int, int]],
     ef: int,
 ) -> list[Probe]:
-    """Return the probes of partitions that are not empty, each once.
+    """Return the probes of non-empty partitions, each partition once.
 
     Args:
         short: numbers of the queries that need more rows.
-        bounds: for each segment, first and end place in each query's order of partitions.
+        bounds: for each segment, first and end position in each query's order of partitions.
     """
     probes: list[Probe] = []
     vectors = queries[short]
@@ -347,7 +352,7 @@ def _probes(
         partitions = ivf.nearest_partitions(vectors, stop)[:, first:].reshape(-1)
         filled = ivf.sizes[partitions] > 0
         if len(short) == 1:
-            chosen = partitions[filled]  # the nearest first, as few rows of the others are near
+            chosen = partitions[filled]  # nearest first, because later ones have few near rows
             numbers_of = [short.astype(np.int32)] * len(chosen)
         else:
             numbers = np.repeat(short, stop - first).astype(np.int32)
@@ -365,8 +370,8 @@ def _probes(
 class Kernels:
     """Kernels that collect the nearest rows of the queries.
 
-    Segments with most quantizers share one kernel. A quantizer that rotates queries has its own
-    rotation in each segment, and so its own kernel.
+    For most quantizers, all segments share one kernel. A quantizer that rotates queries has a
+    rotation, and so a kernel, for each segment.
 
     Attributes:
         of_segments: kernel of each segment.
@@ -379,11 +384,11 @@ class Kernels:
 
     @property
     def distinct(self) -> list[_kernels.Nearest]:
-        """The kernels without repetitions."""
+        """The kernels without duplicates."""
         return list({id(nearest): nearest for nearest in self.of_segments}.values())
 
     def counts(self) -> Int64s:
-        """Return the number of rows that each query has so far."""
+        """Return the number of rows found so far for each query."""
         counts = [nearest.result()[0] for nearest in self.distinct]
         total: Int64s = np.sum(counts, axis=0, dtype=np.int64)
         return total
@@ -433,7 +438,7 @@ async def _search_group(
     group: Sequence[Probe],
     kernel: Kernels,
 ) -> None:
-    """Search partitions in one job, after those that are not cached were read."""
+    """Read the uncached partitions of a group, and search the group in one job."""
     engine = snapshot.engine
     ef = kernel.ef
     parts = [segments[probe.segment][0].parts(probe.partition, ef) for probe in group]
@@ -454,9 +459,9 @@ async def _search_group(
 
 
 async def read_parts(engine: Engine, parts: Sequence[FilePart]) -> dict[Hashable, Any]:
-    """Return the values of parts by key; concurrent searches read a part once.
+    """Return the values of parts by key; concurrent searches share the read of a part.
 
-    Cost: a round for the parts that are not in the search cache.
+    Cost: a round for the uncached parts.
     """
     of_keys = {part.key: part for part in parts}
 

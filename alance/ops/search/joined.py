@@ -1,4 +1,6 @@
-"""Joins concurrent searches that differ only in their queries: see `alance.io.reading.joined`."""
+"""Joint execution of concurrent searches that differ only in their queries; see
+`alance.io.reading.joined`.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
     from alance.arrays import Int32s
     from alance.ops.version.snapshot import Snapshot
 
-MAX_JOINED_ROWS: Final = 16 << 10  # of all searches that are joined
-# Concurrent joined searches, by whether the store is remote. More of them would only wait for a
-# thread, or for requests that more queries could share.
+MAX_JOINED_ROWS: Final = 16 << 10  # result rows of all joined searches
+# Number of concurrent joined searches; key: True for a remote store. More of them would only wait
+# for a thread, or for requests that more queries could share.
 SEARCHES_UNDER_WAY: Final[Mapping[bool, int]] = {False: 2, True: 8}
 # Options that may differ between joined searches.
 _OWN: Final = ("nearest", "full_text_query", "order_by")
@@ -33,7 +35,7 @@ _shared: Final = attrgetter(
 
 @dataclass(frozen=True, slots=True)
 class CallerPart:
-    """Result of one caller: its rows, and the number of the query of each row."""
+    """Result of one caller: its rows, and the query number of each row."""
 
     numbers: Int32s
     batch: pa.RecordBatch
@@ -51,9 +53,9 @@ def joint_of(
     """Return the joint of a search with concurrent ones of the same version.
 
     Args:
-        question: what joined searches have in common beside columns and options.
-        num_rows: number of rows of each search.
-        most: largest number of searches that are joined.
+        question: further properties that joined searches must have in common.
+        num_rows: number of result rows of each search.
+        most: maximum number of joined searches.
     """
     names = tuple(columns) if isinstance(columns, list | tuple) else columns
 

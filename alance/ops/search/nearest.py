@@ -37,21 +37,20 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
-PLACES_TYPE: Final = pa.list_(pa.field("item", pa.uint32(), nullable=False))  # lists of one place
-# Bytes of a batch of several callers. Rows of larger batches are copied, so that the rows of one
-# caller do not keep those of the others in memory.
+PLACES_TYPE: Final = pa.list_(pa.field("item", pa.uint32(), nullable=False))  # one-item lists
+# Largest batch that several callers share. Rows of larger batches are copied, so that one caller's
+# rows do not keep those of the others in memory.
 SHARED_BATCH_BYTES: Final = 64 << 10
 
 
 async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
-    """Return the rows of a scan with `nearest`; the filter applies before or after the search.
+    """Return the rows of a scan with `nearest`; the filter is applied before or after the search.
 
     Cost: for an exact search a scan of the column; then a take of the other columns of the rows.
     Concurrent searches that differ only in their queries share these costs.
 
     Raises:
-        InvalidInputError: see `search_of`; an option that a search does not have; an invalid
-            filter.
+        InvalidInputError: see `search_of`; an option that searches do not have; an invalid filter.
     """
     await load_readers(snapshot, columns, condition_of(options))
     search = checked_search(snapshot, options)
@@ -83,7 +82,7 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
 
 
 def sort_keys(schema: pa.Schema, options: ScanOptions) -> tuple[ColumnOrdering, ...]:
-    """Return the keys by which the table is sorted.
+    """Return the sort keys of the output table.
 
     Raises:
         InvalidInputError: a key is not a column of the output.
@@ -96,10 +95,10 @@ def sort_keys(schema: pa.Schema, options: ScanOptions) -> tuple[ColumnOrdering, 
 
 
 def checked_search(snapshot: Snapshot, options: ScanOptions) -> VectorSearch:
-    """Return the search of a scan's options, checked.
+    """Check the search in a scan's options and return it.
 
     Raises:
-        InvalidInputError: see `search_of`; an option that a search does not have.
+        InvalidInputError: see `search_of`; an option that searches do not have.
     """
     assert options.nearest is not None
     if options.include_deleted_rows:
@@ -137,7 +136,7 @@ def schema_of(
 
     Args:
         measure: name of the column that ranks the rows.
-        of_elements: True if the search finds elements of lists, and outputs their places.
+        of_elements: True if list elements are searched, and their positions are in the output.
     """
     own = {measure: pa.field(measure, pa.float32())}
     if of_elements:
@@ -202,7 +201,7 @@ def stored(columns: Columns, *own: str) -> Columns:
 async def filtered(
     snapshot: Snapshot, hits: Hits, options: ScanOptions, measure: str = DISTANCE
 ) -> Hits:
-    """Keep the hits for which the filter is true. Cost: a take of its columns.
+    """Return the hits that pass the filter. Cost: a take of the filter's columns.
 
     Args:
         measure: name of the distance or score column, which the filter may use.
@@ -275,9 +274,9 @@ async def output_of(
     hits: Hits,
     measure: str = DISTANCE,
 ) -> pa.RecordBatch:
-    """Return the output columns of hits in any order; there may be more columns.
+    """Return the output columns of hits, in any order and maybe with more columns.
 
-    Cost: a take, or nothing if all columns come from the search itself.
+    Cost: a take; none if all columns come from the search itself.
     """
     arrays = {measure: to_arrow(hits.distances)}
     if hits.elements is not None:

@@ -1,4 +1,4 @@
-"""Checked arguments of a vector search: a column, queries, and options."""
+"""Checked arguments of a vector search: column, queries, and options."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 Metric: TypeAlias = Literal["l2", "cosine", "dot", "hamming"]
 
 DISTANCE: Final = "_distance"
-DOC_INDEX: Final = "_doc_index"  # the place of an element in its row's list
+DOC_INDEX: Final = "_doc_index"  # position of an element in its row's list
 QUERY_INDEX: Final = "query_index"
 DEFAULT_K: Final = 10
-MAX_RESULT_ROWS: Final = 1 << 31  # rows of a result; also more than any index has partitions
-LIST_FACTOR: Final = 10  # candidates of each vector of a query of lists, in multiples of k
+MAX_RESULT_ROWS: Final = 1 << 31  # limit of counts; more than any index has partitions
+LIST_FACTOR: Final = 10  # candidates per vector of a multi-vector query, in multiples of k
 
 
 class SearchArguments(TypedDict, total=False):
@@ -41,23 +41,24 @@ class SearchArguments(TypedDict, total=False):
 
     Attributes:
         metric: `l2` (squared), `cosine` (1 - cos), `dot` (1 - q·x) or `hamming` (number of
-            different bits; uint8 only). None: the index's metric; without an index `l2`, and
+            different bits; uint8 only). None for the index's metric; without an index `l2`, or
             `hamming` for uint8.
-        columns: as for `to_table`; `_distance` is added if it is not among them.
+        columns: as for `to_table`; `_distance` is added if it is missing.
         filter: SQL text or a pyarrow expression.
-        params: values for the parameters of that text.
-        prefilter: True: the nearest among the rows that the filter keeps; False: those of the k
-            nearest rows that the filter keeps.
-        distance_range: least distance, and upper bound (exclusive); either may be None.
-        use_index: False compares with every row.
-        nprobes: partitions of the index to search; None: about the square root of their number.
-        minimum_nprobes, maximum_nprobes: partitions to search in any case; and partitions to search
-            at most, while fewer than k rows are found. `nprobes` sets both.
-        refine_factor: multiple of k; so many rows of the index are compared exactly.
-        ef: number of candidates on the graphs of HNSW indices; None: 1.5 k; at least k.
-        fast_search: leave out rows that no index covers.
-        fragments: ids of the fragments to search; None: all.
-        use_scalar_index: use indices to find the rows that the filter may keep.
+        params: values for the parameters of the SQL text.
+        prefilter: True to search only the rows that pass the filter; False to apply the filter to
+            the k nearest rows.
+        distance_range: smallest distance, and upper bound (exclusive); either may be None.
+        use_index: False to compare all rows.
+        nprobes: number of partitions of the index to search; None for about the square root of
+            their number.
+        minimum_nprobes, maximum_nprobes: number of partitions to search in any case, and largest
+            number while fewer than k rows are found. `nprobes` sets both.
+        refine_factor: number of rows from the index to compare exactly, in multiples of k.
+        ef: number of candidates in the graphs of HNSW indices, at least k; None for 1.5 k.
+        fast_search: True to omit rows that no index covers.
+        fragments: ids of the fragments to search; None for all.
+        use_scalar_index: use indices to find the rows that may pass the filter.
     """
 
     metric: str | None
@@ -82,7 +83,8 @@ class Probing:
     """Options of the search in an index; see `SearchArguments`.
 
     Attributes:
-        effort: exponent of the number of partitions to search in any case, from 0 to 1; None: 0.5.
+        effort: number of partitions to search in any case, as an exponent of their total number,
+            from 0 to 1; None for 0.5.
     """
 
     use_index: bool = True
@@ -93,7 +95,9 @@ class Probing:
     ef: int | None = None
 
     def partitions(self, total: int) -> tuple[int, int]:
-        """Return the numbers of partitions to search in any case, and at most, of `total`."""
+        """Return the number of partitions to search in any case, and the largest number, out of
+        `total`.
+        """
         most = total if self.maximum is None else min(total, self.maximum)
         least = self.minimum
         if least is None or self.effort is not None:
@@ -103,7 +107,7 @@ class Probing:
 
     @property
     def refined(self) -> int:
-        """Number of candidates of an index, in multiples of k."""
+        """Number of candidates from an index, in multiples of k."""
         return self.refine_factor or 1
 
     def width(self, k: int) -> int:
@@ -116,11 +120,11 @@ class VectorSearch:
     """A checked vector search.
 
     Attributes:
-        path: path of the column, as text.
+        path: path of the column.
         queries: shape (q, width x dimension), float64.
         dim: dimension of the vectors.
-        is_multi: True if rows are lists of vectors, and a query is one or several vectors.
-        is_batch: True if there are several queries, and the output has `query_index`.
+        is_multi: True if rows are lists of vectors; then a query has one or more vectors.
+        is_batch: True if the caller passed a batch of queries; then the output has `query_index`.
         metric: None for the metric of the index.
         lower, upper: bounds with lower <= distance < upper.
     """
@@ -140,12 +144,12 @@ class VectorSearch:
 
     @property
     def width(self) -> int:
-        """Number of vectors of a query."""
+        """Number of vectors per query."""
         return int(self.queries.shape[1]) // self.dim
 
     @property
     def num_probed(self) -> int:
-        """Number of candidates of an index for each vector of a query."""
+        """Number of candidates from an index for each vector of a query."""
         return self.k * (LIST_FACTOR if self.is_multi else self.probing.refined)
 
     @property
@@ -170,7 +174,7 @@ OF_SCANS: Final = ("filter", "params", "fast_search", "fragments", "use_scalar_i
 
 
 def scan_arguments(arguments: Mapping[str, Any]) -> tuple[Columns, dict[str, Any], dict[str, Any]]:
-    """Split the arguments of a search into columns, options of its scan, and others."""
+    """Split the arguments of a search into columns, scan options, and others."""
     others = dict(arguments)
     columns = others.pop("columns", None)
     options: dict[str, Any] = {name: others.pop(name) for name in OF_SCANS if name in others}
@@ -181,7 +185,7 @@ def scan_arguments(arguments: Mapping[str, Any]) -> tuple[Columns, dict[str, Any
 def asked_by(
     column: str, query: object, k: int, arguments: SearchArguments
 ) -> tuple[Columns, ScanOptions]:
-    """Return the columns and options of the scan of a call of `Dataset.nearest`.
+    """Return the columns and scan options for a call of `Dataset.nearest`.
 
     Raises:
         TypeError: an argument is unknown.
@@ -205,8 +209,8 @@ def search_of(
         types: memo of the vector types of columns; None for no memo.
 
     Raises:
-        InvalidInputError: a name or column is unknown; the query has another shape or type than the
-            vectors, or NaN; a number is out of range.
+        InvalidInputError: a name or column is unknown; the query does not have the vectors' shape
+            or is not numeric and finite; a number is out of range.
     """
     unknown = set(arguments) - set(_NEAREST)
     if unknown:
@@ -254,9 +258,9 @@ def vector_type(field: Field, column: str) -> VectorType:
 
 
 def _queries(q: object, dim: int, column: str, *, is_multi: bool) -> tuple[Float64s, bool]:
-    """Return the queries as a matrix, and True if the caller passed several.
+    """Return the queries as a matrix, and True if the caller passed a batch.
 
-    A query of a column of lists has one more dimension, or is a single vector.
+    For a column of lists of vectors, a query is a matrix or a single vector.
     """
     if isinstance(q, pa.ChunkedArray | pa.Array | pa.Scalar):
         q = q.to_pylist() if not isinstance(q, pa.Scalar) else q.as_py()

@@ -1,4 +1,4 @@
-"""Reading of indices into the search cache before the first search."""
+"""Prewarm: reads of indices into the search cache before the first search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Part: TypeAlias = Callable[[], Awaitable[object]]
 
 EF: Final = 15  # `ef` of a search for ten rows
-UNPACKED: Final = 8  # memory of an index in multiples of its files, at most, about
+UNPACKED: Final = 8  # approximate upper bound of an index's memory, in multiples of its files
 
 
 async def prewarm_index(
@@ -41,7 +41,7 @@ async def prewarm_index(
     with_position: bool = False,
     index_segments: Iterable[str] | None = None,
 ) -> None:
-    """Read all of an index into the search cache. See `Dataset.prewarm_index`."""
+    """Read a whole index into the search cache; see `Dataset.prewarm_index`."""
     jobs: list[Job[object]] = []
     for index in _segments(snapshot, name, index_segments):
         if with_position and index.kind != of_texts.TEXT_KIND:
@@ -56,7 +56,7 @@ async def prewarm_index(
 
 
 async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> list[Part]:
-    """Return functions that read a segment into the search cache, a group of parts each."""
+    """Return functions that each read some parts of a segment into the search cache."""
     kind = KINDS.get(index.files_kind)
     if kind is not None:
         return await kind.parts(snapshot, IndexFiles(snapshot, index))

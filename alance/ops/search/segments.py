@@ -1,4 +1,4 @@
-"""Choice of the vector index that answers a search, and of the fragments that it answers for."""
+"""Choice of the vector index for a search, and of the fragments that it covers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VECTOR_VERSIONS: Final = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class SearchSegment:
-    """A segment of an index, with the live fragments that it answers for."""
+    """A segment of an index, with the live fragments that it covers."""
 
     index: Index
     covered: frozenset[int]
@@ -41,8 +41,8 @@ class Way:
     """Path of a search.
 
     Attributes:
-        metric: metric by which vectors are compared.
-        segments: segments of the index to search; empty if all vectors are compared.
+        metric: metric of the search.
+        segments: index segments to search; empty if all vectors are compared.
         uncovered: fragments whose rows are all compared, because no segment covers them.
         lines: explanation of the path.
     """
@@ -54,7 +54,7 @@ class Way:
 
 
 def way_of(snapshot: Snapshot, search: VectorSearch, options: ScanOptions) -> Way:
-    """Choose the path of a search; nothing is read. Memoized.
+    """Choose the path of a search without I/O. Memoized.
 
     Raises:
         InvalidInputError: a fragment does not exist.
@@ -102,7 +102,7 @@ def _way(snapshot: Snapshot, search: VectorSearch, options: ScanOptions) -> Way:
 
 
 def num_covered(segments: Sequence[SearchSegment]) -> int:
-    """Return the number of live fragments that segments answer for."""
+    """Return the number of live fragments that segments cover."""
     return sum(len(segment.covered) for segment in segments)
 
 
@@ -114,13 +114,13 @@ def usable_segments(
     fault: Callable[[Index], str],
     lines: list[str],
 ) -> list[SearchSegment]:
-    """Return the segments of a column's indices of a kind that a search can use.
+    """Return the segments of a column's indices of one kind that a search can use.
 
     Args:
         leaf: field of the column.
         live: ids of the fragments to search.
-        fault: returns the reason not to use an index; empty if there is none.
-        lines: explanation, to which reasons are added.
+        fault: returns the reason not to use an index, or an empty text.
+        lines: explanation, to which reasons are appended.
     """
     segments: list[SearchSegment] = []
     messages = snapshot.manifest.indices

@@ -1,12 +1,12 @@
-"""Full-text search: the rows whose texts match a query best, by BM25.
+"""Full-text search: the rows whose texts best match a query, by BM25.
 
 Modules may import `ops/search` and what it may import.
 
 Where to change something:
-    queries: `query`; documents that are rows or elements of lists: `granularity`
+    queries: `query`; documents that are rows or list elements: `granularity`
     choice of the segments of an index, and of their fragments: `segments`
     reading and caching of the files of an index: `files`
-    tokens that a query requests: `terms`
+    words that a query requests: `terms`
     matching documents of an index, and their scores: `scores`
     rows that no index covers: `flat`
     a column with its index, words and uncovered rows: `column`; several columns as one: `fields`

@@ -1,7 +1,7 @@
-"""The rows that match text queries: by indices, and by reading texts that no index covers.
+"""The rows that match text queries: from indices, and from texts that no index covers.
 
-All parts of all queries are answered together: their columns are opened at once, their posting
-lists are read at once, and texts without an index are read once for all parts of a column.
+All parts of all queries are answered together: their columns are opened concurrently, their posting
+lists are read in one round, and texts without an index are read once for all parts of a column.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from alance.ops.search.text.query import TextQuery
     from alance.ops.version.snapshot import Snapshot
 
-SKIPPED: Final = 4  # postings of which a search for the best rows examines about one
-QUERIES_AT_ONCE: Final = 16  # that one thread ranks; also most local searches that are joined
+SKIPPED: Final = 4  # a search for the best rows examines about one in four postings
+QUERIES_AT_ONCE: Final = 16  # queries ranked per job; also maximum number of joined local searches
 
 
 async def ranked_rows(
@@ -41,15 +41,16 @@ async def ranked_rows(
 ) -> list[Ranked]:
     """Find the rows that match each query, best first.
 
-    Cost: with an index its heads, once (two rounds), and a round for the posting lists that are
-    not cached; a scan of the texts that no index covers: for all queries together. Memory: 8
-    bytes for each row that matches any part of a query, beside the posting lists.
+    Cost for all queries together: with an index, its metadata, once (two rounds), and a round for
+    uncached posting lists; a scan of the texts that no index covers. Memory: 8 bytes for each row
+    that matches any part of a query, beside the posting lists.
 
     Args:
-        count: most rows of each query; None for all rows.
+        count: maximum number of rows per query; None for all rows.
 
     Raises:
-        InvalidInputError: a phrase of a column whose index has no positions; an invalid filter.
+        InvalidInputError: a phrase query on a column whose index has no positions; an invalid
+            filter.
         CorruptFileError: files contradict the format.
     """
     singles, groups = await _opened(snapshot, queries, options, use_index=use_index)
@@ -79,9 +80,9 @@ async def ranked_rows(
 async def _opened(
     snapshot: Snapshot, queries: Sequence[TextQuery], options: ScanOptions, *, use_index: bool
 ) -> tuple[list[ColumnSearch], list[FieldsSearch]]:
-    """Open the searches of all parts of queries: of columns, and of several columns as one."""
+    """Open the searches of all parts of queries: single columns, and several columns as one."""
     leaves = list(dict.fromkeys(leaf for query in queries for leaf in ranked_leaves(query)))
-    has_elements = any(map(of_elements, queries))  # then all queries are of elements of one column
+    has_elements = any(map(of_elements, queries))  # then all queries search elements of one column
     columns = dict.fromkeys(str(leaf.column) for leaf in leaves if leaf.column is not None)
     singles = [
         ColumnSearch(

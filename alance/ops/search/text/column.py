@@ -42,15 +42,15 @@ MASK_WORK: Final = 64  # cost of testing if a document is eligible, in postings
 
 @dataclass(eq=False)
 class ColumnSearch:
-    """Search for the parts of queries that are of one column.
+    """Search of one column for all parts of queries on it.
 
     Attributes:
         leaves: match and phrase queries of the column.
-        params: settings by which texts are split into words.
+        params: token settings.
         is_indexed: True if `params` are the settings of an index.
-        keeps_all: True to keep the lengths of all texts without an index, not only of matches.
+        keeps_all: True to keep the lengths of all unindexed texts, not only of matches.
         partitions: partitions of all segments, with their eligible rows.
-        terms: terms of each query: those for the index, and those for texts without an index.
+        terms: terms of each query, for the index and for unindexed texts.
         lists: requested posting lists of each partition, by word.
         flat: texts that no index covers; None before `read_flat`.
     """
@@ -76,14 +76,15 @@ class ColumnSearch:
         """Open the index, and find the requested words.
 
         Raises:
-            UnsupportedError: the index has a tokenizer or format that is not known here.
-            InvalidInputError: a phrase needs positions, which the index does not have.
+            UnsupportedError: the index has an unknown tokenizer or format, or segments with
+                different token settings.
+            InvalidInputError: a phrase query, but the index has no positions.
         """
         await self._open_segments()
         await self.make_terms(self.params)
 
     async def make_terms(self, params: TextParams) -> None:
-        """Find the requested words, with texts split by the given settings."""
+        """Find the requested words under the given token settings."""
         self.params = params
         dictionaries = [partition.dictionary for partition, _ in self.partitions]
 
@@ -144,7 +145,7 @@ class ColumnSearch:
 
     def needed(self) -> list[NeededLists]:
         """Return the posting lists to read from each partition."""
-        # Counts of the words of texts without an index are needed as well.
+        # Words for unindexed texts are needed, too, for their document counts.
         term_lists = (terms for pair in self.terms.values() for terms in pair)
         words = list(dict.fromkeys(word for terms in term_lists for word in terms.words))
         parts = []
@@ -172,7 +173,7 @@ class ColumnSearch:
 
     @property
     def num_postings(self) -> int:
-        """Number of postings in all lists."""
+        """Total number of postings in the lists."""
         return sum(sum(map(len, own.values())) for own in self.lists)
 
     def work(self) -> int:
@@ -185,9 +186,9 @@ class ColumnSearch:
 
     @cached_property
     def parts(self) -> list[TextPart]:
-        """Searched documents: partitions of the index, and texts without an index.
+        """Searched documents: partitions of the index, and unindexed texts.
 
-        Only after `lists` and `flat` were read.
+        Access it only after `lists` and `flat` were read.
         """
         parts = [
             TextPart(partition.documents, own, partition.where, eligible)
@@ -201,7 +202,7 @@ class ColumnSearch:
         """Return at least the rows of a quota that match a query of this column alone.
 
         Args:
-            rows: if not None, all matches among these rows, ascending ids, are returned instead.
+            rows: ascending row ids; if given, all matches among these rows are returned instead.
         """
         leaves = list(leaves_of(query))
         in_index = {leaf: self.terms[leaf][0] for leaf in leaves}
@@ -210,7 +211,7 @@ class ColumnSearch:
             word for own in (in_index, in_texts) for terms in own.values() for word in terms.words
         }
         of_all = self.totals(words)
-        # As in pylance, if documents are rows, scores in an index count only its own documents.
+        # As in pylance, if documents are rows, scores in an index use only its own documents.
         of_index = of_all if self.way.of_elements else self.totals(words, of_index=True)
         ranked = NO_RANKED
         for part in self.parts:
@@ -221,7 +222,7 @@ class ColumnSearch:
         return ranked
 
     def totals(self, words: Iterable[str], *, of_index: bool = False) -> TextStatistics:
-        """Return the statistics of all documents, or of those of the index."""
+        """Return the statistics of all documents, or only of those in the index."""
         documents = [partition.documents for partition, _ in self.partitions]
         parts = [part for part in self.parts if part.where is not None or not of_index]
         num_docs = sum(len(covered.ids) for covered in documents)

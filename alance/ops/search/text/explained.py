@@ -1,4 +1,4 @@
-"""Explanation of a text search: its path and reasons, before it runs."""
+"""Explanation of a text search without running it: its path and reasons."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 async def explain_text(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Explanation:
-    """Explain which indices a search uses, and what it reads of texts without an index.
+    """Explain the indices that a search uses, and its reads of texts without an index.
 
-    Cost: as `explain_scan`.
+    Cost: as for `explain_scan`.
     """
     query = checked_query(snapshot, options)
     await load_readers(snapshot, columns, condition_of(options))

@@ -1,4 +1,4 @@
-"""Search of several columns as one (BM25F): words and lengths are added up before scoring."""
+"""Search of several columns as one (BM25F): word counts and lengths are added before scoring."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FieldsSearch:
         """Open the indices, and find the requested words.
 
         Raises:
-            InvalidInputError: there is no index, or indices split texts into words differently.
+            InvalidInputError: there is no index, or the indices have different token settings.
         """
         await all_of(search.open() for search in self.searches)
         indexed = [search.params for search in self.searches if search.is_indexed]
@@ -73,7 +73,7 @@ class FieldsSearch:
         """Return at least the rows of a quota, with their scores.
 
         Args:
-            rows: if not None, all matches among these rows, ascending ids, are returned instead.
+            rows: ascending row ids; if given, all matches among these rows are returned instead.
         """
         terms, _ = next(iter(self.searches[0].terms.values()))
         if not terms.words or (terms.needs_all and not all(terms.groups)):
@@ -88,7 +88,7 @@ class FieldsSearch:
         return [(search, part.boost) for search, part in parts]
 
     def _statistics(self, words: Sequence[str]) -> TextStatistics:
-        """Return the statistics of the columns as one."""
+        """Return the combined statistics of the columns."""
         columns = [(search.totals(words), boost) for search, boost in self._columns()]
         return TextStatistics(
             max(own.num_docs for own, _ in columns),
@@ -97,7 +97,7 @@ class FieldsSearch:
         )
 
     def _candidates(self, terms: Terms, statistics: TextStatistics, quota: Quota) -> Int64s:
-        """Return rows with some of the words, which include the rows of a quota."""
+        """Return candidate rows, which include the rows of a quota."""
         floor, tops = quota.floor, []
         if quota.count:
             tops = self._bounds(terms, statistics, [quota] * len(self.searches))
@@ -108,7 +108,7 @@ class FieldsSearch:
         if floor > 0:
             floors = shares(floor, [top.greatest for top in tops])
             return rows_of(self._bounds(terms, statistics, [Quota(None, own) for own in floors]))
-        # A match has a word of each group, so the group with the fewest documents is enough.
+        # A match has a word of each group, so search only the group with the fewest documents.
         groups = [list(group) for group in terms.groups] if terms.needs_all else [terms.words]
         words = min(groups, key=lambda group: sum(statistics.counts[word] for word in group))
         parts = [part for search in self.searches for part in search.parts]
@@ -118,10 +118,11 @@ class FieldsSearch:
     def _bounds(
         self, terms: Terms, statistics: TextStatistics, quotas: Sequence[Quota]
     ) -> list[Ranked]:
-        """Return the rows of each column's quota, with upper bounds of what it adds to scores.
+        """Return the rows of each column's quota, with upper bounds of the column's contribution to
+        scores.
 
-        The bound is the score of the row if its other columns were empty, because words in them
-        only make it longer.
+        The bound is the score that the row would have with its other columns empty: their words
+        only make the document longer.
         """
         any_word = replace(terms, needs_all=False, boost=1.0)
         bounds = []

@@ -1,8 +1,8 @@
-"""Reading and caching of the files of an inverted index.
+"""Reads of inverted index files through the search cache.
 
-The metadata, tokens and documents of a segment are read once, a file each, and kept in the search
-cache. So are the page tables of posting lists, and posting lists. Lists that are not cached are
-requested at once, from all partitions of all segments and columns.
+The metadata, tokens and documents of a segment are read as whole files. The cache also holds
+posting lists and the page tables of their files. Uncached posting lists of all partitions, segments
+and columns are requested at once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PART: Final = re.compile(r"part_(\d+)_(?:tokens|docs|invert)\.lance")
-MAX_DELETED_FRAGMENTS: Final = 1 << 22  # fragments that a segment lists as deleted
-CACHED_LISTS: Final = 4096  # most posting lists of one read that are cached
+MAX_DELETED_FRAGMENTS: Final = 1 << 22  # limit of the deleted fragments listed by a segment
+CACHED_LISTS: Final = 4096  # reads of more posting lists are not cached
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,8 +57,8 @@ class TextPartition:
 
     Attributes:
         where: path of the file of its posting lists.
-        fragments: fragments of its documents, ascending, also those changed in place since; only
-            meaningful if ids of documents are row addresses.
+        fragments: ids of its documents' fragments, ascending, including fragments changed in place
+            since. Only meaningful if document ids are row addresses.
     """
 
     where: str
@@ -71,7 +71,7 @@ class TextPartition:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the tokens and documents; posting lists are cached by themselves."""
+        """Memory of the tokens and documents in bytes; posting lists are cached separately."""
         return 2000 + self.dictionary.num_bytes + self.documents.num_bytes
 
 
@@ -83,7 +83,7 @@ class TextSegment:
     partitions: tuple[TextPartition, ...]
 
     def all_lists(self, *, with_positions: bool) -> Iterator[NeededLists]:
-        """Yield all posting lists, some thousand at once, with their numbers as words."""
+        """Yield all posting lists, up to 4096 at once, with token numbers instead of words."""
         for partition in self.partitions:
             total = partition.dictionary.num_tokens
             for start in range(0, total, CACHED_LISTS):
@@ -92,12 +92,12 @@ class TextSegment:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of all partitions."""
+        """Memory of all partitions in bytes."""
         return 2000 + sum(partition.num_bytes for partition in self.partitions)
 
 
 def cached_segments(snapshot: Snapshot, indices: Sequence[Index]) -> list[TextSegment] | None:
-    """Return opened segments from the cache. Returns None if one of them is not cached."""
+    """Return opened segments from the cache; None if any is not cached."""
     cache = snapshot.engine.cache
     segments: list[TextSegment] = []
     for index in indices:
@@ -114,11 +114,11 @@ def _key(snapshot: Snapshot, index: Index) -> tuple[str, str]:
 
 
 async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
-    """Open a segment. Cost: two rounds, then it is cached.
+    """Open a segment, through the search cache. Cost: two rounds.
 
     Raises:
         CorruptFileError: the files contradict the format or each other.
-        UnsupportedError: the files are valid, but alance does not read them.
+        UnsupportedError: the files are valid, but alance cannot read them.
         NotFoundError: a file is missing.
     """
 
@@ -130,7 +130,7 @@ async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
 
 
 async def open_params(snapshot: Snapshot, index: Index) -> TextParams:
-    """Return the settings by which a segment splits texts. Cost: two rounds, then they are cached.
+    """Return the token settings of a segment, through the search cache. Cost: two rounds.
 
     Raises:
         CorruptFileError, UnsupportedError, NotFoundError: as in `open_segment`.
@@ -152,7 +152,7 @@ async def open_params(snapshot: Snapshot, index: Index) -> TextParams:
 
 
 async def _refusing(snapshot: Snapshot, index: Index, work: Awaitable[T]) -> T:
-    """Await a read of a segment; errors name the index, and a search that works without it."""
+    """Await a read of a segment; add the index and the remedy to errors."""
     name = f"index {index.name} of {snapshot.uri}"
     try:
         return await work
@@ -169,7 +169,7 @@ async def _refusing(snapshot: Snapshot, index: Index, work: Awaitable[T]) -> T:
 async def _opened(snapshot: Snapshot, index: Index) -> TextSegment:
     names = [file.path for file in index.message.files]
     listed = {int(match[1]) for name in names if (match := _PART.fullmatch(name))}
-    # The manifest lists the files, so partitions are read together with the file that names them.
+    # The manifest lists the files, so partitions are read together with the metadata file.
     read = await _read(snapshot, index, sorted(listed), with_head=True)
     metadata, parts = await snapshot.engine.pool.run(read.parse)
     missing = sorted(set(metadata.partitions) - listed)
@@ -182,12 +182,12 @@ async def _opened(snapshot: Snapshot, index: Index) -> TextSegment:
 async def _read(
     snapshot: Snapshot, index: Index, partitions: Sequence[int], *, with_head: bool
 ) -> _Read:
-    """Read the tokens and documents of partitions, and the page tables of their posting lists.
+    """Read the tokens and documents of partitions, and the page tables of posting lists.
 
-    Cost: two rounds. Page tables are kept in the search cache.
+    Cost: two rounds. Page tables go to the search cache.
 
     Args:
-        with_head: True to read the segment's metadata as well.
+        with_head: True to read also the segment's metadata.
     """
     engine = snapshot.engine
     wholes = [text_metadata.FILE] if with_head else []
@@ -206,7 +206,7 @@ async def _read(
 
 @dataclass(frozen=True, slots=True)
 class _WholeFile:
-    """A file that was read whole."""
+    """The content of a whole file."""
 
     path: str
     content: memoryview
@@ -215,7 +215,7 @@ class _WholeFile:
         """Return the metadata of the schema, and all rows.
 
         Args:
-            names: columns of the rows; None for all columns.
+            names: columns to return; None for all.
         """
         file = answered(open_plain(self.path, len(self.content), OwnStates()), self._at_hand)
         _check_columns(file, names or ())
@@ -263,7 +263,7 @@ def _lists(path: str, num_bytes: int, states: Any) -> Plan[_Lists]:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Files of a segment that were read.
+    """Contents of a segment's files.
 
     Attributes:
         head: `metadata.lance`; None if it was not read.
@@ -332,7 +332,7 @@ class NeededLists:
     """Posting lists to read from a partition.
 
     Attributes:
-        numbers: number of the token of each word.
+        numbers: token number of each word.
     """
 
     partition: TextPartition
@@ -340,11 +340,11 @@ class NeededLists:
     with_positions: bool
 
     def key(self, word: str) -> tuple[str, str, int, bool]:
-        """Return the key of a list in the search cache."""
+        """Return the cache key of a list."""
         return "posting list", self.partition.where, self.numbers[word], self.with_positions
 
     def take(self, words: Sequence[str], states: Any) -> Plan[FragmentTask]:
-        """Plan the reading of lists; words are in the order of their tokens' numbers."""
+        """Plan to read lists; the words must be in the order of their token numbers."""
         partition = self.partition
         opened = partition.lists_with_positions if self.with_positions else partition.lists
         assert opened is not None
@@ -352,10 +352,10 @@ class NeededLists:
         return opened.take(rows, states)
 
     def parse(self, task: FragmentTask) -> list[PostingList]:
-        """Parse lists, each into memory of its own.
+        """Parse lists; each has its own memory.
 
         Raises:
-            CorruptFileError: the bytes contradict themselves.
+            CorruptFileError: the bytes are inconsistent.
         """
         partition = self.partition
         num_docs = len(partition.documents.lengths)
@@ -374,10 +374,10 @@ async def read_lists(
 ) -> list[dict[str, PostingList]]:
     """Return the posting lists of each partition, by word.
 
-    Cost: one round for the lists that are not cached.
+    Cost: one round for the uncached lists.
 
     Raises:
-        CorruptFileError: the bytes contradict themselves.
+        CorruptFileError: the bytes are inconsistent.
     """
     engine = snapshot.engine
     lists: list[dict[str, PostingList]] = []

@@ -1,4 +1,4 @@
-"""Texts that no index covers: read by a scan, and kept if they have a requested word."""
+"""Unindexed texts: read by a scan, and retained if they have a requested word."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.snapshot import Snapshot
 
-ANALYZER_BYTES: Final = 64 << 20  # memory of distinct tokens, after which they are dropped
+ANALYZER_BYTES: Final = 64 << 20  # distinct tokens are dropped when they exceed this memory
 
 
 @dataclass(slots=True, eq=False)
 class FlatTexts:
-    """The texts of a scan that have one of the words.
+    """The texts of a scan that contain a requested word.
 
     Attributes:
-        keeps_all: True to keep texts with other words as well.
-        of_elements: True if documents are the elements of lists, not rows.
-        num_docs: number of rows that have tokens, or of all elements.
+        keeps_all: True to retain also texts with other words only.
+        of_elements: True if documents are list elements, not rows.
+        num_docs: number of rows with tokens, or of all elements.
         num_tokens: number of tokens of all texts.
     """
 
@@ -90,11 +90,11 @@ class FlatTexts:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the postings of the kept texts."""
+        """Memory of the retained postings in bytes."""
         return self._postings.num_bytes()
 
     def documents(self) -> Documents:
-        """Return the kept texts as documents."""
+        """Return the retained texts as documents."""
         ids = np.concatenate(self._ids) if self._ids else np.empty(0, np.uint64)
         lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, np.uint32)
         elements = np.concatenate(self._elements) if self._elements else None
@@ -110,7 +110,7 @@ class FlatTexts:
 
     def _new_analyzer(self) -> Analyzer:
         analyzer = Analyzer(self.params)
-        for word in self.words:  # so that their numbers are the first
+        for word in self.words:  # first, so that requested words have the lowest numbers
             analyzer.number(word)
         return analyzer
 

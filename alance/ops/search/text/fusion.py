@@ -1,4 +1,4 @@
-"""Fusion of two rankings of rows: by their ranks, by weights, or by a caller's function."""
+"""Fusion of two rankings: by rank, by weights, or by a caller's function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Combine: TypeAlias = (
     Literal["rrf"] | Mapping[str, float] | Callable[[pa.Table], Scores | Awaitable[Scores]]
 )
 
-RANK_SHIFT: Final = 60  # added to ranks, so that the first ranks do not outweigh all others
+RANK_SHIFT: Final = 60  # added to ranks, so that the top ranks do not dominate
 RANKINGS: Final = ("text", "vector")
 ROW_ID, SCORE, DISTANCE = "_rowid", "_score", "_distance"
 SCORE_RANK, DISTANCE_RANK = "_score_rank", "_distance_rank"
@@ -33,7 +33,7 @@ class Ranking:
     """A ranking of some of the candidates.
 
     Attributes:
-        places: places of its rows among the candidates, best first; shape (n,).
+        places: positions of its rows among the candidates, best first; shape (n,).
         values: scores or distances of its rows; shape (n,).
     """
 
@@ -41,7 +41,7 @@ class Ranking:
     values: Float32s
 
     def spread(self, values: np.ndarray, total: int) -> pa.Array:
-        """Return an array of all candidates: values for rows of the ranking, null for others."""
+        """Return an array over all candidates: values for ranked rows, null for the others."""
         full = np.zeros(total, values.dtype)
         full[self.places] = values
         is_ranked: Mask = np.zeros(total, np.bool_)
@@ -56,7 +56,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class RankedCandidates:
-    """Rows that are in at least one of two rankings.
+    """Rows that are in at least one of the two rankings.
 
     Attributes:
         ids: row ids, ascending; shape (n,).
@@ -79,7 +79,7 @@ class RankedCandidates:
         )
 
     def table(self) -> pa.Table:
-        """Return the scores, distances and ranks of all rows; null if a row is not ranked."""
+        """Return the scores, distances and ranks of all rows; null for rows outside the ranking."""
         total = len(self.ids)
         return pa.table(
             {
@@ -92,7 +92,7 @@ class RankedCandidates:
         )
 
     def best(self, relevance: Float64s, count: int) -> tuple[Int64s, pa.Table]:
-        """Return the places of the most relevant rows in order, and their rows of `table`."""
+        """Return the positions of the most relevant rows in order, and their rows of `table`."""
         places = np.lexsort((self.ids, -relevance))[:count]
         return places, self.table().take(to_arrow(places))
 
@@ -120,8 +120,8 @@ def check_combine(combine: object) -> Combine:
     """Check the `combine` argument of a hybrid search, and return it.
 
     Raises:
-        InvalidInputError: it is not 'rrf', weights or a function, or a weight is not a number of at
-            least 0.
+        InvalidInputError: it is not 'rrf', weights or a function, or a weight is negative or not a
+            number.
     """
     if combine == "rrf" or callable(combine):
         return cast("Combine", combine)
@@ -144,7 +144,7 @@ def check_combine(combine: object) -> Combine:
 def relevance_of(candidates: RankedCandidates, combine: Combine) -> Float64s | Awaitable[Scores]:
     """Return the relevance of each candidate.
 
-    Returns an awaitable if the caller's function does; its result is not checked yet.
+    Returns an awaitable if the caller's function returns one; its result is not checked yet.
     """
     if combine == "rrf":
         return candidates.by_rank()
@@ -158,7 +158,7 @@ def checked_scores(values: Scores, total: int) -> Float64s:
     """Check the result of a caller's function, and return it as numbers.
 
     Raises:
-        InvalidInputError: the values are not numbers, not one for each candidate, or NaN.
+        InvalidInputError: the values are not numbers, include NaN, or are not one per candidate.
     """
     if isinstance(values, pa.ChunkedArray | pa.Array):
         values = (

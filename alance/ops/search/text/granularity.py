@@ -1,4 +1,4 @@
-"""Granularity of a text search: documents are rows, or elements of lists; see `MatchQuery`."""
+"""Granularity of a text search: documents are rows or list elements; see `MatchQuery`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ _NAMES = {False: ROW, True: LIST_ELEMENT}
 
 
 def with_granularity(snapshot: Snapshot, query: TextQuery, *, use_index: bool) -> TextQuery:
-    """Return the query with an explicit granularity in all parts that search elements of lists.
+    """Return the query with an explicit granularity in each part that searches list elements.
 
     Raises:
-        InvalidInputError: the only index has the other granularity; or there are indices of both,
-            and the query has none; or its parts differ, or search elements of several columns.
-        UnsupportedError: a query of several columns searches elements of lists, or a query searches
-            elements of lists in structs.
+        InvalidInputError: the only index has the other granularity; or indices of both exist and
+            the query names neither; or the parts differ in granularity, or search elements of
+            several columns.
+        UnsupportedError: a query of several columns searches list elements, or elements of lists in
+            structs in lists.
     """
     documents: set[str | None] = set()  # columns of the elements; None for rows
 

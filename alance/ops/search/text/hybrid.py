@@ -1,4 +1,4 @@
-"""Hybrid search: a text search and a vector search at once, then one ranking."""
+"""Hybrid search: a text search and a vector search at once, fused into one ranking."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class Hybrid:
     """A checked hybrid search.
 
     Attributes:
-        by_text: options of the scan of the text search.
-        by_vector: options of the scan of the vector search.
+        by_text: scan options of the text search.
+        by_vector: scan options of the vector search.
 
     Raises:
         TypeError: an argument is unknown.
-        InvalidInputError: the text or the vector is missing; the text query searches elements of
-            lists; see `asked_by` of both searches.
+        InvalidInputError: the text or the vector is missing; the text query searches list elements;
+            see `asked_by` of both searches.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Hybrid:
 
     @property
     def own_columns(self) -> Columns:
-        """Requested columns of the table, and the relevance if it is among the columns."""
+        """Requested columns without `_score` and `_distance`."""
         columns = self.columns
         for name in _PARTS:
             columns = stored(columns, name)
@@ -106,10 +106,10 @@ class Hybrid:
 
 
 async def hybrid_table(snapshot: Snapshot, search: Hybrid) -> pa.Table:
-    """Return the rows of a hybrid search, the most relevant first.
+    """Return the rows of a hybrid search, most relevant first.
 
     Cost: the requests of both searches, in as many rounds as the longer one needs; the filter is
-    evaluated once; then a take of the k rows.
+    evaluated once; then a take of k rows.
     """
     await load_readers(snapshot, search.columns)
     schema = _schema_of(snapshot, search)
@@ -143,7 +143,7 @@ async def hybrid_table(snapshot: Snapshot, search: Hybrid) -> pa.Table:
 
 
 async def explain_hybrid(snapshot: Snapshot, search: Hybrid) -> Explanation:
-    """Explain both searches before the columns of the rows are taken. Cost: as of each."""
+    """Explain both searches without running them. Cost: the sum of both explanations."""
     await load_readers(snapshot, search.columns)
     _schema_of(snapshot, search)
     text = await explain_text(snapshot, [ROW_ID], search.by_text)
@@ -179,10 +179,10 @@ def _schema_of(snapshot: Snapshot, search: Hybrid) -> pa.Schema:
 
 
 def _vector_column(schema: Schema) -> str:
-    """Return the name of the only column of vectors.
+    """Return the name of the only vector column.
 
     Raises:
-        InvalidInputError: there is no column of vectors, or several.
+        InvalidInputError: there is no vector column, or there are several.
     """
     names = []
     for field in schema.fields:

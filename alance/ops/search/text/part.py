@@ -1,4 +1,4 @@
-"""Documents that are searched together: a partition of an index, or texts without an index."""
+"""Documents that are searched together: a partition of an index, or unindexed texts."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from alance.ops.search.text.scores import Quota, TextStatistics
     from alance.ops.search.text.terms import Terms
 
-RARITY: Final = 4  # documents for each posting, above which only the postings' masks are computed
+RARITY: Final = 4  # with more documents per posting, masks are computed only for postings
 ALL_ELIGIBLE: Final = Eligible()
 
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Documents, with the posting lists of the requested words.
+    """Documents with the posting lists of the requested words.
 
     Attributes:
-        where: path of the file of the posting lists; None for texts without an index.
-        eligible: rows whose documents count.
+        where: path of the posting list file; None for unindexed texts.
+        eligible: rows whose documents are eligible.
     """
 
     documents: Documents
@@ -48,7 +48,7 @@ class TextPart:
             rows: ascending row ids.
 
         Returns:
-            Places in `rows` of those that have documents, and the numbers of these documents.
+            Positions in `rows` of the rows with a document, and the numbers of these documents.
         """
         places, docs = self.documents.docs_of(rows)
         mask = self.eligible.mask(self.documents.ids[docs])
@@ -58,7 +58,7 @@ class TextPart:
         return places[chosen], docs[chosen]
 
     def rows_of(self, words: list[str]) -> Int64s:
-        """Return the ids of rows with eligible documents that have any of the words."""
+        """Return the ids of rows with eligible documents that contain any of the words."""
         docs = _kernels.documents_of([self.lists[word] for word in words if word in self.lists])
         ids = self.documents.ids[docs]
         mask = self.eligible.mask(ids)
@@ -77,8 +77,8 @@ class TextPart:
 
         Args:
             terms: terms of each match and phrase of the query.
-            rows: if not None, all matches among these rows, ascending ids, are returned instead.
-            times: factor for the number of tokens.
+            rows: ascending row ids; if given, all matches among these rows are returned instead.
+            times: factor of the token counts.
         """
         documents, mask, only = self.documents, NO_MASK, NO_DOCS
         if rows is None:
@@ -98,9 +98,9 @@ class TextPart:
         return Ranked(documents.ids[matches.docs], matches.scores, places)
 
     def _mask(self, lists: list[PostingList]) -> Bytes:
-        """Return the mask of the eligible documents.
+        """Return the mask of eligible documents.
 
-        If the mask is not kept for other searches, it may omit documents without any of the words.
+        If the mask is not memoized, it may omit documents without any of the words.
         """
         ids, eligible = self.documents.ids, self.eligible
         is_remembered = eligible.masks is not None and len(ids) <= MASKED_ROWS

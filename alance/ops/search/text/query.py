@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 Operator: TypeAlias = Literal["OR", "AND"]
 Granularity: TypeAlias = Literal["row", "list_element"]
 Occur: TypeAlias = Literal["MUST", "SHOULD", "MUST_NOT"]
-MAX_EXPANSIONS: Final = 50  # words of a fuzzy query, by default
-MAX_BOOST: Final = 1 << 20  # of a column of `CombinedFieldsQuery`
+MAX_EXPANSIONS: Final = 50  # default for fuzzy queries
+MAX_BOOST: Final = 1 << 20  # largest column weight in `CombinedFieldsQuery`
 
 
 class TextQuery:
-    """A query of texts; `a & b` requires both, `a | b` either."""
+    """A text query; `a & b` requires both, `a | b` either."""
 
     __slots__ = ()
 
@@ -40,27 +40,27 @@ class TextQuery:
         return BooleanQuery([("SHOULD", self), ("SHOULD", other)])
 
     def parts(self) -> tuple[TextQuery, ...]:
-        """Return the queries that this query consists of."""
+        """Return the direct parts of the query; empty if it has none."""
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class MatchQuery(TextQuery):
-    """Matches rows with the words of a text.
+    """Matches rows that contain words of a text.
 
     Attributes:
-        column: name or dotted path, for members of structs in lists without the items; None: the
-            only column of the search, or the only one with an index.
+        column: name or dotted path; members of structs in lists are named without the list items.
+            None for the only column of the search, or the only one with an index.
         boost: factor of the score.
-        fuzziness: largest edit distance of words that match as well. Words are then
-            compared in lower case without stemming: a stem is another word. None is 0, as in
-            pylance.
-        max_expansions: most words that a fuzzy query looks up, in the order of their bytes.
-        operator: `OR`: any of the words; `AND`: all.
-        prefix_length: characters at the beginning of words that must be equal.
-        document_granularity: `list_element`: each element of the column's lists is a document, and
-            a row comes once for each matching element, with its place in `_doc_index`; `row`: all
-            elements are one document; None: as in the index of the column, `row` without an index.
+        fuzziness: largest edit distance of words that also match. Words are then compared in lower
+            case without stemming: a stem is another word. None means 0, as in pylance.
+        max_expansions: maximum number of words that a fuzzy query looks up, in byte order.
+        operator: `OR` for any of the words, `AND` for all.
+        prefix_length: number of leading characters that must be equal.
+        document_granularity: `list_element`: each element of the column's lists is a document; a
+            row is returned once for each matching element, with its position in `_doc_index`.
+            `row`: all elements form one document. None for the granularity of the column's index,
+            or `row` without an index.
     """
 
     query: str
@@ -86,11 +86,11 @@ class MatchQuery(TextQuery):
 
 @dataclass(frozen=True, slots=True)
 class PhraseQuery(TextQuery):
-    """Matches rows with the words of a text one after the other.
+    """Matches rows that contain the words of a text one after the other.
 
     Attributes:
         column: as for `MatchQuery`; its index must have positions.
-        slop: most positions between two words that may be skipped.
+        slop: maximum number of positions to skip between two words.
         document_granularity: as for `MatchQuery`.
     """
 
@@ -107,10 +107,10 @@ class PhraseQuery(TextQuery):
 
 @dataclass(frozen=True, slots=True)
 class MultiMatchQuery(TextQuery):
-    """Matches rows with the words of a text in any of several columns, by the best column's score.
+    """Matches rows with words of a text in any of several columns; the best column's score counts.
 
     Attributes:
-        boosts: factor of each column's score; None: 1.
+        boosts: factor of each column's score; None for 1.
     """
 
     query: str
@@ -127,13 +127,13 @@ class MultiMatchQuery(TextQuery):
 
 @dataclass(frozen=True, slots=True)
 class CombinedFieldsQuery(TextQuery):
-    """Matches rows with the words of a text in several columns, which count as one column (BM25F).
+    """Matches rows with words of a text in several columns, which are scored as one column (BM25F).
 
-    The columns must cut texts into words in the same way; at least one has an index.
+    All columns must have the same token settings, and at least one must have an index.
 
     Attributes:
-        boosts: weight of each column, 1 to 2^20, by which its words are counted; None: 1.
-        operator: `OR`: any of the words; `AND`: all, each in any column.
+        boosts: weight of each column's words, 1 to 2^20; None for 1.
+        operator: `OR` for any of the words, `AND` for all, each in any column.
     """
 
     query: str
@@ -158,10 +158,10 @@ class CombinedFieldsQuery(TextQuery):
 
 @dataclass(frozen=True, slots=True)
 class BoostQuery(TextQuery):
-    """Matches the rows of a query, with a lower score if another query matches them as well.
+    """Matches the rows of `positive`, with a lower score if `negative` matches them, too.
 
     Attributes:
-        negative_boost: factor of the other query's score, which is subtracted.
+        negative_boost: factor of the score of `negative`, which is subtracted.
     """
 
     positive: TextQuery
@@ -178,8 +178,10 @@ class BoostQuery(TextQuery):
 
 @dataclass(frozen=True, slots=True)
 class BooleanQuery(TextQuery):
-    """Matches rows that all `MUST` queries match, or, without such queries, any `SHOULD` query; and
-    that no `MUST_NOT` query matches. The scores of all queries that match a row are added.
+    """Matches rows by a boolean combination of queries.
+
+    All `MUST` queries must match. If there are none, at least one `SHOULD` query must match. No
+    `MUST_NOT` query may match. The scores of all matching `MUST` and `SHOULD` queries are added.
     """
 
     queries: Sequence[tuple[Occur, TextQuery]]
@@ -204,16 +206,16 @@ class BooleanQuery(TextQuery):
         return tuple(query for _, query in self.queries)
 
     def of(self, occur: Occur) -> list[TextQuery]:
-        """Return the queries of one kind.
+        """Return the queries with one `occur`.
 
         Args:
-            occur: the kind.
+            occur: `MUST`, `SHOULD` or `MUST_NOT`.
         """
         return [query for kind, query in self.queries if kind == occur]
 
 
 def leaves_of(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery]:
-    """Yield the match and phrase queries that a query consists of."""
+    """Yield all match and phrase queries in a query."""
     if isinstance(query, MatchQuery | PhraseQuery):
         yield query
     for part in query.parts():
@@ -221,7 +223,7 @@ def leaves_of(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery]:
 
 
 def of_elements(query: TextQuery) -> bool:
-    """True if the query searches elements of lists; its granularity must be explicit."""
+    """True if the query searches list elements; its granularity must be explicit."""
     return any(leaf.document_granularity == LIST_ELEMENT for leaf in leaves_of(query))
 
 
@@ -231,7 +233,7 @@ def has_phrases(query: TextQuery) -> bool:
 
 
 def column_of(query: TextQuery) -> str | None:
-    """Return the column of a query whose parts are all of one column, else None.
+    """Return the column of a query if all its parts are on one column, else None.
 
     All parts of such a query are searched together.
     """
@@ -244,7 +246,7 @@ def column_of(query: TextQuery) -> str | None:
 
 
 def ranked_leaves(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery | CombinedFieldsQuery]:
-    """Yield the simple parts of a query, which are searched by themselves."""
+    """Yield the parts of a query that have a search of their own."""
     if isinstance(query, MatchQuery | PhraseQuery | CombinedFieldsQuery):
         yield query
         return
@@ -253,7 +255,7 @@ def ranked_leaves(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery | Combi
 
 
 def query_of(schema: Schema, query: object, indexed: Sequence[str]) -> TextQuery:
-    """Return a caller's query, checked, with a column in every part.
+    """Check a caller's query and return it with a column in every part.
 
     Args:
         query: text, a query, or a mapping with `query` and `columns`, as in pylance.
@@ -290,7 +292,7 @@ def query_of(schema: Schema, query: object, indexed: Sequence[str]) -> TextQuery
 
 
 def _query_of_text(text: str, columns: Sequence[str], kind: Granularity | None) -> TextQuery:
-    """Return the query of a text: of its words, or of a phrase if it is in double quotes.
+    """Return the query for a text: a match, or a phrase if the text is in double quotes.
 
     Raises:
         InvalidInputError: there is no column, or there are several for a phrase.
@@ -311,7 +313,7 @@ def _query_of_text(text: str, columns: Sequence[str], kind: Granularity | None) 
 
 
 def changed(query: TextQuery, change: Callable[[TextQuery], TextQuery]) -> TextQuery:
-    """Apply a function to the parts of boost and boolean queries, at all depths."""
+    """Apply a function to the leaves of nested boost and boolean queries."""
     if isinstance(query, BoostQuery):
         positive, negative = (changed(part, change) for part in query.parts())
         return replace(query, positive=positive, negative=negative)
@@ -325,7 +327,7 @@ def _placed(query: TextQuery, columns: Sequence[str]) -> TextQuery:
     """Return a part with a column: its own, or the only one of `columns`.
 
     Raises:
-        InvalidInputError: the part has no column, and there is none or several.
+        InvalidInputError: the part has no column, and `columns` has not exactly one.
     """
     if not isinstance(query, MatchQuery | PhraseQuery) or query.column is not None:
         return query
@@ -337,10 +339,10 @@ def _placed(query: TextQuery, columns: Sequence[str]) -> TextQuery:
 
 
 def check_text_column(schema: Schema, column: object) -> None:
-    """Check that a column has texts or lists of texts, possibly in structs or lists of structs.
+    """Check that a column holds texts or lists of texts, possibly in structs or lists of structs.
 
     Raises:
-        InvalidInputError: the column has other values, or does not exist.
+        InvalidInputError: the column holds other values, or does not exist.
     """
     if not isinstance(column, str):
         raise InvalidInputError(f"column {column!r}: expected a name")
@@ -381,7 +383,7 @@ def _check_granularity(query: MatchQuery | PhraseQuery) -> None:
 
 
 def _use_value(query: TextQuery, name: str) -> None:
-    """Replace an attribute that is a member of an enumeration, as pylance's, by its text."""
+    """Replace an attribute that is an enum member, as in pylance, by its value."""
     chosen = getattr(query, name)
     if isinstance(chosen, Enum):
         object.__setattr__(query, name, chosen.value)

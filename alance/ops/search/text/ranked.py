@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Rows and their scores, each row once; or elements of lists, each element once.
+    """Distinct rows (or list elements) with their scores.
 
     Attributes:
         ids: row ids, uint64, shape (n,).
         scores: float32, shape (n,).
-        elements: places of elements in their lists, uint32, shape (n,); None if rows are ranked, or
-            if nothing is.
+        elements: positions of elements in their lists, uint32, shape (n,); None if rows are ranked,
+            or if there are no matches.
     """
 
     ids: UInt64s
@@ -35,7 +35,7 @@ class Ranked:
 
     @classmethod
     def joined(cls, parts: Sequence[Ranked]) -> Ranked:
-        """Concatenate at least one part; the parts have no common rows."""
+        """Concatenate at least one part; the parts must not share rows."""
         elements = [part.elements for part in parts if part.elements is not None]
         return cls(
             np.concatenate([part.ids for part in parts]),
@@ -51,19 +51,19 @@ class Ranked:
 
     @property
     def greatest(self) -> float:
-        """The greatest score; 0 if there are no rows."""
+        """Largest score; 0 if there are no rows."""
         return float(self.scores.max()) if len(self.scores) else 0.0
 
     def where(self, chosen: Mask | Int64s | slice) -> Ranked:
-        """Select rows by a mask, by places or by a slice."""
+        """Select rows by a mask, by positions or by a slice."""
         elements = None if self.elements is None else self.elements[chosen]
         return Ranked(self.ids[chosen], self.scores[chosen], elements)
 
     def best(self, count: int | None) -> Ranked:
-        """Return the best rows in order; rows of equal scores by id and place.
+        """Return the best rows in order; ties are ordered by id and element.
 
         Args:
-            count: most rows to return; None for all rows.
+            count: maximum number of rows; None for all.
         """
         best = self
         if count is not None and 0 < count < len(self.ids):
@@ -73,7 +73,7 @@ class Ranked:
         return best.where(order[:count])
 
 
-ROUNDING: Final = 1e-5  # relative difference of sums in another order, at most
+ROUNDING: Final = 1e-5  # largest relative difference between sums in different order
 NO_RANKED: Final = Ranked(np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
@@ -83,12 +83,12 @@ def rows_of(parts: Sequence[Ranked]) -> Int64s:
 
 
 def shares(floor: float, greatest: Sequence[float]) -> list[float]:
-    """Split a floor among parts whose scores are added up.
+    """Split a score floor among parts whose scores are added.
 
     A row whose total score reaches `floor` reaches its share in at least one part.
 
     Args:
-        greatest: upper bound of the score of each part; inf if it is unknown.
+        greatest: upper bound of each part's score; inf if unknown.
     """
     total = sum(most for most in greatest if most > 0)
     if floor <= 0 or not 0 < total < math.inf:
@@ -145,7 +145,7 @@ def _weakened(positive: Ranked, negative: Ranked, negative_boost: float) -> Rank
 
 
 def _numbered(parts: Sequence[Ranked]) -> tuple[UInt64s, list[Int64s]]:
-    """Return the distinct ids of all rows, and for each part the places of its rows among them."""
+    """Return the distinct ids of all parts, and the positions of each part's rows among them."""
     whole = Ranked.joined(parts)
     ids, places = distinct(whole.ids.view(np.int64))
     cuts = np.cumsum([len(part.ids) for part in parts])[:-1]
@@ -153,7 +153,7 @@ def _numbered(parts: Sequence[Ranked]) -> tuple[UInt64s, list[Int64s]]:
 
 
 def _is_in(ids: UInt64s, others: UInt64s) -> Mask:
-    """Return the mask of the ids that are among others; `ids` ascend."""
+    """Return the mask of ascending `ids` that are in `others`."""
     mask = np.zeros(len(ids), np.bool_)
     if len(ids):
         places = np.minimum(np.searchsorted(ids, others), len(ids) - 1)

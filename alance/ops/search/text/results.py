@@ -42,14 +42,13 @@ SCORE: Final = "_score"
 
 
 async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
-    """Return the rows of a scan with `full_text_query`; the filter applies before or after it.
+    """Return the rows of a scan with `full_text_query`; the filter is applied before or after it.
 
     Cost: see `ranked_rows`; then a take of the columns. Concurrent searches that differ only in
     their queries share these costs.
 
     Raises:
-        InvalidInputError: see `query_of`; an option that a search does not have; an invalid
-            filter.
+        InvalidInputError: see `query_of`; an option that searches do not have; an invalid filter.
     """
     await load_readers(snapshot, columns, condition_of(options))
     query = checked_query(snapshot, options)
@@ -78,7 +77,7 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
             hits = await filtered(snapshot, hits, options, SCORE)
         return await parts_of(snapshot, columns, options, hits, [1] * len(sizes), SCORE)
 
-    # Phrases join phrases only, because positions are read for all joined searches.
+    # Phrases join only with phrases, because joined searches all read positions or none do.
     question = (SCORE, use_index, has_phrases(query), has_elements)
     most = MAX_JOINED_ROWS if snapshot.is_remote else QUERIES_AT_ONCE
     num_rows = count or MAX_JOINED_ROWS
@@ -106,10 +105,10 @@ def uses_index(options: ScanOptions) -> bool:
 
 
 def checked_query(snapshot: Snapshot, options: ScanOptions) -> TextQuery:
-    """Return the query of a scan's options, checked.
+    """Check the query in a scan's options and return it.
 
     Raises:
-        InvalidInputError: see `query_of` and `with_granularity`; an option that a search does not
+        InvalidInputError: see `query_of` and `with_granularity`; an option that searches do not
             have.
         UnsupportedError: see `with_granularity`.
     """

@@ -1,4 +1,4 @@
-"""Matching documents of posting lists, and their scores (BM25)."""
+"""Documents that match in posting lists, and their scores (BM25)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextStatistics:
-    """Statistics of all documents of a column, on which scores depend.
+    """Statistics of all documents of a column, for scores.
 
     Attributes:
         num_docs: number of documents.
@@ -40,7 +40,7 @@ class TextStatistics:
 
     @property
     def mean_length(self) -> float:
-        """Mean number of tokens of a document; 1 if there are none."""
+        """Mean number of tokens per document; 1 if there are no tokens."""
         return self.num_tokens / self.num_docs if self.num_docs and self.num_tokens else 1.0
 
     def weight(self, word: str) -> float:
@@ -51,7 +51,7 @@ class TextStatistics:
 
 @dataclass(frozen=True, slots=True)
 class DocMatches:
-    """Numbers of matching documents, ascending, and their scores; shape (n,) each."""
+    """Numbers of matching documents, ascending, and their scores; shape (n,)."""
 
     docs: UInt32s
     scores: Float32s
@@ -63,16 +63,17 @@ _NO_MATCHES: Final = DocMatches(NO_DOCS, np.empty(0, np.float32))
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Documents that are numbered together: of a partition, or of texts without an index.
+    """Consecutively numbered documents: of a partition, or of unindexed texts.
 
     Attributes:
         lengths: number of tokens of each document for scores; shape (documents,).
         ids: row id of each document; shape (documents,).
         is_ordered: True if ids ascend.
-        mask: nonzero for the documents that count; empty for all.
+        mask: nonzero for eligible documents; empty for all.
         of_index: True for a partition of an index.
-        only: numbers of the only documents to score, ascending, all of which count; empty for all.
-        times: factor for the number of tokens.
+        only: numbers of the documents to score, ascending and all eligible; empty for all
+            documents.
+        times: factor of the token counts.
     """
 
     lengths: UInt32s
@@ -97,7 +98,7 @@ class Quota:
     floor: float = -math.inf
 
     def beside(self, ranked: Ranked) -> Quota:
-        """Return the quota of other documents, after `ranked` was found."""
+        """Return the quota for further documents, given the rows in `ranked`."""
         return Quota(self.count, max(self.floor, ranked.least_of(self.count)))
 
 
@@ -147,11 +148,11 @@ def matches_of(
 
 @dataclass(slots=True)
 class Program:
-    """A query in the form that the kernel takes: see `text_query.hpp`.
+    """A query in the form for the kernel; see `text_query.hpp`.
 
     Attributes:
-        words: posting lists of the words that occur.
-        lists: posting lists of all parts; repeated if several parts request a word.
+        words: posting list of each word that occurs.
+        lists: posting lists of all parts; a list is repeated if several parts request its word.
         weights: weight of each list.
         numbers: encoded parts.
         factors: factor of the score of each part.
@@ -189,7 +190,7 @@ class Program:
         if not counts or (terms.needs_all and not all(groups)):
             self._add_part(_NOTHING, [])
             return
-        # With a boost of 0 or less, the best documents match least: the kernel gets it as a factor.
+        # With a boost of 0 or less, better matches score lower: pass it to the kernel as a factor.
         boost, factor = (terms.boost, 1.0) if terms.boost > 0 else (1.0, terms.boost)
         first = len(self.lists)
         places = {word: place for place, word in enumerate(counts, first)}

@@ -25,17 +25,17 @@ class TextSearchArguments(TypedDict, total=False):
     """Keyword arguments of `Dataset.search_text`.
 
     Attributes:
-        on: column to search, or several, of which the best score counts; None: those with an
-            inverted index.
-        columns: of the output, as for `to_table`; `_score` is added if it is not among them.
+        on: column or columns to search; with several, the best column's score counts. None for all
+            columns with an inverted index.
+        columns: output columns, as for `to_table`; `_score` is added if it is missing.
         filter: SQL text or a pyarrow expression.
-        params: values for the parameters of that text.
-        prefilter: True: the best among the rows that the filter keeps; False: those of the k best
-            rows that the filter keeps.
-        use_index: False reads every text, and takes its words as they are.
-        fast_search: leave out rows that no index covers.
-        fragments: ids of the fragments to search; None: all.
-        use_scalar_index: use indices to find the rows that the filter may keep.
+        params: values for the parameters of the SQL text.
+        prefilter: True to search only the rows that pass the filter; False to apply the filter to
+            the k best rows.
+        use_index: False to read all texts, and to compare their words unchanged.
+        fast_search: True to omit rows that no index covers.
+        fragments: ids of the fragments to search; None for all.
+        use_scalar_index: use indices to find the rows that may pass the filter.
     """
 
     on: str | Sequence[str] | None
@@ -50,13 +50,14 @@ class TextSearchArguments(TypedDict, total=False):
 
 
 class HybridArguments(SearchArguments, total=False):
-    """Keyword arguments of `Dataset.search`: those of `nearest`, which apply to both searches as
-    far as they make sense, and
+    """Keyword arguments of `Dataset.search`.
+
+    The arguments of `nearest` are accepted, too. They apply to both searches where they make sense.
 
     Attributes:
-        on: column of texts to search, or several; None: those with an inverted index.
-        vector_column: None: the only column of vectors.
-        candidates: rows of each search that are ranked together; None: 4 k, and at least 50.
+        on: text column or columns to search; None for those with an inverted index.
+        vector_column: vector column to search; None for the only one.
+        candidates: number of rows of each search to fuse; None for 4 k, but at least 50.
     """
 
     on: str | Sequence[str] | None
@@ -67,7 +68,7 @@ class HybridArguments(SearchArguments, total=False):
 def asked_by(
     query: str | TextQuery, k: int, arguments: TextSearchArguments
 ) -> tuple[Columns, ScanOptions]:
-    """Return the columns and options of the scan of a call of `Dataset.search_text`.
+    """Return the columns and scan options for a call of `Dataset.search_text`.
 
     Raises:
         TypeError: an argument is unknown.

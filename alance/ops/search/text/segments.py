@@ -1,4 +1,4 @@
-"""Choice of the inverted index that answers a search, and of the fragments that it answers for."""
+"""Choice of the inverted index for a search, and of the fragments that it covers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class TextWay:
     """Path of the search of a column.
 
     Attributes:
-        of_elements: True if documents are the elements of lists, not rows.
-        segments: segments of the index to search; empty if all texts are read.
+        of_elements: True if documents are list elements, not rows.
+        segments: index segments to search; empty if all texts are read.
         uncovered: fragments whose texts are all read, because no segment covers them.
         lines: explanation of the path.
-        words: index whose settings split texts into words if no segment is read; None: no index.
-        without_positions: name of the index without positions that a search of other fragments
-            would use, if there is no fragment to search; else empty.
+        words: index whose token settings apply if no segment is searched; None without an index.
+        without_positions: if there is no fragment to search, name of the column's index without
+            positions; else empty.
     """
 
     column: str
@@ -54,7 +54,7 @@ def indexed_columns(snapshot: Snapshot) -> list[str]:
 
 
 def indexed_granularities(snapshot: Snapshot) -> dict[str, set[bool]]:
-    """Return for each indexed column the granularities of its indices: True for list elements."""
+    """Return the granularities of each indexed column's indices: True for list elements."""
     return snapshot.remember(indexed_granularities, lambda: _indexed_granularities(snapshot))
 
 
@@ -76,14 +76,14 @@ def text_way(
     of_elements: bool = False,
     use_index: bool = True,
 ) -> TextWay:
-    """Choose the path of the search of a column; nothing is read. Memoized.
+    """Choose the path of a column's search without I/O. Memoized.
 
     Args:
-        of_elements: True if documents are the elements of lists, not rows.
+        of_elements: True if documents are list elements, not rows.
 
     Raises:
         InvalidInputError: a fragment does not exist.
-        UnsupportedError: the column has segments, and this release can read none of them.
+        UnsupportedError: the column has segments, but this release cannot read any of them.
         CorruptFileError: index metadata contradicts the format.
     """
     fragments = None if options.fragments is None else tuple(options.fragments)
@@ -121,7 +121,7 @@ def _text_way(
         lines.append(f"every text of {len(uncovered)} fragments is read")
     words, lacking = None, ""
     if use_index and not best:
-        # The index covers none of these rows, but its settings still apply to them.
+        # The index covers none of these rows, but its token settings still apply to them.
         others = _others(snapshot, leaf, of_elements)
         words = others[-1] if others else None
         if not handles:
@@ -135,10 +135,10 @@ def _text_way(
 def _others(snapshot: Snapshot, leaf: Field, of_elements: bool) -> list[Index]:
     """Return the readable segments of a column's text indices, by name in descending order.
 
-    The last element is the last segment of the index whose name comes first.
+    The last element is the last segment of the index with the smallest name.
 
     Raises:
-        UnsupportedError: there are segments, and none can be read here.
+        UnsupportedError: there are segments, but none can be read here.
     """
     indices = [
         index

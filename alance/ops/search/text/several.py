@@ -2,7 +2,8 @@
 
 Each part is searched by itself first, which gives an upper bound of its scores. The best rows of
 the parts are then scored by the whole query, and the k-th best of them sets a floor. A row that
-reaches the floor must have its share of it in at least one part, so only such rows are scored.
+reaches the floor must reach its share of the floor in at least one part, so only such rows are
+scored.
 """
 
 from __future__ import annotations
@@ -61,17 +62,17 @@ class Searches:
         return self._answer(query, rows=rows)
 
     def _search(self, query: TextQuery) -> ColumnSearch | FieldsSearch | None:
-        """Return the search of a query of one column, or of several as one; None for others."""
+        """Return the search of a query on one column, or on several as one; None for others."""
         if isinstance(query, CombinedFieldsQuery):
             return self.groups[query]
         column = column_of(query)
         return None if column is None else self.singles[column]
 
     def _answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
-        """Return at least the rows of a quota; if `rows` is given, all matches among these rows."""
+        """Return at least the rows of a quota; with `rows`, all matches among these rows."""
         if (search := self._search(query)) is not None:
             return search.answer(query, quota, rows)
-        # If only the best part counts, each of the best rows is among the best of a part.
+        # If only the best part's score counts, each of the best rows is among the best of a part.
         of_parts = quota if isinstance(query, MultiMatchQuery) else ALL
         return combined(query, [self._answer(part, of_parts, rows) for part in query.parts()])
 
@@ -86,7 +87,7 @@ class Searches:
     def _candidates(self, query: TextQuery, floor: float, tops: Tops, count: int) -> list[Ranked]:
         """Return rows that include all matches with a score of at least `floor`.
 
-        Their scores have no meaning.
+        The scores of these rows are meaningless.
         """
         if (search := self._search(query)) is not None:
             top = tops[query]
@@ -128,14 +129,14 @@ class Searches:
 
 
 def _adding_parts(query: TextQuery) -> list[TextQuery]:
-    """Return the parts that add to scores, those of `MUST` first."""
+    """Return the parts that add to scores, `MUST` parts first."""
     if isinstance(query, BooleanQuery):
         return [*query.of("MUST"), *query.of("SHOULD")]
     return [query.positive] if isinstance(query, BoostQuery) else list(query.parts())
 
 
 def _only_lowers(query: BoostQuery) -> bool:
-    """True if the negative part never raises a score."""
+    """True if the negative part can never raise a score."""
     leaves = leaves_of(query.negative)
     is_above = all(leaf.boost >= 0 for leaf in leaves if isinstance(leaf, MatchQuery))
     return query.negative_boost >= 0 and is_above

@@ -35,12 +35,11 @@ class Terms:
     """Words that a match or phrase query requests from a column.
 
     Attributes:
-        groups: for each word of the query, the words that match it.
-        needs_all: True if a match needs a word of each group, False if a word of any group is
-            enough.
+        groups: words that match, for each word of the query.
+        needs_all: True if a match needs a word of each group; False if any word is enough.
         boost: factor of the score.
-        places: places of the words of a phrase, from 0; None for a match query.
-        slop: largest number of other words between two words of a phrase.
+        places: positions of the words of a phrase, from 0; None for a match query.
+        slop: maximum number of positions to skip between two words of a phrase.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -51,14 +50,14 @@ class Terms:
 
     @property
     def words(self) -> list[str]:
-        """All words without repetitions."""
+        """All distinct words."""
         return list(dict.fromkeys(word for group in self.groups for word in group))
 
 
 def terms_of(
     queries: Sequence[Q], params: TextParams, dictionaries: Sequence[Dictionary]
 ) -> dict[Q, tuple[Terms, Terms]]:
-    """Return the terms of queries: those for an index, and those for texts without an index.
+    """Return the terms of queries, for an index and for unindexed texts.
 
     Fuzzy words are only matched in an index.
 
@@ -82,8 +81,8 @@ def _terms_of(
         places = tuple(place - first for _, place in words)
         terms = Terms(tuple((word,) for word, _ in words), True, places=places, slop=query.slop)
         return terms, terms
-    # Words at one place, such as n-grams, match each other. A word that occurs several times counts
-    # once in an index, and each time in texts without one.
+    # Words at the same position, such as n-grams, are alternatives. A repeated word counts once in
+    # an index, and each time in unindexed texts.
     at_place: dict[int, list[str]] = {}
     for word, place in words:
         at_place.setdefault(place, []).append(word)
