@@ -1,13 +1,13 @@
-"""Reading: takes, scans, counts, samples, blobs, changes between versions; and explaining it.
+"""Reads: takes, scans, counts, samples, blobs, changes between versions; and their explanations.
 
-A take is `take`, over one plan for all fragments. A scan is decided in `plan`, and run by `scan`,
-which cuts fragments into spans (fetched at once) and splits (decoded by one job).
+`take` plans all fragments of a take at once. `plan` decides a scan, and `scan` runs it: fragments
+are cut into spans, each fetched at once, and spans into splits, each decoded by one job.
 
 Where to change what:
     an option of scans: `options`, and `plan`, which decides by it
-    how rows are named by callers: `positions`
-    what comes of decoded rows (deletions, filter, meta columns): `rows`
-    a source of bounds that pruning asks: `pruning`
-    which columns of a filtered scan come late: `late`; many small fragments: `groups`
-    a verb that reads: a module of its own, as `count` and `delta` are
+    row positions, ids and addresses from callers: `positions`
+    steps after decoding (deletions, filter, meta columns): `rows`
+    a source of bounds for pruning: `pruning`
+    late columns of a filtered scan: `plan.split_fields`, `late`; many small fragments: `groups`
+    a verb that reads: a module of its own, such as `count` or `delta`
 """

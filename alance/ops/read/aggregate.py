@@ -1,8 +1,8 @@
-"""Aggregates of a scan: `count`, `min`, `max`, `sum` and `avg`, of all its rows or by group.
+"""Aggregates of a scan: `count`, `min`, `max`, `sum` and `avg`, of all rows or by group.
 
-Three things answer them, each the least that can: counts of rows come from the manifest or from
-indices, ends of columns from the zones that statistics name, and all else from a scan of the
-columns that are aggregated, whose batches are folded as they come.
+The cheapest source answers each aggregate. Counts of rows come from the manifest or from indices,
+minima and maxima from the zones that statistics point to. All other aggregates come from a scan of
+their columns, whose batches are folded as they arrive.
 """
 
 from __future__ import annotations
@@ -35,31 +35,30 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns, Output
     from alance.ops.version.snapshot import Snapshot
 
-KEY: Final = "key "  # before the number of a key, as a column of the scan
+KEY: Final = "key "  # prefix of the scan's key columns, followed by a number
 VALUE: Final = "value "
 
 
 class RowScan(Protocol):
-    """A scan of some columns of the rows that are aggregated."""
+    """Scan of some columns of the rows to aggregate."""
 
     def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """Them, as a generator that can be closed."""
+        """Return the batches as a generator that can be closed."""
 
     async def count_rows(self) -> int:
-        """How many they are."""
+        """Return the number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What is asked, as columns of a scan and what is made of them.
+    """Aggregates as columns of a scan, and the measures computed from them.
 
     Attributes:
-        texts: SQL text by the name of the scan's column.
-        schema: of the scan.
-        keys: the scan's columns to group by, by their name in the output.
-        measures: in the order of the output.
-        ends: by the scan's column, the table's column that it is, where statistics may tell
-            its ends.
+        texts: SQL text of each column of the scan.
+        schema: schema of the scan.
+        keys: scan columns to group by, by their output names.
+        measures: measures in output order.
+        ends: table columns, by scan column, whose minimum and maximum may come from statistics.
     """
 
     texts: Mapping[str, str]
@@ -77,7 +76,7 @@ async def aggregate(
     rows: Callable[[Columns], RowScan],
     memory_bytes: int,
 ) -> pa.Table:
-    """The aggregates of rows; see `Scanner.aggregate`."""
+    """Return the aggregates of rows; see `Scanner.aggregate`."""
     check_count("memory_bytes", memory_bytes)
     asked = planned(snapshot, aggregates, group_by)
     pool, measures = snapshot.engine.pool, list(asked.measures)
@@ -104,11 +103,12 @@ async def aggregate(
 
 
 def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns) -> Aggregation:
-    """
+    """Check the aggregates and plan the scan for them.
+
     Raises:
-        InvalidInputError: no aggregates, bad ones, unknown columns, or values of a type that
-            has no such aggregate, or is none to group by.
-        UnsupportedError: an aggregate that is not computed here.
+        InvalidInputError: no or invalid aggregates, unknown columns, or values of a type that has
+            no such aggregate or cannot be grouped.
+        UnsupportedError: an aggregate that is not implemented.
     """
     if not isinstance(aggregates, Mapping) or not (aggregates or group_by):
         raise InvalidInputError(
@@ -142,9 +142,10 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
 
 
 def ends_of(asked: Aggregation, options: ScanOptions) -> list[Measure]:
-    """The measures of all rows that statistics may tell, of columns of which nothing else is asked.
+    """Return the minima and maxima that statistics may answer.
 
-    Statistics say nothing of the rows that a filter, a limit or a search leaves.
+    Only measures of all rows qualify, on columns without other measures: statistics do not know
+    which rows pass a filter, a limit or a search.
     """
     is_whole = options.filter is None and options.limit is None and not options.offset
     is_search = options.nearest is not None or options.full_text_query is not None
@@ -162,10 +163,11 @@ async def folded(
     memory_bytes: int,
     names: Mapping[str, str],
 ) -> pa.Table:
-    """The groups of batches. Memory: a chunk of batches beside the groups.
+    """Fold batches into groups and return the result. Memory: a chunk of batches besides the
+    groups.
 
     Args:
-        names: of the columns in the batches, by those in the scan's schema.
+        names: column in the batches for each column of the scan's schema.
     """
     schema = pa.schema([asked.schema.field(name) for name in names])
     groups = Groups(schema, list(asked.keys.values()), measures, memory_bytes)
@@ -193,7 +195,7 @@ def _batch(arrays: list[pa.Array], schema: pa.Schema, num_rows: int) -> pa.Recor
 
 
 def _key_texts(snapshot: Snapshot, group_by: Columns) -> dict[str, str]:
-    """The SQL text of each key by its name."""
+    """Return the SQL text of each key, by name."""
     if group_by is None or isinstance(group_by, Mapping):
         return dict(group_by or {})
     is_list = isinstance(group_by, Iterable) and not isinstance(group_by, str)
@@ -206,7 +208,7 @@ def _key_texts(snapshot: Snapshot, group_by: Columns) -> dict[str, str]:
 
 
 def _quoted(snapshot: Snapshot, name: str) -> str:
-    """A column of the table as SQL text."""
+    """Return a column of the table as SQL text."""
     if name in META:
         return name
     snapshot.schema.field(name)
@@ -215,13 +217,13 @@ def _quoted(snapshot: Snapshot, name: str) -> str:
 
 
 def _values(calls: Iterable[AggregateCall]) -> dict[str, str]:
-    """The scan's column for each text that is aggregated."""
+    """Return the scan column for each SQL text that is aggregated."""
     texts = dict.fromkeys(call.argument for call in calls if call.argument is not None)
     return {text: f"{VALUE}{number}" for number, text in enumerate(texts)}
 
 
 def _ordered(output: Output, schema: pa.Schema) -> str | None:
-    """The table's column that an output is, if its bounds can be told by `extreme_rows`."""
+    """Return the table column of an output if `extreme_rows` supports it, else None."""
     value = None if output.computed is None else output.computed.value
     if not isinstance(value, Column) or len(value.path) > 1 or value.path[0] in META:
         return None

@@ -1,4 +1,4 @@
-"""Scans that give blobs as bytes: `blob_handling="all_binary"`."""
+"""Scans that return blobs as bytes: `blob_handling="all_binary"`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def output_fields(snapshot: Snapshot, columns: Columns) -> Iterator[tuple[str, Field]]:
-    """The output columns that are blobs of the table, or have some inside, and their fields."""
+    """Yield the names and fields of output columns that are blobs or contain blobs."""
     for output in project(snapshot.schema, columns, flat=True).outputs:
         path = () if output.is_meta else output.path
         if output.computed is not None and isinstance(output.computed.value, Column):
-            path = output.computed.value.path  # a column by another name
+            path = output.computed.value.path  # a renamed column
         if not path or path[0] in META:
             continue
         field = snapshot.schema.field(join_path(path))
@@ -43,10 +43,10 @@ def output_fields(snapshot: Snapshot, columns: Columns) -> Iterator[tuple[str, F
 
 
 def blob_columns(snapshot: Snapshot, columns: Columns) -> dict[str, Field]:
-    """The fields of these output columns.
+    """Return the fields of output columns with blobs, by name.
 
     Raises:
-        UnsupportedError: inside of something else than structs and lists.
+        UnsupportedError: blobs lie inside other types than structs and lists.
     """
     fields = dict(output_fields(snapshot, columns))
     for field in fields.values():
@@ -55,7 +55,7 @@ def blob_columns(snapshot: Snapshot, columns: Columns) -> dict[str, Field]:
 
 
 def bytes_schema(schema: pa.Schema, fields: Mapping[str, Field]) -> pa.Schema:
-    """A scan's schema with some columns' blobs as bytes."""
+    """Return the schema of a scan with the blobs of some columns as bytes."""
     for name, field in fields.items():
         schema = schema.set(schema.get_field_index(name), _output(name, field))
     return schema
@@ -68,12 +68,12 @@ async def with_bytes(
     *,
     keep_address: bool,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The batches with blobs in place of their descriptions; all of a batch are read at once.
+    """Yield the batches with blobs instead of their descriptions; a batch's blobs are read at once.
 
     Args:
-        batches: with the column `_rowaddr`.
-        fields: of the columns that have blobs.
-        keep_address: leave `_rowaddr` in the output.
+        batches: batches with the column `_rowaddr`.
+        fields: fields of the columns with blobs.
+        keep_address: True to leave `_rowaddr` in the output.
     """
     async for batch in batches:
         filled = batch
@@ -113,7 +113,7 @@ def _output(name: str, field: Field) -> pa.Field:
 
 
 def _as_bytes(blob: Field) -> pa.Field:
-    # The metadata of version 2 are of its descriptions.
+    # For version 2, the metadata belong to the descriptions.
     metadata = blob.to_arrow().metadata if blob.is_blob_v1 else None
     return pa.field(blob.name, pa.large_binary(), blob.nullable, metadata)
 

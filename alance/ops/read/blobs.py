@@ -1,8 +1,8 @@
-"""Blob columns: values as file-like objects, read when asked for, or as bytes.
+"""Blob columns: values as file-like objects that are read on request, or as bytes.
 
-A blob column holds descriptions; the bytes lie elsewhere. Version 1 (binary with the metadata key
-`lance-encoding:blob`): position and size in the data file. Version 2 adds objects beside the data
-file and external URIs.
+A blob column stores descriptions of the values. In version 1 (binary with the metadata key
+`lance-encoding:blob`), a description is the position and size in the data file. Version 2 adds
+objects beside the data file and external URIs.
 
 Source: docs/format/file.md, "Blobs".
 """
@@ -40,10 +40,10 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 class BlobFile:
-    """A blob as an async, read-only file: nothing is fetched before `read`.
+    """A blob as an async, read-only file; `read` fetches its bytes.
 
-    A read of a few bytes fetches `buffer_size` of them, for those that follow. Reads that several
-    tasks start in one turn of the loop share their requests:
+    A short read fetches `buffer_size` bytes ahead for the following reads. Reads that several tasks
+    start in one turn of the loop share their requests:
 
         files = await dataset.take_blobs("image", indices=rows)
         images = await asyncio.gather(*(file.readall() for file in files))
@@ -56,7 +56,7 @@ class BlobFile:
         self._place = place
         self._buffer_size = buffer_size
         self._position = 0
-        self._ahead: tuple[int, memoryview] = (0, memoryview(b""))  # read already, from a position
+        self._ahead: tuple[int, memoryview] = (0, memoryview(b""))  # position, bytes read ahead
         self._closed = False
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class BlobFile:
 
     @property
     def size(self) -> int:
-        """Bytes of the blob."""
+        """Size of the blob in bytes."""
         return self._place.num_bytes
 
     @property
@@ -88,8 +88,9 @@ class BlobFile:
         """Move the position, and return it.
 
         Args:
-            offset: in bytes.
-            whence: 0: from the start; 1: from the current position; 2: from the end.
+            offset: offset in bytes.
+            whence: origin of the offset: 0 for the start, 1 for the current position, 2 for the
+                end.
 
         Raises:
             InvalidInputError: a position before the start, or another `whence`.
@@ -106,12 +107,12 @@ class BlobFile:
     async def read(self, num_bytes: int = -1) -> bytes:
         """Read the next bytes.
 
-        The position moves at once: concurrent reads give parts that follow each other.
+        The position moves immediately, so concurrent reads return consecutive parts.
 
         Cost: one request, or none for bytes that were read ahead.
 
         Args:
-            num_bytes: number of bytes at most; negative: to the end.
+            num_bytes: maximum number of bytes; negative reads to the end.
 
         Raises:
             InvalidInputError: the file is closed.
@@ -132,7 +133,7 @@ class BlobFile:
     async def readall(self) -> bytes:
         """Read the rest of the blob.
 
-        Cost: as `read`.
+        Cost: as for `read`.
 
         Raises:
             InvalidInputError: the file is closed.
@@ -141,12 +142,12 @@ class BlobFile:
         return await self.read(-1)
 
     async def read_range(self, offset: int, length: int) -> bytes:
-        """Read a part of the blob; the position stays.
+        """Read a part of the blob without moving the position.
 
         Cost: one request.
 
         Args:
-            offset: of the first byte.
+            offset: offset of the first byte.
             length: number of bytes.
 
         Raises:
@@ -157,7 +158,7 @@ class BlobFile:
         return content
 
     async def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read several parts of the blob; the position stays.
+        """Read several parts of the blob without moving the position.
 
         Cost: one round; parts near each other share a request.
 
@@ -185,10 +186,10 @@ class BlobFile:
         Cost: one request per piece.
 
         Args:
-            num_bytes: of a piece.
+            num_bytes: bytes per piece.
 
         Raises:
-            InvalidInputError: pieces of no bytes, or the file is closed.
+            InvalidInputError: `num_bytes` is less than 1, or the file is closed.
             StoreError: the store failed.
         """
         check_count("num_bytes", num_bytes)
@@ -206,7 +207,7 @@ class BlobFile:
         return self.chunks()
 
     async def close(self) -> None:
-        """Refuse further reads, and free the bytes that were read ahead.
+        """Refuse further reads and free the read-ahead.
 
         Cost: no request.
         """
@@ -248,10 +249,11 @@ async def take_blobs(
     addresses: Sequence[int] | None = None,
     buffer_size: int = BLOB_BYTES,
 ) -> list[BlobFile | None]:
-    """The blobs of rows, in the order asked for; None for a null.
+    """Return the blobs of rows in the requested order; None for null blobs.
 
     Raises:
-        InvalidInputError: no blob column, or not exactly one of the three kinds of rows.
+        InvalidInputError: the column is no blob column, or not exactly one of `indices`, `row_ids`
+            and `addresses` is given.
     """
     check_count("buffer_size", buffer_size, 0)
     _, places = await _places(snapshot, column, indices, row_ids, addresses)
@@ -266,7 +268,9 @@ async def read_blobs(
     row_ids: Sequence[int] | None = None,
     addresses: Sequence[int] | None = None,
 ) -> list[tuple[int, bytes | None]]:
-    """The address and the bytes of the blobs of rows, in the order asked for; errors as above."""
+    """Return the row address and the bytes of each blob in the requested order; errors as
+    `take_blobs`.
+    """
     rows, places = await _places(snapshot, column, indices, row_ids, addresses)
     parts = [None if place is None else place.whole for place in places]
     contents = await _contents(snapshot, parts)
@@ -276,7 +280,7 @@ async def read_blobs(
 async def _contents(
     snapshot: Snapshot, parts: Sequence[ByteRange | None]
 ) -> Sequence[bytes | None]:
-    """The bytes of parts of blobs; None for those that are None."""
+    """Return the bytes of parts of blobs; None for a None part."""
     ranges = [part for part in parts if part is not None]
     buffers = iter(await snapshot.engine.scheduler.read(ranges, reason="blobs"))
     return [None if part is None else bytes(next(buffers)) for part in parts]
@@ -288,7 +292,7 @@ async def read_blob_ranges(
     requests: Sequence[tuple[int, int, int]],
     selector: Selector,
 ) -> list[tuple[int, int, bytes | None]]:
-    """Parts of the blobs of rows; see `Dataset.read_blob_ranges`."""
+    """Return parts of the blobs of rows; see `Dataset.read_blob_ranges`."""
     check_choice("selector", selector, get_args(Selector))
     _check_requests(requests, "(row, offset, length)")
     order = {row: place for place, row in enumerate(dict.fromkeys(row for row, _, _ in requests))}
@@ -337,7 +341,7 @@ async def _places(
     row_ids: Sequence[int] | None,
     addresses: Sequence[int] | None,
 ) -> tuple[list[int], list[BlobPlace | None]]:
-    """The addresses of rows, and where their blobs are."""
+    """Return the addresses of rows and the places of their blobs."""
     field = snapshot.schema.field(column)
     if not (field.is_blob_v1 or field.is_blob_v2):
         raise InvalidInputError(f"column {column!r} is no blob column")

@@ -1,4 +1,4 @@
-"""Counting rows, with and without a filter."""
+"""Counts of rows, with and without a filter."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 async def count_scanned(snapshot: Snapshot, options: ScanOptions) -> int:
-    """The number of rows that a scan with these options gives.
+    """Return the number of rows that a scan with these options returns.
 
-    Cost: without a filter nothing is read, but deletion files of unknown count. Where indices
-    answer the whole filter no data file is read of the fragments that they cover, and deletion
-    files of those with such rows.
+    Cost: without a filter, only deletion files of unknown row count. With a filter, a scan of its
+    columns. If indices answer the whole filter in a fragment, its data files are not read, and its
+    deletion file only if it has such rows.
     """
     if options.filter is None:
         return _cut(await _count(snapshot, options), options)
@@ -37,7 +37,7 @@ async def count_scanned(snapshot: Snapshot, options: ScanOptions) -> int:
 
 
 def _cut(total: int, options: ScanOptions) -> int:
-    """The number of rows that an offset and a limit leave."""
+    """Return the number of rows after an offset and a limit."""
     total = max(0, total - (options.offset or 0))
     return total if options.limit is None else min(total, options.limit)
 
@@ -48,7 +48,7 @@ async def _count_batches(snapshot: Snapshot, plan: ScanPlan) -> int:
 
 
 async def _count(snapshot: Snapshot, options: ScanOptions) -> int:
-    """The rows of the fragments that the options name."""
+    """Return the number of rows in the fragments of the options."""
     stored = options.include_deleted_rows
     if options.fragments is None:
         counts = await (snapshot.physical_counts() if stored else snapshot.live_counts())
@@ -61,7 +61,7 @@ async def _count(snapshot: Snapshot, options: ScanOptions) -> int:
 
 
 async def _count_live(snapshot: Snapshot, rows: RowSet) -> int:
-    """The number of rows that are not deleted. Cost: deletion files of fragments with such rows."""
+    """Return the number of live rows in a set. Cost: deletion files of fragments with such rows."""
     hit = [handle for handle in with_deletions(snapshot) if rows.count_of(handle.id)]
     deleted = await deleted_rows(snapshot, hit)
     return len(rows) - sum(rows.count_common(gone) for gone in deleted)

@@ -1,8 +1,8 @@
 """Changes between two versions of a dataset with row lineage.
 
-The rows of a version have the versions of their insert and of their last change. Fragments without
-a row of the requested versions are not read. Deleted rows are in the earlier version, and not in
-the later version.
+Each row records the versions of its insert and of its last change. Fragments without a row of the
+requested versions are not read. Deleted rows are those of the earlier version that are missing in
+the later one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 
-AT_ONCE: Final = 64  # manifests read at once
+AT_ONCE: Final = 64  # manifests read concurrently
 BATCH_ROWS: Final = 1 << 16
 
 
 class DatasetDelta:
-    """The changes after one version up to another; made by `Dataset.delta`."""
+    """The changes after one version up to another; created by `Dataset.delta`."""
 
     __slots__ = ("_begin", "_end", "_snapshot")
 
@@ -54,20 +54,21 @@ class DatasetDelta:
 
     @property
     def begin_version(self) -> int:
-        """The version after which the changes begin."""
+        """Version after which the changes begin."""
         return self._begin
 
     @property
     def end_version(self) -> int:
-        """The last version of the changes."""
+        """Last version of the changes."""
         return self._end
 
     async def list_transactions(self) -> list[Transaction | None]:
-        """Return the transactions of the versions in the range, oldest first, with None for each
-        version without a transaction on record.
+        """Return the transactions of the versions in the range, oldest first.
 
-        Cost: a GET for each version's manifest, 64 at once; a GET more for a transaction that its
-        manifest does not hold.
+        An entry is None if the version has no transaction on record.
+
+        Cost: a GET for each version's manifest, 64 at once; one more GET for a transaction that is
+        not in its manifest.
 
         Raises:
             NotFoundError: a version of the range has been cleaned up.
@@ -85,19 +86,18 @@ class DatasetDelta:
         batch_readahead: int | None = None,
         io_buffer_bytes: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Stream the rows that were inserted in the range and still exist, with the values of this
-        dataset.
+        """Stream the rows inserted in the range that still exist, with this dataset's values.
 
         Cost: a scan of the fragments that have such rows.
 
         Args:
-            columns: names; None: all. `_rowid`, `_row_created_at_version` and
-                `_row_last_updated_at_version` follow them.
+            columns: names; None for all. `_rowid`, `_row_created_at_version` and
+                `_row_last_updated_at_version` are appended.
             batch_size, scan_in_order, batch_readahead, io_buffer_bytes: see `ScanOptions`.
 
         Raises:
             UnsupportedError: the table has no stable row ids, and so no row lineage.
-            InvalidInputError: an unknown column, or an option out of its range.
+            InvalidInputError: an unknown column, or an option out of range.
         """
         options = ScanOptions(
             batch_size=batch_size,
@@ -116,20 +116,20 @@ class DatasetDelta:
         batch_readahead: int | None = None,
         io_buffer_bytes: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Stream the rows from before the range whose last change lies in the range, with the
-        values of this dataset.
+        """Stream older rows whose last change lies in the range, with this dataset's values.
 
-        Rows that were changed again after the range are left out: use the dataset of `end_version`.
+        Rows that were changed again after the range are omitted; use the dataset of `end_version`
+        to include them.
 
         Cost: a scan of the fragments that have such rows.
 
         Args:
-            columns: names; None: all. `_rowid`, `_row_created_at_version` and
-                `_row_last_updated_at_version` follow them.
+            columns: names; None for all. `_rowid`, `_row_created_at_version` and
+                `_row_last_updated_at_version` are appended.
             batch_size, scan_in_order, batch_readahead, io_buffer_bytes: see `ScanOptions`.
 
         Raises:
-            InvalidInputError: an unknown column, or an option out of its range.
+            InvalidInputError: an unknown column, or an option out of range.
             UnsupportedError: the table has no stable row ids, and so no row lineage.
         """
         options = ScanOptions(
@@ -143,10 +143,11 @@ class DatasetDelta:
 
     @outermost
     async def get_deleted_row_ids(self) -> AsyncIterator[pa.RecordBatch]:
-        """Stream the row ids (column `_rowid`, ascending) of rows that were deleted in the range:
-        rows of `begin_version` that `end_version` lacks.
+        """Stream the ids of rows deleted in the range, ascending, as column `_rowid`.
 
-        Cost: a GET for each of the two versions that is not this dataset's, and deletion files.
+        These are the rows of `begin_version` that are missing in `end_version`.
+
+        Cost: a GET for each of the two versions unless it is this dataset's, and deletion files.
         Memory: 8 bytes for each row of the fragments in which the two versions differ.
 
         Raises:
@@ -199,11 +200,11 @@ class DatasetDelta:
 def delta(
     snapshot: Snapshot, compared_against: int | None, begin: int | None, end: int | None
 ) -> DatasetDelta:
-    """The changes between two versions.
+    """Return the changes between two versions.
 
     Raises:
-        InvalidInputError: neither or both kinds of range; versions that do not ascend, or later
-            ones than the snapshot.
+        InvalidInputError: neither or both kinds of range are given, or the versions do not ascend
+            up to the snapshot's version.
     """
     if compared_against is not None:
         if begin is not None or end is not None:
@@ -226,10 +227,10 @@ def delta(
 
 
 async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transaction | None]:
-    """The transactions of this version and of those before it, newest first.
+    """Return the transactions of the `recent` latest versions up to this one, newest first.
 
     Raises:
-        InvalidInputError: no count.
+        InvalidInputError: `recent` is negative or not an integer.
     """
     check_count("recent", recent, 0)
     listed = await load.list_manifests(snapshot.engine, snapshot.table)
@@ -240,7 +241,7 @@ async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transacti
 async def transactions_of(
     snapshot: Snapshot, versions: Sequence[int], *, newest_first: bool = True
 ) -> list[Transaction | None]:
-    """Return the transactions of some versions of the snapshot's branch.
+    """Return the transactions of versions of the snapshot's branch; None for versions without one.
 
     Raises:
         NotFoundError: a version has been cleaned up.
@@ -257,10 +258,10 @@ async def transactions_of(
 
 
 def check_lineage(snapshot: Snapshot) -> None:
-    """Make sure that rows know their versions.
+    """Check that rows have row lineage.
 
     Raises:
-        UnsupportedError: they do not.
+        UnsupportedError: the table has no stable row ids.
     """
     if not snapshot.has_stable_row_ids:
         raise UnsupportedError(
@@ -270,7 +271,12 @@ def check_lineage(snapshot: Snapshot) -> None:
 
 
 async def _touched(snapshot: Snapshot, limits: dict[str, tuple[int, int]]) -> list[FragmentHandle]:
-    """The fragments with a row whose versions all lie within limits: after one, up to the other."""
+    """Return the fragments that may have rows whose versions lie within limits.
+
+    Args:
+        limits: for each lineage column, a version and the last version: values after the first, up
+            to the second.
+    """
     handles = snapshot.handles
     await snapshot.resolve_sizes(handles)
     await snapshot.load_meta(handles, list(limits))
@@ -290,7 +296,7 @@ async def _touched(snapshot: Snapshot, limits: dict[str, tuple[int, int]]) -> li
 
 
 def _unchanged(before: Manifest, after: Manifest) -> frozenset[int]:
-    """The fragments that have the same rows in both versions."""
+    """Return the ids of fragments that have the same rows in both versions."""
     earlier = {fragment.id: fragment for fragment in before.fragments.records}
     return frozenset(
         fragment.id

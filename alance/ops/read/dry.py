@@ -1,8 +1,8 @@
-"""A dry run: the real code of a read over a store that gives blanks for the pages' values.
+"""Dry run: the real code of a read over a store that returns zeros for page values.
 
-What is read before values can be asked for (manifest parts, footers, page tables, deletions) comes
-from the real store, through the session's own scheduler. Nothing that is learned is kept. The
-requests are then those of the read itself: it is the same code that plans and merges them.
+Metadata that is needed before values (manifest parts, footers, page tables, deletions) is read from
+the real store, through the session's own scheduler. Results are not cached. The requests are those
+of the real read, because the same code plans and merges them.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from alance.io.stores.store import Span, Store
     from alance.ops.version.snapshot import Snapshot
 
-# Long enough that requests which are sent at once end after the last of them was sent.
+# Longer than sending a wave of requests takes, so that they count as one round.
 PAUSE_S: Final = 0.002
 
 
 class TakePlanned(Exception):
-    """No failure: all requests of a take were made, and it ends before it decodes."""
+    """Ends a take in a dry run after all its requests, before it decodes. Not a failure."""
 
 
 class DryStore:
-    """A store whose pages are blank; a range that holds something else is read."""
+    """A store that returns zeros for page values, and reads all other ranges."""
 
     pieces = None
 
@@ -62,10 +62,10 @@ class DryStore:
         return getattr(self._store, name)
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> None:
-        """None: what is at hand is asked for all the same, and counted."""
+        """Return None, so that ranges in memory are requested and counted, too."""
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
-        """The ranges, blank where pages have values."""
+        """Return the ranges, with zeros for page values."""
         loop = asyncio.get_running_loop()
         return loop.create_task(self._answer(path, ranges), context=self._dry.outside.copy())
 
@@ -93,7 +93,7 @@ class DryStore:
 
 
 class _Registry:
-    """Stores as of another registry, made dry."""
+    """Registry whose stores are dry."""
 
     def __init__(self, dry: DrySession) -> None:
         self._dry = dry
@@ -111,7 +111,7 @@ class _Registry:
 
 
 class _Cache(SearchCache):
-    """What another cache knows, and what is learned here; that one is not changed."""
+    """Search cache on top of another: it reads from both, and writes only to itself."""
 
     def __init__(self, real: SearchCache, spans: DataSpans) -> None:
         super().__init__(1 << 62)
@@ -123,7 +123,7 @@ class _Cache(SearchCache):
         if value is None:
             value = self._real.peek(key)
             if isinstance(value, OpenFragment):
-                return None  # it would learn: it is opened again, of copied columns
+                return None  # it would be changed, so it is opened again with copied columns
             if isinstance(value, FileColumns):
                 value = value.copy(value.columns)
                 super().put(key, value, value.num_bytes)
@@ -147,7 +147,7 @@ class _Pool(DecodePool):
 
 
 class _Scheduler(Scheduler):
-    """Notes which of the ranges that are asked for must be real."""
+    """Scheduler that notes the requested ranges that must be real."""
 
     dry: DrySession
 
@@ -161,12 +161,12 @@ class _Scheduler(Scheduler):
         return super()._started(read, extents, bulk=bulk)
 
     def speed(self, location: str) -> Speed:
-        """That of the real store."""
+        """Return the speed of the real store."""
         return self.dry.real.scheduler.speed(location)
 
 
 class _Engine(Engine):
-    """Ends a take when its rows were asked for."""
+    """Engine that ends a take after its rows were requested."""
 
     __slots__ = ()
 
@@ -179,7 +179,7 @@ class _Engine(Engine):
         return read
 
     def source(self, unread: Sequence[Unread], reason: str) -> None:
-        """None: what others read in their threads is planned here."""
+        """Return None, so that reads during decoding are planned here, too."""
 
     async def hold(self, pieces: Sequence[Pieces], reason: str, *, takes: int = 0) -> Reader:
         read = await Engine.hold(self, pieces, reason, takes=takes)
@@ -191,11 +191,11 @@ class _Engine(Engine):
         return await cast("_Pool", self.pool).real.run(work)
 
     def local_file(self, location: str) -> None:
-        """None: rows of local files are planned as those of others."""
+        """Return None, so that reads of local files are planned like others."""
 
 
 class DrySession(Session):
-    """A session whose reads of values are made to a blank store."""
+    """Session whose reads of values go to a dry store."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(
@@ -204,10 +204,10 @@ class DrySession(Session):
         self.real = real = session.engine
         self.spans = DataSpans()
         self.needed = Needed()
-        self.outside = contextvars.copy_context()  # with the traces of the caller
+        self.outside = contextvars.copy_context()  # has the caller's traces
         registry = cast("StoreRegistry", _Registry(self))
         scheduler = _Scheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
-        scheduler.budget = Budget(1 << 62)  # all parts of a take are asked for in one turn
+        scheduler.budget = Budget(1 << 62)  # all parts of a take are requested in one turn
         scheduler.dry = self
         scheduler.blocks = real.scheduler.blocks.view()
         parts = {part.name: getattr(real, part.name) for part in fields(Engine)}
@@ -227,9 +227,9 @@ class DrySession(Session):
 async def dry_run(
     snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]], recorder: trace.Recorder
 ) -> DataSpans:
-    """Run a read over blank pages and record what it asks for; gives the pages it knew of.
+    """Run a read over zero pages and record its requests; return the spans of known pages.
 
-    The traces of the caller have the requests that this costs, for the reason "explain".
+    The requests that this costs are in the caller's traces, with the reason "explain".
     """
     session = DrySession(snapshot.session)
     try:
@@ -243,11 +243,13 @@ async def dry_run(
 
 
 def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
-    """The same version in another session: it knows what is known, and learns for itself."""
+    """Return a copy of a snapshot in another session. It shares the known state, but learns
+    separately.
+    """
     copied = copy(snapshot)
     copied.session = session
     copied.handles = Handles(copied, [copy(handle) for handle in snapshot.handles])
     for handle in copied.handles:
         handle._snapshot = copied
-        handle.set_apart()  # it is opened anew: what its columns are made of is told then
+        handle.set_apart()  # opened anew, so that the spans of its pages are noted
     return copied

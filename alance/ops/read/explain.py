@@ -1,4 +1,4 @@
-"""The requests of a read, told before it makes them."""
+"""Explanations: the requests of a read, before it makes them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Step:
     reason: str
     num_requests: int
     num_bytes: int
-    num_wasted: int  # bytes between what is needed, cheaper to read than to skip
+    num_wasted: int  # bytes in gaps between needed ranges
 
     def __str__(self) -> str:
         wasted = f", of them {self.num_wasted:,} in gaps" if self.num_wasted else ""
@@ -56,24 +56,24 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Estimated cost of a read that runs now; `str` gives it as text.
+    """Estimated cost of a read that would run now; `str` returns it as text.
 
-    Late reads, of the rows that a filter keeps or a merge changes, are not in the sums: only their
-    upper bound is known.
+    Late reads of rows that pass a filter or are changed by a merge are not included in the sums:
+    only their upper bound is known.
     """
 
-    what: tuple[str, ...]  # of the read: dataset, columns, filter, ...
+    what: tuple[str, ...]  # description of the read: dataset, columns, filter, ...
     steps: tuple[Step, ...]
     rounds: int  # waves of requests, one after the other
-    num_rows: int  # read
-    num_rows_skipped: int  # of the fragments, by offset, limit, or as nobody asked for them
-    num_pages: int  # with bytes that are read
+    num_rows: int  # rows read
+    num_rows_skipped: int  # other rows of the version
+    num_pages: int  # pages with bytes that are read
     num_pages_skipped: int
     first: tuple[str, ...]  # columns read of every row
     late: tuple[str, ...] = ()  # columns read of some rows, see `late_of`
-    skipped: Skipped | None = None  # by statistics; None: nobody asked them
-    at_most: tuple[Step, ...] = ()  # what the late columns cost of all rows
-    late_of: str = "that the filter keeps"  # rows that late columns are read of
+    skipped: Skipped | None = None  # by statistics; None if they are not used
+    at_most: tuple[Step, ...] = ()  # cost of the late columns for all rows
+    late_of: str = "that the filter keeps"  # rows for which late columns are read
 
     @property
     def num_requests(self) -> int:
@@ -82,7 +82,7 @@ class Explanation:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes to receive."""
+        """Number of received bytes."""
         return sum(step.num_bytes for step in self.steps)
 
     def __str__(self) -> str:
@@ -105,28 +105,28 @@ class Explanation:
 async def explain_scan(
     snapshot: Snapshot, columns: Columns, options: ScanOptions, *, flat: bool = True
 ) -> Explanation:
-    """Return the cost of a scan, by a dry run over blank pages.
+    """Return the cost of a scan, by a dry run.
 
-    Late columns are counted as if the filter kept every row. An offset or limit behind a filter,
-    which ends the scan early, is not counted either. Indices are read as by the scan: these reads
-    are cached, and are not in the sums. Local files are read column by column during decoding;
-    neighbouring reads count as one request.
+    Late columns are counted as if the filter kept every row. A limit after a filter, which ends the
+    scan early, is not counted. Index reads are the same as in the scan: they are cached, and are
+    not in the sums. Local files are read column by column during decoding; adjacent reads count as
+    one request.
 
-    Cost: the footers, page tables and deletions that are not cached; they are not cached
-    afterwards. Processor time: as for planning the scan.
+    Cost: uncached footers, page tables and deletions; they are not cached afterwards. CPU time: as
+    for planning the scan.
 
     Args:
         flat: as for `plan_scan`.
 
     Raises:
-        InvalidInputError: an unknown column or fragment, or a bad filter.
+        InvalidInputError: an unknown column or fragment, or an invalid filter.
     """
     unsorted = options
     if options.order_by:
         columns = scanned_columns(snapshot, columns, options)
         unsorted = unsorted_options(options)
     if snapshot.has_stable_row_ids:
-        # Learns the ids, which may be in pages.
+        # Load the row ids, which may be in pages.
         await plan_scan(snapshot, columns, unsorted, flat=flat)
     use = await _index_use(snapshot, unsorted)
     unindexed = replace(unsorted, use_scalar_index=False)
@@ -188,12 +188,12 @@ async def _index_use(snapshot: Snapshot, options: ScanOptions) -> IndexUse | Non
 
 
 async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) -> Explanation:
-    """What a take by position costs: a dry run of it, up to the decoding.
+    """Return the cost of a take by position, by a dry run up to the decoding.
 
-    Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
+    Cost: uncached footers, page tables and deletions; they are not cached afterwards.
 
     Raises:
-        InvalidInputError: a position that is not there, or an unknown column.
+        InvalidInputError: a position out of range, or an unknown column.
     """
     positions = as_positions(indices, "indices")
     await load_readers(snapshot, columns)
@@ -217,12 +217,12 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
     )
 
 
-_SHARED = frozenset({"open files", "deletions"})  # paid for with the first columns
+_SHARED = frozenset({"open files", "deletions"})  # already counted with the first columns
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The requests of a dry run."""
+    """Requests of a dry run."""
 
     steps: tuple[Step, ...]
     rounds: int
@@ -249,7 +249,7 @@ async def _drain(snapshot: Snapshot, plan: ScanPlan) -> None:
 
 
 def _unlimited(options: ScanOptions) -> ScanOptions:
-    """The options without what depends on rows that a dry run does not have."""
+    """Return the options without limit and offset, because a dry run has no rows."""
     return replace(options, limit=None, offset=None)
 
 
@@ -269,7 +269,7 @@ def _steps(events: Sequence[RequestEvent]) -> list[Step]:
 
 
 def _pages(spans: DataSpans, events: Sequence[RequestEvent]) -> int:
-    # Events name a store as users do.
+    # Events have store names without numbers.
     paths = {without_number(path): path for path in spans.paths}
     return spans.pages(
         (paths.get(event.location, event.location), span)

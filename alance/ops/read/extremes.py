@@ -1,8 +1,8 @@
-"""Finds a few rows that contain the least and greatest values of columns, by statistics.
+"""Search for rows with the smallest and largest values of columns, by statistics.
 
-The zones whose bounds are the least or greatest are read first. Then zones are read whose bounds
-exceed the values found. There are such zones only if rows are deleted, or if bounds are wider than
-the values. So a bound is never taken for a value.
+First, the zones with the smallest and largest bounds are read. Then all zones are read whose bounds
+exceed the values found. Such zones exist only if rows are deleted, or if bounds are wider than the
+values. So a bound is never mistaken for a value.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExtremesPruner(Pruner):
-    """Chooses zones, first by their bounds, then by what was seen.
+    """Choice of zones: first by their bounds, then by the values seen.
 
     Attributes:
-        seen: the least and the greatest value of each column, in its order; None: the first time.
+        seen: smallest and largest value of each column so far; None in the first pass.
     """
 
     seen: Mapping[Column, tuple[pa.Scalar, pa.Scalar]] | None = None
@@ -47,10 +47,11 @@ class ExtremesPruner(Pruner):
     def spans(
         self, fragments: Sequence[FragmentZones | None], spans: Sequence[Spans]
     ) -> list[Spans]:
-        """The rows to read of spans of each fragment. CPU.
+        """Return the spans of rows to read in each fragment. CPU work.
 
         Args:
-            fragments: what is known of each; None: nothing, then all is read the first time.
+            fragments: zones of each fragment; None if unknown: then all rows are read in the first
+                pass.
         """
         kept: list[Spans] = [list(own) if self.seen is None else [] for own in spans]
         pairs = zip(fragments, spans, strict=True)
@@ -69,7 +70,11 @@ class ExtremesPruner(Pruner):
         return kept
 
     def _chosen(self, column: Column, bounds: Bounds, may: Mask) -> Mask:
-        """The zones to read for one column, of those in which it may have values."""
+        """Return the mask of zones to read for one column.
+
+        Args:
+            may: zones that may have values of the column.
+        """
         unknown = _mask(pc.or_(bounds.low.is_null(), bounds.high.is_null()))
         bounded = may & ~unknown
         if self.seen is not None:
@@ -89,7 +94,7 @@ class ExtremesPruner(Pruner):
 
 @dataclass(slots=True)
 class _Seen:
-    """The least and greatest values so far, by column."""
+    """Smallest and largest values so far, by column."""
 
     ends: dict[Column, list[pa.Array]] = field(default_factory=dict)
 
@@ -112,18 +117,18 @@ async def extreme_rows(
     options: ScanOptions,
     spans: Mapping[int, Sequence[tuple[int, int]]],
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Some rows, among them those with the least and the greatest value of each column.
+    """Yield some rows, including those with the smallest and largest value of each column.
 
-    Cost: as a scan of these columns, but of fragments whose statistics are known two zones a
-    column and window of 64 fragments are read, and those in which rows are deleted or text was cut.
+    Cost: in fragments with statistics, two zones per column and window of 64 fragments, and zones
+    with deleted rows or truncated text bounds. Other fragments are scanned.
 
     Args:
-        columns: of the table, of types that have an order: no floats, whose NaN has none.
-        options: without a filter or limit.
-        spans: physical rows by fragment; of fragments that it lacks all.
+        columns: table columns of ordered types; no floats, because of NaN.
+        options: options without a filter or limit.
+        spans: physical rows to read, by fragment; fragments without an entry are read whole.
 
     Raises:
-        UnsupportedError: a column of floats.
+        UnsupportedError: a float column.
     """
     plan = await plan_scan(snapshot, columns, options)
     plan = replace(plan, spans={**plan.spans, **spans})
@@ -146,7 +151,7 @@ async def extreme_rows(
 
 
 def _inside(zones: FragmentZones, spans: Spans) -> Mask:
-    """The zones that have rows of spans."""
+    """Return the mask of zones with rows in spans."""
     starts, stops = zones.edges[:-1], zones.edges[1:]
     inside = np.zeros(len(starts), np.bool_)
     for start, stop in spans:

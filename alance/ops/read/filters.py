@@ -1,4 +1,4 @@
-"""Filters of scans: parsed once, and remembered by their text and the schema that they see."""
+"""Parsed filters of scans, memoized by their text and their visible schema."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FILTER_TEXT_BYTES: Final = 16 << 20  # of parsed texts that the process remembers
-PARSED_BYTES: Final = 1 << 10  # of a parsed text, however short
-NODE_BYTES: Final = 100  # of a parsed text for each character: 3 of long lists, 60 to 140 of others
-MAX_TEXT: Final = 16 << 10  # characters; longer texts are not remembered
-VALUE_BYTES: Final = 1 << 10  # the work of a parameter; of one in a list a tenth
-MOMENTS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)  # mean another one each time
+FILTER_TEXT_BYTES: Final = 16 << 20  # memo of parsed texts, per process
+PARSED_BYTES: Final = 1 << 10  # smallest size of a parsed text
+NODE_BYTES: Final = 100  # memory per character of text: 3 in long lists, 60 to 140 elsewhere
+MAX_TEXT: Final = 16 << 10  # characters; longer texts are not memoized
+VALUE_BYTES: Final = 1 << 10  # work of a parameter; a tenth for a list item
+MOMENTS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)  # values change with time
 
 
 class VisibleSchema:
-    """The schema that filters see: the table's and the meta columns. A cheap key of caches.
+    """Schema that filters see: the table's columns and the meta columns. A cheap cache key.
 
     Args:
         measure: distance or score column of a search, if the filter runs on its results.
@@ -70,7 +70,9 @@ _filters: Final = Memo[tuple[str, VisibleSchema | None], Any](FILTER_TEXT_BYTES)
 async def _memoized(
     snapshot: Snapshot, text: str, schema: VisibleSchema | None, make: Callable[[], T]
 ) -> T:
-    """Return what `make` makes of a text over a schema; in a thread if that takes long."""
+    """Return the memoized result of `make` for a text over a schema; slow texts are parsed in a
+    thread.
+    """
     result: T | None = _filters.peek((text, schema))
     if result is not None:
         return result
@@ -85,17 +87,19 @@ async def _memoized(
 
 
 def visible_schema(snapshot: Snapshot, measure: str | None = None) -> VisibleSchema:
-    """Memoized schema that filters of a version see; for `measure` see `VisibleSchema`."""
+    """Return the schema that filters of a version see, memoized; `measure` is as for
+    `VisibleSchema`.
+    """
     schema = snapshot.schema
     return schema.remember((VisibleSchema, measure), lambda: VisibleSchema(schema, measure))
 
 
 def parse_predicate(schema: Schema, condition: Condition | None) -> Predicate | None:
-    """A filter, from SQL text or a pyarrow expression.
+    """Return a parsed filter; None without a condition.
 
     Raises:
-        InvalidInputError: bad SQL (with its position), an unknown column, no boolean, parameters
-            without values.
+        InvalidInputError: invalid SQL (with its position), an unknown column, a condition that is
+            not boolean, or parameters without values.
     """
     return None if condition is None else parse_over(with_meta_fields(schema), condition)
 
@@ -103,9 +107,10 @@ def parse_predicate(schema: Schema, condition: Condition | None) -> Predicate | 
 async def parsed_predicate(
     snapshot: Snapshot, condition: Condition | None, measure: str | None = None
 ) -> Predicate | None:
-    """`parse_predicate`, elsewhere where it takes long: 2 to 10 us a character, the first time.
+    """Return a parsed filter, like `parse_predicate`; slow parsing runs in a thread.
 
-    Of a text with parameters the syntax tree is remembered, and what it is with their values not.
+    The first parse costs 2 to 10 us per character. For a text with parameters, only its syntax tree
+    is memoized, not the filter with its values.
 
     Args:
         measure: see `VisibleSchema`.
@@ -134,7 +139,9 @@ async def parsed_predicate(
 
 
 def _count(params: Sequence[object] | Mapping[str, object]) -> int:
-    """How many values there are, those of lists as well."""
+    """Return the work of parameters in tenths of a value: 10 for a value, 1 for each item of a
+    list.
+    """
     values = params.values() if isinstance(params, Mapping) else params
     return sum(
         len(value) if isinstance(value, Sized) and not isinstance(value, str) else 10
@@ -143,7 +150,7 @@ def _count(params: Sequence[object] | Mapping[str, object]) -> int:
 
 
 def parse_over(schema: pa.Schema, condition: Condition) -> Predicate:
-    """A filter over the columns of an Arrow schema; see `parse_predicate`."""
+    """Return a filter over the columns of an Arrow schema; see `parse_predicate`."""
     if isinstance(condition, Among):
         from alance.expr.keys import predicate_among
 
@@ -158,9 +165,10 @@ def parse_over(schema: pa.Schema, condition: Condition) -> Predicate:
 
 
 def _parse_text(text: str) -> ParsedFilter:
-    """
+    """Parse SQL text.
+
     Raises:
-        InvalidInputError: bad SQL.
+        InvalidInputError: invalid SQL.
     """
     from alance.expr import ParsedFilter
 
@@ -168,13 +176,16 @@ def _parse_text(text: str) -> ParsedFilter:
 
 
 def shared_out(texts: Sequence[object], params: Params) -> list[Params]:
-    """The values of each of some texts: by place one text after the other, by name those it names.
+    """Distribute parameter values to texts: positional values in order, named values by use.
+
+    Returns None for a text without values.
 
     Args:
-        texts: SQL, or what has no parameters.
+        texts: SQL texts; other objects have no parameters.
 
     Raises:
-        InvalidInputError: values that no text has a place for, or too few of them; bad SQL.
+        InvalidInputError: a value that no text uses, a wrong number of positional values, or
+            invalid SQL.
     """
     if params is None:
         return [None] * len(texts)
@@ -192,7 +203,7 @@ def shared_out(texts: Sequence[object], params: Params) -> list[Params]:
 
 
 def _parameters(text: object) -> list[str]:
-    """The names of a text's parameters; empty for those by place."""
+    """Return the names of a text's parameters; an empty name for each positional parameter."""
     if not isinstance(text, str):
         return []
     return [tree.name for tree in _parse_text(text).source.placeholders]

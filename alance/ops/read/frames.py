@@ -1,4 +1,4 @@
-"""Scans as DataFrames of pandas whose blobs are files: `to_pandas(blob_mode="lazy")`."""
+"""Scans as pandas DataFrames with blobs as files: `to_pandas(blob_mode="lazy")`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NUMBER_BYTES: Final = 8
 
 
 def file_columns(snapshot: Snapshot, columns: Columns) -> dict[str, Field]:
-    """The fields of the output columns whose blobs can be given as files."""
+    """Return the fields of output columns whose blobs can be returned as files."""
     fields = output_fields(snapshot, columns)
     return {name: field for name, field in fields if _is_reachable(field)}
 
@@ -39,7 +39,7 @@ def _is_reachable(field: Field) -> bool:
     try:
         check_structure(field)
     except UnsupportedError:
-        return False  # they stay descriptions
+        return False  # these columns keep descriptions
     return True
 
 
@@ -52,16 +52,16 @@ async def frame_with_files(
     *,
     keep_address: bool,
 ) -> pd.DataFrame:
-    """A table as a DataFrame with a file, or None, in place of each blob's description.
+    """Return a table as a DataFrame, with a file (or None) instead of each blob's description.
 
-    Cost: a HEAD for each whole object that rows name by URI.
+    Cost: a HEAD for each whole object that rows refer to by URI.
 
     Args:
-        table: with the column `_rowaddr`.
-        fields: of the columns that have blobs.
-        as_file: makes of a blob what the frame holds; called in a thread.
-        arguments: of pyarrow's `Table.to_pandas`.
-        keep_address: leave `_rowaddr` in the output.
+        table: table with the column `_rowaddr`.
+        fields: fields of the columns with blobs.
+        as_file: converts a blob to the object in the frame; called in a thread.
+        arguments: arguments of pyarrow's `Table.to_pandas`.
+        keep_address: True to leave `_rowaddr` in the output.
     """
     run = snapshot.engine.pool.run
     fragments = as_numbers(table.column(ROW_ADDRESS)) >> np.uint64(32)
@@ -115,7 +115,7 @@ def _is_blob(field: Field) -> bool:
 def _numbered(
     snapshot: Snapshot, places: Sequence[BlobPlace | None], as_file: AsFile, files: Files
 ) -> list[int]:
-    """The number of each blob's file among `files`, which it is added to; -1 for a null."""
+    """Append the blobs to `files` and return the number of each; -1 for a null."""
     numbers = []
     for place in places:
         numbers.append(-1 if place is None else len(files))
@@ -125,13 +125,13 @@ def _numbered(
 
 
 def _as_binary(numbers: list[int]) -> pa.Array:
-    # Bytes stay as they are wherever pandas puts them; integers beside nulls become floats.
+    # pandas keeps bytes unchanged, but converts integers beside nulls to floats.
     parts = [number.to_bytes(NUMBER_BYTES, "little", signed=True) for number in numbers]
     return text_array(parts, pa.large_binary(), np.array(numbers, np.int64) >= 0)
 
 
 def _with_files(field: Field, value: Any, files: Files) -> Any:
-    """What pandas has of a row, with files in place of their numbers."""
+    """Return a pandas value with files instead of their numbers."""
     if _is_blob(field):
         return files[int.from_bytes(value, "little")] if isinstance(value, bytes) else None
     if isinstance(value, dict):

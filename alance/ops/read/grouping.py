@@ -1,8 +1,8 @@
-"""Aggregates of batches, folded as they come: what is held is one row for each group.
+"""Incremental aggregates of batches: memory holds one row per group.
 
-Batches are gathered to chunks, and Arrow groups each chunk by itself. Its rows are *partials* (a
-sum, a count, an end), which are grouped again once there are as many as groups: so each is looked
-at a few times however many chunks there are.
+Batches are collected into chunks, and Arrow groups each chunk by itself. The resulting rows are
+*partials* (a sum, a count, a minimum). They are grouped again once there are as many of them as
+groups, so each partial is merged only a few times, however many chunks there are.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
     from alance.expr.aggregate import Aggregator
 
-CHUNK_ROWS: Final = 1 << 19  # grouped at once; sums of them of 32 bits stay within 64
+CHUNK_ROWS: Final = 1 << 19  # rows grouped at once; sums of 32-bit values then fit 64 bits
 CHUNK_BYTES: Final = 32 << 20
-ROWS_OF_GROUP: Final = 8  # of a chunk at least, else grouping it leaves most of the work to merges
-MERGED_ROWS: Final = 1 << 16  # partials that wait at least, before they are merged
+ROWS_OF_GROUP: Final = 8  # least rows per group in a chunk; with fewer, merges do most of the work
+MERGED_ROWS: Final = 1 << 16  # least pending partials before a merge
 ROWS: Final = "count_all"
 INT64_MAX: Final = (1 << 63) - 1
 WHOLE: Final = pa.decimal128(38, 0)
-DIGITS: Final = 38  # of decimals of 128 bits
+DIGITS: Final = 38  # largest precision of decimal128
 MOST_DIGITS: Final = 76
 _EXACT: Final = Context(prec=MOST_DIGITS)
 
-# By the first word of a partial's name: what gives it, and what joins those of one group.
+# Arrow functions by the first word of a partial's name: to compute partials, and to join them.
 _GIVEN: Final = {
     ROWS: ROWS,
     "count": "count",
@@ -56,12 +56,12 @@ _NEEDED: Final[Mapping[Aggregator, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One aggregate of one column of the batches.
+    """One aggregate of one column.
 
     Attributes:
-        name: of the output.
-        column: of the batches; None: rows are counted.
-        type: of that column's values.
+        name: output name.
+        column: column of the batches; None to count rows.
+        type: type of the column's values.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Measure:
 
     @property
     def partials(self) -> list[str]:
-        """The names of the partials that it is made of."""
+        """Names of the partials from which it is computed."""
         if self.column is None:
             return [ROWS]
         kinds = [*_NEEDED[self.function]]
@@ -80,9 +80,10 @@ class Measure:
         return [f"{kind} {self.column}" for kind in kinds]
 
     def check(self) -> None:
-        """
+        """Check that values of the type have this aggregate.
+
         Raises:
-            InvalidInputError: values of this type have no such aggregate.
+            InvalidInputError: they do not.
         """
         if self.column is None or self.function == "count" or pa.types.is_null(self.type):
             return
@@ -95,7 +96,7 @@ class Measure:
             raise InvalidInputError(f"{self.name!r}: {self.type} has no {self.function}")
 
     def of(self, partials: pa.Table) -> pa.ChunkedArray:
-        """The values of the groups, from their partials."""
+        """Compute the values of the groups from their partials."""
         if self.column is None:
             return partials[ROWS]
         values = partials[f"{_NEEDED[self.function][0]} {self.column}"]
@@ -114,13 +115,13 @@ class Measure:
 
 @dataclass(slots=True)
 class Groups:
-    """The groups of the batches so far, and their partials. To be used by one thread at a time.
+    """Groups of the batches so far, with their partials. Not thread-safe.
 
     Args:
-        schema: of the batches.
-        keys: the columns that they are grouped by.
-        measures: what is asked of each group.
-        memory_bytes: that groups may take.
+        schema: schema of the batches.
+        keys: columns to group by.
+        measures: aggregates of each group.
+        memory_bytes: memory limit of the groups.
     """
 
     schema: pa.Schema
@@ -131,10 +132,11 @@ class Groups:
     _waiting: list[pa.Table] = field(default_factory=list)
 
     def add(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Fold some batches in. CPU.
+        """Fold batches into the groups. CPU work.
 
         Raises:
-            InvalidInputError: groups take more than they may.
+            InvalidInputError: the groups exceed the memory limit, or a sum of decimals may
+                overflow.
         """
         table = pa.Table.from_batches(batches, schema=self.schema)
         part = self._grouped(self._inputs(table), _GIVEN)
@@ -149,17 +151,17 @@ class Groups:
         self._check_memory()
 
     def is_chunk(self, num_rows: int, num_bytes: int) -> bool:
-        """Whether so much is worth grouping: the more groups there are, the larger a chunk."""
+        """Return True if these rows are worth grouping: more groups need larger chunks."""
         groups = max((part.num_rows for part in self._parts()), default=0)
         few, many = min(CHUNK_BYTES, self.memory_bytes), max(CHUNK_BYTES, self.memory_bytes // 4)
         most = many if groups * ROWS_OF_GROUP > CHUNK_ROWS else few
         return num_rows >= max(CHUNK_ROWS, groups * ROWS_OF_GROUP) or num_bytes >= most
 
     def result(self) -> pa.Table:
-        """The groups, in any order: keys, then measures. CPU.
+        """Return the groups in any order: keys, then measures. CPU work.
 
         Raises:
-            InvalidInputError: a sum that its type does not hold; see also `add`.
+            InvalidInputError: a sum exceeds its type; see also `add`.
         """
         if not self._parts():
             self.add([])
@@ -175,14 +177,14 @@ class Groups:
         return pa.table(columns, names=names)
 
     def _inputs(self, table: pa.Table) -> pa.Table:
-        """A column for each partial, in the form that Arrow computes it from."""
+        """Return a column for each partial, in the form from which Arrow computes it."""
         columns = {key: _key(table[key]) for key in self.keys}
         for measure in self.measures:
             for partial in measure.partials:
                 kind, _, column = partial.partition(" ")
                 if partial != ROWS and partial not in columns:
                     columns[partial] = _input(kind, table[column])
-        if not columns:  # rows without columns are counted
+        if not columns:  # only rows are counted
             columns[""] = pa.chunked_array([pa.nulls(table.num_rows)])
         return pa.table(columns)
 
@@ -198,7 +200,7 @@ class Groups:
         return self._waiting if self._merged is None else [self._merged, *self._waiting]
 
     def _grouped(self, table: pa.Table, functions: Mapping[str, str]) -> pa.Table:
-        """The groups of a table of inputs, or of partials."""
+        """Group a table of inputs or of partials."""
         calls: list[tuple[str | list[str], str]] = []
         names = list(self.keys)
         partials = [name for measure in self.measures for name in measure.partials]
@@ -235,14 +237,14 @@ def check_key(name: str, kind: pa.DataType) -> None:
 
 
 def _key(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Group keys with canonical floats, since Arrow groups floats by their bits."""
+    """Return group keys with canonical floats, because Arrow groups floats by their bits."""
     if not pa.types.is_floating(values.type):
         return values
     return pa.chunked_array([canonical(chunk) for chunk in values.chunks], values.type)
 
 
 def _input(kind: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What Arrow computes a partial from: values of a type that its kernels take."""
+    """Convert values to a type from which Arrow can compute a partial."""
     if kind == "count":
         return values
     if kind == "nan":
@@ -263,23 +265,24 @@ def _input(kind: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
         is_wide = type_.precision + len(str(len(values))) > DIGITS
         if is_wide:
             return values.cast(pa.decimal256(MOST_DIGITS, type_.scale))
-        # A cast would look at each value, though the bytes of all are the same.
+        # A view, because a cast would check each value although no bytes change.
         wide = pa.decimal128(DIGITS, type_.scale)
         return pa.chunked_array([chunk.view(wide) for chunk in values.chunks], wide)
     return values
 
 
 def _exact(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Sums of a chunk of values of a type, in a type that holds the sums of all chunks."""
+    """Return the sums of a chunk in a type that holds the sums of all chunks."""
     if pa.types.is_decimal(kind):
         return sums.cast(pa.decimal256(MOST_DIGITS, kind.scale))
     return sums.cast(WHOLE) if pa.types.is_integer(sums.type) else sums
 
 
 def _check_sum(values: pa.ChunkedArray) -> None:
-    """
+    """Check that the sums of wide decimals cannot overflow.
+
     Raises:
-        InvalidInputError: sums of these decimals may wrap around.
+        InvalidInputError: they may.
     """
     kind = values.type
     if not pa.types.is_decimal256(kind) or kind.precision + len(str(len(values))) <= MOST_DIGITS:
@@ -292,7 +295,11 @@ def _check_sum(values: pa.ChunkedArray) -> None:
 
 
 def _sum(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Sums of values of a type, in the type that they have in the output."""
+    """Return sums in their output type, given the type of the values.
+
+    Raises:
+        InvalidInputError: a sum exceeds the output type.
+    """
     if pa.types.is_floating(kind):
         return sums
     if pa.types.is_decimal128(kind):
@@ -311,12 +318,15 @@ def _sum(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _mean(sums: pa.ChunkedArray, counts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Sums by counts; null of none. Of decimals with four more digits, the rest cut off."""
+    """Return sums divided by counts; null for a count of 0.
+
+    Means of decimals have four more digits than the values; further digits are truncated.
+    """
     divisor = pc.if_else(pc.equal(counts, as_scalar(0)), as_scalar(None, pa.int64()), counts)
     if not (pa.types.is_duration(kind) or pa.types.is_decimal128(kind)):
         return pc.divide(sums.cast(pa.float64()), divisor.cast(pa.float64()))
     scale = kind.scale if pa.types.is_decimal(kind) else 0
-    # Of a divisor with three digits or more, Arrow gives four digits more than its dividend has.
+    # If the divisor has three digits or more, the quotient has four digits more than the dividend.
     digits = max(3, len(str(pc.max(counts).as_py() or 0)))
     dividends = sums.cast(pa.decimal256(DIGITS + digits, scale))
     divisors = divisor.cast(pa.decimal256(19, 0)).cast(pa.decimal256(digits, 0))
@@ -326,4 +336,4 @@ def _mean(sums: pa.ChunkedArray, counts: pa.ChunkedArray, kind: pa.DataType) -> 
         return means.cast(options=whole).cast(kind)
     mean = pa.decimal128(min(DIGITS, kind.precision + 4), min(DIGITS, scale + 4))
     cut = pc.CastOptions(pa.decimal256(MOST_DIGITS, mean.scale), allow_decimal_truncate=True)
-    return means.cast(options=cut).cast(mean)  # a cast that cuts digits off does not check the rest
+    return means.cast(options=cut).cast(mean)  # a truncating cast does not check the range

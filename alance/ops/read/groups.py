@@ -1,8 +1,8 @@
-"""Groups of fragments, and the splits that they are cut into.
+"""Groups of fragments, and their splits.
 
-Each fragment costs calls for each of its columns, a job, a filter and a batch, however few rows it
-has. So scans work on groups: a large fragment, or small neighbours of some MiB together, which cost
-that once.
+A fragment costs calls for each column, a job, a filter and a batch, however few rows it has. So
+scans work on groups, which pay these costs once: a large fragment, or neighbouring small fragments
+of some MiB together.
 """
 
 from __future__ import annotations
@@ -37,28 +37,31 @@ if TYPE_CHECKING:
     # What gives the rows of a split.
     Task: TypeAlias = FragmentTask | WholeFragments | LocalRows | TakenRows
 
-SMALL_BYTES: Final = 1 << 20  # of a fragment's files
+# Limits of a small fragment.
+SMALL_BYTES: Final = 1 << 20
 SMALL_ROWS: Final = 64 << 10
 SMALL_DECODED_BYTES: Final = 16 << 20
+# Limits of a group of small fragments.
 GROUP_BYTES: Final = 4 << 20  # encoded
 GROUP_FRAGMENTS: Final = 64
-LITTLE_COLUMNS: Final = 8  # of all fragments of a group: some 30 microseconds each
-LITTLE_ROWS: Final = 1 << 10  # that a filter is asked of
+# Limits of a little group, which is decoded on the loop.
+LITTLE_COLUMNS: Final = 8  # over all fragments: some 30 microseconds each
+LITTLE_ROWS: Final = 1 << 10
 LITTLE_BYTES: Final = 64 << 10  # encoded
-LATE_BYTES: Final = 64 << 10  # of a fragment's late columns: one request has them all
+LATE_BYTES: Final = 64 << 10  # late columns of a fragment that fit in one request
 
 
 class FragmentGroup(NamedTuple):
-    """Fragments as one: their physical rows are numbered one behind the other.
+    """Fragments that are read as one; their physical rows are numbered consecutively.
 
     Attributes:
-        opened: the fragments with the columns that are read first; none where files are read whole.
-        states: where plans leave what they learn of them.
+        opened: opened fragments with the first columns; empty if files are read whole.
+        states: memo of the pages' state, filled by plans.
         spans: rows to read, ascending.
-        rows: the rows to read where an index gave them, live and ascending; None: all of `spans`.
-        is_small: all of its rows are read, and without its page tables.
-        late: the fragment with its late columns, where they are opened beforehand.
-        eager_stop: of the rows before this one all columns are read at once.
+        rows: live rows to read, ascending, if an index gave them; None for all rows of `spans`.
+        is_small: True if all rows are read, without page tables.
+        late: opened fragment with the late columns; None if they are opened later.
+        eager_stop: rows before this one are read with all columns at once.
     """
 
     handles: Sequence[FragmentHandle]
@@ -72,20 +75,20 @@ class FragmentGroup(NamedTuple):
 
     @property
     def bounds(self) -> Int64s:
-        """Rows before each fragment, and all; shape (n + 1,)."""
+        """First row of each fragment, then the number of rows; shape (n + 1,)."""
         rows = accumulate((handle.num_physical_rows for handle in self.handles), initial=0)
         return np.array(list(rows), np.int64)
 
     @property
     def num_bytes(self) -> int:
-        """Encoded bytes of the columns that are read first, or of whole files."""
+        """Encoded bytes of the first columns, or of whole files."""
         if not self.opened:
             return sum(map(file_bytes, self.handles))
         return sum(fragment.encoded_bytes for fragment in self.opened)
 
     @property
     def is_little(self) -> bool:
-        """Whether it is small, and decoded and filtered in little more time than a hop takes."""
+        """True if decoding and filtering the group takes little longer than a hop to the pool."""
         return (
             self.is_small
             and 0 < sum([len(fragment.leaves) for fragment in self.opened]) <= LITTLE_COLUMNS
@@ -94,7 +97,7 @@ class FragmentGroup(NamedTuple):
         )
 
     def page_tables(self, spans: Sequence[tuple[int, int]]) -> Iterator[Plan[None]]:
-        """Plans of what must be known of the pages before spans of rows are read, one at a time."""
+        """Yield plans that load the page tables for spans of rows."""
         (fragment,) = self.opened
         yield from fragment.loads(spans, self.states)
         if self.late is not None:
@@ -102,7 +105,10 @@ class FragmentGroup(NamedTuple):
             yield from self.late.loads(eager, self.states)
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
-        """Which rows of a range are live; of several fragments the range has all. None: all."""
+        """Return the mask of live rows in a range; None if all are live.
+
+        For several fragments, the range must be all rows.
+        """
         if len(self.handles) == 1:
             return self.handles[0].live_mask(start, stop)
         assert start == 0
@@ -115,16 +121,19 @@ class FragmentGroup(NamedTuple):
         return np.concatenate(masks)
 
     def meta(self, name: str, rows: Int64s) -> pa.Array:
-        """A meta column of some rows.
+        """Return a meta column for some rows.
 
         Raises:
-            CorruptFileError: a sequence in the manifest that contradicts the format.
+            CorruptFileError: a sequence in the manifest contradicts the format.
         """
         arrays = [handle.meta(name, part) for handle, part in self.by_fragment(rows)]
         return one_array(arrays)
 
     def by_fragment(self, rows: Int64s) -> list[tuple[FragmentHandle, Int64s]]:
-        """Ascending rows by fragment, counted from its first row; those without are left out."""
+        """Split ascending rows by fragment, as offsets in each; fragments without rows are omitted.
+
+        If there are no rows at all, the first fragment is returned without rows.
+        """
         if len(self.handles) == 1:
             return [(self.handles[0], rows)]
         bounds = self.bounds
@@ -141,8 +150,8 @@ class Split(NamedTuple):
     """Rows of a group that one pool job decodes.
 
     Attributes:
-        start, stop: a range of the group's rows.
-        rows: those of the range that are read, which are live; None: all.
+        start, stop: range of the group's rows.
+        rows: live rows of the range to read; None for all rows.
     """
 
     group: FragmentGroup
@@ -151,22 +160,22 @@ class Split(NamedTuple):
     rows: Int64s | None = None
 
     def offsets(self) -> Int64s:
-        """The offsets in the group of the rows that are read."""
+        """Return the rows to read, as offsets in the group."""
         return np.arange(self.start, self.stop, dtype=np.int64) if self.rows is None else self.rows
 
     def offsets_of(self, positions: Int64s) -> Int64s:
-        """The same of some of them, which are named by position."""
+        """Return some of the rows to read, given their positions among these rows."""
         return positions + self.start if self.rows is None else self.rows[positions]
 
     def live_mask(self) -> Mask | None:
-        """Which of the rows that are read are live; None: all."""
+        """Return the mask of live rows among the rows to read; None if all are live."""
         return self.group.live_mask(self.start, self.stop) if self.rows is None else None
 
     def halves(self) -> list[Split]:
-        """Divide the rows into splits of fewer rows each, without late columns.
+        """Divide the rows into smaller splits, without late columns.
 
         A range over several fragments becomes one split per fragment. Returns an empty list for a
-        single row. The fragments of the group must be open.
+        single row. The group's fragments must be open.
         """
         group = self.group
         if self.rows is not None:
@@ -188,10 +197,10 @@ class Split(NamedTuple):
 
 
 def read_splits(schema: Schema, splits: Sequence[Split], *, guess: bool) -> Plan[Sequence[Task]]:
-    """Plan the rows of splits of one group, with the fields of a schema.
+    """Plan the reading of splits of one group, with the fields of a schema.
 
     Args:
-        guess: fetch, beside the state of an unknown page, what is likely to hold its rows.
+        guess: True to fetch the likely bytes of rows together with the state of an unknown page.
     """
     group = splits[0].group
     if group.opened and not group.is_small and group.rows is None:
@@ -210,12 +219,12 @@ def read_splits(schema: Schema, splits: Sequence[Split], *, guess: bool) -> Plan
 
 
 def spans_of(splits: Sequence[Split]) -> list[list[tuple[int, int]]]:
-    """The rows of splits, as parts of a fragment."""
+    """Return the rows of splits, as parts of a fragment."""
     return [[(split.start, split.stop)] for split in splits]
 
 
 def _take(schema: Schema, group: FragmentGroup, rows: Int64s, *, guess: bool) -> Plan[TakenRows]:
-    """Plan single rows of a group, whatever number of fragments they are in: as a take does."""
+    """Plan to take single rows of a group, over any number of fragments."""
     opened = dict(zip(group.handles, group.opened, strict=True))
     handles, offsets = zip(*group.by_fragment(rows), strict=True)
     fragments = [opened[handle] for handle in handles]
@@ -228,13 +237,17 @@ def _take(schema: Schema, group: FragmentGroup, rows: Int64s, *, guess: bool) ->
 
 
 def cut_span(span: tuple[int, int], part_rows: int) -> list[tuple[int, int]]:
-    """The parts of a span of rows that are read at a time."""
+    """Cut a span of rows into parts of at most `part_rows`."""
     first, last = span
     return [(start, min(last, start + part_rows)) for start in range(first, last, part_rows)]
 
 
 def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
-    """Whether calls cost more than bytes in a fragment, whose rows have `row_bytes` decoded."""
+    """Return True if a fragment's calls cost more than its bytes.
+
+    Args:
+        row_bytes: decoded bytes of a row.
+    """
     rows = handle.num_physical_rows
     return (
         file_bytes(handle) <= SMALL_BYTES
@@ -244,17 +257,21 @@ def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
 
 
 def file_bytes(handle: FragmentHandle) -> int:
-    """Bytes of a fragment's files, whose sizes are known."""
+    """Return the size of a fragment's files; the sizes must be known."""
     return sum(source.file_bytes for source in handle.sources)
 
 
 def fixed_row_bytes(schema: Schema) -> float:
-    """Memory of a decoded row, of values of fixed width: constant pages have no bytes at all."""
+    """Return the memory of a decoded row in fixed-width columns; other columns count as 0."""
     return sum([leaf_bytes(leaf) for field in schema.fields for leaf in leaf_columns(field)])
 
 
 def with_neighbours(groups: Sequence[FragmentGroup], row_bytes: float) -> Iterator[FragmentGroup]:
-    """Groups of one open fragment, in order: small ones put together with their neighbours."""
+    """Yield groups in order, with neighbouring small groups merged.
+
+    Args:
+        groups: groups of one open fragment each.
+    """
 
     def key(group: FragmentGroup) -> tuple[int, ...] | None:
         (handle,), (fragment,) = group.handles, group.opened
@@ -276,7 +293,7 @@ def with_neighbours(groups: Sequence[FragmentGroup], row_bytes: float) -> Iterat
 
 
 def whole_groups(handles: Sequence[FragmentHandle], states: States) -> list[FragmentGroup]:
-    """Small fragments whose files are read whole, neighbours together. CPU work."""
+    """Return groups of neighbouring small fragments whose files are read whole. CPU work."""
     return [
         FragmentGroup(
             handles[start:stop],
@@ -290,7 +307,7 @@ def whole_groups(handles: Sequence[FragmentHandle], states: States) -> list[Frag
 
 
 def _cuts(handles: Sequence[FragmentHandle], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where groups of neighbours begin and end: of some MiB, and of not too many rows."""
+    """Yield the first and end fragment of each group of neighbours within the limits."""
     start = num_bytes = num_rows = 0
     for number, (handle, size) in enumerate(zip(handles, sizes, strict=True)):
         rows = handle.num_physical_rows

@@ -1,7 +1,7 @@
-"""Rows by their keys: a filter on these, so that indices are asked where there are some.
+"""Rows by key: a filter on the key columns, so that indices are used.
 
-What callers ask for in one turn of the loop, of the same columns, is one lookup; at most a few are
-under way at once, and what comes meanwhile waits for the next.
+Requests for the same columns in one turn of the loop share one lookup. Only a few lookups run at
+once; requests that arrive meanwhile wait for the next one.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 Missing: TypeAlias = Literal["error", "skip", "null"]
-# The column of a key, or those of one that is a tuple; None: the table's primary key.
+# Column of a key, or columns of a tuple key; None for the table's primary key.
 KeyColumn: TypeAlias = "str | Sequence[str] | None"
 _Row: TypeAlias = "dict[str, Any] | pa.Table | InvalidInputError"
 
 KEYS: Final = ("alance.expr.keys", *FILTER, LOOK_UP)
-AT_ONCE: Final = 4  # lookups of one kind under way: each does for all that wait
-NAMED: Final = 3  # missing keys that an error names
+AT_ONCE: Final = 4  # concurrent lookups of one kind; each serves all waiting callers
+NAMED: Final = 3  # missing keys listed in an error
 
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
-    """The columns of a key.
+    """Columns of a key.
 
     Attributes:
-        paths: as `columns=` names them.
-        is_single: keys are values of one column, not tuples.
-        filter: as SQL, for messages.
+        paths: paths of the columns, as in `columns=`.
+        is_single: True if keys are values of one column, False if they are tuples.
+        filter: SQL text for messages.
     """
 
     paths: tuple[str, ...]
@@ -64,10 +64,11 @@ class TableKey:
 
     @classmethod
     def of(cls, schema: Schema, column: KeyColumn) -> TableKey:
-        """
+        """Return the key columns of a table.
+
         Raises:
-            InvalidInputError: an unknown column, one whose values are no keys, or none named
-                where the table has no primary key.
+            InvalidInputError: an unknown column, a column of values that cannot be keys, or neither
+                `column` nor a primary key.
         """
         from alance.expr.keys import is_key_type
         from alance.expr.tree import plain_type
@@ -87,10 +88,10 @@ class TableKey:
         return cls(paths, names, types, is_single, text)
 
     def arrays(self, keys: Iterable[object]) -> list[pa.Array]:
-        """Keys as one array a column, in its type.
+        """Return keys as one array per column, in the column's type.
 
         Raises:
-            InvalidInputError: keys that are not of the columns' kinds.
+            InvalidInputError: a key does not fit the columns.
         """
         from alance.expr.keys import key_array
 
@@ -106,20 +107,22 @@ class TableKey:
         ]
 
     def options(self, arrays: Sequence[pa.Array]) -> ScanOptions:
-        """A scan of the rows with some keys, and of others where keys are tuples."""
+        """Return options of a scan of rows with some keys; for tuple keys, it may return other
+        rows, too.
+        """
         values = [array.drop_null() if array.null_count else array for array in arrays]
-        among: Any = Among(self.names, values, self.filter)  # none of those that users give
+        among: Any = Among(self.names, values, self.filter)  # an internal kind of filter
         return ScanOptions(filter=among)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyReads:
-    """Rows of a version by keys of some columns; made once, and remembered with the version.
+    """Reads of a version's rows by key; one object per version, key and columns.
 
     Attributes:
-        names: the output columns.
-        read: these, and those of the keys; `schema` is what a scan gives of them.
-        key_names: what those are called there.
+        names: output columns.
+        read: output and key columns; `schema` is the schema of their scan.
+        key_names: names of the key columns in `schema`.
     """
 
     snapshot: Snapshot
@@ -133,9 +136,10 @@ class KeyReads:
 
     @classmethod
     def of(cls, snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
-        """
+        """Return the reads for a key and output columns.
+
         Raises:
-            InvalidInputError: as from `TableKey.of`, or unknown output columns.
+            InvalidInputError: as from `TableKey.of`, or an unknown output column.
         """
         keys = TableKey.of(snapshot.schema, column)
         names = tuple(output_schema(snapshot, columns, ScanOptions()).names)
@@ -150,8 +154,11 @@ class KeyReads:
         return cls(snapshot, keys, names, read, schema, of_keys, asyncio.Semaphore(AT_ONCE), {})
 
     async def rows(self, arrays: Sequence[pa.Array]) -> tuple[pa.Table, Int64s, Mask]:
-        """The rows with some keys, where among them that of each key is (-1: nowhere), and which
-        keys several rows have.
+        """Read the rows with some keys.
+
+        Returns:
+            The rows; the row number for each key, -1 if there is none; and the mask of keys with
+                several rows.
         """
         from alance.expr.keys import places_of
 
@@ -174,7 +181,7 @@ class KeyReads:
 
 
 class _Batch:
-    """Keys of several callers, whose rows are read as one."""
+    """Keys of several callers, whose rows are read together."""
 
     def __init__(self, reads: KeyReads, as_arrow: bool) -> None:
         self._reads = reads
@@ -182,12 +189,14 @@ class _Batch:
         self._keys: list[list[pa.Array]] = []
 
     def add(self, arrays: list[pa.Array]) -> int:
-        """Add a caller's key; gives its place."""
+        """Add a caller's key and return its position."""
         self._keys.append(arrays)
         return len(self._keys) - 1
 
     async def rows(self) -> tuple[list[_Row], Int64s, Mask]:
-        """Return a row per key, null for a missing key; then places and mask as `KeyReads.rows`."""
+        """Read a row per key, null for a missing key; row numbers and mask are as for
+        `KeyReads.rows`.
+        """
         reads = self._reads
         async with reads.slots:
             del reads.gathering[self._as_arrow]
@@ -204,14 +213,15 @@ class _Batch:
 async def get(
     snapshot: Snapshot, key: object, column: KeyColumn, columns: Columns, as_arrow: bool
 ) -> dict[str, Any] | pa.Table | None:
-    """The row with a key; None if there is none. See `Dataset.get` and `Dataset.get_arrow`."""
+    """Return the row with a key, or None; see `Dataset.get` and `Dataset.get_arrow`."""
     reads = await _reads(snapshot, column, columns)
     arrays = reads.keys.arrays([key])
     batch = reads.gathering.get(as_arrow)
     if batch is None:
         batch = reads.gathering[as_arrow] = _Batch(reads, as_arrow)
     number = batch.add(arrays)
-    # Not kept: an entry so large is not. Who is cancelled leaves the others to it.
+    # The cache only shares the read under way: so large an entry is not stored. If a caller is
+    # cancelled, the read goes on for the others.
     rows, places, are_several = await snapshot.engine.cache.get(
         batch, batch.rows, lambda _: sys.maxsize
     )
@@ -230,7 +240,7 @@ async def get_many(
     columns: Columns,
     missing: Missing,
 ) -> pa.Table:
-    """The rows with some keys, in their order. See `Dataset.get_many`."""
+    """Return the rows with some keys, in the order of the keys; see `Dataset.get_many`."""
     check_choice("missing", missing, get_args(Missing))
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         raise InvalidInputError(f"keys: expected several, found {type(keys).__name__}")
@@ -253,7 +263,7 @@ async def get_many(
 async def options_of(
     snapshot: Snapshot, keys: Iterable[object], column: KeyColumn, columns: Columns
 ) -> tuple[Columns, ScanOptions]:
-    """The scan that looks up some keys, for `explain`."""
+    """Return the scan that looks up some keys, for `explain`."""
     reads = await _reads(snapshot, column, columns)
     return reads.read, reads.keys.options(reads.keys.arrays(keys))
 
@@ -264,13 +274,13 @@ async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> Key
     names = plain_names(columns)
     if columns is not None and names is None:
         return await parsed(snapshot, columns, lambda: KeyReads.of(snapshot, column, columns))
-    # Of this loop: callers of another one wait there.
+    # One object per event loop, because callers wait on their own loop.
     place = KeyReads, asyncio.get_running_loop(), key, names
     return snapshot.remember(place, lambda: KeyReads.of(snapshot, column, columns))
 
 
 def _listed(table: pa.Table) -> list[_Row]:
-    """Rows as dicts, each for itself where Python has no value for one of them."""
+    """Return rows as dicts; a row that Python cannot represent becomes an `InvalidInputError`."""
     try:
         listed: list[_Row] = table.to_pylist()
     except (OverflowError, ValueError) as error:
@@ -287,7 +297,7 @@ def _single_rows(table: pa.Table) -> list[_Row]:
 
 
 def _in_order(table: pa.Table, places: Int64s) -> pa.Table:
-    """The rows at some places; -1 is a row of nulls."""
+    """Return the rows with the given numbers; -1 gives a row of nulls."""
     if np.array_equal(places, np.arange(len(table))):
         return table
     if not (places < 0).any():
@@ -302,7 +312,7 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _quoted(names: Sequence[str]) -> str:
-    """A path of SQL text."""
+    """Return a path as SQL text."""
     return ".".join(f"`{name.replace('`', '``')}`" for name in names)
 
 

@@ -1,13 +1,14 @@
-"""The steps of a split: first columns, filter, late columns, merge; and how far ahead it goes.
+"""The steps of a split: first columns, filter, late columns, merge; and how far each runs ahead.
 
-The columns of the filter are read first. Of the other columns, only the rows that it keeps are
-read. If a request takes microseconds, a split gets its first bytes before its turn, and does the
-other steps in its turn.
+The filter's columns are read first. The other columns are read only for the rows that it keeps. If
+a request takes microseconds, a split gets its first bytes before its turn, and does the other steps
+in its turn.
 
 If a request takes tens of milliseconds, such a scan would mostly wait. So on such stores a span
 goes through all steps before its turn: while one span waits for late columns, others are read and
 filtered. For the first rows, all columns are read at once, as many bytes as arrive in the time of
-the round that this saves. How many of these rows the filter keeps decides how the scan goes on.
+the round that this saves. The share of these rows that the filter keeps decides whether the scan
+goes on in this way.
 """
 
 from __future__ import annotations
@@ -47,23 +48,23 @@ if TYPE_CHECKING:
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import Snapshot
 
-    Rest: TypeAlias = "Callable[[], Awaitable[Rows]]"  # of the steps of a split
-    # Output rows of a split (None: it has none), or steps for its parts if one batch is too small.
+    Rest: TypeAlias = "Callable[[], Awaitable[Rows]]"  # remaining steps of a split
+    # Output rows of a split, None without rows, or steps for its parts if one batch is too small.
     Rows: TypeAlias = "pa.RecordBatch | list[Rest] | None"
 
-LEAST_PART_BYTES: Final = 1 << 20  # of computed columns in a batch, however small the budget is
+LEAST_PART_BYTES: Final = 1 << 20  # computed columns per batch, even with a smaller budget
 LEAST_GUESS: Final = 1 << 20  # bytes of late columns that are always worth a round
 MOST_GUESS: Final = 64 << 20
-KEPT_SHARE: Final = 0.01  # of rows, by a filter that nothing is known of
-RESERVED: Final = 32 << 20  # bytes of late columns that a job may hold, and reads in its turn
-GROUPS: Final = 8  # of small fragments, that are decoded or wait for late columns
+KEPT_SHARE: Final = 0.01  # assumed share of rows that a filter keeps
+RESERVED: Final = 32 << 20  # bytes of late columns that a job may hold
+GROUPS: Final = 8  # groups of small fragments that are decoded or wait for late columns at once
 
 
 class SplitReader:
-    """Reads the splits of one scan.
+    """Reader of the splits of one scan.
 
     Args:
-        at_once: pool jobs that it may have at once.
+        at_once: maximum number of concurrent pool jobs.
     """
 
     def __init__(self, snapshot: Snapshot, plan: ScanPlan, at_once: int) -> None:
@@ -74,43 +75,43 @@ class SplitReader:
         self._turns = asyncio.Semaphore(at_once)
         self._may_guess = not plan.options.late_materialization
         self._seen = self._kept = 0  # rows
-        self._dense = asyncio.Event()  # most late columns are needed, as far as was seen
+        self._dense = asyncio.Event()  # set if most bytes of late columns were needed so far
         self._groups = asyncio.Semaphore(GROUPS)
         self._guess_left = 0
         if self._may_guess and self._goes_ahead and plan.late_schema is not None:
-            # What arrives in twice the time of the round that it saves.
+            # Bytes that arrive in twice the time of the round that the guess saves.
             speed = snapshot.engine.scheduler.speed(snapshot.table.root)
             arrives = int(2 * speed.latency * speed.bandwidth)
             self._guess_left = max(LEAST_GUESS, min(MOST_GUESS, arrives))
 
     @property
     def ahead_bytes(self) -> int:
-        """Encoded bytes that are read ahead."""
+        """Encoded bytes to read ahead."""
         return self.plan.options.io_buffer_bytes or self.snapshot.read_ahead_bytes
 
     @cached_property
     def first_columns(self) -> TakenColumns:
-        """The columns that are read first, as a take has them."""
+        """The first columns, in the form for a take."""
         return TakenColumns.of_fields(
             self.snapshot.schema, self.plan.projection, self.plan.first_schema
         )
 
     @cached_property
     def late_columns(self) -> TakenColumns:
-        """The columns of the rows that are kept, as a take has them."""
+        """The late columns, in the form for a take."""
         late = self.plan.late_schema
         assert late is not None
         return TakenColumns.of_fields(self.snapshot.schema, self.plan.projection, late)
 
     @cached_property
     def _is_quick(self) -> bool:
-        """True if the filter of few rows needs no thread."""
+        """True if filtering few rows needs no thread."""
         return self.plan.predicate is None or self.plan.predicate.is_quick
 
     async def open_late(self, groups: Sequence[FragmentGroup]) -> list[FragmentGroup]:
-        """The groups, those of one large fragment with its late columns, if these are read ahead.
+        """Open the late columns of large fragments if these are read ahead; return all groups.
 
-        Cost: a round where the columns are in files of their own that are not known.
+        Cost: a round if the late columns are in other files that are not open.
         """
         schema = self.plan.late_schema
         if schema is None or not self._goes_ahead:
@@ -134,8 +135,8 @@ class SplitReader:
         return with_late
 
     def _guess(self, spans: Sequence[tuple[int, int]], late: OpenFragment) -> int:
-        """Of the spans, the rows before this one are read with all columns at once."""
-        if not _is_dense(late, KEPT_SHARE):  # most bytes of a guess would be for nothing
+        """Return the row up to which all columns are read at once."""
+        if not _is_dense(late, KEPT_SHARE):  # most bytes of a guess would be wasted
             self._guess_left = 0
         per_row = late.encoded_bytes / max(1, late.num_rows)
         stop = 0
@@ -149,10 +150,12 @@ class SplitReader:
         return stop
 
     def job(self, splits: Sequence[Split], num_bytes: int) -> Job[Sequence[Rest]]:
-        """What is done of splits of one group before their turn; gives what is left to do.
+        """Return a job for splits of one group: the steps before their turn.
+
+        The job returns the remaining steps.
 
         Args:
-            num_bytes: of their first columns.
+            num_bytes: bytes of the first columns.
         """
         group = splits[0].group
         reserved, is_eager = 0, False
@@ -166,7 +169,7 @@ class SplitReader:
         return Job(num_bytes + reserved, partial(self._begin, splits, reserved, is_eager))
 
     def _expected(self, num_rows: int, late: OpenFragment) -> int:
-        """Bytes of late columns that so many rows will need, twice what was seen so far."""
+        """Estimate the bytes of late columns for some rows: twice the share seen so far."""
         if not self._seen:
             return RESERVED
         kept = num_rows * self._kept / self._seen
@@ -192,7 +195,7 @@ class SplitReader:
         return await self._finish(split, task)
 
     async def _parts_of(self, split: Split, error: BatchTooLargeError) -> list[Rest]:
-        """Divide a split whose rows are too large for one batch into steps for its parts.
+        """Split rows that are too large for one batch; return steps for the parts.
 
         Raises:
             BatchTooLargeError: the split is a single row.
@@ -217,7 +220,7 @@ class SplitReader:
             return await self._filter_ahead(splits, group.late, reserved, is_eager)
         tasks = await self._first(splits)
         rest = [partial(self._finish, *pair) for pair in zip(splits, tasks, strict=True)]
-        if group.rows is not None:  # few rows: their late columns are not worth a round each
+        if group.rows is not None:  # few rows, whose late columns are read before their turn
             return [partial(_ready, await step()) for step in rest]
         if self.plan.late_schema is None:
             return rest
@@ -239,7 +242,7 @@ class SplitReader:
         return await self._next_part(parts, batch.num_rows)
 
     async def _next_part(self, parts: Iterator[pa.RecordBatch], num_rows: int) -> Rows:
-        """Compute the next part of the output rows; `num_rows` of them are still to come."""
+        """Compute the next part of the output rows; `num_rows` rows remain."""
         part = await self._run(partial(next, parts))
         num_rows -= part.num_rows
         if not num_rows:
@@ -247,8 +250,9 @@ class SplitReader:
         return [partial(_ready, part), partial(self._next_part, parts, num_rows)]
 
     async def _first(self, splits: Sequence[Split]) -> Sequence[Task]:
-        """The bytes of the first columns: one round, whose ranges merge over the splits. None of
-        local files that are open: these are read where they are decoded.
+        """Read the first columns of splits: one round, with ranges merged over the splits.
+
+        Open local files are not read here: their bytes are read during decoding.
         """
         group = splits[0].group
         schema, is_remote = self.plan.first_schema, self.snapshot.is_remote
@@ -273,7 +277,7 @@ class SplitReader:
         return await self.snapshot.engine.drive(reading, reason, bulk=True)
 
     async def _finish(self, split: Split, task: Task) -> Rows:
-        """Output rows of a split whose first columns are read."""
+        """Return the output rows of a split whose first columns are read."""
         try:
             batch, rows = await self._filter(split, task)
             if batch is None or self.plan.late_schema is None:
@@ -286,7 +290,9 @@ class SplitReader:
     async def _filter(
         self, split: Split, task: Task
     ) -> tuple[pa.RecordBatch | None, Int64s | None]:
-        """The rows of a split that the filter keeps, and their offsets in the group (None: all)."""
+        """Return the rows of a split that pass the filter, and their offsets in the group (None for
+        all).
+        """
         row_filter = RowFilter(self.plan, split)
         is_little = split.group.is_little
         if isinstance(task, TakenRows):
@@ -301,12 +307,12 @@ class SplitReader:
         return filtered
 
     async def _late_rows(self, split: Split, rows: Int64s | None) -> list[LateRows]:
-        """Return the kept rows by fragment; the fragments are opened with their late columns.
+        """Return the rows that need late columns, by fragment, with the fragments opened.
 
-        Cost: a round if a file is not known.
+        Cost: a round if a file is not open.
 
         Args:
-            rows: the kept rows; None: all rows of the split.
+            rows: rows that passed the filter; None for all rows of the split.
         """
         engine, group = self.snapshot.engine, split.group
         parts = group.by_fragment(split.offsets() if rows is None else rows)
@@ -333,7 +339,7 @@ class SplitReader:
         ]
 
     async def _merge(self, splits: Sequence[Kept]) -> list[pa.RecordBatch]:
-        """The output rows of filtered splits: one round, and a pool job each."""
+        """Return the output rows of filtered splits: one round, and a pool job per split."""
         late = [rows for kept in splits for rows in kept.late]
         kinds = list({rows.is_sparse for rows in late})
         read = await all_of(self._read_late(late, is_sparse=kind) for kind in kinds)
@@ -347,7 +353,7 @@ class SplitReader:
     async def _read_late(
         self, late: Sequence[LateRows], *, is_sparse: bool
     ) -> list[tuple[FragmentTask, Reader]]:
-        """The late columns of those that are taken one by one, or of the others."""
+        """Read the late columns of rows that are taken singly, or of the others."""
         plans = [
             rows.reading(guess=self.snapshot.is_remote)
             for rows in late
@@ -364,8 +370,10 @@ class SplitReader:
     async def _filter_ahead(
         self, splits: Sequence[Split], late: OpenFragment, reserved: int, is_eager: bool
     ) -> Sequence[Rest]:
-        """Splits from their first bytes to their output rows. Two rounds; one if `is_eager`, or
-        if meanwhile other splits show that most of the late columns will be needed.
+        """Process splits from their first bytes to their output rows.
+
+        Takes two rounds. One round is enough if `is_eager`, or if other splits show in the meantime
+        that most bytes of late columns are needed.
         """
         states, drive = splits[0].group.states, self.snapshot.engine.drive
         first = asyncio.ensure_future(self._first(splits))
@@ -397,7 +405,7 @@ class SplitReader:
                 )
             )
             merged = await self._merge(kept[:fits])
-            # The others are too many bytes to be ahead: they are read in their turn.
+            # The others have too many bytes to read ahead: they are read in their turn.
             parts = [part for split_rows in kept[fits:] for part in split_rows.cut(RESERVED)]
             later = [partial(self._merge_one, part) for part in parts]
             return [*(partial(_ready, batch) for batch in merged), *later]
@@ -416,7 +424,7 @@ class SplitReader:
         return batch
 
     async def _wait_for(self, reading: asyncio.Future[Any]) -> None:
-        """Until bytes are there, or until it is known that all columns are needed."""
+        """Wait until the bytes arrive, or until other splits show that all columns are needed."""
         dense = asyncio.ensure_future(self._dense.wait())
         try:
             await asyncio.wait([reading, dense], return_when="FIRST_COMPLETED")
@@ -424,7 +432,7 @@ class SplitReader:
             dense.cancel()
 
     async def _filter_and_note(self, split: Split, late: OpenFragment, task: Task) -> Kept | None:
-        """The rows of a split that the filter keeps, None if there are none; how many is noted."""
+        """Filter a split and note how many rows pass; None if no row passes."""
         batch, rows = await self._filter(split, task)
         self._seen += split.stop - split.start
         self._kept += 0 if batch is None else batch.num_rows
@@ -446,22 +454,22 @@ class SplitReader:
 
 
 def _ready(batch: Rows) -> asyncio.Future[Rows]:
-    """A future that is done, for rows that need no further step."""
+    """Return a completed future, for rows that need no further step."""
     future: asyncio.Future[Rows] = asyncio.get_running_loop().create_future()
     future.set_result(batch)
     return future
 
 
 def _late_bytes(late: OpenFragment, splits: Sequence[Split]) -> int:
-    """Encoded bytes of late columns in splits."""
+    """Return the encoded bytes of late columns in splits."""
     num_rows = sum(split.stop - split.start for split in splits)
     return int(num_rows * late.encoded_bytes / max(1, late.num_rows))
 
 
 def _is_dense(late: OpenFragment, kept_share: float) -> bool:
-    """Whether so many rows, anywhere, need half of the bytes of late columns or more.
+    """Return True if scattered rows of this share need at least half of the bytes of late columns.
 
-    A chunk is read for any of its rows. Files of version 2.0 and before have no chunks.
+    A chunk is read if any of its rows is needed. Files of version 2.0 and earlier have no chunks.
     """
     if not all(isinstance(leaf.column, OpenColumn) for leaf in late.leaves):
         return False
@@ -471,7 +479,9 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
 
 
 def _as_one(fragments: Sequence[OpenFragment]) -> bool:
-    """Whether the late columns of small fragments are read as one, whatever rows were kept."""
+    """Return True if the late columns of small fragments are read as one, whichever rows are
+    needed.
+    """
     keys = {group_key(fragment) for fragment in fragments}
     if len(fragments) == 1 or len(keys) > 1 or None in keys:
         return False

@@ -1,4 +1,4 @@
-"""The objects that rows of a version name, from a scan of the descriptions of their blobs.
+"""Objects that a version's rows refer to, found by a scan of their blob descriptions.
 
 Source: docs/format/file.md, "Blobs".
 """
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 async def objects_by_fragment(
     snapshot: Snapshot, fragments: Sequence[int], *, with_external: bool = False
 ) -> dict[int, dict[ObjectPath, str]]:
-    """The locations of the objects that live rows name, by fragment.
-
-    Args:
-        with_external: also of those below base paths that are not the table's.
+    """Return the locations of objects that live rows refer to, by fragment.
 
     Cost: a scan of the descriptions in these fragments.
 
+    Args:
+        with_external: True to include objects below base paths outside of the table.
+
     Raises:
-        UnsupportedError: blobs inside of something else than structs and lists.
-        NotFoundError, CorruptFileError: a data file that is not there, or damaged.
+        UnsupportedError: blobs lie inside other types than structs and lists.
+        NotFoundError, CorruptFileError: a data file is missing or damaged.
         StoreError: a store failed.
     """
     objects_of: dict[int, dict[ObjectPath, str]] = defaultdict(dict)
@@ -67,9 +67,9 @@ async def objects_by_fragment(
 
 
 async def ends_by_location(snapshot: Snapshot, fragments: Sequence[int]) -> dict[str, int]:
-    """Where the bytes of live blobs end in the objects that have them; see `ends_of`.
+    """Return the end of the live blobs' bytes in each object; see `ends_of`.
 
-    Cost and errors: as of `objects_by_fragment`.
+    Cost and errors: as for `objects_by_fragment`.
     """
     ends: dict[str, int] = defaultdict(int)
 
@@ -86,10 +86,10 @@ async def _look(
     fragments: Sequence[int],
     find: Callable[[Field, pa.Array, UInt64s], None],
 ) -> None:
-    """Have something look at all descriptions of blobs in fragments, in the pool.
+    """Call `find` in the pool on all blob descriptions in fragments.
 
     Args:
-        find: takes a field of blobs, descriptions, and the fragment of each.
+        find: receives a blob field, descriptions, and the fragment of each.
     """
     fields = [field for field in snapshot.schema.fields if has_blobs(field)]
     for field in fields:
@@ -111,19 +111,19 @@ async def _look(
 
 
 class ObjectReader:
-    """Which objects the versions of a table and its branches name, for cleanup.
+    """Reader of the objects that versions of a table and its branches refer to, for cleanup.
 
-    Versions share most fragments: each is scanned once.
+    Versions share most fragments; each fragment is scanned once.
     """
 
     def __init__(self, session: Session, table: Table) -> None:
         self._session = session
         self._table = table
         self._known: dict[tuple[object, ...], frozenset[str]] = {}
-        self._lock = asyncio.Lock()  # versions that are read side by side share fragments, too
+        self._lock = asyncio.Lock()  # versions that are read concurrently share fragments
 
     async def __call__(self, manifest: Manifest) -> set[str]:
-        """The locations of the objects that a version names; errors as above."""
+        """Return the locations of a version's objects; errors as from `objects_by_fragment`."""
         if not manifest.head.reader_feature_flags & MANAGED_BLOBS:
             return set()
         snapshot = Snapshot(self._session, self._table, manifest)

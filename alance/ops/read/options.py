@@ -1,4 +1,4 @@
-"""The options of a scan, shared by every method that scans."""
+"""Options of a scan, shared by every method that scans."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ BlobMode: TypeAlias = Literal["lazy", "bytes", "descriptions"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnOrdering:
-    """A column that rows are sorted by.
+    """A column to sort by.
 
     Attributes:
-        column_name: name, or path of a member of structs.
-        ascending: False: the greatest first. NaN is greater than all numbers.
-        nulls_first: nulls before all values; else behind them, whatever the direction.
+        column_name: name, or path of a struct member.
+        ascending: False for descending order. NaN is larger than all numbers.
+        nulls_first: True to place nulls before all values, False to place them last; in both
+            directions.
     """
 
     column_name: str
@@ -82,7 +83,7 @@ class ScanArguments(FragmentScanArguments, total=False):
 
 
 class FrameArguments(TypedDict, total=False):
-    """Keyword arguments of pyarrow's `Table.to_pandas`, all of which `to_pandas` accepts."""
+    """Keyword arguments of pyarrow's `Table.to_pandas`; `to_pandas` accepts all of them."""
 
     categories: Sequence[str] | None
     coerce_temporal_nanoseconds: bool
@@ -107,13 +108,13 @@ class FragmentPandasArguments(FragmentScanArguments, FrameArguments, total=False
 
 
 class PandasArguments(ScanArguments, FrameArguments, total=False):
-    """Keyword arguments of `to_pandas`: the fields of `ScanOptions`, and those of pyarrow's
+    """Keyword arguments of `to_pandas`: fields of `ScanOptions`, and arguments of pyarrow's
     `to_pandas`.
     """
 
 
 def split_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What of `PandasArguments` a scan is told, and what pyarrow."""
+    """Split `PandasArguments` into arguments of the scan and arguments of pyarrow."""
     of_frame = FrameArguments.__annotations__
     scan = {name: value for name, value in arguments.items() if name not in of_frame}
     return scan, {name: value for name, value in arguments.items() if name in of_frame}
@@ -125,39 +126,41 @@ class ScanOptions:
     """Options of a scan; each is an argument of `to_table`, `to_batches` and `scanner`.
 
     Attributes:
-        filter: SQL text or a pyarrow expression; rows for which it is true are kept.
-        params: values for the `?` of the text, in their order, or a mapping for `:name`.
-        limit: number of rows at most.
+        filter: SQL text or a pyarrow expression; only rows for which it is true are returned.
+        params: values for each `?` of the text, in order, or a mapping for `:name`.
+        limit: maximum number of rows.
         offset: number of rows to skip first, after the filter.
-        batch_size: rows of a batch at most; None: as the pages suggest (about 64 Ki).
-        batch_size_bytes: approximate bytes of a batch at most; a larger row is a batch by itself.
-        strict_batch_size: all batches except the last have `batch_size` rows; short batches are
-            joined, which copies them.
+        batch_size: maximum rows of a batch; None for a size that suits the pages (about 64 Ki).
+        batch_size_bytes: approximate maximum bytes of a batch; a larger row is a batch by itself.
+        strict_batch_size: True if all batches except the last must have `batch_size` rows; short
+            batches are joined, which copies them.
         with_row_id: add the column `_rowid` (uint64).
         with_row_address: add the column `_rowaddr` (uint64): fragment id << 32 | row offset.
-        scan_in_order: False gives batches as soon as they are ready.
-        batch_readahead: batches decoded ahead of the consumer; None: one per decode thread.
-        io_buffer_bytes: bytes fetched ahead, and decoded at once, at least 1 MiB; None: as suits
-            the store, at most the session's.
-        fragments: ids of the fragments to scan; None: all.
-        late_materialization: read the filter's columns first, and the other columns only for the
-            rows that it keeps; None: if that reads fewer bytes.
-        include_deleted_rows: also give deleted rows, with a null `_rowid`; needs `with_row_id`.
-        order_by: columns to sort by, in the output or not: `name`, `-name` for descending, or a
-            `ColumnOrdering`. With a `limit` these columns are scanned, and the other columns are
-            taken for the rows of the result; without, all rows are in memory.
-        use_scalar_index: use B-tree and bitmap indices to find the rows that a filter may keep.
+        scan_in_order: False to return batches as soon as they are ready.
+        batch_readahead: number of batches to decode ahead of the consumer; None for one per decode
+            thread.
+        io_buffer_bytes: bytes to fetch ahead, and to decode at once, at least 1 MiB; None for a
+            value that suits the store, at most the session's.
+        fragments: ids of the fragments to scan; None for all.
+        late_materialization: read the filter's columns first, and the other columns only for rows
+            that pass the filter; None to do so if that reads fewer bytes.
+        include_deleted_rows: return also deleted rows, with a null `_rowid`; needs `with_row_id`.
+        order_by: columns to sort by, which need not be in the output: `name`, `-name` for
+            descending order, or a `ColumnOrdering`. With a `limit`, these columns are scanned, and
+            the other columns are taken for the rows of the result. Without one, all rows are in
+            memory.
+        use_scalar_index: use indices to find the rows that may pass a filter.
         use_stats: skip rows by statistics of the files, if they have any.
-        blob_handling: `blobs_descriptions` gives blob columns as position and size, `all_binary` as
-            their bytes. (`to_pandas` has `blob_mode`, which gives files.)
-        nearest: give the rows nearest to a query, with `_distance`, nearest first; `column`, `q`,
+        blob_handling: `blobs_descriptions` returns blob columns as position and size, `all_binary`
+            as bytes. (`to_pandas` has `blob_mode`, which returns files.)
+        nearest: return the rows nearest to a query, with `_distance`, nearest first; `column`, `q`,
             `k`, `metric`, ... under pylance's names. See `Dataset.nearest`.
-        full_text_query: give the rows that match a query of words, with `_score`, best first: a
-            text, a `MatchQuery` or another query, or a mapping with `query` and `columns`. `limit`
-            is the number of rows. See `Dataset.search_text`.
-        prefilter: True applies the filter before the search, False to the results of the search.
-        fast_search: leave out rows that the index of a search does not cover. Without a search,
-            leave out fragments that the indices of the filter do not cover.
+        full_text_query: return the rows that match a text query, with `_score`, best first: a text,
+            a `MatchQuery` or another query, or a mapping with `query` and `columns`. `limit` is the
+            number of rows. See `Dataset.search_text`.
+        prefilter: True to apply the filter before the search, False to apply it to the results.
+        fast_search: omit rows that the index of a search does not cover. Without a search, omit
+            fragments that the indices of the filter do not cover.
         scan_stats_callback: called with `ScanStatistics`, on the event loop, after the last batch.
             Its errors are logged.
     """
@@ -202,15 +205,15 @@ class ScanOptions:
 
 
 def condition_of(options: ScanOptions) -> Condition | None:
-    """The filter of a scan with the values of its parameters."""
+    """Return the filter of a scan with the values of its parameters; None without a filter."""
     return bound(options.filter, options.params)
 
 
 def checked_defaults(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Arguments for all scans of a dataset.
+    """Check default arguments for all scans of a dataset and return them.
 
     Raises:
-        InvalidInputError: not a mapping, an unknown argument, or a value that no scan takes.
+        InvalidInputError: not a mapping, an unknown argument, or an invalid value.
     """
     if not isinstance(options, Mapping | None):
         raise InvalidInputError(
@@ -231,10 +234,10 @@ def checked_defaults(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def orderings_of(order_by: OrderBy | None) -> tuple[ColumnOrdering, ...]:
-    """The columns to sort by, the first one first.
+    """Return the columns to sort by, in order of precedence.
 
     Raises:
-        InvalidInputError: something that is neither a name nor a `ColumnOrdering`.
+        InvalidInputError: a key is neither a name nor a `ColumnOrdering`.
     """
     if isinstance(order_by, str | ColumnOrdering) or not isinstance(order_by, Iterable | None):
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Scans in an order of the caller's: `order_by`."""
+"""Scans in a requested order: `order_by`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 else:
     sorting = Deferred("alance.ops.read.sorting")
 
-TAKEN_ROWS: Final = 128 << 10  # more rows are scanned with all columns: a take of them costs more
+TAKEN_ROWS: Final = 128 << 10  # with more rows, scanning all columns is cheaper than a take
 
 
 def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
-    """The Arrow schema of a scan's batches.
+    """Return the Arrow schema of a scan's batches.
 
     Raises:
-        InvalidInputError: an unknown column or a bad expression.
+        InvalidInputError: an unknown column or an invalid expression.
     """
     names = plain_names(columns)
     if columns is not None and names is None:
@@ -50,7 +50,7 @@ def _output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -
 
 
 def schema_of(snapshot: Snapshot, projection: Projection) -> pa.Schema:
-    """The Arrow schema of the batches that a projection gives."""
+    """Return the Arrow schema of the batches of a projection."""
     fields = [field.to_arrow() for field in snapshot.schema.project(projection.fields).fields]
     fields += [pa.field(name, pa.uint64()) for name in projection.meta]
     schema = projection.apply(empty_batch(pa.schema(fields))).schema
@@ -102,14 +102,14 @@ async def sorted_table(
 
 
 def takes_others(options: ScanOptions) -> bool:
-    """Whether the columns of the output are taken of the rows that are given."""
+    """Return True if the other output columns are taken after the sort."""
     if options.limit is None or options.include_deleted_rows:
         return False
     return options.limit + (options.offset or 0) <= TAKEN_ROWS
 
 
 def unsorted_options(options: ScanOptions) -> ScanOptions:
-    """The options of the scan beneath."""
+    """Return the options of the scan below the sort."""
     unsorted = replace(options, order_by=None, limit=None, offset=None)
     if takes_others(options):
         return replace(unsorted, with_row_id=False, with_row_address=True)
@@ -138,7 +138,11 @@ def scanned_columns(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
 
 
 def _path(snapshot: Snapshot, name: str) -> tuple[str, ...]:
-    """The field of the table that a sort column is."""
+    """Return the path of a sort column in the table.
+
+    Raises:
+        InvalidInputError: the column is unknown.
+    """
     if name in META:
         return (name,)
     try:

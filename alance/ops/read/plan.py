@@ -1,4 +1,4 @@
-"""Deciding a scan: what to read first, what late, of which fragments and rows."""
+"""Plan of a scan: first and late columns, fragments, and rows."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LARGE_ROWS: Final = 1 << 19
-LARGE_BYTES: Final = 16 << 20  # of a batch, decoded
-FEW_ROWS: Final = 128  # of a fragment, taken by place however small it is
-DENSE_SHARE: Final = 2  # one row in so many of the spans that they are in: these are scanned
-# The work of a fragment of which indices give rows, and of any, as bytes to decode.
+LARGE_BYTES: Final = 16 << 20  # decoded batch
+FEW_ROWS: Final = 128  # up to here, rows of a fragment are always taken singly
+DENSE_SHARE: Final = 2  # spans in which an index names at least half of the rows are scanned
+# Work, in bytes to decode, for a fragment with rows from an index, and for any fragment.
 PICKING: Final = 256
 PASSING: Final = 8
-AT_ONCE_ROWS: Final = 4096  # up to here late columns are read together with the filter's
-UNSURE_ROWS: Final = 16  # the same where the index is not exact, so that few rows may be kept
+AT_ONCE_ROWS: Final = 4096  # up to here, late columns are read together with the filter's
+UNSURE_ROWS: Final = 16  # the same if the index is not exact, so that few rows may pass
 
 
 async def plan_scan(
@@ -53,14 +53,14 @@ async def plan_scan(
     counts: bool = False,
     flat: bool = True,
 ) -> ScanPlan:
-    """The plan of a scan. Reads deletion vectors only where a limit or offset needs them.
+    """Plan a scan. Deletion vectors are read only if a limit or offset needs them.
 
     Args:
-        counts: rows are counted: those that indices give are not read, if they give no others.
-        flat: members of structs are columns of their own; False: they keep their parents.
+        counts: True if rows are only counted: then exact answers of indices are not read.
+        flat: True to make struct members columns of their own; False to keep their structs.
 
     Raises:
-        InvalidInputError: an unknown column or fragment, or a bad filter.
+        InvalidInputError: an unknown column or fragment, or an invalid filter.
     """
     await load_readers(snapshot, columns, condition_of(options))
     predicate = await parsed_predicate(snapshot, condition_of(options))
@@ -100,7 +100,11 @@ async def plan_scan(
 
 
 def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]:
-    """The fragments that the options name, in dataset order."""
+    """Return the fragments of the options, in dataset order.
+
+    Raises:
+        InvalidInputError: a fragment does not exist.
+    """
     if options.fragments is None:
         return snapshot.handles
     of_ids = {
@@ -113,7 +117,7 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
 
 
 async def parsed(snapshot: Snapshot, columns: Columns, make: Callable[[], T]) -> T:
-    """Call `make`, which parses columns; in the pool if some columns may be computed."""
+    """Call `make`, which parses columns; in the pool if columns may be computed."""
     if not isinstance(columns, Mapping):
         return make()
     return await snapshot.engine.decode(make, math.inf)
@@ -122,10 +126,10 @@ async def parsed(snapshot: Snapshot, columns: Columns, make: Callable[[], T]) ->
 def projection_of(
     snapshot: Snapshot, columns: Columns, options: ScanOptions, *, flat: bool = True
 ) -> Projection:
-    """The projection of a scan; remembered by names.
+    """Return the projection of a scan; memoized by column names.
 
     Raises:
-        InvalidInputError: an unknown column or a bad expression.
+        InvalidInputError: an unknown column or an invalid expression.
     """
 
     def make() -> Projection:
@@ -150,7 +154,11 @@ def split_fields(
     predicate: Predicate | None,
     options: ScanOptions,
 ) -> tuple[Schema, Schema | None]:
-    """The fields read of every row, and those read only of rows that the filter kept."""
+    """Return the fields to read for every row, and those to read only for rows that pass the
+    filter.
+
+    The second schema is None if there are no such fields.
+    """
     if predicate is None:
         return schema.project(projection.fields), None
     filtered = [name for name in predicate.columns if name not in META]
@@ -165,7 +173,9 @@ def split_fields(
 
 
 def _as_needed(first: Schema, projection: Projection, predicate: Predicate) -> Schema:
-    """The fields with JSONB where the filter alone reads JSON, and only values inside of it."""
+    """Return the fields with JSONB unchanged where only the filter reads JSON values inside a
+    column.
+    """
     inside = predicate.documents.difference(projection.fields)
     if not any(field.is_json and field.name in inside for field in first.fields):
         return first
@@ -179,10 +189,10 @@ def _as_needed(first: Schema, projection: Projection, predicate: Predicate) -> S
 async def narrow(
     snapshot: Snapshot, handles: Sequence[FragmentHandle], options: ScanOptions
 ) -> tuple[list[FragmentHandle], dict[int, list[tuple[int, int]]], ScanOptions]:
-    """The fragments and physical rows that an offset and limit without a filter leave.
+    """Return the fragments and physical rows that an offset and limit without a filter select.
 
-    Deletion vectors are read of the first and last of them alone. The options that come back
-    have neither offset nor limit: the spans say it all.
+    Deletion vectors are read only for the first and last fragment. The returned options have no
+    offset and limit, because the spans apply them.
     """
     skip, left = options.offset or 0, options.limit
     first = 0
@@ -215,9 +225,9 @@ async def narrow(
 
 
 def _skipped(snapshot: Snapshot, num_rows: int) -> tuple[int, int]:
-    """How many fragments an offset skips wholly, and what is left of it.
+    """Return the number of fragments that an offset skips completely, and the remaining offset.
 
-    Fragments after one of which the manifest does not tell the rows do not count.
+    Skipping stops at the first fragment whose row count is not in the manifest.
     """
     counts = snapshot.manifest.fragments.num_rows
     unknown = np.flatnonzero(counts < 0)
@@ -227,9 +237,9 @@ def _skipped(snapshot: Snapshot, num_rows: int) -> tuple[int, int]:
 
 
 async def with_indices(snapshot: Snapshot, plan: ScanPlan, *, counts: bool = False) -> ScanPlan:
-    """The plan with the rows that indices give for its filter, where there are some.
+    """Return the plan restricted by the answers of indices, if there are any.
 
-    Cost: for each index asked a round for its page table, once, and one for its pages.
+    Cost: for each index one round for its page table, once, and one for its pages.
     """
     if plan.predicate is None or not may_ask(snapshot, plan.options):
         return plan
@@ -245,7 +255,7 @@ async def with_indices(snapshot: Snapshot, plan: ScanPlan, *, counts: bool = Fal
 
 
 def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
-    """Whether a scan with a filter asks indices."""
+    """Return True if a scan with a filter may use indices."""
     return (
         bool(snapshot.manifest.indices)
         and options.use_scalar_index
@@ -254,7 +264,7 @@ def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
 
 
 def counting(plan: ScanPlan, use: IndexUse) -> ScanPlan:
-    """The plan of a count, without the fragments whose rows indices count."""
+    """Return the plan of a count, without the fragments whose rows indices count."""
     handles = without(plan.handles, use.covered)
     rows = use.rows
     if len(plan.handles) - len(handles) < len(use.covered):
@@ -268,15 +278,15 @@ def counting(plan: ScanPlan, use: IndexUse) -> ScanPlan:
 def without(
     handles: Sequence[FragmentHandle], left_out: AbstractSet[int]
 ) -> Sequence[FragmentHandle]:
-    """Fragments but some, by id: of these there are no handles then, if there were none."""
+    """Return the fragments except those in `left_out`; does not create their handles."""
     ids = handles.ids if isinstance(handles, Handles) else [handle.id for handle in handles]
     return [handles[place] for place, own in enumerate(ids) if own not in left_out]
 
 
 def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
-    """The plan without the rows that indices rule out.
+    """Return the plan without the rows that indices rule out. CPU work.
 
-    Fragments of which many rows are left are scanned, in some spans. CPU.
+    Fragments with many remaining rows are scanned, in some spans.
     """
     picked, spans = {}, dict(plan.spans)
     handles = without(plan.handles, use.covered.difference(use.rows.fragments()))
@@ -309,16 +319,16 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
 def at_once(
     first: Schema, late: Schema | None, picked: Mapping[int, Int64s], *, is_sure: bool
 ) -> tuple[Schema, Schema | None]:
-    """The fields that are read first, and late: all first, where that is for few rows.
+    """Return the first and late fields; for few rows, all fields are first.
 
     Args:
-        picked: the rows, as for `ScanPlan`.
-        is_sure: the filter is true of them, if the index is right.
+        picked: rows from indices, as in `ScanPlan`.
+        is_sure: True if the filter is true of these rows, provided the index is right.
     """
     most = AT_ONCE_ROWS if is_sure else UNSURE_ROWS
     if late is None or sum(map(len, picked.values())) > most:
         return first, late
-    # The two are of one split of the fields, which is remembered: so is what is made of both.
+    # Memoized, because `first` and `late` are the memoized halves of one split of the fields.
     plan = first.remember(
         (at_once, late), lambda: Schema((*first.fields, *late.fields), first.metadata)
     )
@@ -326,9 +336,9 @@ def at_once(
 
 
 def in_large_batches(plan: ScanPlan) -> ScanPlan:
-    """The plan with larger batches where its rows are small: what a batch costs is paid less often.
+    """Return the plan with larger batches if its rows are small: fewer batches cost less.
 
-    Of rows of unknown width, as those of strings are, the batches stay as they are.
+    With columns of unknown width, such as strings, the batch size does not change.
     """
     leaves = [leaf for field in plan.first_schema.fields for leaf in leaf_columns(field)]
     widths = [leaf_bytes(leaf) for leaf in leaves]

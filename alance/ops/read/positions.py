@@ -1,4 +1,4 @@
-"""Positions, row ids and addresses as callers give them, and as rows of fragments, each once."""
+"""Positions, row ids and addresses from callers, converted to distinct rows of fragments."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def as_positions(values: object, what: str) -> Int64s:
-    """Non-negative integers from a list, numpy or Arrow array; shape (n,).
+    """Convert a list, numpy or Arrow array to non-negative integers; shape (n,).
 
     Raises:
-        InvalidInputError: anything else.
+        InvalidInputError: the values are anything else.
     """
     if isinstance(values, pa.Array | pa.ChunkedArray):
         if values.null_count:
@@ -44,24 +44,24 @@ def as_positions(values: object, what: str) -> Int64s:
     return array.astype(np.int64, copy=False)
 
 
-FEW: Final = 1 << 10  # rows; more are sorted faster by numpy
+FEW: Final = 1 << 10  # rows; numpy sorts more rows faster
 
 
 class Placed(NamedTuple):
-    """Rows of fragments, fragment by fragment."""
+    """Rows of fragments, by fragment."""
 
-    fragments: list[int]  # ascending
-    rows: Int64s  # of all of them: ascending and unique in each
-    cuts: list[int]  # where those of each fragment begin, and the last end
-    places: Int64s | None  # of the wanted rows among these; None: they are in this order
+    fragments: list[int]  # positions of the fragments, ascending
+    rows: Int64s  # row offsets of all fragments, ascending and unique in each
+    cuts: list[int]  # start of each fragment's rows, then the end
+    places: Int64s | None  # place in `rows` of each requested row; None if they are in this order
 
 
 def by_position(rows: Int64s, firsts: Int64s) -> Placed:
-    """Rows by position in the dataset.
+    """Place rows given by their position in the dataset.
 
     Args:
-        rows: shape (n,), all below the last of `firsts`.
-        firsts: the first row of each fragment, and the number of all rows.
+        rows: positions, all below the last of `firsts`; shape (n,).
+        firsts: first row of each fragment, then the number of rows.
     """
     if len(rows) <= FEW:
         return Placed(*_kernels.place_rows(rows, firsts))
@@ -70,7 +70,7 @@ def by_position(rows: Int64s, firsts: Int64s) -> Placed:
 
 
 def by_key(keys: Int64s) -> Placed:
-    """Rows by fragment << 32 | offset in it; shape (n,)."""
+    """Place rows given by fragment << 32 | offset; shape (n,)."""
     places = None
     if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
         keys, places = distinct(keys)

@@ -1,4 +1,4 @@
-"""Which rows of fragments a filter may keep, by the statistics of their files."""
+"""Pruning: the rows of fragments that a filter may keep, by file statistics."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ else:
     arrow_parts = Deferred("alance.expr.arrow_parts")
 
 NO_FIELD: Final = -1
-# Asking takes 100 us a fragment, 300 at first: as long as decoding so many bytes, or checking so
-# many rows. Files up to here came whole when they were opened: there is no request to be saved.
+# Pruning takes 100 us per fragment, 300 us the first time: as long as decoding so many bytes, or
+# checking so many rows. Files up to this size are fetched whole when opened: no request is saved.
 LEAST_WORK: Final = 64 << 10
-# Texts are compared with the GIL held: 5 ms for so many zones and a term.
+# Texts are compared with the GIL held: 5 ms for so many zones and one term.
 ZONES_AT_ONCE: Final = 1 << 14
 
 
 async def pruner_of(
     snapshot: Snapshot, predicate: Predicate, schema: pa.Schema, options: ScanOptions
 ) -> Pruner | None:
-    """What tells from statistics which rows a filter rules out; None: nothing would.
+    """Return a pruner for a filter; None if statistics are not used or cannot help.
 
     Args:
-        schema: that the filter sees.
+        schema: schema that the filter sees.
     """
     if not options.use_stats:
         return None
@@ -75,11 +75,11 @@ async def pruner_of(
 
 @dataclass(slots=True)
 class Skipped:
-    """What a scan did not read, counted while it runs.
+    """Counts of rows that a scan skipped, updated while it runs.
 
     Attributes:
-        fragments: of which no row was read, of `num_fragments` whose statistics were asked.
-        zones: of which no row was read, of `num_zones` in these fragments.
+        fragments: fragments without any row read, of `num_fragments` with statistics.
+        zones: zones without any row read, of `num_zones` in these fragments.
         rows: physical rows that were not read.
     """
 
@@ -98,11 +98,11 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class FragmentZones:
-    """What is known of the columns of a fragment.
+    """Zones and bounds of the columns of a fragment.
 
     Attributes:
-        edges: those of all columns: the zones of a fragment are cut at all of them.
-        columns: at least one, by path.
+        edges: zone edges of all columns together: zones are cut at each of them.
+        columns: zones of each column, by path; at least one.
     """
 
     edges: Int64s
@@ -110,7 +110,7 @@ class FragmentZones:
 
     @classmethod
     def of(cls, columns: Mapping[tuple[str, ...], ColumnZones]) -> FragmentZones:
-        """The zones of columns, by path."""
+        """Join the zones of a fragment's columns, given by path."""
         edges = [zones.edges for zones in columns.values()]
         return cls(edges[0] if len(edges) == 1 else distinct(np.concatenate(edges))[0], columns)
 
@@ -119,7 +119,7 @@ class FragmentZones:
         return len(self.edges) - 1
 
     def bounds(self, column: Column) -> Bounds:
-        """The bounds of a column in each zone."""
+        """Return the bounds of a column in each zone."""
         zones = self.columns.get(column.path)
         bounds = None if zones is None else zones.bounds(column.type)
         if zones is None or bounds is None:
@@ -129,12 +129,12 @@ class FragmentZones:
 
 @dataclass(frozen=True, slots=True)
 class Pruner:
-    """A filter that is asked of statistics first.
+    """A filter that is checked against statistics first.
 
     Attributes:
-        columns: the field of each column that the filter compares.
-        num_checks: that the check consists of.
-        kept: the rows that may match, by fragment, as far as the scan has come.
+        columns: field id of each column that the filter compares.
+        num_checks: number of comparisons in the check.
+        kept: rows that may match, by fragment, as far as the scan has come.
     """
 
     check: Check | None
@@ -145,26 +145,28 @@ class Pruner:
 
     @classmethod
     def of(cls, check: Check, schema: Schema) -> Pruner:
-        """The pruner of a filter over a table's schema."""
+        """Return the pruner of a filter over a table's schema."""
         by_path = {column.path: column for column in check.columns()}
         columns = {column: _field_id(schema, column) for column in by_path.values()}
         return cls(check, columns, num_checks(check))
 
     @classmethod
     def of_columns(cls, columns: Sequence[Column], schema: Schema) -> Self:
-        """One that asks of columns what no filter does; what it keeps is for a class of its own."""
+        """Return a pruner of columns without a filter, for subclasses with their own choice of
+        zones.
+        """
         fields = {column: _field_id(schema, column) for column in columns}
         return cls(None, fields, len(columns))
 
     def read(
         self, handle: FragmentHandle, fragment: OpenFragment, states: States
     ) -> Plan[FragmentZones | None]:
-        """Plan the statistics of an open fragment: at most a round, two of wide tables.
+        """Plan to read the statistics of an open fragment: at most a round, two for wide tables.
 
-        None where there are none, or where reading the fragment costs less than asking.
+        Returns None if there are no statistics, or if reading the fragment costs less.
 
         Raises:
-            CorruptFileError: statistics that are not those of the file.
+            CorruptFileError: the statistics do not match the file.
         """
         if file_bytes(handle) + fragment.num_rows * self.num_checks <= LEAST_WORK:
             return None
@@ -190,13 +192,13 @@ class Pruner:
     def spans(
         self, fragments: Sequence[FragmentZones | None], spans: Sequence[Spans]
     ) -> list[Spans]:
-        """The rows of spans of each fragment in which the filter may be true. CPU.
+        """Return the spans of rows in each fragment in which the filter may be true. CPU work.
 
-        The filter is asked twice, however many fragments there are: of each as one zone, and of the
-        zones of those that are left.
+        The filter is evaluated twice, however many fragments there are: on each fragment as one
+        zone, then on the zones of the remaining fragments.
 
         Args:
-            fragments: what is known of each; None: nothing.
+            fragments: zones of each fragment; None if unknown.
 
         Returns:
             Ascending spans, by fragment.
@@ -219,7 +221,7 @@ class Pruner:
         return kept
 
     def _masks(self, fragments: Sequence[FragmentZones]) -> list[Mask]:
-        """The zones of each fragment in which the filter may be true."""
+        """Return for each fragment the mask of zones in which the filter may be true."""
         assert self.check is not None
         may = may_match(self.check, whole_zones(fragments, self.columns))
         pairs = zip(fragments, may, strict=True)
@@ -235,7 +237,11 @@ class Pruner:
 
 
 def _in_groups(places: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Places in groups of about `ZONES_AT_ONCE`; `sizes` are the zones of each."""
+    """Yield places in groups of about `ZONES_AT_ONCE` zones.
+
+    Args:
+        sizes: number of zones of each place.
+    """
     total, first = 0, 0
     for number, size in enumerate(sizes):
         if total and total + size > ZONES_AT_ONCE:
@@ -247,7 +253,7 @@ def _in_groups(places: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence
 
 
 def whole_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> Zones:
-    """Fragments as one zone each."""
+    """Return fragments as one zone each."""
 
     def whole(column: Column) -> Bounds:
         sources = [fragment.columns.get(column.path) for fragment in fragments]
@@ -258,7 +264,7 @@ def whole_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -
 
 
 def cut_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> Zones:
-    """The zones of fragments, one behind the other."""
+    """Return the zones of consecutive fragments."""
     bounds = {
         column.path: Bounds.joined([fragment.bounds(column) for fragment in fragments])
         for column in columns
@@ -267,14 +273,14 @@ def cut_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> 
 
 
 def spans_of_mask(mask: Mask, edges: Int64s, span: tuple[int, int]) -> Spans:
-    """The rows of the zones of a mask that are inside a span."""
+    """Return the rows of masked zones within a span, as spans."""
     turns = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
     cut = np.clip(edges[turns], *span).reshape(-1, 2).tolist()
     return [(start, stop) for start, stop in cut if start < stop]
 
 
 def _field_id(schema: Schema, column: Column) -> int:
-    """The field of a path; NO_FIELD where it is none, or of another type than its bounds."""
+    """Return the id of a column's field; `NO_FIELD` if it has none or another type."""
     fields: Sequence[Field] = schema.fields
     leaf = None
     for name in column.path:

@@ -1,6 +1,6 @@
 """From decoded rows to output rows: deletions, filter, meta columns, late columns.
 
-All of it is work for the pool, and plans: nothing here waits.
+Everything here is CPU work for the pool, or plans: no function waits.
 """
 
 from __future__ import annotations
@@ -38,27 +38,29 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Projection
     from alance.ops.version.snapshot import FragmentHandle
 
-# What a single row of a column costs: the chunk that holds it is read and decoded as a whole.
+# Cost of a single row of a column: its chunk is read and decoded as a whole.
 CHUNK_BYTES: Final = 4 << 10
-TAKEN_SHARE: Final = 16  # of one row in so many, taking from a file is the cheaper way
+TAKEN_SHARE: Final = 16  # a take of at most one row in 16 is cheaper than a scan of the range
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """A scan, decided: what is read first, what late, of which fragments and rows.
+    """A planned scan: first and late columns, fragments, and rows.
 
     Attributes:
-        first_schema: fields read of every row.
-        late_schema: fields read only of rows that the filter kept; None: there are none.
-        spans: physical rows to read by fragment id, where not all of them: ascending spans.
-        pruner: what rules out rows by statistics; None: nothing does.
-        picked: row offsets by fragment id, where an index gave them: only these are read.
-        picked_by: the part of the filter that is true of these rows, if the index is right.
-        index_lines: what was asked of indices, for `explain`.
-        counted: the rows that indices count, deleted ones included, of fragments that are not
-            scanned; None: they count none.
-        reads_files_whole: each file of a small fragment is read as a whole, by one request, and
-            nothing is kept of it. Then there is no filter, and the fragments are prepared.
+        first_schema: fields to read for every row.
+        late_schema: fields to read only for rows that pass the filter; None if there are none.
+        spans: physical rows to read, by fragment id, as ascending spans; fragments without an entry
+            are read whole.
+        pruner: pruner of rows by statistics; None without pruning.
+        picked: row offsets from an index, by fragment id: only these rows are read.
+        picked_by: part of the filter that is true of these rows, provided the index is right; None
+            if no part is.
+        index_lines: texts for `explain` about the use of indices.
+        counted: rows that indices count, including deleted ones, in fragments that are not scanned;
+            None if indices count no rows.
+        reads_files_whole: True to read each file of a small fragment with one request, without
+            caching. Then there is no filter, and the fragments are prepared.
     """
 
     options: ScanOptions
@@ -77,7 +79,7 @@ class ScanPlan:
     reads_files_whole: bool = False
 
     def spans_of(self, handle: FragmentHandle) -> Sequence[tuple[int, int]]:
-        """The physical rows of a fragment that this scan reads."""
+        """Return the physical rows of a fragment to read."""
         return self.spans.get(handle.id, [(0, handle.num_physical_rows)])
 
 
@@ -87,19 +89,20 @@ def num_rows_of(spans: Sequence[tuple[int, int]]) -> int:
 
 
 class RowFilter(NamedTuple):
-    """CPU half of a split: runs in the pool."""
+    """CPU half of a split, which runs in the pool."""
 
     plan: ScanPlan
     split: Split
 
     def run(self, task: Task) -> tuple[pa.RecordBatch | None, Int64s | None] | None:
-        """The rows kept and their offsets in the group (None: all); no batch where none is kept.
+        """Return the rows that pass the filter, and their offsets in the group (None for all).
 
-        Without late columns the batch is already the output, or what it is computed from. None
-        where the bytes of a local file are not at hand: then they are to be fetched.
+        The batch is None if no row passes. Without late columns, it is the output, or the input of
+        computed columns. Returns None if bytes of a local file are not in memory: then they must be
+        fetched.
 
         Raises:
-            CorruptFileError: bytes that contradict the format, or an index.
+            CorruptFileError: the bytes contradict the format, or an index.
         """
         plan, split = self.plan, self.split
         batch = task.decode()
@@ -133,11 +136,12 @@ class RowFilter(NamedTuple):
 
 
 def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch) -> None:
-    """Where a row is not what the index says, another one may be missing; for rows of which the
-    filter does not keep all.
+    """Check that rows from an index match the index: if one does not, other rows may be missing.
+
+    Only called if the filter drops a row of the batch.
 
     Raises:
-        CorruptFileError: there is such a row.
+        CorruptFileError: a row does not match the index.
     """
     if plan.picked_by is None:
         return
@@ -154,7 +158,7 @@ def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch) -> None:
 
 
 def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
-    """The rows of a batch at ascending offsets."""
+    """Return the rows of a batch at ascending offsets."""
     if batch.num_columns == 0:
         return batch.slice(0, len(offsets))
     if len(offsets) * 8 < batch.num_rows:
@@ -169,7 +173,7 @@ def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
 def with_meta(
     batch: pa.RecordBatch, group: FragmentHandle | FragmentGroup, rows: Int64s, meta: frozenset[str]
 ) -> pa.RecordBatch:
-    """The batch with meta columns of its rows; `rows` are their offsets in the group."""
+    """Return the batch with meta columns; `rows` are the offsets of its rows in the group."""
     arrays, fields = list(batch.columns), list(batch.schema)
     for name in META:
         if name not in meta or batch.schema.get_field_index(name) >= 0:
@@ -183,15 +187,16 @@ def with_meta(
 
 @dataclass(frozen=True)
 class LateRows:
-    """Rows that the filter kept, and the columns that they still need.
+    """Rows that passed the filter, with the late columns that they need.
 
     Attributes:
-        handles: of the fragments.
-        opened: the fragment with its late columns; or several, which are read as one.
-        rows: offsets in the fragment; in several they are numbered one behind the other.
-        start, stop: rows of which these were kept; of several fragments all.
-        states: where plans leave what they learn.
-        is_near: they are in files of this machine.
+        handles: handles of the fragments.
+        opened: the fragment opened with its late columns; or several fragments that are read as
+            one.
+        rows: offsets in the fragment; several fragments are numbered consecutively.
+        start, stop: range from which the rows were selected; for several fragments, all rows.
+        states: memo of the pages' state, filled by plans.
+        is_near: True if the files are on this machine.
     """
 
     handles: Sequence[FragmentHandle]
@@ -204,7 +209,7 @@ class LateRows:
 
     @property
     def num_bytes(self) -> float:
-        """Encoded bytes that are read."""
+        """Encoded bytes to read."""
         return self._taken_bytes if self.is_sparse else self._all_bytes
 
     @cached_property
@@ -217,21 +222,23 @@ class LateRows:
 
     @property
     def _taken_bytes(self) -> int:
-        """Encoded bytes of the chunks that hold the rows, about."""
+        """Approximate encoded bytes of the chunks of the rows."""
         return len(self.rows) * len(self.opened[0].leaves) * CHUNK_BYTES
 
     @cached_property
     def is_sparse(self) -> bool:
-        """Whether rows are taken one by one: where that touches fewer bytes than their range."""
+        """True if rows are taken singly, because that reads fewer bytes than their range."""
         if len(self.opened) > 1:
             return False
-        # From files here even chunks that are all read cost less than their whole decoding.
+        # For local files, reading all chunks costs less than decoding all of their rows.
         few = len(self.rows) * TAKEN_SHARE <= self.stop - self.start
         return self._taken_bytes <= self._all_bytes or (self.is_near and few)
 
     def cut(self, most_bytes: float) -> Sequence[LateRows]:
-        """The same rows in parts of about so many encoded bytes. Single rows stay together, since
-        their chunks are near each other, and so do those of several fragments.
+        """Cut the rows into parts of about `most_bytes` encoded bytes.
+
+        Rows that are taken singly are not cut, because their chunks are near each other; nor are
+        rows of several fragments.
         """
         count = math.ceil(self.num_bytes / most_bytes)
         if count <= 1 or self.is_sparse or len(self.opened) > 1:
@@ -244,10 +251,11 @@ class LateRows:
         ]
 
     def reading(self, *, guess: bool) -> Plan[FragmentTask]:
-        """Plan the late columns, without what is `unread` of the task.
+        """Plan to read the late columns, except what the task lists as `unread`.
 
         Args:
-            guess: fetch, beside the state of an unknown page, what is likely to hold its rows.
+            guess: True to fetch the likely bytes of rows together with the state of an unknown
+                page.
         """
         if len(self.opened) > 1:
             return read_together(self.opened)
@@ -260,7 +268,7 @@ class LateRows:
         """Return the late columns of the rows.
 
         Args:
-            read: brings the bytes of `task.unread`.
+            read: returns the bytes of `task.unread`.
         """
         batch = task.decode(read)
         if len(self.rows) < batch.num_rows:
@@ -269,25 +277,25 @@ class LateRows:
 
 
 class Kept(NamedTuple):
-    """The rows of a split that the filter kept: their first columns, and the places of the late."""
+    """Rows of a split that passed the filter: their first columns, and their late rows."""
 
     batch: pa.RecordBatch
     late: Sequence[LateRows]  # in row order
 
     @property
     def num_bytes(self) -> float:
-        """Encoded bytes of late columns that are read."""
+        """Encoded bytes of late columns to read."""
         return sum(rows.num_bytes for rows in self.late)
 
     def cut(self, most_bytes: float) -> Iterator[Kept]:
-        """The same in parts, about so many encoded bytes of late columns each."""
+        """Yield parts of about `most_bytes` encoded bytes of late columns each."""
         first = 0
         for rows in [part for late in self.late for part in late.cut(most_bytes)]:
             yield Kept(self.batch.slice(first, len(rows.rows)), [rows])
             first += len(rows.rows)
 
     def halves(self) -> Iterator[Kept]:
-        """Divide the rows, which must be of one fragment, into two parts."""
+        """Yield two halves of the rows, which must be of one fragment."""
         (late,) = self.late
         middle = len(late.rows) // 2
         for first, last in ((0, middle), (middle, len(late.rows))):
@@ -296,10 +304,10 @@ class Kept(NamedTuple):
             yield Kept(self.batch.slice(first, last - first), [part])
 
     def merge(self, plan: ScanPlan, tasks: Sequence[tuple[FragmentTask, Reader]]) -> pa.RecordBatch:
-        """The output, or what it is computed from: first and late columns side by side.
+        """Return the output, or the input of computed columns: first and late columns side by side.
 
         Args:
-            tasks: of the late columns, each with what brings its unread bytes.
+            tasks: tasks of the late columns, each with the reader of its unread bytes.
         """
         parts = [rows.decode(*task) for rows, task in zip(self.late, tasks, strict=True)]
         late = one_batch(parts)

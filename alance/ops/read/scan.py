@@ -1,12 +1,12 @@
-"""Scans: fragments cut into splits, fetched ahead under a budget, decoded in the pool.
+"""Scans: fragments are cut into splits, fetched ahead under a budget, and decoded in the pool.
 
-One pool job decodes a *split*: rows of one fragment, or all rows of small neighbours. A *span* is
-fetched at once: splits of one fragment, of as many bytes as suit the store. Both are in order.
-Fragments are opened in windows, the next window while the current one is read: footers in one
-round, page tables in another.
+A *split* is decoded by one pool job: rows of one fragment, or all rows of neighbouring small
+fragments. A *span* is fetched at once: splits of one fragment, with as many bytes as suit the
+store. Splits and spans are in row order. Fragments are opened in windows, the next window while the
+current one is read: footers in one round, page tables in another.
 
-A filter reads all rows of a span, or the rows that indices named. Compaction scans without a
-filter. It reads the files of small fragments whole, without opening them.
+A scan with a filter reads all rows of a span, or only the rows from indices. A compaction scans
+without a filter, and reads files of small fragments whole, without opening them.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ if TYPE_CHECKING:
 
     Window: TypeAlias = tuple[SplitReader, Sequence[FragmentHandle]]
 
-WINDOW: Final = 64  # fragments opened at once: as many footers as one wave of requests holds
-PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, in which calls cost little
+WINDOW: Final = 64  # fragments opened at once: their footers fit in one wave of requests
+PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, so calls cost little
 PART_DECODED_BYTES: Final = 32 << 20
-LEAST_PART_BYTES: Final = 1 << 20  # of a scan that may read little ahead
+LEAST_PART_BYTES: Final = 1 << 20  # for a scan with a small read-ahead
 PART_ROWS: Final = 128 << 10
 MIN_ROWS: Final = 1024
-TAKEN_ROWS: Final = 8192  # of a split of rows that an index gave
+TAKEN_ROWS: Final = 8192  # rows of a split from an index
 TAKEN_BYTES: Final = 8 << 20
-NARROW_PARTS: Final = 4  # as many rows of a filter's columns in one job, if the others are narrow
-NARROW_BYTES: Final = 64  # of a row of the others
-# Page tables that the search cache gets, so that the next scan saves a round; those of takes stay.
+NARROW_PARTS: Final = 4  # factor of `PART_ROWS` for a filter's columns if late columns are narrow
+NARROW_BYTES: Final = 64  # bytes per row of narrow late columns
+# Page tables to cache, so that the next scan saves a round; limited, so that those of takes stay.
 SHARED_BYTES: Final = 32 << 20
-PRUNING_BYTES: Final = 16 << 10  # the work of a check of a fragment, as bytes to decode
+PRUNING_BYTES: Final = 16 << 10  # work of one check of a fragment, in bytes to decode
 
 
 async def scanned(
@@ -84,12 +84,12 @@ async def scanned(
     flat: bool = True,
     is_large: bool = False,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The batches of a scan that is planned first; cost and errors are those of both.
+    """Plan a scan and yield its batches; cost and errors are those of `plan_scan` and `scan`.
 
     Args:
-        spans: physical rows of fragments, by id, to which the scan is confined there.
+        spans: physical rows to scan, by fragment id; fragments without an entry are scanned whole.
         flat: see `plan_scan`.
-        is_large: batches of narrow rows have many of them, see `in_large_batches`.
+        is_large: True for large batches of narrow rows, see `in_large_batches`.
     """
     plan = await plan_scan(snapshot, columns, options, flat=flat)
     if spans:
@@ -100,11 +100,12 @@ async def scanned(
 
 
 async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The batches of a scan, in order unless asked otherwise.
+    """Yield the batches of a scan, in row order unless the options allow any order.
 
-    Cost: one round of footers and one of page tables for each 64 fragments, then the pages' bytes
-    in requests of up to 16 MiB, ahead of the consumer up to the budget. Of rows that indices gave
-    there are no page tables to read. Late columns are another round, unless they are read unasked.
+    Cost: one round of footers and one of page tables for each 64 fragments; then the bytes of pages
+    in requests of up to 16 MiB, ahead of the consumer within the budget. Rows from indices need no
+    page tables. Late columns need another round, unless they are read together with the first
+    columns.
     """
     window = RowWindow(plan.options)
     async with aclosing(_decoded(snapshot, plan)) as batches:
@@ -138,11 +139,11 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
 
 
 async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
-    """Return the windows of a scan in order: fragments that are opened together.
+    """Return the windows of a scan in order: groups of fragments that are opened together.
 
     Scanned fragments, fragments whose rows an index names, and fragments that are read whole have
-    separate windows. Small fragments that are read whole are not opened, so their window has any
-    number.
+    separate windows. Small fragments that are read whole are not opened, so their window has no
+    size limit.
     """
     at_a_time = _ahead(snapshot, plan) + 1
     if plan.picked and len(plan.picked) == len(plan.handles):
@@ -166,7 +167,7 @@ async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
 
 
 def _cut(runs: Iterable[tuple[SplitReader, Sequence[FragmentHandle], bool]]) -> Iterator[Window]:
-    """Runs of fragments cut into windows, unless they are left whole."""
+    """Cut runs of fragments into windows, except those that are read whole."""
     for reader, handles, is_whole in runs:
         step = len(handles) if is_whole else WINDOW
         for start in range(0, len(handles), step):
@@ -174,7 +175,7 @@ def _cut(runs: Iterable[tuple[SplitReader, Sequence[FragmentHandle], bool]]) -> 
 
 
 async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[FragmentGroup]:
-    """Open fragments together: deletion vectors beside the footers, then the page tables."""
+    """Open fragments together: footers and deletion vectors, then page tables."""
     snapshot, plan = reader.snapshot, reader.plan
     if handles[0].id in plan.picked:
         return [await _open_picked(reader, handles)]
@@ -202,7 +203,7 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
         for (handle, fragment), states, kept in zip(pairs, all_states, spans, strict=True)
     ]
     groups = await reader.open_late(list(with_neighbours(single, row_bytes)))
-    if snapshot.is_remote:  # of open local files the jobs that decode them learn it
+    if snapshot.is_remote:  # for open local files, decode jobs load the page tables
         loads = [
             load
             for group in groups
@@ -214,7 +215,7 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
 
 
 async def _open_picked(reader: SplitReader, handles: Sequence[FragmentHandle]) -> FragmentGroup:
-    """Fragments as one, of which the live ones of the rows are read that indices gave."""
+    """Open fragments as one group that reads only the live rows from indices."""
     snapshot, picked = reader.snapshot, reader.plan.picked
     cache, columns = snapshot.engine.cache, reader.first_columns
     await snapshot.recall(handles)
@@ -236,7 +237,7 @@ async def _spans(
     handles: Sequence[FragmentHandle],
     opened: Sequence[OpenFragment],
 ) -> Sequence[Sequence[tuple[int, int]]]:
-    """The rows of fragments that may be kept: all, or those that statistics do not rule out."""
+    """Return the rows of each fragment to read: all, or those that statistics do not rule out."""
     spans = [plan.spans_of(handle) for handle in handles]
     pruner = plan.pruner
     if pruner is None:
@@ -258,7 +259,9 @@ async def _spans(
 async def _read_window(
     reader: SplitReader, groups: Sequence[FragmentGroup]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Two pipelines in a row: spans fetched ahead by bytes, splits finished ahead by number."""
+    """Yield the batches of a window through two pipelines: spans fetched ahead, splits decoded
+    ahead.
+    """
     snapshot, options = reader.snapshot, reader.plan.options
     spans = readahead(
         _jobs(reader, groups),
@@ -273,7 +276,7 @@ async def _read_window(
         async with aclosing(spans):
             async for splits in spans:
                 left = deque(splits)
-                del splits  # else their bytes stay until those of the next span are there
+                del splits  # or their bytes stay in memory until those of the next span arrive
                 while left:
                     rest = left.popleft()
                     yield reader.computed(rest) if is_computed else rest()
@@ -292,7 +295,7 @@ async def _read_window(
 
 
 def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
-    """Splits that are decoded at once."""
+    """Return the number of splits that are decoded at once."""
     return plan.options.batch_readahead or snapshot.session.decode_threads + 1
 
 
@@ -317,27 +320,27 @@ def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[
 
 
 def _row_bytes(group: FragmentGroup) -> float:
-    """Encoded bytes of a row of an open fragment."""
+    """Return the encoded bytes per row of an open fragment."""
     (fragment,) = group.opened
     return fragment.encoded_bytes / max(1, fragment.num_rows)
 
 
 def _parts(reader: SplitReader, group: FragmentGroup) -> Iterator[list[tuple[int, int]]]:
-    """Rows of an open fragment that are fetched at once, in parts that are decoded one by one."""
+    """Yield the spans to fetch of an open fragment, each as a list of the parts to decode."""
     part_rows = _part_rows(reader, group)
     return _cut_spans(group.spans, part_rows, _fetched_rows(reader, group, part_rows))
 
 
 def _fetched(reader: SplitReader, group: FragmentGroup) -> list[tuple[int, int]]:
-    """The same rows, without the cuts between parts."""
+    """Return the rows of `_parts` as spans without cuts between parts."""
     return [span for parts in _parts(reader, group) for span in joined_spans(parts)]
 
 
 def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> int:
-    """Rows that are fetched at once: some parts.
+    """Return the number of rows of a span, which is fetched at once: one or more parts.
 
-    A part of many columns has little of each. So that a request for it is worth its cost, more is
-    fetched: at most half of what may be read ahead, or pages as a whole where they are small.
+    A part of many columns has few bytes of each. To make a request worth its cost, more rows are
+    fetched: up to half of the read-ahead, or whole pages if they are small.
     """
     (fragment,), profile = group.opened, reader.snapshot.table.store.profile
     row_bytes, ahead_bytes = max(_row_bytes(group), 1e-9), reader.ahead_bytes
@@ -355,7 +358,7 @@ def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> 
 
 
 def _has_narrow_late(plan: ScanPlan) -> bool:
-    """Whether the rows of late columns have few bytes, should the filter keep all of them."""
+    """Return True if late columns have few bytes per row."""
     if plan.late_schema is None:
         return False
     leaves = [leaf for field in plan.late_schema.fields for leaf in leaf_columns(field)]
@@ -364,9 +367,10 @@ def _has_narrow_late(plan: ScanPlan) -> bool:
 
 
 def _part_rows(reader: SplitReader, group: FragmentGroup) -> int:
-    """Rows of a split: some MiB encoded, a multiple of the batch size where that fits.
+    """Return the number of rows of a split: some MiB encoded, a multiple of the batch size if
+    possible.
 
-    A split has no more bytes than may be read ahead: some of them are decoded at once.
+    A split has at most the bytes of the read-ahead, because several splits are decoded at once.
     """
     (fragment,), options, most = group.opened, reader.plan.options, PART_ROWS
     if not reader.snapshot.is_remote and _has_narrow_late(reader.plan):
@@ -394,7 +398,7 @@ def _part_rows(reader: SplitReader, group: FragmentGroup) -> int:
 def _cut_spans(
     spans: Sequence[tuple[int, int]], part_rows: int, group_rows: int
 ) -> Iterator[list[tuple[int, int]]]:
-    """Spans cut into parts, and parts together up to so many rows."""
+    """Yield groups of parts: spans cut into parts, up to `group_rows` rows per group."""
     runs = (run for span in spans for run in cut_span(span, group_rows))
     parts = (part for run in runs for part in cut_span(run, part_rows))
     return grouped(parts, lambda part: part[1] - part[0], group_rows)

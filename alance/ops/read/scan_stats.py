@@ -1,4 +1,4 @@
-"""What a scan did, told to a callback when it has ended."""
+"""Statistics of a scan, passed to a callback at its end."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class ScanStatistics:
     """Requests, bytes and times of a scan.
 
     Attributes:
-        iops: requests sent, or reads of local files.
-        requests: requested ranges of bytes; near ranges share a request.
-        bytes_read: received bytes.
-        indices_loaded: segments of indices that were opened and were not in memory before.
-        parts_loaded: parts of indices that were read, such as pages of B-trees, keys of bitmaps,
-            partitions of vectors and posting lists.
+        iops: number of requests sent, or of reads of local files.
+        requests: number of requested byte ranges; near ranges share a request.
+        bytes_read: number of received bytes.
+        indices_loaded: number of index segments that were opened and not cached before.
+        parts_loaded: number of index parts that were read, such as B-tree pages, bitmap row sets,
+            vector partitions and posting lists.
         index_cache_hits, index_cache_misses: lookups of such parts in the search cache. A filter
             whose result is cached makes no lookup.
-        index_comparisons: values of indices that were compared with a condition or query: values of
-            B-tree pages, keys of a bitmap, zones, vectors of partitions, postings. A cached result
-            counts as if it were computed again.
+        index_comparisons: number of index values that were compared with a condition or query:
+            values of B-tree pages, bitmap keys, zones, vectors of partitions, postings. A cached
+            result counts as if it were computed again.
         all_counts: `rows` and `batches` of the result, `rounds` of requests, `retries`,
             `bytes_wasted` (received, but not requested by any caller), `cache_hits` and
             `cache_misses`.
@@ -60,7 +60,7 @@ class ScanStatistics:
 
 NS: Final = 1_000_000_000
 
-# What keys of the search cache begin with.
+# First elements of cache keys.
 INDICES: Final = frozenset(
     {"page table", "index keys", "vector index", "text index", "zone map", "bloom zones"}
 )
@@ -69,10 +69,10 @@ PARTS: Final = frozenset({"index page", "row set", "partition", "posting list", 
 
 @dataclass(slots=True, repr=False, eq=False)
 class _IndexRecorder(Recorder):
-    """Notes besides what a scan wanted of indices."""
+    """Recorder that also notes the lookups of index parts."""
 
-    opened: set[Hashable] = field(default_factory=set)  # and were not in the cache
-    parts: Counter[bool] = field(default_factory=Counter)  # looks, by whether they were there
+    opened: set[Hashable] = field(default_factory=set)  # keys that were not in the cache
+    parts: Counter[bool] = field(default_factory=Counter)  # cache lookups; key: True for a hit
     num_compared: int = 0
 
     def _compared(self, num_values: int) -> None:
@@ -92,14 +92,14 @@ ScanStatsCallback: TypeAlias = Callable[[ScanStatistics], object]
 async def counted(
     batches: AsyncGenerator[pa.RecordBatch, None], callback: ScanStatsCallback
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The same batches; when all were given, the callback is told of their requests.
+    """Yield the batches; after the last one, pass the scan's statistics to the callback.
 
-    Not called where the scan fails or is left early. An error of the callback is logged.
+    The callback is not called if the scan fails or is stopped early. Its errors are logged.
     """
     recorder, num_rows, num_batches, seconds = _IndexRecorder(), 0, 0, 0.0
     async with aclosing(batches):
         while True:
-            # Around each step: what the consumer asks for in between is not the scan's.
+            # Record each step separately: the consumer's requests in between do not count.
             begun = time.perf_counter()
             with recording(recorder):
                 batch = await anext(batches, None)

@@ -1,4 +1,4 @@
-"""Rows put into the order that `order_by` asks for."""
+"""Sorts of rows by `order_by`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
 
 def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
-    """The rows of a table in the order of some of its columns; equal ones stay as they are. CPU.
+    """Return the rows of a table in the order of some columns; the sort is stable. CPU work.
 
-    NaN is greater than all numbers, and the two zeros are equal.
+    NaN is larger than all numbers, and the two zeros are equal.
 
     Raises:
-        UnsupportedError: a column of a type whose values have no order.
+        UnsupportedError: a column's type has no order.
     """
     order = _order_of_numbers(table, orderings)
     if order is not None:
@@ -65,9 +65,9 @@ def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
 
 
 def _order_of_numbers(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> UInt32s | None:
-    """The order of rows by keys that are all numbers; None: some are not.
+    """Return the row order by numeric keys; None if a key is not numeric.
 
-    A radix sort by the last key first: a tenth of the time of comparisons.
+    A radix sort by the last key first takes a tenth of the time of comparisons.
     """
     keys = []
     for ordering in orderings:
@@ -94,10 +94,10 @@ def stable_order(
     ascending: bool = True,
     nulls_first: bool = True,
 ) -> UInt32s:
-    """The order of whole numbers; equal ones, and nulls, stay as they are.
+    """Return the stable order of integers; nulls keep their order, too.
 
     Args:
-        valid: false where they are null; None: nowhere.
+        valid: mask of the values that are not null; None if none is null.
     """
     keys = unsigned(numbers)
     _, order = _kernels.order_of(keys if ascending else ~keys)
@@ -108,7 +108,7 @@ def stable_order(
 
 
 def _as_ordered(values: pa.Array) -> npt.NDArray[np.integer[Any]] | None:
-    """Numbers as whole ones in the same order; None: they are none."""
+    """Return numbers as integers in the same order; None if the values are not numbers."""
     if not pa.types.is_floating(values.type):
         return whole_numbers(values)
     floats = float_values(canonical(values))
@@ -119,7 +119,7 @@ def _as_ordered(values: pa.Array) -> npt.NDArray[np.integer[Any]] | None:
 
 
 def _comparable(values: Values) -> Values:
-    """Values in a type that Arrow can compare."""
+    """Return values in a type that Arrow can compare."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if pa.types.is_float16(values.type):
@@ -130,7 +130,7 @@ def _comparable(values: Values) -> Values:
 def _not_beyond(
     values: pa.Array, last: pa.Scalar, ordering: ColumnOrdering
 ) -> pa.BooleanArray | None:
-    """Which values do not come after another one of their column; None: all, or not known."""
+    """Return the mask of values that do not sort after `last`; None if all or unknown."""
     values = _comparable(values)
     if not last.is_valid:
         return values.is_null() if ordering.nulls_first else None
@@ -150,14 +150,14 @@ def _not_beyond(
 
 @dataclass(slots=True)
 class FirstRows:
-    """The first rows of a stream in an order; keeps no more than twice as many, or `spare`.
+    """The first rows of a stream in sort order; holds at most `spare` or twice the requested rows.
 
-    Once there are enough, rows that the first key puts behind all of them are not kept: comparing
-    takes a twentieth of what sorting does.
+    Once there are enough rows, rows whose first key sorts after all of them are dropped: comparing
+    takes a twentieth of the time of sorting.
 
     Attributes:
-        num_rows: to give; None: all.
-        spare: rows that are kept before they are sorted and cut.
+        num_rows: number of rows to return; None for all.
+        spare: rows to hold before they are sorted and cut.
     """
 
     schema: pa.Schema
@@ -169,7 +169,7 @@ class FirstRows:
     _last: pa.Scalar | None = None  # first key of the last of enough rows
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Some rows more. CPU."""
+        """Add rows. CPU work."""
         first = self.orderings[0]
         if self._last is not None:
             kept = _not_beyond(batch.column(first.column_name), self._last, first)
@@ -185,6 +185,6 @@ class FirstRows:
                 )[0]
 
     def result(self) -> pa.Table:
-        """The rows in order. CPU."""
+        """Return the rows in order. CPU work."""
         table = pa.Table.from_batches(self._batches, schema=self.schema)
         return in_order(table, self.orderings).slice(0, self.num_rows)

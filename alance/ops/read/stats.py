@@ -1,4 +1,4 @@
-"""What a version consists of, told by its manifest; bytes of columns by the ends of its files."""
+"""Counts of a version from its manifest; bytes of columns from the footers of its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 SHOWN_COLUMNS: Final = 100
-FILES_AT_ONCE: Final = 32  # whose ends are read
+FILES_AT_ONCE: Final = 32  # footers read concurrently
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +32,18 @@ class DatasetStats:
     """Counts of the rows, files and indices of a version.
 
     Attributes:
-        num_rows: live rows.
-        num_deleted_rows: deleted rows that are still in data files.
-        num_fragments: fragments of the version.
-        num_small_fragments: fragments of few rows, deleted rows included, which compaction joins.
-        num_data_files: data files of all fragments.
-        num_bytes: bytes of the data files, including deleted rows and dropped columns.
-        num_deletion_files: deletion files of all fragments.
+        num_rows: number of live rows.
+        num_deleted_rows: number of deleted rows that are still in data files.
+        num_fragments: number of fragments.
+        num_small_fragments: number of fragments with few rows, including deleted ones, which a
+            compaction merges.
+        num_data_files: number of data files.
+        num_bytes: size of the data files, including deleted rows and dropped columns.
+        num_deletion_files: number of deletion files.
         indices: names of the indices.
         column_bytes: encoded bytes of the pages of each field of the schema, by dotted path. The
             bytes of a struct are those of its members, under their own paths; fields in files of
-            version 0.1 have none. None: not requested.
+            version 0.1 have none. None if not requested.
     """
 
     num_rows: int
@@ -59,7 +60,7 @@ class DatasetStats:
 async def dataset_stats(
     snapshot: Snapshot, small_rows: int, *, with_column_bytes: bool
 ) -> DatasetStats:
-    """See `Dataset.stats`."""
+    """Return the counts of a version; see `Dataset.stats`."""
     check_count("small_rows", small_rows, 0)
     records = snapshot.manifest.fragments.records
     unknown = np.flatnonzero(records.file_bytes == 0).tolist()
@@ -83,7 +84,7 @@ async def dataset_stats(
 
 
 async def _column_bytes(snapshot: Snapshot) -> dict[str, int]:
-    """The encoded bytes of each field, by its path."""
+    """Return the encoded bytes of each field, by path."""
     await snapshot.resolve_sizes(snapshot.handles)
     paths = snapshot.schema.paths
     total = dict.fromkeys(paths, 0)
@@ -109,9 +110,9 @@ async def _column_bytes(snapshot: Snapshot) -> dict[str, int]:
 
 
 def html(snapshot: Snapshot) -> str:
-    """A version as a notebook shows it, by its manifest alone: what that does not tell is left out.
+    """Return HTML of a version for notebooks, from its manifest alone; unknown facts are omitted.
 
-    Columns beyond the first hundred are counted.
+    At most 100 columns are listed; the others are only counted.
     """
     manifest = snapshot.manifest
     rows, sizes = manifest.fragments.num_rows, manifest.fragments.records.file_bytes

@@ -1,4 +1,4 @@
-"""Rows by position, row id or address, in the order asked for."""
+"""Rows by position, row id or address, in the requested order."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-JOINT_ROWS: Final = 1 << 18  # of takes that go together
+JOINT_ROWS: Final = 1 << 18  # rows of takes that are read together
 _DELETED: Final = attrgetter("deleted")
-OUTPUT_WORK: Final = 512  # of a column that is computed, as bytes to decode: 15 us
-UNDER_WAY: Final = 8  # takes of one kind; what comes meanwhile shares the next
+OUTPUT_WORK: Final = 512  # work of an output column, in bytes to decode: 15 us
+UNDER_WAY: Final = 8  # concurrent takes of one kind; later callers share the next one
 
 
 async def take(snapshot: Snapshot, indices: object, columns: Columns = None) -> pa.Table:
-    """Rows by position in the dataset, in the order asked for, repeated as asked.
+    """Return rows by position in the dataset, in the requested order, with repetitions.
 
-    Cost: one round of requests when warm (two for full-zip strings without a cached index), one
-    hop to the pool; cold, one more for footers and one for deletion vectors of the fragments hit.
+    Cost: one round of requests when warm (two for full-zip strings without a cached index), and one
+    hop to the pool. When cold, one more round for footers and one for deletion vectors of the
+    fragments.
 
     Raises:
-        InvalidInputError: a position at or beyond the number of rows.
+        InvalidInputError: a position is negative or beyond the last row.
     """
     positions = as_positions(indices, "indices")
     firsts = await snapshot.first_rows()
@@ -59,10 +60,11 @@ async def take(snapshot: Snapshot, indices: object, columns: Columns = None) -> 
 async def take_addresses(
     snapshot: Snapshot, addresses: object, columns: Columns = None
 ) -> pa.Table:
-    """Rows by address (fragment id << 32 | row offset), in the order asked for.
+    """Return rows by address (fragment id << 32 | row offset), in the requested order.
 
     Raises:
-        NotFoundError: no such fragment, or the row is deleted or beyond its end.
+        NotFoundError: the fragment does not exist, or the row is deleted or beyond the fragment's
+            end.
     """
     rows = as_positions(addresses, "addresses")
     fragments, offsets = await snapshot.locate_addresses(rows)
@@ -70,10 +72,10 @@ async def take_addresses(
 
 
 async def take_rows(snapshot: Snapshot, row_ids: object, columns: Columns = None) -> pa.Table:
-    """Rows by row id, in the order asked for: stable ids where the dataset has them.
+    """Return rows by row id, in the requested order; stable row ids if the dataset has them.
 
     Raises:
-        RowNotFoundError: a row id that no live row has.
+        RowNotFoundError: no live row has a row id.
     """
     ids = as_positions(row_ids, "row_ids")
     addresses = await snapshot.addresses_of(ids)
@@ -88,10 +90,10 @@ async def flat_rows(
     *,
     by_address: bool = False,
 ) -> pa.RecordBatch:
-    """Rows by row id or address, in one batch with the columns of a scan.
+    """Return rows by row id or address, in one batch with the columns of a scan.
 
     Raises:
-        NotFoundError: a row that is not there.
+        NotFoundError: a row does not exist.
     """
     needed = list(dict.fromkeys([*projection.fields, *projection.meta]))
     taking = take_addresses if by_address else take_rows
@@ -103,7 +105,7 @@ async def flat_rows(
 
 
 def batch_of(table: pa.Table) -> pa.RecordBatch:
-    """The rows of a table in one batch.
+    """Return the rows of a table in one batch.
 
     Raises:
         BatchTooLargeError: the rows have more bytes of strings than a batch can hold.
@@ -115,10 +117,12 @@ def batch_of(table: pa.Table) -> pa.RecordBatch:
 async def take_located(
     snapshot: Snapshot, fragments: Int64s, offsets: Int64s, columns: Columns, *, live: bool
 ) -> pa.Table:
-    """Rows by place; `fragments` are positions in the snapshot's list.
+    """Return rows by fragment and offset.
 
     Args:
-        live: `offsets` count live rows only; else they are physical, and must not be deleted.
+        fragments: positions of the fragments in the snapshot.
+        live: True if `offsets` count only live rows; False if they are physical and must not be
+            deleted.
     """
     keys = fragments << 32 | offsets
     return await _take_joined(snapshot, keys, by_key, columns, live=live)
@@ -132,12 +136,13 @@ async def _take_joined(
     *,
     live: bool,
 ) -> pa.Table:
-    """Rows of a caller; what several ask for at once is one take.
+    """Return the rows of one caller; concurrent callers share one take.
 
-    Of a local store only what a crowd asks for is: a caller alone does not wait for others there.
+    For a local store, only many concurrent callers share a take: a single caller does not wait for
+    others.
 
     Args:
-        placing: where the rows with some keys are.
+        placing: places rows given by their keys.
         live: as for `take_located`.
     """
 
@@ -149,7 +154,7 @@ async def _take_joined(
                 raise
         if len(asked) > 1:
             return [(await answer([own]))[0] for own in asked]
-        # As chunks of one table, each of which Arrow can hold.
+        # Split the rows into chunks of one table, each small enough for Arrow.
         halves = [(await answer([half]))[0] for half in np.array_split(asked[0], 2)]
         return [pa.concat_tables(halves)]
 
@@ -165,7 +170,7 @@ async def _take_joined(
 
     names = plain_names(columns)
     if (columns is None or names is not None) and (snapshot.is_remote or len(keys) <= FEW_ROWS):
-        # Of this loop: callers of another one wait there.
+        # One object per event loop, because callers wait on their own loop.
         key = Joint, asyncio.get_running_loop(), placing is by_key, live, names
         joint: Joint[Int64s, pa.Table] = snapshot.remember(
             key, lambda: Joint(JOINT_ROWS, UNDER_WAY)
@@ -179,7 +184,11 @@ async def _take_joined(
 async def _take_placed(
     snapshot: Snapshot, placed: Placed, columns: Columns, counts: Sequence[int], *, live: bool
 ) -> list[pa.Table]:
-    """Like `take_located`: a table of the rows of each caller, of which there are `counts`."""
+    """Return one table per caller, like `take_located`.
+
+    Args:
+        counts: number of rows of each caller.
+    """
     await load_readers(snapshot, columns)
     choose = partial(snapshot.taken_columns, columns)
     is_computed = isinstance(columns, Mapping)
@@ -201,7 +210,8 @@ async def _take_placed(
         physical = [handle.physical(own_rows) for handle, own_rows in asked.by_fragment()]
         asked = asked._replace(offsets=np.concatenate(physical))
 
-    # In the order asked for they are decoded at once, unless they are looked at before.
+    # Decode rows directly in the requested order, unless meta columns or several callers need the
+    # order of fragments first.
     order, left = (places, None) if len(counts) == 1 and not projection.meta else (None, places)
 
     def finish(batch: pa.RecordBatch) -> list[pa.Table]:
@@ -210,7 +220,7 @@ async def _take_placed(
         batch = projection.apply(batch)
         if len(counts) == 1:
             return [pa.Table.from_batches([in_order(batch, left)])]
-        # Rows of their own: a caller that keeps few rows does not keep those of all.
+        # Copy each caller's rows, so that they do not keep those of other callers in memory.
         rows = np.arange(batch.num_rows) if left is None else left
         parts = np.split(rows, np.cumsum(counts)[:-1])
         return [pa.Table.from_batches([in_order(batch, part)]) for part in parts]
@@ -240,7 +250,7 @@ def _check_live(handle: FragmentHandle, rows: Int64s) -> None:
 def _with_meta(
     batch: pa.RecordBatch, taken: PhysicalRows, projection: Projection
 ) -> pa.RecordBatch:
-    """The batch of rows of several fragments, with the meta columns of the projection."""
+    """Return the batch of rows of several fragments with the meta columns of the projection."""
     parts, first = [], 0
     for handle, rows in taken.by_fragment():
         part = batch.slice(first, len(rows))
@@ -250,7 +260,7 @@ def _with_meta(
 
 
 def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
-    """The output batch of a take of no rows."""
+    """Return the output batch of a take without rows."""
     batch = empty_batch(schema.read_arrow())
     for name in projection.meta:
         batch = batch.append_column(name, pa.nulls(0, pa.uint64()))
@@ -260,16 +270,20 @@ def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
 async def sample(
     snapshot: Snapshot, num_rows: int, columns: Columns = None, *, seed: int | None = None
 ) -> pa.Table:
-    """Different rows drawn at random, in dataset order.
+    """Return distinct random rows, in dataset order.
 
     Raises:
-        InvalidInputError: a negative number, or more rows than there are.
+        InvalidInputError: `num_rows` is negative, or exceeds the number of rows.
     """
     return await take(snapshot, await drawn(snapshot, num_rows, seed), columns)
 
 
 async def drawn(snapshot: Snapshot, num_rows: int, seed: int | None) -> Int64s:
-    """The positions of the rows of `sample`, ascending."""
+    """Return the positions of the rows of `sample`, ascending.
+
+    Raises:
+        InvalidInputError: as for `sample`.
+    """
     total = int((await snapshot.live_counts()).sum())
     if not 0 <= num_rows <= total:
         raise InvalidInputError(f"sample of {num_rows} rows: the dataset has {total}")

@@ -1,8 +1,8 @@
-"""Rows of fragments: planned, admitted, read, and decoded.
+"""Takes of rows of fragments: planned, admitted, read, and decoded.
 
-A take holds the bytes that are read and not decoded yet, and its output. A large take asks the
-session's budget for both before it reads. Then it reads parts ahead, as a scan does. If it is
-larger than the budget admits at once, it goes through ranges of rows, one after the other.
+A take holds the bytes that are read but not decoded, and its output. A large take first requests
+both from the session's memory budget. Then it reads parts ahead, like a scan. If it exceeds the
+budget, it processes ranges of rows one after the other.
 """
 
 from __future__ import annotations
@@ -42,32 +42,35 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INLINE_BYTES: Final = 256 << 10  # encoded; a tenth of a millisecond, as long as a hop to the pool
-FEW_CALLERS: Final = 8  # whose rows are put apart on the loop, 10 to 50 microseconds each
-SHARED_BYTES: Final = 1 << 20  # below this one thread is done before another begins
+INLINE_BYTES: Final = 256 << 10  # encoded; decoding takes 0.1 ms, as long as a hop to the pool
+FEW_CALLERS: Final = 8  # callers whose rows are split on the loop, 10 to 50 microseconds each
+SHARED_BYTES: Final = 1 << 20  # below this, one thread finishes before a second one starts
 PART_BYTES: Final = (
     16 << 20
-)  # encoded, of a remote store: read and decoded side by side with others
-FEW_ROWS: Final = 1 << 10  # for which a round is dear; of more, reading takes longer
+)  # encoded bytes per part on a remote store; parts are read and decoded concurrently
+FEW_ROWS: Final = 1 << 10  # for more rows, reading takes longer than the round that a guess saves
 
 
 class TooMuch(Exception):
-    """What several callers ask for at once is to be taken for fewer of them at a time."""
+    """The rows of several callers exceed the memory for one take.
+
+    The joint then retries with fewer callers at a time.
+    """
 
 
 class PhysicalRows(NamedTuple):
-    """Physical rows of fragments, one fragment behind the other."""
+    """Physical rows of consecutive fragments."""
 
     handles: Sequence[FragmentHandle]
     offsets: Int64s  # ascending and unique in each fragment
-    ends: Sequence[int]  # where those of each fragment end
+    ends: Sequence[int]  # end of each fragment's rows in `offsets`
 
     @property
     def num_rows(self) -> int:
         return len(self.offsets)
 
     def by_fragment(self) -> list[tuple[FragmentHandle, Int64s]]:
-        """The rows of each fragment."""
+        """Return the row offsets of each fragment."""
         bounds = itertools.pairwise([0, *self.ends])
         return [
             (handle, self.offsets[first:last])
@@ -75,7 +78,7 @@ class PhysicalRows(NamedTuple):
         ]
 
     def ranges(self, count: int) -> list[PhysicalRows]:
-        """The same in order, as so many of about equal size."""
+        """Split the rows into up to `count` ranges of about equal size, in order."""
         cuts = [self.num_rows * number // count for number in range(count + 1)]
         begins = [0, *self.ends]
         ranges = []
@@ -101,18 +104,18 @@ async def read_rows(
     callers: int = 1,
     module: str | None = None,
 ) -> T:
-    """What is made of rows of fragments, in their order or in another one.
+    """Read rows of fragments and return the result of `finish` on them.
 
-    Small ones are decoded on the loop, larger ones in the pool, large ones by all its threads.
+    Small takes are decoded on the loop, larger ones in the pool, large ones by all its threads.
 
     Args:
-        finish: makes the answer of the batch, where it was decoded.
-        order: the rows that are wanted, by their numbers among these.
-        callers: how many it is for.
-        module: that `finish` needs.
+        finish: converts the batch to the result, in the thread that decodes it.
+        order: numbers of the rows to return, in order; None for all rows in their order.
+        callers: number of callers.
+        module: module that `finish` needs; None if it needs none.
 
     Raises:
-        TooMuch: of more than one caller.
+        TooMuch: there are several callers, and the rows are too many for one take.
     """
     engine = snapshot.engine
     pool, budget = engine.pool, engine.scheduler.budget
@@ -128,11 +131,11 @@ async def read_rows(
     if num_bytes <= SHARED_BYTES:
         read = await engine.reader(taken.unread, "take", takes=callers)
         return await pool.run(lambda: finish(taken.decode(read, order)))
-    most = max(budget.num_bytes // 2, SHARED_BYTES)  # so that others come in beside
+    most = max(budget.num_bytes // 2, SHARED_BYTES)  # leaves room for other reads
     decoded_bytes = _decoded_bytes(rows, opened)
     if callers > 1 and 2 * decoded_bytes > most:
         raise TooMuch
-    await asyncio.sleep(0)  # of thousands of columns each step takes milliseconds
+    await asyncio.sleep(0)  # with thousands of columns, each step takes milliseconds
     parts, sizes, source = _parts(snapshot, taken)
     await asyncio.sleep(0)
     largest, takes = max(sizes), callers if engine.scheduler.can_keep(sum(sizes)) else 0
@@ -178,8 +181,8 @@ def _parts(
 ) -> tuple[list[TakenRows], list[int], Reader | None]:
     """Split a large take into parts, each with columns for one thread.
 
-    Returns the parts, the memory that each part's bytes need, and the reader that reads during
-    decoding; None if the bytes are read before.
+    Returns the parts, the memory for each part's bytes, and the reader to use during decoding. The
+    reader is None if the bytes are read before.
     """
     engine, count = snapshot.engine, snapshot.session.decode_threads
     source = engine.source(taken.unread, "take")
@@ -191,7 +194,7 @@ def _parts(
 
 
 def _decoded_bytes(rows: PhysicalRows, opened: Sequence[OpenFragment]) -> int:
-    """Memory of the output, estimated."""
+    """Estimate the memory of the output."""
     counts = np.diff(rows.ends, prepend=0).tolist()
     return int(sum(count * own.row_bytes for count, own in zip(counts, opened, strict=True)))
 
@@ -203,7 +206,9 @@ def _as_is(batch: pa.RecordBatch) -> pa.RecordBatch:
 async def prepare_take(
     snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema
 ) -> None:
-    """Learn deletions, and beside them open the files whose rows can be told only after that."""
+    """Load deletion vectors; at the same time, open files whose rows can only be located
+    afterwards.
+    """
     if not snapshot.unprepared(handles):
         return
     await snapshot.resolve_sizes(handles)
@@ -215,9 +220,9 @@ async def prepare_take(
 def take_rows(
     snapshot: Snapshot, rows: PhysicalRows, choice: TakenColumns
 ) -> Plan[tuple[TakenRows, Sequence[OpenFragment]]]:
-    """Plan rows of fragments, of which those that the cache does not know are opened: one round.
+    """Plan a take of rows of fragments. Fragments that are not cached are opened: one round.
 
-    Gives what is still to be read and decoded, and the fragments.
+    Returns the remaining reads and decoding, and the fragments.
     """
     cache = snapshot.engine.cache
     handles, offsets, ends = rows
@@ -231,7 +236,7 @@ def take_rows(
 def opened_fragments(
     cache: SearchCache, handles: Sequence[FragmentHandle], choice: TakenColumns
 ) -> Plan[list[OpenFragment]]:
-    """Plan the opening of fragments that the cache does not know: one round."""
+    """Plan to open fragments that are not cached: one round."""
     keys = [("fragment", handle.identity, choice.key) for handle in handles]
     fragments: list[OpenFragment | None] = cache.peek_all(keys)
     if None in fragments:
@@ -243,7 +248,7 @@ def opened_fragments(
             if not choice.ids.isdisjoint(source.columns)
         ]
         yield from open_files(sources)
-        # Of callers that waited for the same files, one opens the fragments.
+        # If several callers waited for the same files, only the first opens the fragments.
         for number in missing:
             fragments[number] = cache.peek(keys[number])
         missing = [number for number in missing if fragments[number] is None]
@@ -263,7 +268,7 @@ def keep_grown(
     opened: Sequence[OpenFragment],
     choice: TakenColumns,
 ) -> None:
-    """Put open fragments into the cache of whose pages a take has learned more."""
+    """Put opened fragments back into the cache if a take has loaded more page state."""
     for handle, fragment in zip(handles, opened, strict=True):
         if fragment.tables.has_grown:
             fragment.tables.has_grown = False

@@ -1,4 +1,4 @@
-"""Offset and limit over a stream of batches, and the cutting to batch sizes."""
+"""Offset and limit over a stream of batches, and cuts to batch sizes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RowWindow:
-    """Lets through the rows from `offset` on, `limit` of them, in batches of some sizes."""
+    """Filter that passes the rows from `offset` on, up to `limit` rows, in batches of the options'
+    size.
+    """
 
     options: ScanOptions
     skip: int = field(init=False)
     limit: int | None = field(init=False)
-    _short: list[pa.RecordBatch] = field(default_factory=list, init=False)  # for a strict size
+    _short: list[pa.RecordBatch] = field(default_factory=list, init=False)  # strict size only
 
     def __post_init__(self) -> None:
         self.skip = self.options.offset or 0
@@ -30,11 +32,13 @@ class RowWindow:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further row is wanted."""
+        """True if no further row is needed."""
         return self.limit == 0
 
     def cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The wanted rows of the next batch in pieces of the size; no copy but of a strict one."""
+        """Yield the needed rows of the next batch in pieces; they are views unless the size is
+        strict.
+        """
         skipped = min(self.skip, batch.num_rows)
         self.skip -= skipped
         num_rows = batch.num_rows - skipped
@@ -59,7 +63,7 @@ class RowWindow:
             yield batch.slice(start, step)
 
     def _fill(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Batches of exactly the size; rows that are left wait for the next ones."""
+        """Yield batches of exactly the requested size; remaining rows wait for the next batches."""
         size = self.options.batch_size or 0
         start = 0
         if self._short:
@@ -75,14 +79,16 @@ class RowWindow:
             self._short.append(batch.slice(start))
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The rows that wait, as one batch: the last one of a scan."""
+        """Yield the pending rows as one batch: the last batch of a scan."""
         parts, self._short = self._short, []
         if parts:
             yield pa.concat_batches(parts)
 
 
 def cut_table(table: pa.Table, options: ScanOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a table, which has the offset and the limit already, in batches of the sizes."""
+    """Yield the rows of a table in batches of the options' size; offset and limit are already
+    applied.
+    """
     window = RowWindow(replace(options, offset=None, limit=None))
     for batch in table.to_batches():
         yield from window.cut(batch)
