@@ -104,7 +104,7 @@ def check_new(base: Snapshot, new: NewIndex) -> Checked:
             ids, or a table with a fragment-reuse index.
         InvalidInputError: an unknown column, a column that the kind cannot index, or an argument
             out of range.
-            TypeError: an argument that the kind does not take.
+        TypeError: an argument that the kind does not take.
         AlreadyExistsError: the name is in use.
     """
     kind, options = kind_and_options(new.kind, new.arguments)

@@ -73,8 +73,7 @@ class VectorIndexOptions:
             stops; 0 runs until the distance no longer falls. docs/indices.md has measurements.
         ivf_centroids: centroids to use instead of training; shape (partitions, dimension).
         pq_codebook: codebook to use instead of training; shape (num_sub_vectors, 2^num_bits, width
-            of a sub-vector), or
-            pylance's (2^num_bits, dimension) of the same values in that order.
+            of a sub-vector), or pylance's (2^num_bits, dimension) of the same values in that order.
         memory_bytes: approximate bytes of codes sorted in memory, and of the sample; further codes
             are spilled to the local disk.
         m: links of a row in a graph (IVF_HNSW_*); twice as many on its lowest level.
