@@ -23,7 +23,8 @@ _METRICS: Final = {0: "L2", 1: "Cosine", 2: "Dot", 3: "Hamming"}
 def index_type(message: table_pb2.IndexMetadata) -> str:
     """Return the type of an index, such as `BTree` or `IVF_PQ`.
 
-    Returns `Vector` if the record does not have the type of a vector index.
+    Returns `Vector` if the record of a vector index does not contain its type, and `Unknown` if the
+    record has no kind.
 
     Raises:
         CorruptFileError: the details are not a message.

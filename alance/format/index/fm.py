@@ -169,7 +169,7 @@ class Partition:
         return self.index.find(np.frombuffer(pattern, np.uint8))
 
     def rows_of(self, span: tuple[int, int]) -> Int64s:
-        """Return the addresses of the rows that contain the starts of suffixes. CPU work.
+        """Return the addresses of the rows in which a range of suffixes begins. CPU work.
 
         Args:
             span: range of suffixes, from `find`.
@@ -187,7 +187,7 @@ class Partition:
         return self.rows[np.unique(numbers)]
 
     def texts(self, keep: Mask) -> TextRows:
-        """Return the rows in a mask with their texts, decoded from the index. CPU work.
+        """Return the rows of a mask with their texts, decoded from the index. CPU work.
 
         Raises:
             CorruptFileError: the decoded texts do not match the stored offsets.
@@ -375,8 +375,7 @@ def partition_of(texts: TextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
 
 
 def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Array], int]:
-    """Return the file's columns for all nodes and suffix array samples, and the number of node
-    rows.
+    """Return the file's columns for all nodes and suffix array samples, and the count of node rows.
 
     Args:
         nodes: number of bits of each node; `words` has their words consecutively.

@@ -298,7 +298,8 @@ def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
     """Return the values of a tensor in its shape; read-only. bfloat16 becomes float32.
 
     Raises:
-        CorruptFileError: the bytes do not match the shape, or the shape has not `dims` dimensions.
+        CorruptFileError: the bytes do not match the shape, or the shape does not have `dims`
+            dimensions.
         UnsupportedError: the type of the values is not supported.
     """
     dtype = _DTYPES.get(message.data_type)

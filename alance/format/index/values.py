@@ -133,7 +133,7 @@ class Vectors:
 
         Returns:
             float32, shape (n, dimension); normalized for cosine. For hamming, bits of shape (n, 8 x
-                dimension).
+            dimension).
         """
         wide = 8 * self.dim if self.metric == "hamming" else self.dim
         if self.type == "float32" and self.metric != "cosine":
@@ -184,7 +184,7 @@ def vector_lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
 
     Returns:
         The bytes of the values; the end of each list, counted in vectors, shape (n,); and the mask
-            of lists that are not null, which is empty if none is null.
+        of lists that are not null, which is empty if none is null.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()

@@ -27,7 +27,7 @@ class IndexSegmentDescription:
         fragment_ids: covered fragments; some may no longer exist.
         covering_fields: ids of further fields whose values the segment stores.
         index_version: version of the index kind.
-        created_at: None if unknown.
+        created_at: time of creation; None if unknown.
         size_bytes: size of its files; None if unknown.
         base_id: id of the base path of its files; None for the table's folder.
     """

@@ -27,7 +27,7 @@ async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
 
 
 def takes(segment: Segment, ask: Ask) -> bool:
-    """Return True if the index of a segment may narrow a question down."""
+    """Return True if a segment may narrow down the rows of a question."""
     if segment.steps is not None:
         if ask.of_json is None or ask.of_json[0] != tuple(step[:2] for step in segment.steps):
             return False

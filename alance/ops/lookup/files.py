@@ -323,9 +323,7 @@ def _at(values: pa.Array, places: Int64s) -> pa.Array:
 
 
 def sort_key(values: pa.Array) -> pa.Array:
-    """Map values so that Arrow sorts them like an index: floats in total order, -NaN first, NaN
-    last.
-    """
+    """Map values so that Arrow sorts them like an index: for floats, -NaN first and NaN last."""
     return total_order(values) if pa.types.is_floating(values.type) else values
 
 

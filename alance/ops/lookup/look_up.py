@@ -1,9 +1,9 @@
 """Index lookup for a filter: the answer contains all matching rows, and may contain others.
 
 A question is looked up in each segment of an index that covers live fragments. The answer holds
-only for the covered fragments. If the questions of a filter are about different columns, each
-fragment uses the questions that cover it. Row sets are bitmaps: joining and counting them takes
-microseconds, however many rows they have.
+only for the covered fragments. If a filter has several questions, the rows of a fragment are
+narrowed down by the questions whose index covers it. Row sets are bitmaps: joining and counting
+them takes microseconds, however many rows they have.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ async def look_up(
 
 
 async def covered_fragments(snapshot: Snapshot, predicate: Predicate) -> frozenset[int] | None:
-    """Return the fragments covered for every part of a filter that an index can answer.
+    """Return the fragments that indices cover for all answerable parts of a filter.
 
-    Returns None if no index answers any part of the filter.
+    Returns None if no index can answer any part.
 
     Cost: no request if the version's indices are known.
     """

@@ -1,4 +1,4 @@
-"""Files of an existing segment, read sequentially; and the metadata at the end of such a file."""
+"""Files of an existing segment, read sequentially; and the metadata at the end of new files."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class StoredFile:
         spans: Iterable[tuple[int, int]],
         changed: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch,
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield the rows of each span. Cost: one round each; the next round starts one span ahead.
+        """Yield the rows of each span. Cost: one round each; the next span is read ahead.
 
         Args:
             changed: transforms a batch; CPU work in the decode threads, for several spans in any

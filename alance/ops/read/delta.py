@@ -116,7 +116,8 @@ class DatasetDelta:
         batch_readahead: int | None = None,
         io_buffer_bytes: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Stream older rows whose last change lies in the range, with this dataset's values.
+        """Stream rows older than the range that were last changed in it, with this dataset's
+        values.
 
         Rows that were changed again after the range are omitted; use the dataset of `end_version`
         to include them.
@@ -274,8 +275,7 @@ async def _touched(snapshot: Snapshot, limits: dict[str, tuple[int, int]]) -> li
     """Return the fragments that may have rows whose versions lie within limits.
 
     Args:
-        limits: for each lineage column, a version and the last version: values after the first, up
-            to the second.
+        limits: range of versions for each lineage column: after the first, up to the second.
     """
     handles = snapshot.handles
     await snapshot.resolve_sizes(handles)

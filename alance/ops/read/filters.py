@@ -139,9 +139,7 @@ async def parsed_predicate(
 
 
 def _count(params: Sequence[object] | Mapping[str, object]) -> int:
-    """Return the work of parameters in tenths of a value: 10 for a value, 1 for each item of a
-    list.
-    """
+    """Count parameter values for an estimate of work: 10 for a value, 1 for each item of a list."""
     values = params.values() if isinstance(params, Mapping) else params
     return sum(
         len(value) if isinstance(value, Sized) and not isinstance(value, str) else 10
@@ -176,9 +174,9 @@ def _parse_text(text: str) -> ParsedFilter:
 
 
 def shared_out(texts: Sequence[object], params: Params) -> list[Params]:
-    """Distribute parameter values to texts: positional values in order, named values by use.
+    """Distribute parameter values to texts; a text without values gets None.
 
-    Returns None for a text without values.
+    Positional values are used up in order. Each text gets the named values that it uses.
 
     Args:
         texts: SQL texts; other objects have no parameters.

@@ -219,7 +219,7 @@ def read_splits(schema: Schema, splits: Sequence[Split], *, guess: bool) -> Plan
 
 
 def spans_of(splits: Sequence[Split]) -> list[list[tuple[int, int]]]:
-    """Return the rows of splits, as parts of a fragment."""
+    """Return the row range of each split, as a list of one part."""
     return [[(split.start, split.stop)] for split in splits]
 
 
@@ -243,7 +243,7 @@ def cut_span(span: tuple[int, int], part_rows: int) -> list[tuple[int, int]]:
 
 
 def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
-    """Return True if a fragment's calls cost more than its bytes.
+    """Return True if the calls for a fragment cost more than its bytes.
 
     Args:
         row_bytes: decoded bytes of a row.
@@ -262,7 +262,10 @@ def file_bytes(handle: FragmentHandle) -> int:
 
 
 def fixed_row_bytes(schema: Schema) -> float:
-    """Return the memory of a decoded row in fixed-width columns; other columns count as 0."""
+    """Return the memory of a decoded row in fixed-width columns; other columns count as 0.
+
+    It depends on the schema alone, because constant pages have no bytes in a file.
+    """
     return sum([leaf_bytes(leaf) for field in schema.fields for leaf in leaf_columns(field)])
 
 

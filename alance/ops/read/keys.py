@@ -156,9 +156,8 @@ class KeyReads:
     async def rows(self, arrays: Sequence[pa.Array]) -> tuple[pa.Table, Int64s, Mask]:
         """Read the rows with some keys.
 
-        Returns:
-            The rows; the row number for each key, -1 if there is none; and the mask of keys with
-                several rows.
+        Returns the rows; the row number for each key, -1 if there is none; and the mask of keys
+        that several rows have.
         """
         from alance.expr.keys import places_of
 

@@ -169,7 +169,9 @@ class SplitReader:
         return Job(num_bytes + reserved, partial(self._begin, splits, reserved, is_eager))
 
     def _expected(self, num_rows: int, late: OpenFragment) -> int:
-        """Estimate the bytes of late columns for some rows: twice the share seen so far."""
+        """Estimate the bytes of late columns that some rows need: twice the share that was kept so
+        far.
+        """
         if not self._seen:
             return RESERVED
         kept = num_rows * self._kept / self._seen

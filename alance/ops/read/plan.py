@@ -173,8 +173,8 @@ def split_fields(
 
 
 def _as_needed(first: Schema, projection: Projection, predicate: Predicate) -> Schema:
-    """Return the fields with JSONB unchanged where only the filter reads JSON values inside a
-    column.
+    """Return the first fields; JSON columns that only the filter reads, and only inside, stay
+    JSONB.
     """
     inside = predicate.documents.difference(projection.fields)
     if not any(field.is_json and field.name in inside for field in first.fields):
@@ -264,7 +264,7 @@ def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
 
 
 def counting(plan: ScanPlan, use: IndexUse) -> ScanPlan:
-    """Return the plan of a count, without the fragments whose rows indices count."""
+    """Return the plan of a count that scans only fragments whose rows indices cannot count."""
     handles = without(plan.handles, use.covered)
     rows = use.rows
     if len(plan.handles) - len(handles) < len(use.covered):
@@ -336,7 +336,8 @@ def at_once(
 
 
 def in_large_batches(plan: ScanPlan) -> ScanPlan:
-    """Return the plan with larger batches if its rows are small: fewer batches cost less.
+    """Return the plan with larger batches if its rows are small, because each batch has a fixed
+    cost.
 
     With columns of unknown width, such as strings, the batch size does not change.
     """

@@ -48,7 +48,7 @@ FEW: Final = 1 << 10  # rows; numpy sorts more rows faster
 
 
 class Placed(NamedTuple):
-    """Rows of fragments, by fragment."""
+    """Requested rows, grouped by fragment."""
 
     fragments: list[int]  # positions of the fragments, ascending
     rows: Int64s  # row offsets of all fragments, ascending and unique in each

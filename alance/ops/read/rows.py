@@ -227,7 +227,11 @@ class LateRows:
 
     @cached_property
     def is_sparse(self) -> bool:
-        """True if rows are taken singly, because that reads fewer bytes than their range."""
+        """True if rows are taken singly.
+
+        A take must read fewer bytes than the range of the rows, or the files are local and the rows
+        few.
+        """
         if len(self.opened) > 1:
             return False
         # For local files, reading all chunks costs less than decoding all of their rows.

@@ -141,7 +141,7 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
 async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
     """Return the windows of a scan in order: groups of fragments that are opened together.
 
-    Scanned fragments, fragments whose rows an index names, and fragments that are read whole have
+    Scanned fragments, fragments with rows from an index, and fragments that are read whole have
     separate windows. Small fragments that are read whole are not opened, so their window has no
     size limit.
     """

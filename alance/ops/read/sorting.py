@@ -130,7 +130,7 @@ def _comparable(values: Values) -> Values:
 def _not_beyond(
     values: pa.Array, last: pa.Scalar, ordering: ColumnOrdering
 ) -> pa.BooleanArray | None:
-    """Return the mask of values that do not sort after `last`; None if all or unknown."""
+    """Return the mask of values that do not sort after `last`; None if unknown or all qualify."""
     values = _comparable(values)
     if not last.is_valid:
         return values.is_null() if ordering.nulls_first else None
@@ -150,10 +150,11 @@ def _not_beyond(
 
 @dataclass(slots=True)
 class FirstRows:
-    """The first rows of a stream in sort order; holds at most `spare` or twice the requested rows.
+    """Collector of the first rows of a stream in sort order.
 
-    Once there are enough rows, rows whose first key sorts after all of them are dropped: comparing
-    takes a twentieth of the time of sorting.
+    It holds at most twice `num_rows`, but at least `spare` rows. Once there are enough rows, rows
+    whose first key sorts after all of them are dropped: comparing takes a twentieth of the time of
+    sorting.
 
     Attributes:
         num_rows: number of rows to return; None for all.

@@ -102,7 +102,7 @@ class Hits:
         each query.
 
         The distance of a row is the sum over the vectors of the query. If a vector did not find the
-        row, its largest found distance is used, which is a lower bound.
+        row, its largest found distance is used, which is a lower bound of the true distance.
 
         Args:
             below: True to append the k farthest rows below the range of distances.

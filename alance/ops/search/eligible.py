@@ -102,7 +102,7 @@ class Eligible:
 async def eligible_rows(
     snapshot: Snapshot, segments: Sequence[SearchSegment], filtering: ScanOptions | None
 ) -> tuple[list[Eligible], RowSet | None]:
-    """Return the eligible rows of each segment, and all rows that pass the filter (None without
+    """Return the eligible rows of each segment, and the rows that pass the filter (None without
     one).
 
     Cost: a GET for each uncached deletion vector of the covered fragments. With stable row ids,

@@ -140,7 +140,7 @@ async def _of_partitions(
 
 
 def _of_graphs(search: VectorSearch, way: Way) -> list[str]:
-    """Explain the partitions that are searched by graphs, for each number of links."""
+    """Explain the partitions that are searched by graphs, for each number of links per row."""
     ef = search.probing.width(search.num_probed)
     details = (segment.index.message.index_details.value for segment in way.segments)
     numbers = {links.m for links in map(described, details) if links is not None}

@@ -274,7 +274,8 @@ async def output_of(
     hits: Hits,
     measure: str = DISTANCE,
 ) -> pa.RecordBatch:
-    """Return the output columns of hits, in any order and maybe with more columns.
+    """Return the output columns of hits. Their order is arbitrary, and there may be further
+    columns.
 
     Cost: a take; none if all columns come from the search itself.
     """

@@ -83,8 +83,8 @@ class Probing:
     """Options of the search in an index; see `SearchArguments`.
 
     Attributes:
-        effort: number of partitions to search in any case, as an exponent of their total number,
-            from 0 to 1; None for 0.5.
+        effort: exponent from 0 to 1: total ** effort partitions are searched in any case; None for
+            0.5.
     """
 
     use_index: bool = True

@@ -201,7 +201,7 @@ class Documents:
 
 
 def rounded(lengths: UInt32s) -> UInt32s:
-    """Round lengths down to four significant bits, which a byte can encode; exact below 8."""
+    """Round lengths down to four significant bits, which a byte can encode; exact below 16."""
     shifts = np.maximum(0, np.frexp(lengths.astype(np.float64))[1] - 4).astype(np.uint32)
     short: UInt32s = (lengths >> shifts) << shifts
     return short

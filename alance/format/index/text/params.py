@@ -215,7 +215,7 @@ def is_written_here(details: bytes) -> bool:
 
 
 def as_written_here(details: bytes) -> bytes:
-    """Return the details for rewritten posting lists: blocks of 128, format 2 or later."""
+    """Return the details message for rewritten posting lists: blocks of 128, format 2 or later."""
     message = _details(details)
     message.block_size = 128
     message.posting_format_version = max(2, message.posting_format_version)

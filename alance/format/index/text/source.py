@@ -1,8 +1,8 @@
 """Text fields to index: a column, or a field of structs, which may be in lists.
 
 A path names only fields of structs, as in pylance. For example, `l.t` is the field `t` of the
-structs in the lists of `l`; all its texts in a row form one document. In the schema, list items are
-fields between them.
+structs in the lists of `l`; all its texts in a row form one document. In the schema, there are
+fields of list items between the two.
 """
 
 from __future__ import annotations

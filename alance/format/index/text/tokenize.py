@@ -27,7 +27,7 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str, **options: Unpack[TokenArguments]) -> Sequence[Token]:
-    """Return the tokens of a text or query under the given token settings.
+    """Split a text or query into tokens, like an index with these token settings.
 
     Cost: no request; some microseconds.
 

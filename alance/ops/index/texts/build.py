@@ -118,7 +118,7 @@ async def texts_like(
 
 @dataclass(slots=True, eq=False)
 class TextSegmentBuilder(NewSegment):
-    """Builder of one segment.
+    """Builder of an inverted index segment.
 
     Attributes:
         source: location of the texts in the column.
@@ -288,9 +288,10 @@ class _NewPartition:
         return columns.document_rows(ids, self._lengths[0], places)
 
     def lists(self, first: int, schema: pa.Schema) -> tuple[pa.RecordBatch, int]:
-        """Return rows of the posting list file from token `first` on, and the next token.
+        """Return rows of the posting list file from token `first` on, and the number of the next
+        token.
 
-        Call `documents` before. The memory of the returned lists is freed.
+        The partition then frees these lists. Call `documents` first.
         """
         (lengths,) = self._lengths
         mean = self.num_tokens / self.num_docs

@@ -33,10 +33,10 @@ class TextIndexArguments(TokenArguments, total=False):
     """Keyword arguments of `create_index` for texts, besides those of `TokenArguments`.
 
     Attributes:
-        with_position: store the positions of words, which phrases need.
+        with_position: store token positions, which phrase queries need.
         document_granularity: unit of the search: "row"; for lists also "list_element": each element
-            is a document, and a search gives a row for each matching element, with its place in the
-            list.
+            is a document, and a search returns a row for each matching element, with its position
+            in the list.
         memory_bytes: size at which a partition of the index is written.
     """
 

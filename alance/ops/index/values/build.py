@@ -32,7 +32,7 @@ JSON_DETAILS: Final = "/lance.index.pb.JsonIndexDetails"
 
 @dataclass(slots=True, eq=False)
 class SegmentBuilder(NewSegment):
-    """Builder of one segment.
+    """Builder of a scalar index segment.
 
     Attributes:
         kind: kind of index; for a JSON index the target's kind.
@@ -90,8 +90,7 @@ class SegmentBuilder(NewSegment):
 async def of_one_type(
     kind: IndexKind, values: ColumnValues, make: Callable[[ColumnValues], Awaitable[T]]
 ) -> T:
-    """Run `make` on the values; run it again with the new type whenever JSON values turn out to
-    have one.
+    """Run `make` on the values; if JSON values have another type, run it again with that type.
 
     Raises:
         InvalidInputError: JSON values of several types, or of a type that the kind cannot index.

@@ -45,9 +45,7 @@ class ColumnValues:
 
     @classmethod
     def at(cls, column: str, type_: pa.DataType, path: str | None) -> ColumnValues:
-        """Return the values of a column; values at a JSON path are assumed to be text until the
-        first.
-        """
+        """Return the values of a column. The type at a JSON path is text until the first value."""
         return cls(column, type_ if path is None else pa.string(), path)
 
     def of(self, values: pa.Array) -> pa.Array:

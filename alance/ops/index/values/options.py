@@ -127,7 +127,7 @@ def check_suits(column: str, kind: IndexKind, type_: pa.DataType) -> None:
     """Check that a kind of index can hold values of a type.
 
     Raises:
-        InvalidInputError: it cannot.
+        InvalidInputError: the kind cannot hold such values.
     """
     if not kind.suits(type_):
         raise InvalidInputError(

@@ -265,7 +265,7 @@ def in_order(pages: Sequence[IndexPages], parts: Sequence[IndexPart]) -> list[In
     """Return the merged ranges of some parts, in order.
 
     Raises:
-        InvalidInputError: the ranges are not complete, or one of them occurs twice.
+        InvalidInputError: a range is missing or occurs twice.
     """
     num_rows = sum(count for part in parts for count, _, _ in part.blocks)
     pages = sorted(pages, key=lambda part: part.number)

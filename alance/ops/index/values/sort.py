@@ -142,7 +142,7 @@ def _sample(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _ends(samples: list[pa.Array], num_ranges: int) -> list[tuple[pa.Scalar, bool]]:
-    """Return the starts of ranges: distinct ascending values, each True if it fills a range alone.
+    """Return the starts of ranges, ascending; with each, True if its value fills a range alone.
 
     A value fills a range alone if the sample would start several ranges with it: no split could
     separate its rows.
@@ -157,9 +157,10 @@ def _ends(samples: list[pa.Array], num_ranges: int) -> list[tuple[pa.Scalar, boo
 
 
 def _parted(batch: pa.RecordBatch, ends: list[tuple[pa.Scalar, bool]]) -> list[pa.RecordBatch]:
-    """Split a batch by ranges: nulls first, then the rows before each end and from there on.
+    """Split a batch into ranges: nulls, then the ranges between the values of `ends`.
 
-    Each result is a copy, so that a waiting part does not keep the whole batch in memory.
+    A frequent value has a range of its own. Each result is a copy, so that a waiting part does not
+    keep the whole batch in memory.
     """
     keys = sort_key(batch.column(0))
     numbers = as_mask(pc.is_valid(keys)).astype(np.uint8)

@@ -1,5 +1,4 @@
-"""Build of a vector index segment: vectors are assigned to partitions, encoded, and sorted by
-partition.
+"""Build of a vector index segment: vectors are assigned to partitions, encoded, and sorted.
 
 Rows are read once. They are encoded batch by batch, in threads, and sorted by partition in memory
 or on the local disk. Then each partition is laid out as a whole.
@@ -233,7 +232,7 @@ class UntrainedSegment(NewSegment):
 
 @dataclass(slots=True, eq=False)
 class VectorSegmentBuilder(NewSegment):
-    """Builder of one segment.
+    """Builder of a vector index segment.
 
     Attributes:
         training: returns the centroids and the encoder.
@@ -418,7 +417,7 @@ class CodedRows:
         return SegmentEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
 
     async def taken(self, ids: Int64s) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield rows by id, with partitions and codes; all of these rows have vectors."""
+        """Yield rows by id, with partitions and codes; all of these rows must have vectors."""
         snapshot = self._snapshot
         projection = project(snapshot.schema, [self._column], flat=True)
         type_ = self.training.type

@@ -114,8 +114,9 @@ class CarriedSegment:
         return cls(stored, covered, storage.offsets[1:], reordered)
 
     async def ids_of(self, partition: int) -> Int64s:
-        """Return the ids of a partition's live rows; a list of vectors has one entry per vector in
-        it.
+        """Return the ids of a partition's live rows.
+
+        The id of a row with several vectors is repeated for each of its vectors in the partition.
         """
         first = int(self.ends[partition - 1]) if partition else 0
         stop = int(self.ends[partition])
@@ -163,10 +164,10 @@ class CarriedSegment:
 async def joined(
     sources: Iterable[AsyncGenerator[pa.RecordBatch, None]], pool: DecodePool
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Merge sources that are sorted by partition; within a partition, rows of earlier sources come
-    first.
+    """Merge sources that are sorted by partition.
 
-    Memory: a batch of each source, and all rows of a partition.
+    Within a partition, rows of earlier sources come first. Memory: a batch of each source, and all
+    rows of a partition.
     """
     heads = [_Head(source) for source in sources]
     for head in heads:

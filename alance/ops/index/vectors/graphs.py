@@ -110,11 +110,11 @@ class NewGraphs:
     async def linked(
         self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
     ) -> AsyncGenerator[tuple[Graph, pa.RecordBatch | None], None]:
-        """Yield the graph of each non-empty partition; with the last graph of a batch, also the
+        """Yield the graph of each non-empty partition; the last graph of a batch comes with the
         batch.
 
-        Memory: about 24 m bytes for each row of the partitions being linked, one partition per
-        thread, plus the batches.
+        Memory: about 24 * m bytes for each row of the partitions being linked (one partition per
+        thread), plus the batches.
 
         Args:
             batches: stored rows; each batch has whole partitions.

@@ -91,7 +91,10 @@ class _Rounds:
     is_over: bool = False
 
     def run(self, count: int) -> None:
-        """Run rounds until the gain is too small; with several pieces, points were added before."""
+        """Run up to `count` rounds, or until the gain is too small.
+
+        With several pieces, `count` is 1 and the caller has added the points.
+        """
         for _ in range(count):
             if self.pieces == 1:
                 self.means.add(0)

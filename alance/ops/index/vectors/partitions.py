@@ -26,7 +26,7 @@ def name_on(snapshot: Snapshot, column: str) -> str:
     """Return the name of the first vector index on a column.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: the column has no vector index.
     """
     for message in snapshot.manifest.indices:
         index = Index.from_protobuf(message)
@@ -41,7 +41,7 @@ async def centroids(
     """Return the centroids of an index's first segment; see `Dataset.centroids`.
 
     Raises:
-        InvalidInputError: it is no vector index.
+        InvalidInputError: the index is no vector index.
     """
     index = Index.from_protobuf(segments[0])
     if index.kind != KIND:

@@ -100,10 +100,11 @@ async def split_large(
 
 
 def _apart(means: np.ndarray) -> np.ndarray:
-    """Drop means that are nearly equal to an earlier one, as k-means gives for equal vectors.
+    """Drop means that are nearly equal to an earlier one; k-means returns such means for equal
+    vectors.
 
-    It is chance which of two such means is nearest to a vector: a search of a single partition
-    might search the other one.
+    A vector may be nearest to either of two such means by chance. Then a search of a single
+    partition could search the wrong one.
     """
     points = means.astype(np.float64)
     apart: list[int] = []

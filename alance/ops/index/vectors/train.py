@@ -224,7 +224,7 @@ async def _vectors_of_row(snapshot: Snapshot, checked: CheckedVectors, num_rows:
 
 
 def _num_values(checked: CheckedVectors) -> int:
-    """Return the number of values of a code, with which the sample grows."""
+    """Return the number of distinct codes, which determines the sample size."""
     if checked.kind == ScalarEncoder.KIND:
         return 1 << SQ_BITS
     return 1 << checked.num_bits if checked.kind == ProductEncoder.KIND else 1

@@ -369,9 +369,7 @@ async def _stored(
 def _moved(
     batch: pa.RecordBatch, metadata: Mapping[str, str], moves: Moves, builder: PartitionBuilder
 ) -> list[pa.RecordBatch]:
-    """Return a partition with new row addresses; if it lost rows, its texts go to the builder. CPU
-    work.
-    """
+    """Return a partition with new row addresses; if it lost rows, add its texts to the builder."""
     partition = Partition.parse(batch, metadata)
     rows, is_kept = moves.moved(partition.rows)
     if is_kept.all():

@@ -84,7 +84,8 @@ class AskedNgrams:
     """A question to an n-gram index.
 
     Attributes:
-        ways: positions of tokens for each alternative: a row may match if it has all tokens of one.
+        ways: token positions of each alternative: a row that has all tokens of an alternative may
+            match.
     """
 
     segment: Segment

@@ -107,7 +107,7 @@ class ZoneBounds:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, for a cache's budget."""
+        """Memory in bytes, for the cache budget."""
         return 16 * len(self.rows.starts) + self.bounds.num_bytes
 
 

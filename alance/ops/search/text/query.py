@@ -327,7 +327,7 @@ def _placed(query: TextQuery, columns: Sequence[str]) -> TextQuery:
     """Return a part with a column: its own, or the only one of `columns`.
 
     Raises:
-        InvalidInputError: the part has no column, and `columns` has not exactly one.
+        InvalidInputError: the part has no column, and `columns` does not have exactly one.
     """
     if not isinstance(query, MatchQuery | PhraseQuery) or query.column is not None:
         return query

@@ -35,7 +35,7 @@ class Terms:
     """Words that a match or phrase query requests from a column.
 
     Attributes:
-        groups: words that match, for each word of the query.
+        groups: for each word of the query, its matching words.
         needs_all: True if a match needs a word of each group; False if any word is enough.
         boost: factor of the score.
         places: positions of the words of a phrase, from 0; None for a match query.
