@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alance.format.index.bitmap import KeyedSets
 
 SET_BYTES: Final = 8 << 20  # row sets per batch
-OPEN_ROWS: Final = 1 << 20  # rows of a key held at 8 bytes each before they are encoded as a set
+OPEN_ROWS: Final = 1 << 20  # unencoded rows of a key, 8 bytes each
 
 
 class PageTableBuilder:

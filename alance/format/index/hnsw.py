@@ -109,9 +109,7 @@ class GraphShape(NamedTuple):
         return cls(numbers[0], tuple(levels), Links(*numbers[1:4]))
 
     def text(self) -> str:
-        """Return the JSON metadata; keys are in pylance's order, because its compaction compares
-        texts.
-        """
+        """Return the JSON metadata, with keys in pylance's order: its compaction compares texts."""
         m, ef_construction, max_level = self.links
         params = {
             "max_level": max_level,

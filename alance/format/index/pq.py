@@ -1,5 +1,4 @@
-"""Product quantization (IVF_PQ): each sub-vector is coded as the number of its nearest codebook
-entry.
+"""Product quantization (IVF_PQ): sub-vectors are coded as numbers of codebook entries.
 
 A partition stores the codes of the first sub-vector for all rows, then those of the second, and so
 on (transposed); or it stores them row by row. Codes are of the residual, the vector minus its

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 
 async def catch_up(snapshot: Snapshot, options: CommitOptions) -> Snapshot:
-    """Commit indices with current row addresses; return `snapshot` itself if they already are
-    current.
+    """Commit indices with current row addresses; return `snapshot` itself if they are current.
 
     Cost: a read of all index files, PUTs of the same size, and a commit.
 

@@ -162,9 +162,7 @@ async def plan(
     memory_bytes: int = MEMORY,
     done: Sequence[IndexPart] = (),
 ) -> IndexPlan:
-    """Split an index build into tasks of about equal bytes over all fragments; see
-    `IndexBuild.plan`.
-    """
+    """Split an index build into tasks of about equal bytes; see `IndexBuild.plan`."""
     check_count("task_bytes", task_bytes)
     check_count("max_tasks", max_tasks)
     checked = _checked(snapshot, new)
@@ -444,7 +442,6 @@ async def merge(
 
 
 def _null_rows(parts: Sequence[IndexPart]) -> list[Int64s]:
-    """Return the null rows of each part. CPU work."""
     return [parse_rows(memoryview(part.null_rows)).to_numpy() for part in parts]
 
 

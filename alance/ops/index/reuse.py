@@ -80,8 +80,7 @@ class ReuseIndex:
     folders: list[uuid.UUID] = field(default_factory=list)
 
     async def entries(self, previous: Manifest) -> list[table_pb2.IndexMetadata] | None:
-        """Return the index section of the compaction's version; None if no index covers the
-        fragments.
+        """Return the index section of the new version; None if it needs no fragment-reuse index.
 
         Cost: for large details a PUT, and a GET if earlier large details exist.
 
@@ -117,9 +116,7 @@ class ReuseIndex:
     def _kept(
         self, indices: Sequence[table_pb2.IndexMetadata], compactions: Sequence[PastCompaction]
     ) -> tuple[list[table_pb2.IndexMetadata], bool]:
-        """Return the other index entries with translated coverage, and True if the compaction moves
-        any.
-        """
+        """Return the other entries with translated coverage, and True if any of them moves."""
         kept, is_needed = [], False
         for index in indices:
             coverage = covered(index)
@@ -153,9 +150,7 @@ class ReuseIndex:
     async def _details(
         self, compactions: Sequence[PastCompaction], version: int, folder: uuid.UUID
     ) -> bytes:
-        """Return the bytes of the details message. Large details are written to a file that it
-        names.
-        """
+        """Return the bytes of the details message; write large details to a file instead."""
 
         def build() -> bytes:
             added = PastCompaction(dataset_version=version, groups=self.groups)

@@ -109,7 +109,7 @@ class IndexFiles:
                 return self._rows(data, spans[name], lambda batch: _pages_of(table, of_file, batch))
 
             parts = await all_of(map(reading, absent, files))
-            read = (page for part in parts for page in part)  # in order, as the files are
+            read = (page for part in parts for page in part)  # in the order of the files
             for at, page in zip(missing, read, strict=True):
                 pages[at] = page
                 if len(missing) <= KEPT_PAGES:

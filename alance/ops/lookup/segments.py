@@ -71,8 +71,9 @@ class Segments:
 
 
 async def segments_of(snapshot: Snapshot) -> Segments:
-    """Return the indices of a version that can be asked. Memoized with the manifest, or with the
-    snapshot if row counts come from files.
+    """Return the indices of a version that can be asked, memoized.
+
+    The memo is part of the manifest, or of the snapshot if row counts come from files.
 
     Cost: a round for old tables whose manifest lacks the row counts of fragments; else none.
 

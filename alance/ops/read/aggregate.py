@@ -163,8 +163,7 @@ async def folded(
     memory_bytes: int,
     names: Mapping[str, str],
 ) -> pa.Table:
-    """Fold batches into groups and return the result. Memory: a chunk of batches besides the
-    groups.
+    """Fold batches into groups and return the result. Memory: a chunk of batches and the groups.
 
     Args:
         names: column in the batches for each column of the scan's schema.
@@ -208,7 +207,6 @@ def _key_texts(snapshot: Snapshot, group_by: Columns) -> dict[str, str]:
 
 
 def _quoted(snapshot: Snapshot, name: str) -> str:
-    """Return a column of the table as SQL text."""
     if name in META:
         return name
     snapshot.schema.field(name)
@@ -217,7 +215,6 @@ def _quoted(snapshot: Snapshot, name: str) -> str:
 
 
 def _values(calls: Iterable[AggregateCall]) -> dict[str, str]:
-    """Return the scan column for each SQL text that is aggregated."""
     texts = dict.fromkeys(call.argument for call in calls if call.argument is not None)
     return {text: f"{VALUE}{number}" for number, text in enumerate(texts)}
 

@@ -268,9 +268,7 @@ async def read_blobs(
     row_ids: Sequence[int] | None = None,
     addresses: Sequence[int] | None = None,
 ) -> list[tuple[int, bytes | None]]:
-    """Return the row address and the bytes of each blob in the requested order; errors as
-    `take_blobs`.
-    """
+    """Return the row address and the bytes of each blob, in order; errors as `take_blobs`."""
     rows, places = await _places(snapshot, column, indices, row_ids, addresses)
     parts = [None if place is None else place.whole for place in places]
     contents = await _contents(snapshot, parts)

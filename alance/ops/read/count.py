@@ -37,7 +37,6 @@ async def count_scanned(snapshot: Snapshot, options: ScanOptions) -> int:
 
 
 def _cut(total: int, options: ScanOptions) -> int:
-    """Return the number of rows after an offset and a limit."""
     total = max(0, total - (options.offset or 0))
     return total if options.limit is None else min(total, options.limit)
 
@@ -48,7 +47,6 @@ async def _count_batches(snapshot: Snapshot, plan: ScanPlan) -> int:
 
 
 async def _count(snapshot: Snapshot, options: ScanOptions) -> int:
-    """Return the number of rows in the fragments of the options."""
     stored = options.include_deleted_rows
     if options.fragments is None:
         counts = await (snapshot.physical_counts() if stored else snapshot.live_counts())

@@ -116,8 +116,7 @@ class DatasetDelta:
         batch_readahead: int | None = None,
         io_buffer_bytes: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Stream rows older than the range that were last changed in it, with this dataset's
-        values.
+        """Stream older rows that were last changed in the range, with this dataset's values.
 
         Rows that were changed again after the range are omitted; use the dataset of `end_version`
         to include them.

@@ -93,8 +93,6 @@ class DryStore:
 
 
 class _Registry:
-    """Registry whose stores are dry."""
-
     def __init__(self, dry: DrySession) -> None:
         self._dry = dry
         self._stores: dict[str, DryStore] = {}
@@ -243,9 +241,7 @@ async def dry_run(
 
 
 def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
-    """Return a copy of a snapshot in another session. It shares the known state, but learns
-    separately.
-    """
+    """Copy a snapshot into another session; the copy knows as much, but learns separately."""
     copied = copy(snapshot)
     copied.session = session
     copied.handles = Handles(copied, [copy(handle) for handle in snapshot.handles])

@@ -222,8 +222,6 @@ _SHARED = frozenset({"open files", "deletions"})  # already counted with the fir
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Requests of a dry run."""
-
     steps: tuple[Step, ...]
     rounds: int
     num_pages: int

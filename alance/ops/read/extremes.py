@@ -151,7 +151,6 @@ async def extreme_rows(
 
 
 def _inside(zones: FragmentZones, spans: Spans) -> Mask:
-    """Return the mask of zones with rows in spans."""
     starts, stops = zones.edges[:-1], zones.edges[1:]
     inside = np.zeros(len(starts), np.bool_)
     for start, stop in spans:

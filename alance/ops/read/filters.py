@@ -70,7 +70,7 @@ _filters: Final = Memo[tuple[str, VisibleSchema | None], Any](FILTER_TEXT_BYTES)
 async def _memoized(
     snapshot: Snapshot, text: str, schema: VisibleSchema | None, make: Callable[[], T]
 ) -> T:
-    """Return the memoized result of `make` for a text over a schema; slow texts are parsed in a
+    """Return the memoized result of `make` for a text and schema; slow texts are parsed in a
     thread.
     """
     result: T | None = _filters.peek((text, schema))
@@ -87,9 +87,7 @@ async def _memoized(
 
 
 def visible_schema(snapshot: Snapshot, measure: str | None = None) -> VisibleSchema:
-    """Return the schema that filters of a version see, memoized; `measure` is as for
-    `VisibleSchema`.
-    """
+    """Return the schema that a version's filters see, memoized; see `VisibleSchema`."""
     schema = snapshot.schema
     return schema.remember((VisibleSchema, measure), lambda: VisibleSchema(schema, measure))
 
@@ -163,11 +161,6 @@ def parse_over(schema: pa.Schema, condition: Condition) -> Predicate:
 
 
 def _parse_text(text: str) -> ParsedFilter:
-    """Parse SQL text.
-
-    Raises:
-        InvalidInputError: invalid SQL.
-    """
     from alance.expr import ParsedFilter
 
     return ParsedFilter.of(text)

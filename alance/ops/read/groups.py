@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.ops.version.handle import FragmentHandle
 
-    # What gives the rows of a split.
+    # Tasks that return the rows of a split.
     Task: TypeAlias = FragmentTask | WholeFragments | LocalRows | TakenRows
 
 # Limits of a small fragment.

@@ -107,9 +107,7 @@ class TableKey:
         ]
 
     def options(self, arrays: Sequence[pa.Array]) -> ScanOptions:
-        """Return options of a scan of rows with some keys; for tuple keys, it may return other
-        rows, too.
-        """
+        """Return options of a scan for some keys; for tuple keys, it may return other rows, too."""
         values = [array.drop_null() if array.null_count else array for array in arrays]
         among: Any = Among(self.names, values, self.filter)  # an internal kind of filter
         return ScanOptions(filter=among)
@@ -193,9 +191,7 @@ class _Batch:
         return len(self._keys) - 1
 
     async def rows(self) -> tuple[list[_Row], Int64s, Mask]:
-        """Read a row per key, null for a missing key; row numbers and mask are as for
-        `KeyReads.rows`.
-        """
+        """Read a row per key, nulls for a missing key; the rest is as for `KeyReads.rows`."""
         reads = self._reads
         async with reads.slots:
             del reads.gathering[self._as_arrow]
@@ -291,7 +287,6 @@ def _listed(table: pa.Table) -> list[_Row]:
 
 
 def _single_rows(table: pa.Table) -> list[_Row]:
-    """Slice a table into tables of one row each."""
     return [table.slice(place, 1) for place in range(len(table))]
 
 
@@ -311,7 +306,6 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _quoted(names: Sequence[str]) -> str:
-    """Return a path as SQL text."""
     return ".".join(f"`{name.replace('`', '``')}`" for name in names)
 
 

@@ -74,7 +74,7 @@ class SplitReader:
         self._goes_ahead = snapshot.is_remote and plan.options.limit is None
         self._turns = asyncio.Semaphore(at_once)
         self._may_guess = not plan.options.late_materialization
-        self._seen = self._kept = 0  # rows
+        self._seen = self._kept = 0  # rows before and after the filter
         self._dense = asyncio.Event()  # set if most bytes of late columns were needed so far
         self._groups = asyncio.Semaphore(GROUPS)
         self._guess_left = 0
@@ -169,9 +169,7 @@ class SplitReader:
         return Job(num_bytes + reserved, partial(self._begin, splits, reserved, is_eager))
 
     def _expected(self, num_rows: int, late: OpenFragment) -> int:
-        """Estimate the bytes of late columns that some rows need: twice the share that was kept so
-        far.
-        """
+        """Estimate the bytes of late columns for some rows: twice what the rows so far needed."""
         if not self._seen:
             return RESERVED
         kept = num_rows * self._kept / self._seen
@@ -292,9 +290,7 @@ class SplitReader:
     async def _filter(
         self, split: Split, task: Task
     ) -> tuple[pa.RecordBatch | None, Int64s | None]:
-        """Return the rows of a split that pass the filter, and their offsets in the group (None for
-        all).
-        """
+        """Return the rows that pass the filter, and their offsets in the group (None for all)."""
         row_filter = RowFilter(self.plan, split)
         is_little = split.group.is_little
         if isinstance(task, TakenRows):
@@ -456,7 +452,6 @@ class SplitReader:
 
 
 def _ready(batch: Rows) -> asyncio.Future[Rows]:
-    """Return a completed future, for rows that need no further step."""
     future: asyncio.Future[Rows] = asyncio.get_running_loop().create_future()
     future.set_result(batch)
     return future
@@ -481,9 +476,7 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
 
 
 def _as_one(fragments: Sequence[OpenFragment]) -> bool:
-    """Return True if the late columns of small fragments are read as one, whichever rows are
-    needed.
-    """
+    """Return True if the late columns of small fragments are read as one, for any rows."""
     keys = {group_key(fragment) for fragment in fragments}
     if len(fragments) == 1 or len(keys) > 1 or None in keys:
         return False

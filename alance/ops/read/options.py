@@ -108,9 +108,7 @@ class FragmentPandasArguments(FragmentScanArguments, FrameArguments, total=False
 
 
 class PandasArguments(ScanArguments, FrameArguments, total=False):
-    """Keyword arguments of `to_pandas`: fields of `ScanOptions`, and arguments of pyarrow's
-    `to_pandas`.
-    """
+    """Keyword arguments of `to_pandas`: fields of `ScanOptions`, and of pyarrow's `to_pandas`."""
 
 
 def split_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

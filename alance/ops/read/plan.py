@@ -154,8 +154,7 @@ def split_fields(
     predicate: Predicate | None,
     options: ScanOptions,
 ) -> tuple[Schema, Schema | None]:
-    """Return the fields to read for every row, and those to read only for rows that pass the
-    filter.
+    """Return the fields to read for all rows, and the fields to read only for filtered rows.
 
     The second schema is None if there are no such fields.
     """
@@ -173,9 +172,7 @@ def split_fields(
 
 
 def _as_needed(first: Schema, projection: Projection, predicate: Predicate) -> Schema:
-    """Return the first fields; JSON columns that only the filter reads, and only inside, stay
-    JSONB.
-    """
+    """Return the first fields; JSON columns of which only the filter reads members stay JSONB."""
     inside = predicate.documents.difference(projection.fields)
     if not any(field.is_json and field.name in inside for field in first.fields):
         return first
@@ -336,8 +333,7 @@ def at_once(
 
 
 def in_large_batches(plan: ScanPlan) -> ScanPlan:
-    """Return the plan with larger batches if its rows are small, because each batch has a fixed
-    cost.
+    """Return the plan with larger batches if its rows are small: a batch has a fixed cost.
 
     With columns of unknown width, such as strings, the batch size does not change.
     """

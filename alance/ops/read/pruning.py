@@ -152,9 +152,7 @@ class Pruner:
 
     @classmethod
     def of_columns(cls, columns: Sequence[Column], schema: Schema) -> Self:
-        """Return a pruner of columns without a filter, for subclasses with their own choice of
-        zones.
-        """
+        """Return a pruner of columns without a filter, for a subclass that chooses zones itself."""
         fields = {column: _field_id(schema, column) for column in columns}
         return cls(None, fields, len(columns))
 

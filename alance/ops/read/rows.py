@@ -1,4 +1,4 @@
-"""From decoded rows to output rows: deletions, filter, meta columns, late columns.
+"""Steps from decoded rows to output rows: deletions, filter, meta columns, late columns.
 
 Everything here is CPU work for the pool, or plans: no function waits.
 """
@@ -89,7 +89,7 @@ def num_rows_of(spans: Sequence[tuple[int, int]]) -> int:
 
 
 class RowFilter(NamedTuple):
-    """CPU half of a split, which runs in the pool."""
+    """CPU half of a split."""
 
     plan: ScanPlan
     split: Split
@@ -108,7 +108,7 @@ class RowFilter(NamedTuple):
         batch = task.decode()
         if batch is None:
             return None
-        kept: Int64s | None = None  # all
+        kept: Int64s | None = None  # None for all rows
         if plan.predicate is not None:
             asked = plan.meta.intersection(plan.predicate.columns)
             if asked:
@@ -214,7 +214,6 @@ class LateRows:
 
     @cached_property
     def _all_bytes(self) -> float:
-        """Encoded bytes of the late columns from `start` to `stop`."""
         share = (self.stop - self.start) / max(
             1, sum(fragment.num_rows for fragment in self.opened)
         )
@@ -222,7 +221,6 @@ class LateRows:
 
     @property
     def _taken_bytes(self) -> int:
-        """Approximate encoded bytes of the chunks of the rows."""
         return len(self.rows) * len(self.opened[0].leaves) * CHUNK_BYTES
 
     @cached_property

@@ -259,9 +259,7 @@ async def _spans(
 async def _read_window(
     reader: SplitReader, groups: Sequence[FragmentGroup]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the batches of a window through two pipelines: spans fetched ahead, splits decoded
-    ahead.
-    """
+    """Yield the batches of a window: spans are fetched ahead, and splits are decoded ahead."""
     snapshot, options = reader.snapshot, reader.plan.options
     spans = readahead(
         _jobs(reader, groups),
@@ -320,7 +318,6 @@ def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[
 
 
 def _row_bytes(group: FragmentGroup) -> float:
-    """Return the encoded bytes per row of an open fragment."""
     (fragment,) = group.opened
     return fragment.encoded_bytes / max(1, fragment.num_rows)
 
@@ -332,7 +329,7 @@ def _parts(reader: SplitReader, group: FragmentGroup) -> Iterator[list[tuple[int
 
 
 def _fetched(reader: SplitReader, group: FragmentGroup) -> list[tuple[int, int]]:
-    """Return the rows of `_parts` as spans without cuts between parts."""
+    """Return the rows of `_parts`, with adjacent parts joined."""
     return [span for parts in _parts(reader, group) for span in joined_spans(parts)]
 
 
@@ -367,8 +364,7 @@ def _has_narrow_late(plan: ScanPlan) -> bool:
 
 
 def _part_rows(reader: SplitReader, group: FragmentGroup) -> int:
-    """Return the number of rows of a split: some MiB encoded, a multiple of the batch size if
-    possible.
+    """Return the rows of a split: some MiB encoded, a multiple of the batch size if possible.
 
     A split has at most the bytes of the read-ahead, because several splits are decoded at once.
     """

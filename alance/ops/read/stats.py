@@ -84,7 +84,6 @@ async def dataset_stats(
 
 
 async def _column_bytes(snapshot: Snapshot) -> dict[str, int]:
-    """Return the encoded bytes of each field, by path."""
     await snapshot.resolve_sizes(snapshot.handles)
     paths = snapshot.schema.paths
     total = dict.fromkeys(paths, 0)

@@ -153,7 +153,7 @@ async def read_rows(
 
     def decode(number: int, read: Reader) -> T | None:
         batches_of[number] = decoders[number](read)
-        is_last = left.pop() == 0  # each thread has another answer
+        is_last = left.pop() == 0  # `pop` gives each thread a different answer
         if not is_last:
             return None
         return finish(side_by_side([batch for batch in batches_of if batch is not None]))
@@ -206,9 +206,7 @@ def _as_is(batch: pa.RecordBatch) -> pa.RecordBatch:
 async def prepare_take(
     snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema
 ) -> None:
-    """Load deletion vectors; at the same time, open files whose rows can only be located
-    afterwards.
-    """
+    """Load deletion vectors and, at the same time, open files that are needed afterwards."""
     if not snapshot.unprepared(handles):
         return
     await snapshot.resolve_sizes(handles)

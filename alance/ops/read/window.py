@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RowWindow:
-    """Filter that passes the rows from `offset` on, up to `limit` rows, in batches of the options'
-    size.
-    """
+    """Filter of a stream: `limit` rows from `offset` on, in batches of the options' size."""
 
     options: ScanOptions
     skip: int = field(init=False)
@@ -36,9 +34,7 @@ class RowWindow:
         return self.limit == 0
 
     def cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the needed rows of the next batch in pieces; they are views unless the size is
-        strict.
-        """
+        """Yield the needed rows of the next batch in pieces: views, unless the size is strict."""
         skipped = min(self.skip, batch.num_rows)
         self.skip -= skipped
         num_rows = batch.num_rows - skipped
@@ -86,9 +82,7 @@ class RowWindow:
 
 
 def cut_table(table: pa.Table, options: ScanOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a table in batches of the options' size; offset and limit are already
-    applied.
-    """
+    """Yield a table in batches of the options' size, without applying offset and limit again."""
     window = RowWindow(replace(options, offset=None, limit=None))
     for batch in table.to_batches():
         yield from window.cut(batch)

@@ -98,8 +98,7 @@ class Hits:
         return hits.where(np.flatnonzero(np.arange(len(hits.ids)) - starts < k))
 
     def of_lists(self, search: VectorSearch, k: int, *, below: bool = False) -> Hits:
-        """Combine the rows found for each vector of multi-vector queries into the k nearest rows of
-        each query.
+        """Combine the rows found for single vectors into the k nearest rows of each query.
 
         The distance of a row is the sum over the vectors of the query. If a vector did not find the
         row, its largest found distance is used, which is a lower bound of the true distance.
@@ -319,8 +318,7 @@ def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
 def _kernels_of(
     search: VectorSearch, opened: Sequence[Ivf], queries: Float64s, k: int, *, is_bounded: bool
 ) -> Kernels:
-    """Return the kernels that collect rows; segments that compare the same queries share one
-    kernel.
+    """Return the kernels that collect rows; segments with equal queries share one kernel.
 
     Args:
         is_bounded: True to collect also k rows below the range of distances.

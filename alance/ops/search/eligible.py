@@ -102,8 +102,7 @@ class Eligible:
 async def eligible_rows(
     snapshot: Snapshot, segments: Sequence[SearchSegment], filtering: ScanOptions | None
 ) -> tuple[list[Eligible], RowSet | None]:
-    """Return the eligible rows of each segment, and the rows that pass the filter (None without
-    one).
+    """Return the eligible rows of each segment, and the filtered rows (None without a filter).
 
     Cost: a GET for each uncached deletion vector of the covered fragments. With stable row ids,
     once all deletion vectors and row ids of the version. With a filter, a scan of its columns;
@@ -127,7 +126,6 @@ async def eligible_rows(
 
 
 def _fragments_of(snapshot: Snapshot, segment: SearchSegment) -> Int64s:
-    """Return the ids of the fragments that a segment covers, ascending; memoized."""
     covered = segment.covered
     return snapshot.remember((_fragments_of, covered), lambda: np.array(sorted(covered), np.int64))
 

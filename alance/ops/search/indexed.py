@@ -119,9 +119,7 @@ class Ivf:
         return num_bytes
 
     def parts(self, number: int, ef: int) -> list[FilePart]:
-        """Return the parts of a partition that a search reads: its rows, then its graph if it is
-        used.
-        """
+        """Return the parts to read of a partition: its rows, then its graph if it is used."""
         parts = self.parts_memo.get((number, ef))
         if parts is None:
             if len(self.parts_memo) >= self.num_partitions:  # some entries are for another `ef`
@@ -146,9 +144,7 @@ class Ivf:
         return parts
 
     def all_parts(self, ef: int) -> Iterator[list[FilePart]]:
-        """Yield the parts that searches with an `ef` read, of all partitions, in groups of limited
-        bytes.
-        """
+        """Yield the parts of all partitions to read for an `ef`, in groups of limited bytes."""
         partitions = np.flatnonzero(self.sizes)
         sizes = self.num_bytes_of(partitions, ef).tolist()
         sized = zip(partitions.tolist(), sizes, strict=True)
@@ -196,8 +192,7 @@ def _centroid_bytes(centroids: Centroids) -> Bytes:
 async def open_segment(
     snapshot: Snapshot, segment: SearchSegment, value_type: str, dim: int
 ) -> Ivf:
-    """Open a segment, through the search cache. Cost: two rounds, or one for files written by
-    alance.
+    """Open a segment, through the search cache. Cost: two rounds; one if alance wrote the files.
 
     Args:
         value_type: type of the vectors' numbers.

@@ -1,5 +1,6 @@
-"""Joint execution of concurrent searches that differ only in their queries; see
-`alance.io.reading.joined`.
+"""Joint execution of concurrent searches that differ only in their queries.
+
+See `alance.io.reading.joined`.
 """
 
 from __future__ import annotations

@@ -253,12 +253,10 @@ async def parts_of(
 
 
 def _ends(offsets: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the start and end offsets of consecutive pieces."""
     return offsets[:-1], offsets[1:]
 
 
 def _projection(snapshot: Snapshot, columns: Columns) -> Projection:
-    """Return the projection of a take, memoized if the columns are plain names."""
 
     def make() -> Projection:
         return project(snapshot.schema, columns, flat=True)
@@ -274,8 +272,7 @@ async def output_of(
     hits: Hits,
     measure: str = DISTANCE,
 ) -> pa.RecordBatch:
-    """Return the output columns of hits. Their order is arbitrary, and there may be further
-    columns.
+    """Return the output columns of hits, in any order; there may be further columns.
 
     Cost: a take; none if all columns come from the search itself.
     """

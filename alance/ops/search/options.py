@@ -95,9 +95,7 @@ class Probing:
     ef: int | None = None
 
     def partitions(self, total: int) -> tuple[int, int]:
-        """Return the number of partitions to search in any case, and the largest number, out of
-        `total`.
-        """
+        """Return the smallest and the largest number of partitions to search, out of `total`."""
         most = total if self.maximum is None else min(total, self.maximum)
         least = self.minimum
         if least is None or self.effort is not None:

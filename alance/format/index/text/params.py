@@ -199,8 +199,7 @@ def lacks_positions(details: bytes) -> bool:
 
 
 def is_written_here(details: bytes) -> bool:
-    """True if alance can write such an index: blocks of 128 documents, known tokenizer and
-    language.
+    """True if alance can write the index: blocks of 128 documents, known tokenizer and language.
 
     Raises:
         CorruptFileError: the details are not a message.

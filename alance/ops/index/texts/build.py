@@ -148,8 +148,7 @@ class TextSegmentBuilder(NewSegment):
         return await self.finish(fragment_ids, numbers)
 
     async def partitions(self, fragment_ids: Collection[int], first: int) -> tuple[list[int], int]:
-        """Write the partitions of some fragments; return the partition numbers and the number of
-        rows read.
+        """Write the partitions of some fragments; return their numbers and the row count.
 
         Args:
             first: number of the first partition.
@@ -252,9 +251,7 @@ class _NewPartition:
         return self._postings.num_tokens()
 
     def add(self, source: TextSource, batch: pa.RecordBatch) -> None:
-        """Add texts and the ids of their rows. Texts without tokens are skipped, unless documents
-        are elements.
-        """
+        """Add texts with row ids. A row without tokens is no document; a list element always is."""
         texts, ids = source.texts(batch.column(0)), as_numbers(batch.column(1))
         if self._elements is not None:
             texts, rows, numbers = Elements.of(texts)
@@ -288,8 +285,7 @@ class _NewPartition:
         return columns.document_rows(ids, self._lengths[0], places)
 
     def lists(self, first: int, schema: pa.Schema) -> tuple[pa.RecordBatch, int]:
-        """Return rows of the posting list file from token `first` on, and the number of the next
-        token.
+        """Return rows of the posting list file from token `first` on, and the next token.
 
         The partition then frees these lists. Call `documents` first.
         """

@@ -34,8 +34,7 @@ async def write_partitions(
     fragment_ids: Collection[int],
     memory_bytes: int,
 ) -> tuple[tuple[int, ...], tuple[tuple[str, int], ...], int]:
-    """Write the partitions of some fragments; return their numbers, their files with sizes, and the
-    number of rows read.
+    """Write the partitions of fragments; return their numbers, files with sizes, and row count.
 
     Cost: a scan of the column in these fragments; the files' PUTs. Memory: `memory_bytes`.
 
@@ -61,9 +60,7 @@ async def name_partitions(
     parts: Sequence[IndexPart],
     fragment_ids: Collection[int],
 ) -> table_pb2.IndexMetadata:
-    """Write the metadata file that lists the partitions of all parts; return the record. Cost: a
-    PUT.
-    """
+    """Write the metadata file for the partitions of all parts; return the record. Cost: a PUT."""
     builder = _builder(base, new, checked.source, checked.name, build, new.memory_bytes)
     builder.files.files += [
         table_pb2.IndexFile(path=name, size_bytes=size)

@@ -126,9 +126,7 @@ class _Part:
         await new.write(name, rows.schema, _rows_of(rows), lambda: end)
 
     async def write_lists(self, new: SegmentFiles) -> Mask:
-        """Write the posting lists of the retained documents; return the mask of tokens that have
-        any.
-        """
+        """Write the posting lists of retained documents; return the mask of non-empty tokens."""
         pool = self.snapshot.engine.pool
         with_positions = self.told.params.with_position
         schema = columns.postings_schema(_layout(self.told), with_positions=with_positions)
@@ -170,7 +168,6 @@ class _Part:
 
 
 def _layout(told: TextMetadata) -> dict[str, str]:
-    """Return the layout metadata of the new posting lists."""
     version = max(told.format_version, columns.FORMAT)
     return columns.layout(with_positions=told.params.with_position, version=version)
 

@@ -204,7 +204,6 @@ async def _scanned(
     batch_bytes: int | None = None,
     ahead_bytes: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the values of a column with the numbers of live rows."""
     if not fragment_ids:
         return
     options = ScanOptions(

@@ -52,8 +52,7 @@ class CarriedValues:
     covered: frozenset[int]
 
     async def rows(self, snapshot: Snapshot, source: Any) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield the segment's live rows in the form of a run of `source`, and add its null rows to
-        `source`.
+        """Yield the live rows as a run of `source`, and add the null rows to `source`.
 
         Raises:
             CorruptFileError, NotFoundError: files cannot be read.

@@ -60,9 +60,7 @@ def keys_of(values: pa.Array) -> Any:
 
 
 def _place(keys: Any, value: Any, start: int, *, behind: bool) -> int:
-    """Return the position of `value` in sorted keys, searched from `start`: before or behind its
-    equals.
-    """
+    """Return the position of `value` in sorted keys: before or behind its equals."""
     if isinstance(keys, np.ndarray):
         side: Any = "right" if behind else "left"
         return start + int(np.searchsorted(keys[start:], value, side))
@@ -145,9 +143,7 @@ class _PartRun(_Run):
         self.is_read = stop == len(self.part.blocks)
 
     def _stop_within(self, budget: int) -> int:
-        """Return the end of the blocks to read now: as many as the budget allows, at least one
-        held.
-        """
+        """Return the end of the blocks to read now, within the budget but at least one block."""
         sizes, stop, room = self.part.blocks, self.next_block, budget - self.held_bytes
         while stop < len(sizes) and (
             room >= sizes[stop][1] or not (self.blocks or stop > self.next_block)

@@ -73,7 +73,7 @@ class ValueOptions:
 
 
 PLAIN: Final = ValueOptions()
-# As error messages list them: the default kind first.
+# In the order of error messages: the default kind first.
 NAMED: Final = sorted(KINDS.values(), key=lambda kind: kind.index_type != "BTREE")
 
 

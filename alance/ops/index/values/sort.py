@@ -190,7 +190,6 @@ def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _order(keys: pa.Array) -> pa.Array:
-    """Return the stable sort order of keys, nulls first."""
     numbers = whole_numbers(keys)
     if numbers is None:
         return pc.array_sort_indices(keys, null_placement="at_start")

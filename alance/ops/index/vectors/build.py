@@ -431,7 +431,7 @@ class CodedRows:
             self._num_coded += len(own)
 
     async def scanned(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield the rows of some fragments that have vectors, with partitions and codes, in scan
+        """Yield the rows of fragments that have vectors, with partitions and codes, by scan
         order.
         """
         if not fragment_ids:

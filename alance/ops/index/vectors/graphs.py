@@ -110,8 +110,7 @@ class NewGraphs:
     async def linked(
         self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
     ) -> AsyncGenerator[tuple[Graph, pa.RecordBatch | None], None]:
-        """Yield the graph of each non-empty partition; the last graph of a batch comes with the
-        batch.
+        """Yield the graph of each non-empty partition; a batch comes with its last graph.
 
         Memory: about 24 * m bytes for each row of the partitions being linked (one partition per
         thread), plus the batches.

@@ -203,8 +203,7 @@ class _Partitions:
 
 
 def reordered_columns(schema: pa.Schema, storage: Mapping[str, Any]) -> dict[str, Order]:
-    """Return the columns that are not stored row by row, with the conversions to and from row
-    order.
+    """Return the columns that are not stored row by row, with their conversions.
 
     Raises:
         CorruptFileError: the columns are not those of a vector index.

@@ -100,8 +100,7 @@ async def split_large(
 
 
 def _apart(means: np.ndarray) -> np.ndarray:
-    """Drop means that are nearly equal to an earlier one; k-means returns such means for equal
-    vectors.
+    """Drop means that are nearly equal to an earlier one, as k-means returns for equal vectors.
 
     A vector may be nearest to either of two such means by chance. Then a search of a single
     partition could search the wrong one.

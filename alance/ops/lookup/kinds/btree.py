@@ -235,7 +235,6 @@ def _page_bounds(tables: Sequence[PageTable]) -> Bounds:
 
 
 def _pages_of(ask: Ask, table: PageTable, where: str, cache: SearchCache) -> Int64s:
-    """Return the numbers of the pages in which a condition may be true."""
     if ask.check is None:
         return np.arange(table.num_pages, dtype=np.int64)
     key = ("page zones", where, ask.column.path)

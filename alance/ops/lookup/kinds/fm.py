@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 PLACE_WORK: Final = 256  # locating an occurrence costs as much as 256 rows of a B-tree: 5 us
 SYMBOL_WORK: Final = 1 << 10  # searching a byte in a partition costs as much as decoding 1 KiB
-# A substring with over 256 + 8 times the occurrences of the rarest one is not worth locating.
+# A substring is not worth locating if it has over FEW_PLACES + OFTEN times the occurrences of the
+# rarest substring.
 FEW_PLACES: Final = 256
 OFTEN: Final = 8
 PARTITIONS_AT_ONCE: Final = 16
@@ -200,7 +201,6 @@ def _names(index: Index) -> list[str]:
 
 
 async def _partitions(snapshot: Snapshot, files: IndexFiles, index: Index) -> list[Partition]:
-    """Return all partitions of a segment, through the search cache."""
     cache, names = snapshot.engine.cache, _names(index)
     partitions: list[Partition | None] = cache.peek_all([_key(files, name) for name in names])
     sizes = {file.path: file.size_bytes for file in index.message.files}

@@ -49,9 +49,7 @@ class RowKeys:
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Columns of a sorted run: keys with row numbers, or keys with row sets if there is a
-        `form`.
-        """
+        """Columns of a sorted run: keys, with row sets if there is a `form`, else row numbers."""
         return self.schema if self.form is None else self.form.schema(self.type)
 
     def add(self, values: pa.Array, rows: pa.Array) -> pa.RecordBatch:

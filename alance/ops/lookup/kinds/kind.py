@@ -139,8 +139,7 @@ class IndexKind(ABC):
         """Return True if the kind can index values of a type."""
 
     def options(self, arguments: dict[str, Any]) -> ZoneOptions:
-        """Remove the kind's own arguments of `create_scalar_index` from `arguments`, and return
-        them checked.
+        """Move the kind's own arguments of `create_scalar_index` out of `arguments`, checked.
 
         Raises:
             InvalidInputError: a value is out of range.

@@ -118,8 +118,7 @@ class FieldsSearch:
     def _bounds(
         self, terms: Terms, statistics: TextStatistics, quotas: Sequence[Quota]
     ) -> list[Ranked]:
-        """Return the rows of each column's quota, with upper bounds of the column's contribution to
-        scores.
+        """Return the rows of each column's quota, with upper bounds of its part of the score.
 
         The bound is the score that the row would have with its other columns empty: their words
         only make the document longer.
