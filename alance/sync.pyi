@@ -76,6 +76,7 @@ from alance.types import (
     BlobMode,
     BranchContents,
     BulkCommitResult,
+    Change,
     ChangeSummary,
     CleanupExplanation,
     CleanupStats,
@@ -90,6 +91,7 @@ from alance.types import (
     Field,
     FieldMessage,
     FileDescription,
+    FollowArguments,
     Fragment,
     FragmentArguments,
     FragmentPandasArguments,
@@ -328,6 +330,11 @@ class Dataset:
     def all_files(self) -> Iterator[pa.RecordBatch]: ...
     def validate(self) -> None: ...
     def migrate_manifest_paths_v2(self) -> None: ...
+    def follow(
+        self,
+        since: int | str | None = ...,
+        **options: Unpack[FollowArguments],
+    ) -> Iterator[Change]: ...
     @property
     def tags(self) -> Tags: ...
     @property

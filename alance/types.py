@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alance.io.events.trace import RequestEvent, Totals
     from alance.io.opening.credentials import OptionsProvider, Provider, StorageOptions
     from alance.io.stores.store_report import Purpose, StoreCheck
+    from alance.ops.changes.follow import Change, FollowArguments
     from alance.ops.cleanup.policy import (
         AutoCleanupConfig,
         CleanupArguments,
@@ -97,6 +98,7 @@ _PLACES: Final = {
     "BranchContents": "alance.format.table.refs",
     "BulkCommitResult": "alance.writing",
     "CacheStats": "alance.io.caches.cache",
+    "Change": "alance.ops.changes.follow",
     "ChangeSummary": "alance.ops.version.summary",
     "CleanupArguments": "alance.ops.cleanup.policy",
     "CleanupCandidateFile": "alance.ops.cleanup.policy",
@@ -121,6 +123,7 @@ _PLACES: Final = {
     "Field": "alance.format.field",
     "FieldMessage": "alance.format.proto.file_pb2:Field",
     "FileDescription": "alance.file.open.describe",
+    "FollowArguments": "alance.ops.changes.follow",
     "Fragment": "alance.format.table.fragment",
     "FragmentArguments": "alance.writing",
     "FragmentPandasArguments": "alance.ops.read.options",
@@ -197,6 +200,7 @@ __all__ = [
     "BranchContents",
     "BulkCommitResult",
     "CacheStats",
+    "Change",
     "ChangeSummary",
     "CleanupArguments",
     "CleanupCandidateFile",
@@ -221,6 +225,7 @@ __all__ = [
     "Field",
     "FieldMessage",
     "FileDescription",
+    "FollowArguments",
     "Fragment",
     "FragmentArguments",
     "FragmentPandasArguments",

@@ -143,6 +143,12 @@ async def upkeep() -> Names:
     return {"alance": alance, "dataset": await dataset.insert(rows(10, 20))}
 
 
+async def changes() -> Names:
+    dataset = await alance.write_dataset(rows(0, 10), "table", stable_row_ids=True)
+    dataset = await dataset.update({"price": "1.5"}, "id = 2")
+    return {"alance": alance, "dataset": dataset}
+
+
 async def versions() -> Names:
     dataset = await alance.write_dataset(rows(0, 10), "s3://bucket/table", stable_row_ids=True)
     for start in range(10, 90, 10):
@@ -154,6 +160,7 @@ async def versions() -> Names:
 SETUPS = {
     "bases": bases,
     "blobs": blobs,
+    "changes": changes,
     "columns": columns,
     "files-0.1": files_0_1,
     "files-2.0": files_2_0,

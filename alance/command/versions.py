@@ -1,13 +1,15 @@
-"""Versions and what names them: `versions`, `diff`, `tags`, `branches`, `fragments`, `files`."""
+"""Versions and their changes: `versions`, `diff`, `tail`, `tags`, `branches`, `files`, ..."""
 
 from __future__ import annotations
 
+import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from alance import InvalidInputError
-from alance.command.arguments import add, add_version, opened, pair, version
-from alance.command.output import Facts, Rows, Text
+from alance.command.arguments import add, add_rows, add_version, opened, pair, version
+from alance.command.output import Facts, Rows, Text, as_json
+from alance.serve.json_rows import json_rows
 
 if TYPE_CHECKING:
     import argparse
@@ -29,6 +31,18 @@ def add_to(parsers: Parsers) -> None:
         "version", type=version, nargs="?", metavar="end", help="the newer one; default: the latest"
     )
     parser.add_argument("--branch", help="versions of this branch; default: main, or that of a tag")
+    parser = add(
+        parsers, "tail", tail, "rows that versions insert, update and delete, as they come"
+    )
+    parser.add_argument(
+        "--since",
+        metavar="VERSION|TOKEN|snapshot",
+        help="begin after a version, behind a token, or with all rows; default: the latest version",
+    )
+    parser.add_argument("--before", action="store_true", help="also print rows as they were")
+    parser.add_argument("--no-wait", action="store_true", help="end at the latest version")
+    parser.add_argument("--branch", help="versions of this branch; default: main")
+    add_rows(parser)
     parser = add(parsers, "restore", restore, "make an older version the newest one")
     parser.add_argument("version", type=version, help="a number or a tag")
     for name, run, verbs in (
@@ -90,6 +104,32 @@ async def diff(args: argparse.Namespace) -> Facts:
         facts["inserted_rows"] = await _count(delta.get_inserted_rows([]))
         facts["updated_rows"] = await _count(delta.get_updated_rows([]))
     return Facts(facts)
+
+
+async def tail(args: argparse.Namespace) -> None:
+    """Print changes as JSON lines: one for each row, and one for each change without rows."""
+    dataset = await opened(args)
+    since = args.since
+    changes = dataset.follow(
+        int(since) if since is not None and since.isdecimal() else since,
+        columns=args.columns,
+        filter=args.filter,
+        before=args.before,
+        wait=not args.no_wait,
+    )
+    async with aclosing(changes) as stream:
+        async for change in stream:
+            head = {"version": change.version, "kind": change.kind, "token": change.token}
+            if change.rows is None:
+                print(as_json(head))
+            else:
+                before = json_rows(change.before) if change.before is not None else None
+                for number, row in enumerate(json_rows(change.rows)):
+                    line = head | {"row": row}
+                    if before is not None:
+                        line["before"] = before[number]
+                    print(as_json(line))
+            sys.stdout.flush()
 
 
 async def _number(dataset: Dataset, reference: int | str) -> int:

@@ -4,6 +4,7 @@ Each method is a one-line call into `ops`, which it imports on first use; no log
 import `ops` and below (layer 8 of docs/architecture.md).
 """
 
+from alance.verbs.changes import ChangeVerbs
 from alance.verbs.columns import ColumnVerbs
 from alance.verbs.indices import IndexVerbs
 from alance.verbs.maintenance import MaintenanceVerbs
@@ -15,7 +16,14 @@ __all__ = ["Verbs"]
 
 
 class Verbs(
-    RowVerbs, ColumnVerbs, MetadataVerbs, VersionVerbs, UpkeepVerbs, MaintenanceVerbs, IndexVerbs
+    RowVerbs,
+    ColumnVerbs,
+    MetadataVerbs,
+    VersionVerbs,
+    ChangeVerbs,
+    UpkeepVerbs,
+    MaintenanceVerbs,
+    IndexVerbs,
 ):
     """Methods that change a dataset; each returns the dataset of the version that it makes.
 

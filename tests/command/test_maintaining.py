@@ -70,3 +70,25 @@ def test_a_wrong_rule_or_time_is_named(uri: str, capsys: Shown) -> None:
     with pytest.raises(SystemExit):
         main(["maintain", uri, "--every", "often"])
     assert "'often'" in capsys.readouterr().err
+
+
+def test_tail_prints_changes_as_json_lines(tmp_path: Path, capsys: Shown) -> None:
+    path = str(tmp_path / "followed")
+    rows = pa.table({"id": [1, 2], "name": ["a", "b"]})
+    dataset = lance.write_dataset(rows, path, enable_stable_row_ids=True)
+    dataset.update({"name": "'c'"}, where="id = 2")
+    dataset.delete("id = 1")
+    lines = run(capsys, "tail", path, "--since", "0", "--no-wait", "--before")
+    assert [(line["version"], line["kind"]) for line in lines] == [
+        (1, "insert"),
+        (1, "insert"),
+        (2, "update"),
+        (3, "delete"),
+    ]
+    assert lines[2]["row"] == {"id": 2, "name": "c", "_rowid": 1}
+    assert lines[2]["before"] == {"id": 2, "name": "b", "_rowid": 1}
+    token = lines[2]["token"]
+    assert run(capsys, "tail", path, "--since", token, "--no-wait") == [
+        {"version": 3, "kind": "delete", "token": lines[3]["token"], "row": {"_rowid": 0}}
+    ]
+    assert run(capsys, "tail", path, "--no-wait") == []

@@ -1,0 +1,220 @@
+"""Rows that differ between two neighbouring versions of a table.
+
+With stable row ids, rows are compared by id, and by the version of their last change. Without, they
+are compared by address: an update is then a deletion and an insertion. Versions that only move rows
+(compaction) have no changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.ops.version.projection import ROW_ID, UPDATED_AT
+from alance.records import dataclass
+from alance.versioning.sidecars import load_transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.arrays import Int64s, Mask, UInt64s
+    from alance.format.table.fragments import Records
+    from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.snapshot import Snapshot
+
+# Operations after which a table has the same rows.
+SAME_ROWS: Final = frozenset(
+    {
+        "create_index",
+        "reserve_fragments",
+        "rewrite",
+        "update_bases",
+        "update_config",
+        "update_mem_wal_state",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentRows:
+    """Rows of a fragment, by physical offset, ascending; shape (n,)."""
+
+    fragment: int
+    offsets: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDiff:
+    """Rows that differ between a version and the version before it, in the order of fragments.
+
+    Attributes:
+        operation: that made the version, as transactions name it; None: it is not recorded.
+        deleted: rows of the version before.
+        outdated: rows of the version before that were updated, as they were.
+        updated, inserted: rows of the version.
+    """
+
+    operation: str | None
+    deleted: Sequence[FragmentRows] = ()
+    outdated: Sequence[FragmentRows] = ()
+    updated: Sequence[FragmentRows] = ()
+    inserted: Sequence[FragmentRows] = ()
+
+
+async def compare(before: Snapshot | None, after: Snapshot) -> VersionDiff:
+    """Return the rows that differ between two versions.
+
+    Cost: no request where the fragments are the same, or the manifests hold the row ids; else a GET
+    for each file of row ids, and for each deletion file of a fragment that differs. Memory: 24
+    bytes for each row of the fragments that differ.
+
+    Args:
+        before: None: there is no version before, so all rows are inserted.
+        after: a later version of the same branch.
+
+    Raises:
+        CorruptFileError, NotFoundError: row ids or deletions cannot be read.
+    """
+    operation = await _operation_of(after)
+    by_id = after.has_stable_row_ids and (before is None or before.has_stable_row_ids)
+    if operation in SAME_ROWS:
+        return VersionDiff(operation)
+    pool = after.engine.pool
+    places = await pool.run(lambda: _differing(before, after, operation))
+    old = None
+    if before is not None:
+        old = await _LiveRows.of(before, [before.handles[place] for place in places[0]], by_id)
+    new = await _LiveRows.of(after, [after.handles[place] for place in places[1]], by_id)
+    return await pool.run(lambda: _diff(operation, old, new))
+
+
+async def _operation_of(snapshot: Snapshot) -> str | None:
+    """Return the operation that made a version; None if it is not recorded."""
+    transaction = await load_transaction(snapshot.engine, snapshot.table, snapshot.manifest)
+    return None if transaction is None else transaction.message.WhichOneof("operation")
+
+
+def _differing(
+    before: Snapshot | None, after: Snapshot, operation: str | None
+) -> tuple[list[int], list[int]]:
+    """Return the positions of the fragments whose record the other version lacks.
+
+    After an overwrite these are all: the numbers of fragments and rows begin anew.
+    """
+    new = after.manifest.fragments.records
+    if before is None:
+        return [], list(range(len(new)))
+    old = before.manifest.fragments.records
+    if operation == "overwrite":
+        return list(range(len(old))), list(range(len(new)))
+    # Most versions have the records of the version before, then their own.
+    length = min(len(old.content), len(new.content))
+    contents = [np.frombuffer(records.content, np.uint8, length) for records in (old, new)]
+    differs = contents[0] != contents[1]
+    equal = int(np.argmax(differs)) if differs.any() else length
+    first = int(np.searchsorted(old.stops, equal, side="right"))
+    parts = [_records(records, first) for records in (old, new)]
+    common = parts[0].keys() & parts[1].keys()
+    return tuple([place for key, place in part.items() if key not in common] for part in parts)  # type: ignore[return-value]
+
+
+def _records(records: Records, first: int) -> dict[bytes, int]:
+    """Return the positions of serialized records, from a position on."""
+    bounds = zip(
+        (records.stops - records.sizes)[first:].tolist(),
+        records.stops[first:].tolist(),
+        strict=True,
+    )
+    return {
+        records.content[start:stop]: first + number for number, (start, stop) in enumerate(bounds)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _LiveRows:
+    """Live rows of some fragments of a version; arrays have shape (rows,).
+
+    Attributes:
+        owners: positions of the rows' fragments among `fragments`.
+        offsets: physical offsets in them.
+        ids: row ids, or addresses.
+        updated_at: versions of the last change; zeros where rows have no lineage.
+    """
+
+    fragments: Sequence[int]
+    owners: Int64s
+    offsets: Int64s
+    ids: UInt64s
+    updated_at: UInt64s
+
+    @classmethod
+    async def of(
+        cls, snapshot: Snapshot, handles: Sequence[FragmentHandle], by_id: bool
+    ) -> _LiveRows:
+        await snapshot.prepare(handles)
+        if by_id:
+            await snapshot.load_meta(handles, [ROW_ID, UPDATED_AT])
+
+        def collect() -> _LiveRows:
+            nothing = np.empty(0, np.uint64)
+            owners, offsets = [nothing.view(np.int64)], [nothing.view(np.int64)]
+            ids, updated_at = [nothing], [nothing]
+            for number, handle in enumerate(handles):
+                rows = np.arange(handle.num_physical_rows)
+                live = rows[handle.is_live(rows)]
+                owners.append(np.full(len(live), number))
+                offsets.append(live)
+                if by_id:
+                    ids.append(handle.row_values(ROW_ID).at(live).astype(np.uint64))
+                    updated_at.append(handle.row_values(UPDATED_AT).at(live).astype(np.uint64))
+                else:
+                    ids.append(live.view(np.uint64) | np.uint64(handle.id << 32))
+                    updated_at.append(np.zeros(len(live), np.uint64))
+            return cls(
+                [handle.id for handle in handles],
+                np.concatenate(owners),
+                np.concatenate(offsets),
+                np.concatenate(ids),
+                np.concatenate(updated_at),
+            )
+
+        return await snapshot.engine.pool.run(collect)
+
+    def parts(self, chosen: Mask) -> list[FragmentRows]:
+        """Return chosen rows by fragment."""
+        owners, offsets = self.owners[chosen], self.offsets[chosen]
+        stops = np.searchsorted(owners, np.arange(len(self.fragments)), side="right").tolist()
+        starts = [0, *stops][:-1]
+        return [
+            FragmentRows(fragment, offsets[start:stop])
+            for fragment, start, stop in zip(self.fragments, starts, stops, strict=True)
+            if stop > start
+        ]
+
+
+def _diff(operation: str | None, old: _LiveRows | None, new: _LiveRows) -> VersionDiff:
+    """Compare rows by id. CPU work."""
+    if old is None or operation == "overwrite":
+        deleted = [] if old is None else old.parts(np.ones(len(old.ids), np.bool_))
+        return VersionDiff(
+            operation, deleted=deleted, inserted=new.parts(np.ones(len(new.ids), np.bool_))
+        )
+    order = np.argsort(old.ids, kind="stable")
+    places = np.searchsorted(old.ids, new.ids, sorter=order)
+    places[places == len(order)] = 0
+    partners = order[places] if len(order) else places  # in `old`, of each row of `new`
+    is_there = old.ids[partners] == new.ids if len(order) else np.zeros(len(places), np.bool_)
+    is_updated = is_there.copy()
+    is_updated[is_there] = old.updated_at[partners[is_there]] != new.updated_at[is_there]
+    is_outdated = np.zeros(len(old.ids), np.bool_)
+    is_outdated[partners[is_updated]] = True
+    stays = np.zeros(len(old.ids), np.bool_)
+    stays[partners[is_there]] = True
+    return VersionDiff(
+        operation,
+        deleted=old.parts(~stays),
+        outdated=old.parts(is_outdated),
+        updated=new.parts(is_updated),
+        inserted=new.parts(~is_there),
+    )

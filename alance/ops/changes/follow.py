@@ -1,0 +1,416 @@
+"""Changes of a table, version by version, in a stream that waits for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
+
+import numpy as np
+import pyarrow as pa
+
+from alance.checks import check_count, public_arguments
+from alance.errors import InvalidInputError, NotFoundError, VersionNotFoundError
+from alance.format.numbers import as_numbers, to_arrow
+from alance.io.events import observing
+from alance.io.loop.generators import outermost
+from alance.ops.changes.diff import FragmentRows, VersionDiff, compare
+from alance.ops.changes.tokens import Token, maker_of
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.scan import scanned
+from alance.ops.read.take import take_rows
+from alance.ops.version.opening import at_version, latest_version
+from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
+from alance.records import dataclass
+from alance.versioning.load import list_manifests
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+    from datetime import datetime
+
+    import pyarrow.compute as pc
+
+    from alance.arrays import UInt64s
+    from alance.ops.version.conditions import Params
+    from alance.ops.version.snapshot import Snapshot
+
+Kind: TypeAlias = Literal[
+    "insert", "update", "delete", "restore", "overwrite", "schema", "values", "checkpoint"
+]
+FIRST_PAUSE_S: Final = 0.1  # between looks for a new version; twice as long after each in vain
+MOST_SPANS: Final = 64  # of a fragment; more are read as one, and the other rows dropped
+BATCH_ROWS: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rows that a version inserted, updated or deleted; or a fact about the version.
+
+    Attributes:
+        kind: `insert`, `update` or `delete`, with rows. Before the rows of a version: `restore` or
+            `overwrite`, if it was made so; `schema`, if it has other columns; `values`, if values
+            of rows changed without a record of which rows. `checkpoint`: the versions up to this
+            one have no further changes.
+        version: number of the version.
+        timestamp: time of its commit, by the committer's clock; None: unknown.
+        rows: the columns as of the version, and `_rowid`; of deleted rows `_rowid` alone, unless
+            `before` is requested or there is a filter: then their last values. None: no rows.
+        before: updated rows as they were, in the order of `rows`; None unless it is requested.
+        token: place behind this change: `follow(since=token)` goes on there.
+    """
+
+    kind: Kind
+    version: int
+    timestamp: datetime | None
+    rows: pa.RecordBatch | None
+    before: pa.RecordBatch | None
+    token: str
+
+
+class FollowArguments(TypedDict, total=False):
+    """Keyword arguments of `Dataset.follow`."""
+
+    columns: Sequence[str] | None
+    filter: str | pc.Expression | None
+    params: Params
+    before: bool
+    batch_size: int
+    wait: bool
+    max_interval: float
+
+
+@public_arguments
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowOptions:
+    """Options of `Dataset.follow`; see there.
+
+    Raises:
+        InvalidInputError: a size or time that is not positive.
+    """
+
+    columns: Sequence[str] | None = None
+    filter: str | pc.Expression | None = None
+    params: Params = None
+    before: bool = False
+    batch_size: int = BATCH_ROWS
+    wait: bool = True
+    max_interval: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_count("batch_size", self.batch_size)
+        if not (isinstance(self.max_interval, int | float) and self.max_interval > 0):
+            raise InvalidInputError(
+                f"max_interval={self.max_interval!r}: expected a time above 0 s"
+            )
+        if self.columns is not None and isinstance(self.columns, str):
+            raise InvalidInputError(f"columns={self.columns!r}: expected a list of names")
+
+
+@outermost
+async def follow(
+    snapshot: Snapshot, since: int | str | None, options: FollowOptions
+) -> AsyncIterator[Change]:
+    """Yield the changes of a table, oldest first. See `Dataset.follow`."""
+    token, is_start = _start(snapshot, since)
+    with _commits_of(snapshot) as news:
+        if is_start:
+            reader = _VersionReader(None, snapshot, options)
+            first = Token(snapshot.version, maker_of(snapshot.manifest), 0)
+            async with aclosing(_changes(reader, VersionDiff(None), first)) as changes:
+                async for change in changes:
+                    yield change
+        base = await _base(snapshot, token)
+        is_told = True  # the last change that was yielded has the token of `base`
+        pause = FIRST_PAUSE_S
+        while True:
+            newest = await latest_version(snapshot)
+            if newest < token.version:
+                raise NotFoundError(
+                    f"{snapshot.uri!r}: version {token.version} was read, and the latest one is "
+                    f"{newest}: the table was dropped and made again; begin with since='snapshot'"
+                )
+            first_new = token.version if token.num_rows >= 0 else token.version + 1
+            for number in range(first_new, newest + 1):
+                after = await _version(snapshot, number)
+                diff = await compare(base, after)
+                skipped = token.num_rows if number == token.version else 0
+                place = Token(number, maker_of(after.manifest), skipped)
+                reader = _VersionReader(base, after, options)
+                is_told = False
+                async with aclosing(_changes(reader, diff, place)) as changes:
+                    async for change in changes:
+                        is_told = True
+                        yield change
+                base, token = after, replace(place, num_rows=-1)
+                pause = FIRST_PAUSE_S
+            if not is_told and base is not None:
+                is_told = True
+                yield Change(
+                    "checkpoint", base.version, base.manifest.timestamp, None, None, str(token)
+                )
+            if not options.wait:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await news.wait()
+            news.clear()
+            pause = min(2 * pause, options.max_interval)
+
+
+def _start(snapshot: Snapshot, since: int | str | None) -> tuple[Token, bool]:
+    """Return the place to begin at, and True if the rows of the snapshot come first.
+
+    Raises:
+        InvalidInputError: neither a version nor a token; or a later version than the snapshot.
+    """
+    own = Token(snapshot.version, maker_of(snapshot.manifest))
+    if since is None or since == "snapshot":
+        return own, since is not None
+    if isinstance(since, str):
+        return Token.parse(since), False
+    check_count("since", since, 0)
+    if since > snapshot.version:
+        raise InvalidInputError(
+            f"since={since}: this dataset is at version {snapshot.version}; expected that version "
+            "or an earlier one"
+        )
+    return Token(since, ""), False
+
+
+async def _base(snapshot: Snapshot, token: Token) -> Snapshot | None:
+    """Return the version whose rows the reader has. None: it has none.
+
+    Raises:
+        VersionNotFoundError: the version has been removed.
+        NotFoundError: the table was dropped and made again.
+    """
+    number = token.version if token.num_rows < 0 else token.version - 1
+    if token.num_rows >= 0:
+        _check_maker(await _version(snapshot, token.version), token)
+    if number == 0:
+        return None
+    base = await _version(snapshot, number)
+    if token.num_rows < 0:
+        _check_maker(base, token)
+    return base
+
+
+def _check_maker(version: Snapshot, token: Token) -> None:
+    if token.maker not in ("", maker_of(version.manifest)):
+        raise NotFoundError(
+            f"{version.uri!r}: the token {str(token)!r} is of another version {token.version}: the "
+            "table was dropped and made again; begin with since='snapshot'"
+        )
+
+
+async def _version(snapshot: Snapshot, number: int) -> Snapshot:
+    """Return a version.
+
+    Raises:
+        VersionNotFoundError: it has been removed.
+    """
+    try:
+        return await at_version(snapshot, number)
+    except VersionNotFoundError as error:
+        listed = await list_manifests(snapshot.engine, snapshot.table)
+        raise VersionNotFoundError(
+            f"{snapshot.uri!r}: version {number} has been removed by a cleanup, and with it the "
+            "record of its changes; begin with since='snapshot', or, if the changes before it are "
+            f"known, with since={listed[0].version}",
+            number,
+        ) from error
+
+
+@contextmanager
+def _commits_of(snapshot: Snapshot) -> Iterator[asyncio.Event]:
+    """Set an event when this process commits a version of the table."""
+    news, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    class Commits(observing.Observer):
+        def on_commit(self, event: observing.CommitEnded) -> None:
+            if event.uri == snapshot.uri and event.version is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(news.set)
+
+    commits = Commits()
+    observing.add(commits)
+    try:
+        yield news
+    finally:
+        observing.remove(commits)
+
+
+async def _changes(
+    reader: _VersionReader, diff: VersionDiff, place: Token
+) -> AsyncGenerator[Change, None]:
+    """Yield the changes of a version behind a place; the last one has the token of all."""
+    timestamp = reader.after.manifest.timestamp
+    for kind in reader.facts(diff) if place.num_rows == 0 else ():
+        yield Change(kind, place.version, timestamp, None, None, str(place))
+    waiting: Change | None = None
+    seen = 0
+    async with aclosing(reader.rows(diff)) as parts:
+        async for kind, rows, before in parts:
+            start = max(0, place.num_rows - seen)
+            seen += rows.num_rows
+            if start >= rows.num_rows:
+                continue
+            if waiting is not None:
+                yield waiting
+            token = str(Token(place.version, place.maker, seen))
+            earlier = None if before is None else before.slice(start)
+            waiting = Change(kind, place.version, timestamp, rows.slice(start), earlier, token)
+    if waiting is not None:
+        yield replace(waiting, token=str(Token(place.version, place.maker)))
+
+
+class _VersionReader:
+    """Reads the rows of a version's changes.
+
+    Args:
+        before: the version before; None: there is none.
+    """
+
+    def __init__(self, before: Snapshot | None, after: Snapshot, options: FollowOptions) -> None:
+        self.after = after
+        self._before = before
+        self._options = options
+
+    def facts(self, diff: VersionDiff) -> list[Kind]:
+        """Return the kinds of changes without rows."""
+        facts: list[Kind] = []
+        if diff.operation == "restore":
+            facts.append("restore")
+        if diff.operation == "overwrite" and self._before is not None:
+            facts.append("overwrite")
+        if self._before is not None and not self._before.schema.to_arrow().equals(
+            self.after.schema.to_arrow()
+        ):
+            facts.append("schema")
+        if diff.operation == "data_replacement":
+            facts.append("values")
+        return facts
+
+    async def rows(
+        self, diff: VersionDiff
+    ) -> AsyncGenerator[tuple[Kind, pa.RecordBatch, pa.RecordBatch | None], None]:
+        """Yield deleted rows, then updated ones, then inserted ones.
+
+        With a filter these are the changes of the rows that it keeps: an update by which a row
+        begins to match is an insertion, one by which it ends to match a deletion.
+        """
+        options, before = self._options, self._before
+        if before is None and not diff.inserted:  # a snapshot: all rows of the version
+            async for batch in self._scan(self.after, None, options.columns):
+                yield "insert", batch, None
+            return
+        has_filter = options.filter is not None
+        outside = np.empty(0, np.uint64)  # updated rows that did not match before
+        if before is not None:
+            values = before if has_filter or options.before else None
+            async for batch in self._deleted(before, diff.deleted, values):
+                yield "delete", batch, None
+            if has_filter and diff.updated:
+                old = await self._ids(before, diff.outdated)
+                new = await self._ids(self.after, diff.updated)
+                outside = np.setdiff1d(new, old)
+                gone = np.setdiff1d(old, new)
+                for start in range(0, len(gone), options.batch_size):
+                    ids = gone[start : start + options.batch_size]
+                    yield "delete", await self._taken(before, ids), None
+            async for batch in self._scan(self.after, diff.updated, options.columns):
+                ids = as_numbers(batch.column(ROW_ID)).astype(np.uint64)
+                begins = np.isin(ids, outside)
+                for kind, chosen in (("update", ~begins), ("insert", begins)):
+                    part = batch if chosen.all() else batch.filter(pa.array(chosen))
+                    if part.num_rows:
+                        earlier = None
+                        if kind == "update" and options.before:
+                            earlier = await self._taken(before, ids[chosen])
+                        yield kind, part, earlier  # type: ignore[misc]  # a literal
+        async for batch in self._scan(self.after, diff.inserted, options.columns):
+            yield "insert", batch, None
+
+    async def _deleted(
+        self, before: Snapshot, parts: Sequence[FragmentRows], values: Snapshot | None
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Yield deleted rows, with their values or their ids alone."""
+        columns = self._options.columns if values is not None else []
+        if values is not None:
+            async for batch in self._scan(before, parts, columns):
+                yield batch
+            return
+        for part in parts:
+            handle = before.handle(part.fragment)
+            for start in range(0, len(part.offsets), self._options.batch_size):
+                offsets = part.offsets[start : start + self._options.batch_size]
+                ids = handle.meta(ROW_ID, offsets)
+                yield pa.RecordBatch.from_arrays([ids], names=[ROW_ID])
+
+    async def _ids(self, snapshot: Snapshot, parts: Sequence[FragmentRows]) -> UInt64s:
+        """Return the ids of the rows that the filter keeps, in order; 8 bytes a row."""
+        ids = [
+            as_numbers(batch.column(ROW_ID)).astype(np.uint64)
+            async for batch in self._scan(snapshot, parts, [])
+        ]
+        return np.sort(np.concatenate([np.empty(0, np.uint64), *ids]))
+
+    async def _taken(self, snapshot: Snapshot, ids: UInt64s) -> pa.RecordBatch:
+        """Return rows by id, with `_rowid`."""
+        columns = self._options.columns
+        names = [field.name for field in snapshot.schema.fields] if columns is None else columns
+        table = await take_rows(snapshot, ids, names)
+        (batch,) = table.combine_chunks().to_batches() or [
+            pa.RecordBatch.from_pylist([], schema=table.schema)
+        ]
+        return batch.append_column(ROW_ID, to_arrow(ids))
+
+    async def _scan(
+        self,
+        snapshot: Snapshot,
+        parts: Sequence[FragmentRows] | None,
+        columns: Sequence[str] | None,
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Yield some rows of a version, those that the filter keeps; `parts=None`: all rows."""
+        if parts is not None and not parts:
+            return
+        names = [field.name for field in snapshot.schema.fields] if columns is None else columns
+        names = [*(name for name in names if name != ROW_ID), ROW_ID, ROW_ADDRESS]
+        options = ScanOptions(
+            filter=self._options.filter,
+            params=self._options.params,
+            batch_size=self._options.batch_size,
+            fragments=None if parts is None else [part.fragment for part in parts],
+        )
+        spans = {part.fragment: _spans(part) for part in parts or ()}
+        changed = np.concatenate(
+            [np.empty(0, np.uint64)]
+            + [
+                part.offsets.astype(np.uint64) | np.uint64(part.fragment << 32)
+                for part in parts or ()
+            ]
+        )
+        changed.sort()
+        async with aclosing(scanned(snapshot, names, options, spans=spans)) as batches:
+            async for batch in batches:
+                part = batch
+                if parts is not None:
+                    addresses = as_numbers(batch.column(ROW_ADDRESS))
+                    places = np.minimum(np.searchsorted(changed, addresses), len(changed) - 1)
+                    keeps = changed[places] == addresses
+                    part = batch if keeps.all() else batch.filter(pa.array(keeps))
+                if part.num_rows:
+                    yield part.drop_columns([ROW_ADDRESS])
+
+
+def _spans(part: FragmentRows) -> list[tuple[int, int]]:
+    """Return the runs of rows of a fragment, half-open; one run around all if there are many."""
+    offsets = part.offsets
+    cuts = np.flatnonzero(np.diff(offsets) != 1) + 1
+    if len(cuts) >= MOST_SPANS:
+        return [(int(offsets[0]), int(offsets[-1]) + 1)]
+    starts, stops = [0, *cuts.tolist()], [*cuts.tolist(), len(offsets)]
+    return [
+        (int(offsets[start]), int(offsets[stop - 1]) + 1)
+        for start, stop in zip(starts, stops, strict=True)
+    ]

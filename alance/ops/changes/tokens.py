@@ -1,0 +1,62 @@
+"""Tokens: places in the stream of a table's changes, at which a reader goes on later."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+from alance.records import dataclass
+from alance.versioning.manifest_store import transaction_uuid_of
+
+if TYPE_CHECKING:
+    from alance.format.table.manifest import Manifest
+
+UNKNOWN: Final = "0" * 8
+_TOKEN: Final = re.compile(r"(\d{1,19})\.([0-9a-f]{8})\.(\d{1,19})")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A place in the stream of changes.
+
+    Attributes:
+        version: whose changes are read so far.
+        maker: first digits of the UUID of the transaction that made it, which tells it from a
+            version of a table that was dropped and made again.
+        num_rows: rows of the version's changes before the place; -1: all.
+    """
+
+    version: int
+    maker: str
+    num_rows: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.version}.{self.maker}.{self.num_rows + 1}"
+
+    @classmethod
+    def parse(cls, text: str) -> Token:
+        """Parse the text of a token.
+
+        Args:
+            text: of `Change.token`.
+
+        Raises:
+            InvalidInputError: the text is not a token.
+        """
+        match = _TOKEN.fullmatch(text)
+        if match is None:
+            raise InvalidInputError(
+                f"since={text!r}: expected a version, 'snapshot', or the token of a change, such "
+                "as '12.0f3a99c1.0'"
+            )
+        return cls(int(match[1]), match[2], int(match[3]) - 1)
+
+
+def maker_of(manifest: Manifest) -> str:
+    """Return the first digits of the UUID of the transaction that made a version.
+
+    Args:
+        manifest: of the version.
+    """
+    return (transaction_uuid_of(manifest) or UNKNOWN)[:8]
