@@ -1,1 +1,1 @@
-"""The versions of one dataset."""
+"""Versions of one dataset: manifests on the store, the commit loop, tags and branches."""

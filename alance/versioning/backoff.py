@@ -1,4 +1,4 @@
-"""How often a commit is tried again, and the pauses between its attempts."""
+"""Number of attempts of a commit, and the pauses between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_RETRIES: Final = 100  # where many commit, each is first now and then
+MAX_RETRIES: Final = 100  # high: with many committers, each is first only now and then
 FEW: Final = 12  # retries without a pause
 GROWTH: Final = 1.3
 
@@ -20,15 +20,15 @@ GROWTH: Final = 1.3
 class Backoff:
     """Pauses between the attempts of one commit.
 
-    Each retry is one because another committer was first, so that somebody always gets on; and
-    who has just made a version needs two rounds for the next one, but a retry only one. A few
-    retries at once are therefore fair, and what was begun first ends first, mostly. After them
-    there are many committers: the bound of a pause grows from the time that the last attempt took,
-    and the pause is drawn evenly between zero and the bound.
+    A retry is needed only because another committer was first, so there is always progress. A
+    winner needs two rounds for its next version, but a retry needs one. So a few immediate retries
+    are fair: commits mostly end in the order in which they began. After those retries there must be
+    many committers: the upper bound of the pause grows from the duration of the last attempt, and
+    the pause is drawn uniformly between zero and that bound.
 
     Attributes:
-        limit_s: of all attempts together; none is begun later.
-        max_pause_s: no pause is longer.
+        limit_s: time limit of all attempts together; no attempt begins after it.
+        max_pause_s: longest pause.
     """
 
     limit_s: float = 60.0
@@ -36,7 +36,12 @@ class Backoff:
     uniform: Callable[[float, float], float] = field(default=random.uniform, compare=False)
 
     def pause(self, retries: int, attempt_s: float) -> float:
-        """Seconds to wait before the retry after `retries` ones."""
+        """Seconds to wait before the next retry.
+
+        Args:
+            retries: number of retries so far.
+            attempt_s: duration of the last attempt.
+        """
         if retries < FEW:
             return 0.0
         slot = min(max(attempt_s, 0.001), 1.0)

@@ -1,14 +1,13 @@
-"""The commit loop: look which versions are newer, rebase, build the next one, create it.
+"""The commit loop: list newer versions, rebase onto them, build the next manifest, create it.
 
-    round 1   data (the caller's), the transaction's file, the versions since: all at once
-    round 2   the manifest, put if absent
+  round 1   the caller's data, the transaction file and the newer versions, all at once
+  round 2   the manifest, put if absent
 
-Another committer may be first: then rounds follow of looking and putting, with pauses between.
-
-Whoever is cancelled, or crashes, leaves the old version or the new one, and never a part of one:
-the manifest is one object, and all that it names was there before it. Whether a commit that was
-cut off took effect is found out by committing the very same transaction again on the same base:
-where a newer version carries its uuid, that version is returned and nothing is written.
+If another committer was first, more rounds of listing and putting follow, with pauses in between.
+A cancellation or a crash leaves the old version or the new one, never a part: the manifest is one
+object, and everything that it names was written before it. To find out if an interrupted commit
+took effect, commit the same transaction again on the same base: if a newer version carries its
+uuid, that version is returned and nothing is written.
 """
 
 from __future__ import annotations
@@ -57,28 +56,28 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 DETACHED: Final = 1 << 63
-PUTS: Final = 5  # of a transaction's file that the store says is being written
+PUTS: Final = 5  # attempts at a transaction file while the store answers 409
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCommit:
-    """A transaction that is to become a version of a table, with all that its commit needs.
+    """A transaction to commit, with everything that its commit needs.
 
     Attributes:
         base: version from which the transaction was computed. None creates the table.
         rules: how the transaction is rebased onto newer versions, and applied.
-        manifests: how versions of the table are found and created.
+        manifests: how versions of the table are listed and created.
         loading: loads the base during the first round, instead of `base`. The caller has just
             listed that version as the latest; its number is the transaction's `read_version`.
-        data: work that ends before the version is visible, such as uploads of its files.
-            Cancelled if the commit fails first.
+        data: work that ends before the version is visible, such as uploads of its files. Cancelled
+            if the commit fails first.
         named: locations and contents of small objects that are written before the version. On a
             local store the thread that writes the manifest writes them, too.
         discard: removes what was written for the version. Called if the commit fails, unless the
             version may exist or may still appear; see `outcome.may_be_visible`.
         detached: make a version outside of the table's history, under a random number.
         max_retries: attempts after the first one; each because another committer was first.
-        backoff: pauses between the attempts; the usual ones if None.
+        backoff: pauses between the attempts. None: the defaults of `Backoff`.
     """
 
     table: Table
@@ -98,19 +97,19 @@ class PendingCommit:
 async def commit(engine: Engine, pending: PendingCommit) -> Manifest:
     """Make the next version of a table and return its manifest.
 
-    Cost: two rounds if nobody else commits: a PUT of the transaction, a LIST and the caller's
-    data; then the PUT of the manifest. The first commit to a store probes it; see `probe`.
-
-    A cancelled call leaves the old version or the new one; see above, and
+    Cost: two rounds if nobody else commits: a PUT of the transaction, a LIST and the caller's data;
+    then the PUT of the manifest. The first commit to a store also probes it; see
+    `check_conditional_puts`.
+    A cancelled call leaves the old version or the new one; see the module's docstring and
     `outcome.may_be_visible`.
 
     Raises:
-        AlreadyExistsError: there is a table where one was to be created.
-        RetryableConflictError: run the operation again on the latest version; also where all
-            attempts were lost to others.
+        AlreadyExistsError: the table to create exists.
+        RetryableConflictError: run the operation again on the latest version. Also raised if other
+            committers won all attempts.
         CommitConflictError: a newer version rules this one out.
-        CommitStateUnknownError: whether the version was made could not be found out.
-        UnsupportedError: the store cannot create an object only if it is absent.
+        CommitStateUnknownError: it is unknown if the version was made.
+        UnsupportedError: the store has no put-if-absent.
     """
     try:
         return await _observed_commit(engine, pending)
@@ -174,8 +173,8 @@ class _Run:
         self._base = pending.base
         self._loading = pending.loading
         self._notes = Notes.of(pending.transaction.properties)
-        # Objects still to be written before the manifest: location and content, by a key under
-        # which a newer one replaces an older one.
+        # Objects to write before the manifest: location and content, by a key under which a newer
+        # object replaces an older one.
         self._named: dict[str, tuple[str, bytes]] = {place[0]: place for place in pending.named}
         self._files: list[str] = []  # transaction files; the last one is in use
 
@@ -209,7 +208,7 @@ class _Run:
             newer = await self._newer(race)
 
     async def detached(self, data: Awaitable[object] | None) -> Manifest:
-        await self._manifests.latest()  # tells how manifests are named
+        await self._manifests.latest()  # learns the naming scheme
         await self._together(data)
         while True:
             created = await self._create(DETACHED | secrets.randbits(63), self._manifests)
@@ -217,7 +216,7 @@ class _Run:
                 return created
 
     async def _begin(self, data: Awaitable[object] | None) -> Sequence[Manifest]:
-        """The versions since; meanwhile everything is written that the manifest will name."""
+        """Return the newer versions; meanwhile, write all objects that the manifest will name."""
         manifests: list[Manifest] = []
 
         async def look() -> None:
@@ -236,7 +235,7 @@ class _Run:
         if self._table.is_remote:
             beside += [self._manifests.check(), self._write_named()]
         else:
-            await self._manifests.check()  # asks nothing
+            await self._manifests.check()  # sends no request
         await all_of([*beside, *more])
 
     async def _newer(self, race: Race | None = None) -> Sequence[Manifest]:
@@ -247,7 +246,7 @@ class _Run:
                 return await self._manifests.versions_after(self._base.version)
             except VersionsGoneError:
                 if self._notes:
-                    raise  # what has to be committed once may be in a version that is gone
+                    raise  # a version that was cleaned up may hold the same batch
                 last = await newest_for(self._manifests, self._transaction, self._base)
                 if last is None:
                     raise
@@ -266,7 +265,10 @@ class _Run:
         )
 
     async def _rebase(self, newer: Sequence[Manifest]) -> Manifest | None:
-        """Come to stand on the last of the newer versions; gives the one that is ours already."""
+        """Rebase the transaction onto the last newer version.
+
+        Returns the manifest of a newer version that already holds the transaction, or None.
+        """
         for manifest in newer:
             makers = makers_of(manifest)
             if self._transaction.uuid in makers:
@@ -283,13 +285,13 @@ class _Run:
             rebased = await self._rules.rebase(self._transaction, manifest, self._base)
             self._transaction, self._base = rebased.transaction, manifest
             for file in rebased.deletion_files:
-                # A later one of the same fragment takes the place of an earlier one.
+                # The deletion file of a later rebase replaces the earlier one of the same fragment.
                 location = self._table.folder(f"{DELETIONS}/{file.name}")
                 self._named[file.name.partition("-")[0]] = (location, file.content)
         return None
 
     async def _create(self, version: int, store: Race | ManifestStore) -> Manifest | Created:
-        """The manifest of the version made; else what is there instead."""
+        """Create the version; return its manifest, or the outcome if another was first."""
         self._name_transaction()
         if self._table.is_remote:
             await self._write_named()
@@ -314,7 +316,7 @@ class _Run:
             raise
 
     def _name_transaction(self) -> None:
-        """Have the transaction's file written, unless it is there: rebasing may have changed it."""
+        """Queue the transaction file, unless it is queued or written; rebasing may rename it."""
         name = transaction_name(self._transaction.read_version, self._transaction.uuid)
         location = self._table.transaction(name)
         if self._files and self._files[-1] == location:
@@ -325,7 +327,7 @@ class _Run:
             self._named["transaction"] = (location, content)
 
     async def _write_named(self) -> None:
-        """Write by themselves what the manifest will name: of a store whose requests take long."""
+        """Write the queued objects at once; on a remote store they must precede the manifest."""
         named, self._named = [*self._named.values()], {}
         await all_of(self._write(*place) for place in named)
 
@@ -336,32 +338,33 @@ class _Run:
             try:
                 await store.put(path, content)
                 return
-            except AlreadyExistsError:  # 409: S3 has another put of this name under way, ours
+            # 409: on S3 our own earlier put of this name is still under way
+            except AlreadyExistsError:
                 number += 1
                 if number == PUTS:
                     raise
                 await asyncio.sleep(0.05 * 2**number)
 
     async def forget_files(self) -> None:
-        """Delete the transaction's files of a commit that has failed for good."""
+        """Delete the transaction files of a commit that has failed for good."""
         with contextlib.suppress(AlanceError):
             for location in self._files:
                 store, path = self._engine.registry.resolve(location)
                 await store.delete([path])
 
 
-# After a listing, versions are taken as they come for so long; a listing tells whether one was
-# cleaned up in between, whose number must not be given again.
+# Age of a listing up to which the versions that won may be used without a new LIST. Only a listing
+# shows that a version was cleaned up, whose number must not be used again.
 SEEN_S: Final = 0.25
-BEHIND: Final = 3  # puts lost: others are perhaps more than one version ahead
+BEHIND: Final = 3  # lost puts; after them, others may be more than one version ahead
 
 
 class Race:
-    """The attempts of one commit to be first. For one task at a time.
+    """Attempts of one commit to be first. For a single task at a time.
 
-    Whoever has made a version needs two rounds for the next one. Those that have lost would be a
-    round later each time, and lose again, if they looked only then at what has won: so from the
-    first loss on the winner is read, and versions are listed, beside the next put.
+    A winner needs two rounds for its next version. A loser that reads the winning version only
+    after its loss would be a round late each time, and lose again. So from the first loss on, the
+    winner's manifest is read, and versions are listed, concurrently with the next put.
     """
 
     def __init__(self, manifests: ManifestStore) -> None:
@@ -404,11 +407,12 @@ class Race:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def newer(self, base: int) -> Sequence[Manifest]:
-        """The versions after the one on which the last put was built, oldest first.
+        """Return the versions after `base`, on which the last put was built, oldest first.
 
         Raises:
-            VersionsGoneError: one of them has been cleaned up.
-            CommitConflictError: `base` is none of the table's: it was deleted, or made again.
+            VersionsGoneError: a version after `base` has been cleaned up.
+            CommitConflictError: the table has no version `base`: it was deleted, and perhaps
+                created again.
         """
         seen, newest = self._found, self._newest
         is_recent = asyncio.get_running_loop().time() - self._listed < SEEN_S

@@ -1,20 +1,19 @@
-"""Makes few versions of many appends of one process: those that wait together become one version.
+"""Group commit of appends in one process: waiting appends become one version.
 
 Without a queue, eight appenders make eight versions, each in two rounds of requests at best, and
 each conflicts with the others. In a queue, all appends that arrive while a version is being made
 become the next version.
-
 A version contains only appends whose data is written. The data is written while the group's first
-round runs; an append that is late, failed or cancelled by its end leaves the group. If a version
-takes longer than `STUCK_S`, the next one begins beside it, as if in another process, and the
-condition of the PUT decides which comes first.
+round runs; an append that is late, failed or cancelled by the end of that round leaves the group.
+If a version takes longer than `STUCK_S`, the next one begins concurrently, as if in another
+process, and the condition of the PUT decides which comes first.
 
-    queue = CommitQueue(commit_to_the_table)
-    manifest = await queue.append(transaction, base)
+  queue = CommitQueue(commit_to_the_table)
+  manifest = await queue.append(transaction, base)
 
 A merged transaction records the uuids of its parts. So an append whose outcome is unknown can be
-given to the queue again, or committed by itself, and is never done twice. It also has the notes of
-all producers.
+given to the queue again, or committed by itself, and is never done twice. A merged transaction also
+holds the notes of all producers.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ if TYPE_CHECKING:
     from alance.versioning.manifest_store import ManifestStore, Objects
     from alance.versioning.rules import Rules
 
-MAX_WAITING: Final = 1024  # more wait outside of the queue
-MAX_GROUP: Final = 256  # appends of one version
-ATTEMPTS: Final = 3  # to make a version of a group
-MAX_LINGER_S: Final = 0.02  # for those that were in the version before
-STUCK_S: Final = 2.0  # for a version; the next ones do not wait longer
-MAX_GROUPS: Final = 8  # that are made at once, all but the last of them stuck
+MAX_WAITING: Final = 1024  # appends in the queue; further ones wait outside of it
+MAX_GROUP: Final = 256  # appends in one version
+ATTEMPTS: Final = 3  # to make the version of one group
+MAX_LINGER_S: Final = 0.02  # for appends of callers of the previous version to arrive
+STUCK_S: Final = 2.0  # time of one version after which the next one begins
+MAX_GROUPS: Final = 8  # made concurrently, all but the last of them stuck
 
 
 class Commit(Protocol):
@@ -76,7 +75,7 @@ class CommitQueue:
         grace_s: seconds that a cancelled append waits for a version that contains it.
 
     Attributes:
-        known: the versions that were made or seen.
+        known: the newest versions that were made or loaded.
     """
 
     def __init__(
@@ -96,8 +95,9 @@ class CommitQueue:
         self._max_group = max_group
         self._grace_s = grace_s
         self._waiting: deque[WaitingAppend] = deque()
-        self._groups: dict[asyncio.Task[None], list[WaitingAppend]] = {}  # being made
-        self._moved = asyncio.Event()  # once; another one takes its place
+        # groups whose version is being made
+        self._groups: dict[asyncio.Task[None], list[WaitingAppend]] = {}
+        self._moved = asyncio.Event()  # set once, then replaced by a new event
         self._worker: asyncio.Task[None] | None = None
         self._last_group = 1
         self._last_s = 0.0
@@ -113,17 +113,16 @@ class CommitQueue:
     ) -> Manifest:
         """Commit an append together with the waiting appends; return the manifest of its version.
 
-        Cost: two rounds, shared by all appends of a version; before them the rest of the rounds of
+        Cost: two rounds, shared by all appends of a version; before them the remaining rounds of
         the version under way.
-
-        A cancelled call leaves the queue. If its version is being made, the call first waits a
-        moment for the version, which is still made if it has other appends (see
+        A cancelled call leaves the queue. If its version is being made, the call first waits
+        `grace_s` for the version, which is still made if it has other appends (see
         `outcome.may_be_visible`).
 
         Args:
-            data: work that must end before the version may be seen; begun at once. Other appends of
+            data: work that must end before the version is visible; begun at once. Other appends of
                 the version wait for it as long as their own data took, at least `LAG_S`.
-            named: objects that are written with the manifest; see `commit`.
+            named: objects that are written with the manifest; see `PendingCommit`.
 
         Raises:
             InvalidInputError: the transaction is not an append, or was not made from `base`.
@@ -162,32 +161,32 @@ class CommitQueue:
 
     @property
     def num_under_way(self) -> int:
-        """Appends whose callers wait."""
+        """Number of appends whose callers wait."""
         return self._under_way
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits, and no version is being made."""
+        """True if no append waits and no version is being made."""
         return self._worker is None
 
     async def aclose(self) -> None:
-        """Wait until everything that waits is committed or has failed."""
+        """Wait until each append in the queue is committed or has failed."""
         while self._worker is not None:
             await asyncio.wait([self._worker])
 
     async def drop(self) -> None:
-        """End at once: what waits is cancelled, and what is being made may be made or not."""
+        """Stop at once: cancel waiting appends; versions under way may or may not be made."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
 
     def _tell(self, _: object = None) -> None:
-        """Wake all that wait for something to change."""
+        """Wake all waiters of `_change`."""
         self._moved.set()
         self._moved = asyncio.Event()
 
     async def _change(self, timeout_s: float | None = None) -> None:
-        """Wait until something has changed, or for so long."""
+        """Wait until the queue changes, or until the timeout, without an error."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._moved.wait()
@@ -211,7 +210,7 @@ class CommitQueue:
                 self._last_group, self._last_s = len(group), clock() - begun
         finally:
             self._worker = None
-            tasks = [*self._groups]  # none, unless this was cancelled
+            tasks = [*self._groups]  # empty, unless this worker was cancelled
             for task in tasks:
                 task.cancel()
             if tasks:
@@ -228,11 +227,11 @@ class CommitQueue:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         for waiter in self._groups.pop(task):
-            waiter.made.cancel()  # nothing, but where the task was cancelled
+            waiter.made.cancel()  # has an effect only if the task was cancelled
         self._tell()
 
     def _next_group(self) -> list[WaitingAppend]:
-        """Those that wait and may be one transaction, from the first on."""
+        """Take the waiting appends that fit into one transaction, in order of arrival."""
         group: list[WaitingAppend] = []
         left: list[WaitingAppend] = []
         others = [waiter for group in self._groups.values() for waiter in group]
@@ -247,10 +246,10 @@ class CommitQueue:
         return group
 
     async def _commit_group(self, group: list[WaitingAppend]) -> None:
-        """Make a version of a group, and tell those that wait for it.
+        """Make a version of a group and report errors to its waiters.
 
         Args:
-            group: those that leave it are taken out.
+            group: appends that leave the group are removed from this list.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -273,13 +272,17 @@ class CommitQueue:
                 raise
 
     async def _make(self, group: list[WaitingAppend], task: asyncio.Task[None]) -> None:
-        """Make a version of a group; those that conflict or are committed already are told."""
+        """Make a version of a group.
+
+        Appends that conflict or are already committed end on their own, with an error or a result.
+        """
         attempts = 0
         versions, manifests, rules = self.known, self._manifests, self._rules
         while ready := await on_one_base(group, versions, manifests, rules, looks=attempts > 0):
             base = ready[0].base
             if any(waiter.base.version != base.version for waiter in ready):
-                continue  # others have made a version meanwhile, which some have not followed
+                # another version was made meanwhile, and not all appends are rebased onto it
+                continue
             data = None
             if any(waiter.has_data for waiter in ready):
                 data = all_there(ready, task, self._has_ready, self._change)
@@ -293,7 +296,7 @@ class CommitQueue:
                 self._take_late(group)
                 continue
             except CommitConflictError as error:
-                # Some are perhaps committed already, or conflict each by itself: look again.
+                # Some appends may be committed already, or conflict on their own: look again.
                 attempts += 1
                 is_final = len(ready) == 1 and not isinstance(error, RetryableConflictError)
                 if attempts == ATTEMPTS or is_final:
@@ -313,7 +316,7 @@ class CommitQueue:
         return any(waiter.is_ready and not waiter.made.done() for waiter in self._waiting)
 
     def _take_late(self, group: list[WaitingAppend]) -> None:
-        """Let those of a group wait whose data is late."""
+        """Return appends with late data from a group to the front of the queue."""
         late = [waiter for waiter in group if waiter.is_late and not waiter.is_ready]
         group[:] = [waiter for waiter in group if waiter not in late]
         self._waiting.extendleft(reversed(late))
@@ -328,10 +331,12 @@ async def on_one_base(
     *,
     looks: bool,
 ) -> list[WaitingAppend]:
-    """Rebase each onto the newest version known; those that cannot follow are told.
+    """Rebase each append onto the newest known version; return the appends that can follow it.
+
+    The other appends end with a result or an error.
 
     Args:
-        looks: for newer versions, even where the commit itself would.
+        looks: list newer versions even if the commit itself would do so.
     """
     group = [waiter for waiter in group if not waiter.made.done()]
     if not group:
@@ -366,7 +371,10 @@ async def _stepped_over(
     manifests: ManifestStore,
     error: VersionsGoneError,
 ) -> list[WaitingAppend]:
-    """Those that go on top of the latest version, though versions in between are gone."""
+    """Return the appends that can follow the latest version though earlier versions are gone.
+
+    The other appends fail with `error`.
+    """
     able = []
     for waiter in group:
         newest = None
@@ -384,7 +392,7 @@ async def _stepped_over(
 async def _follow(
     waiter: WaitingAppend, versions: KnownVersions, manifests: ManifestStore, rules: Rules
 ) -> bool:
-    """Rebase one onto the newest version known; False where it is committed already."""
+    """Rebase an append onto the newest known version. Returns False if it is already committed."""
     transaction = waiter.transaction
     appends, first = versions.appends_after(waiter.base.version)
     for seen in appends:
@@ -402,7 +410,7 @@ async def _follow(
         if text := clash_with(manifest, waiter.notes):
             raise CommitConflictError(text)
     if appends:
-        waiter.base = first  # nothing but appends up to there, which an append can follow
+        waiter.base = first  # versions up to `first` are appends, which any append can follow
         newer = newer[1:]
     for manifest in newer:
         rebased = await rules.rebase(waiter.transaction, manifest, waiter.base)

@@ -1,10 +1,10 @@
 """Versions in a DynamoDB table: `s3+ddb://bucket/path?ddbTableName=table`.
 
-    base_uri   S  hash key    path of the Lance table inside its bucket
-    version    N  range key
-    path       S              of the manifest inside the bucket, staged or final
-    size       N              of the manifest
-    committer  S              who wrote it; `lancedb`, as the other writers have it
+  base_uri   S  hash key    path of the Lance table inside its bucket
+  version    N  range key
+  path       S              path of the manifest inside the bucket, staged or final
+  size       N              bytes of the manifest
+  committer  S              name of the writer: `lancedb`, as other implementations write
 
 Two buckets with equal paths need two DynamoDB tables. Source: docs/format/table.md, "DynamoDB".
 """
@@ -40,7 +40,7 @@ _OLD: Final = "attribute_exists(base_uri) AND attribute_exists(version)"
 _REFUSALS: Final = frozenset(
     {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException"}
 )
-# Names of S3's options, each with the argument of a client that it becomes.
+# S3 storage options and the client argument that each becomes.
 _CLIENT: Final = {
     "access_key_id": "aws_access_key_id",
     "secret_access_key": "aws_secret_access_key",
@@ -113,8 +113,8 @@ class DynamoDbStore:
             entry: the version.
 
         Raises:
-            AlreadyExistsError: there is such a version, perhaps by this call, which boto3 may send
-                again.
+            AlreadyExistsError: the version exists, perhaps by this very call, which boto3 may send
+                twice.
             StoreError: DynamoDB failed; the version may exist, or appear later.
         """
         await self._call("put_item", Item=_item(table, entry), ConditionExpression=_NEW)
@@ -167,7 +167,7 @@ class DynamoDbStore:
         return {"table": self._table, "client": self._arguments}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["table"], state["client"])  # type: ignore[misc]  # a new client
+        self.__init__(state["table"], state["client"])  # type: ignore[misc]  # connects anew
 
     async def _call(self, name: str, **arguments: object) -> dict[str, Any]:
         return await asyncio.to_thread(self._send, name, arguments)
@@ -175,7 +175,7 @@ class DynamoDbStore:
     def _send(self, name: str, arguments: dict[str, object]) -> dict[str, Any]:
         boto = _boto()
         try:
-            with self._lock:  # making a client takes long, and is not safe in two threads
+            with self._lock:  # creating a client is slow and not thread-safe
                 if self._client is None:
                     self._client = self._connect(boto)
             answer = getattr(self._client, name)(TableName=self._table, **arguments)
@@ -222,14 +222,14 @@ class DynamoDbStore:
 def parse_dynamodb_uri(
     uri: str, storage_options: Mapping[str, object] | None = None
 ) -> tuple[str, dict[str, object], DynamoDbStore]:
-    """The `s3://` URI of a table, the options of its store, and its external store.
+    """Return a table's `s3://` URI, its store's options and its DynamoDB store.
 
     Args:
-        storage_options: those of S3; and `dynamodb_endpoint`, else `DYNAMODBENDPOINT` of the
-            environment, for a DynamoDB elsewhere than at AWS.
+        storage_options: S3's options, plus `dynamodb_endpoint` (default: `DYNAMODBENDPOINT` of the
+            environment) for a DynamoDB outside of AWS.
 
     Raises:
-        InvalidInputError: no URI of this kind.
+        InvalidInputError: not a URI of this form.
     """
     place, _, query = uri.removeprefix(SCHEME).partition("?")
     parameters = parse_qsl(query, keep_blank_values=True)

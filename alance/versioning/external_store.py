@@ -1,12 +1,12 @@
-"""Manifests whose versions an external store hands out, for stores without put-if-absent.
+"""Versions allocated by an external store, for object stores without put-if-absent.
 
-    PUT     {manifest}-{uuid}                staged: nobody sees it
-    put     (table, version) -> staged       if there is none: who succeeds has the version
-    COPY    staged -> {manifest}
-    put     (table, version) -> manifest     finalised; the staged object is deleted
+  PUT     {manifest}-{uuid}                staged: invisible to others
+  put     (table, version) -> staged       if absent: the winner owns the version
+  COPY    staged -> {manifest}
+  put     (table, version) -> manifest     finalised; the staged object is deleted
 
-A committer that stops on the way is helped: whoever finds a version that is staged copies and
-finalises it. Readers who know nothing of the external store may be one version behind.
+If a committer stops halfway, the next client that meets the staged version copies and finalises it.
+Readers that do not know the external store may be one version behind.
 
 Source: docs/format/table.md, "External manifest store".
 """
@@ -52,7 +52,7 @@ class Entry:
     """A version in an external store.
 
     Attributes:
-        path: of the manifest inside the object store: the final manifest, or a staged one.
+        path: path of the manifest inside the object store: the final manifest, or a staged one.
         num_bytes: size of the manifest; None: unknown.
     """
 
@@ -62,7 +62,7 @@ class Entry:
 
 
 class ExternalStore(Protocol):
-    """Interface of a store that keeps the versions of tables. No answer may be stale."""
+    """Interface of a store that keeps the versions of tables. Reads must not be stale."""
 
     async def get(self, table: str, version: int) -> Entry | None:
         """Return a version of a table. Returns None if there is no such version.
@@ -99,7 +99,7 @@ class ExternalStore(Protocol):
             entry: the version.
 
         Raises:
-            AlreadyExistsError: there is such a version, perhaps by this very call, whose answer was
+            AlreadyExistsError: the version exists, perhaps by this very call, whose answer was
                 lost.
             StoreError: the store failed; the version may exist, or appear later.
         """
@@ -120,7 +120,7 @@ class ExternalStore(Protocol):
 
 
 class ExternalManifests(ConditionalManifests):
-    """Manifests by an external store. All writers of the table must use the same one."""
+    """Manifests of an external store. All writers of the table must use the same external store."""
 
     def __init__(
         self,
@@ -131,13 +131,16 @@ class ExternalManifests(ConditionalManifests):
         scheme: NamingScheme | None = None,
         patience: Patience | None = None,
     ) -> None:
-        # The external store is asked.
+        # Versions are created in the external store, so the object store is not probed.
         super().__init__(engine, table, scheme=scheme, patience=patience, is_safe=True)
         self._external = external
         self._store, self._key = engine.registry.resolve(table.root)
 
     async def latest(self) -> ManifestLocation | None:
-        """The latest version. Cost: one call; of a table that is not in the store one LIST."""
+        """Return the latest version, or None if there is no table.
+
+        Cost: one call; also one LIST if the external store lacks the table.
+        """
         entry = await self._external.get_latest(self._key)
         if entry is None:
             return await super().latest()
@@ -146,7 +149,7 @@ class ExternalManifests(ConditionalManifests):
         return location
 
     async def version(self, version: int) -> Manifest | None:
-        """A version by number. Cost: one call and one GET."""
+        """Return the manifest of a version, or None if it is gone. Cost: one call and one GET."""
         entry = None if version >> 63 else await self._external.get(self._key, version)
         if entry is None:
             return await super().version(version)
@@ -156,7 +159,7 @@ class ExternalManifests(ConditionalManifests):
             return None  # cleaned up
 
     async def versions_after(self, base: int) -> Sequence[Manifest]:
-        """The versions after `base`. Cost: one call, then all manifests at once."""
+        """Return the versions after `base`. Cost: one call, then all manifests at once."""
         newest = await self.latest()
         if newest is None or newest.version <= base:
             return ()
@@ -164,7 +167,7 @@ class ExternalManifests(ConditionalManifests):
         final = super().version
 
         async def manifest_of(version: int) -> Manifest:
-            manifest = await final(version)  # nearly always there
+            manifest = await final(version)  # nearly always finalised
             manifest = manifest or await self.version(version)
             if manifest is None:
                 raise VersionsGoneError(gone_text(self._table, version, newest.version))
@@ -183,9 +186,9 @@ class ExternalManifests(ConditionalManifests):
     ) -> Created:
         """Make a version. Cost: PUT, put, COPY, put, DELETE, one after the other.
 
-        From the first put on the version is there, whatever comes of the rest.
+        The version exists from the first put on, even if a later step fails.
         """
-        if version >> 63:  # nobody else has this number
+        if version >> 63:  # a random number, which no other committer has
             return await super().create(version, content, transaction_uuid, named=named)
         final = self._engine.registry.resolve(self.location(version))[1]
         staged = Entry(version, f"{final}-{uuid.uuid4()}", len(content))
@@ -220,15 +223,15 @@ class ExternalManifests(ConditionalManifests):
         return Created(settled is Settled.OURS, existing)
 
     async def _final(self, entry: Entry) -> ManifestLocation:
-        """Where a version's manifest is, after helping its committer where need be.
+        """Return the location of a version's final manifest; finalise a staged one first.
 
         Raises:
-            NotFoundError: neither the staged nor the final object is there.
+            NotFoundError: neither the staged nor the final object exists.
         """
         name = entry.path.rpartition(f"{VERSIONS}/")[2]
         parsed = parse_manifest_name(name)
         if parsed is None:
-            final = entry.path[:-37]  # less "-" and a uuid
+            final = entry.path[:-37]  # without "-" and a uuid
             parsed = parse_manifest_name(final.rpartition(f"{VERSIONS}/")[2])
             if parsed is None:
                 raise NotFoundError(f"{entry.path!r} in the external store is no manifest")
@@ -241,7 +244,8 @@ class ExternalManifests(ConditionalManifests):
         try:
             await self._store.copy(staged.path, final)
         except NotFoundError:
-            await self._store.size(final)  # another one did it, and deleted the staged one
+            # another client finalised it and deleted the staged object
+            await self._store.size(final)
         await self._external.put_if_exists(
             self._key, Entry(staged.version, final, staged.num_bytes)
         )

@@ -1,7 +1,7 @@
-"""Keepers of a table's versions: an external store or a lock, where conditional puts do not work.
+"""Keepers of a table's versions, for stores without put-if-absent: an external store or a lock.
 
-A keeper belongs to the table and its branches, wherever they are passed. Each read of the latest
-version and each commit asks it.
+A keeper belongs to the table and its branches wherever they are passed. Each commit uses it, and so
+does each read of the latest version if `is_asked_by_readers`.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 SCHEME: Final = "s3+ddb://"
-ENDPOINT: Final = "dynamodb_endpoint"  # an option of storage
+ENDPOINT: Final = "dynamodb_endpoint"  # a storage option
 _METHODS: Final = ("get", "get_latest", "put_if_not_exists", "put_if_exists")
 
 
 class Keeper(Protocol):
-    """How the versions of a table are found and made."""
+    """Interface of an alternative to conditional puts."""
 
     @property
     def identity(self) -> int:
-        """Equal for the same store or lock, as long as it is used."""
+        """Number that is equal for the same store or lock during its lifetime."""
 
     @property
     def is_asked_by_readers(self) -> bool:
-        """Whether a listing alone may miss the newest version."""
+        """True if a listing of the object store alone may miss the newest version."""
 
     def manifests(
         self, engine: Engine, table: Table, scheme: NamingScheme | None = None
     ) -> ManifestStore:
-        """The versions of the table, or of one of its branches.
+        """Return the versions of the table, or of one of its branches.
 
         Args:
-            scheme: of the names, for a table without versions.
+            scheme: naming scheme for a table without versions.
         """
 
     def check_forgets(self) -> None:
-        """Make sure that `forget` can be called.
+        """Check that `forget` is supported.
 
         Raises:
-            UnsupportedError: it cannot.
+            UnsupportedError: `forget` is not supported.
         """
 
     async def forget(self, key: str) -> None:
-        """Forget all versions of a table or branch, which is deleted.
+        """Forget all versions of a deleted table or branch.
 
         Args:
-            key: path of its folder inside the store of objects.
+            key: path of the folder inside the object store.
         """
 
 
@@ -87,10 +87,10 @@ class ExternalKeeper:
         return ExternalManifests(engine, table, self.store, scheme=scheme)
 
     def check_forgets(self) -> None:
-        """Make sure that the store has the method `delete_table`.
+        """Check that the store has the method `delete_table`.
 
         Raises:
-            UnsupportedError: it has not: its entries would outlive the table.
+            UnsupportedError: without it, entries would outlive the table.
         """
         if not callable(getattr(self.store, "delete_table", None)):
             raise UnsupportedError(
@@ -101,7 +101,7 @@ class ExternalKeeper:
     async def forget(self, key: str) -> None:
         """See `Keeper`."""
         self.check_forgets()
-        await self.store.delete_table(key)  # type: ignore[attr-defined]  # it was looked at
+        await self.store.delete_table(key)  # type: ignore[attr-defined]  # see check_forgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +129,19 @@ class LockKeeper:
         return LockedManifests(engine, table, self.lock, scheme=scheme)
 
     def check_forgets(self) -> None:
-        """Nothing: a lock remembers nothing."""
+        """Do nothing: a lock keeps no versions."""
 
     async def forget(self, key: str) -> None:
-        """Nothing."""
+        """Do nothing: a lock keeps no versions."""
 
 
 def keeper_of(
     manifest_store: ExternalStore | None, commit_lock: CommitLock | None
 ) -> Keeper | None:
-    """Return the keeper for a user's arguments; None for conditional puts.
+    """Return the keeper for a user's arguments. Returns None for conditional puts.
 
     Raises:
-        InvalidInputError: both arguments, or an object without the needed methods.
+        InvalidInputError: both arguments are set, or the object lacks a method.
     """
     if manifest_store is not None and commit_lock is not None:
         raise InvalidInputError("manifest_store, commit_lock: expected one of them")
@@ -163,28 +163,28 @@ def keeper_of(
 
 
 def is_dynamodb(uri: str) -> bool:
-    """Whether a URI names a table whose versions DynamoDB keeps."""
+    """True if the URI names a table whose versions are in DynamoDB."""
     return uri.startswith(SCHEME)
 
 
 def open_dynamodb(uri: str, storage_options: Mapping[str, object] | None) -> tuple[str, Keeper]:
-    """The `s3://` URI of such a table, and its keeper. Sends nothing.
+    """Return the `s3://` URI of a DynamoDB table's URI, and its keeper. Sends no request.
 
     Raises:
-        InvalidInputError: no URI of this kind.
+        InvalidInputError: not a URI of this form.
     """
     options = tuple(sorted((name, str(value)) for name, value in (storage_options or {}).items()))
     return _dynamodb(uri, options)
 
 
 def without_endpoint(options: Mapping[str, object] | None) -> Mapping[str, object] | None:
-    """The options of the store of objects alone."""
+    """Return the options without DynamoDB's endpoint."""
     if not options or ENDPOINT not in options:
         return options
     return {name: value for name, value in options.items() if name != ENDPOINT}
 
 
-@lru_cache(maxsize=64)  # making a client takes 0.1 s, and its first call looks at the table's keys
+@lru_cache(maxsize=64)  # creating a client takes 0.1 s, and its first call reads the table's keys
 def _dynamodb(uri: str, options: tuple[tuple[str, str], ...]) -> tuple[str, Keeper]:
     from alance.versioning.dynamodb_store import parse_dynamodb_uri
 

@@ -1,8 +1,8 @@
-"""The newest versions of a table that a committer has seen, without a gap.
+"""The newest versions of a table that a committer has seen, without gaps.
 
-The last few are kept as manifests. Of earlier appends only the uuids of their transactions and the
-notes of their producers are kept. Appends do not conflict, so a further append only has to know
-whether it was made already.
+The last two are kept as manifests. Of earlier appends, only the uuids of their transactions and the
+notes of their producers are kept. Appends do not conflict, so another append only needs to know if
+it was already committed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.versioning.tokens import Notes
 
-KEPT: Final = 2  # manifests; those of large tables are large
-KEPT_MAKERS: Final = 4096  # versions of which only that is known
+KEPT: Final = 2  # manifests; those of large tables take much memory
+KEPT_MAKERS: Final = 4096  # append versions kept as `Seen`
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Seen:
     """A version that an append made.
 
     Attributes:
-        makers: the uuids of its transactions.
-        notes: what they note of producers.
+        makers: uuids of its transactions.
+        notes: its tokens and producers' batch numbers.
     """
 
     version: int
@@ -39,7 +39,7 @@ class Seen:
 
 
 class KnownVersions:
-    """A run of versions: appends of which little is known, then manifests."""
+    """Consecutive versions: appends in short form, then manifests."""
 
     def __init__(self) -> None:
         self._appends: deque[Seen] = deque(maxlen=KEPT_MAKERS)  # up to the first manifest
@@ -47,18 +47,18 @@ class KnownVersions:
 
     @property
     def newest(self) -> Manifest | None:
-        """The last of them."""
+        """The last manifest. None if no version is known."""
         return self._manifests[-1] if self._manifests else None
 
     def covers(self, version: int) -> bool:
-        """Whether all versions since this one are known."""
+        """True if all versions after this one are known."""
         if not self._manifests:
             return False
         first = self._appends[0].version - 1 if self._appends else self._manifests[0].version
         return first <= version <= self._manifests[-1].version
 
     def contradicts(self, manifest: Manifest) -> bool:
-        """Whether another version is known by this number: the table was deleted and made again."""
+        """True if a different version has this number: the table was deleted and created again."""
         if not self._manifests:
             return False
         place = manifest.version - self._manifests[0].version
@@ -69,17 +69,17 @@ class KnownVersions:
         return False
 
     def forget(self) -> None:
-        """Know nothing."""
+        """Drop all versions."""
         self._appends.clear()
         self._manifests = []
 
     def begin(self, manifests: Sequence[Manifest]) -> None:
-        """Know these, oldest first, and no others."""
+        """Replace all versions by consecutive manifests, oldest first."""
         self.forget()
         self._manifests = list(manifests)
 
     def add(self, manifest: Manifest) -> None:
-        """Know one more; where some are missing before it, only this one."""
+        """Add a version. A gap before it drops all earlier versions."""
         newest = self.newest
         if newest is None or manifest.version != newest.version + 1:
             self.begin([manifest])
@@ -95,11 +95,14 @@ class KnownVersions:
                 self._appends.clear()
 
     def appends_after(self, version: int) -> tuple[list[Seen], Manifest]:
-        """The appends after a version up to the first manifest, and that manifest."""
+        """Return the short-form appends after a version, and the first manifest.
+
+        At least one manifest must be known.
+        """
         return [append for append in self._appends if append.version > version], self._manifests[0]
 
     def after(self, version: int) -> list[Manifest]:
-        """The manifests after a version."""
+        """Return the known manifests with a higher number than `version`."""
         return [manifest for manifest in self._manifests if manifest.version > version]
 
 

@@ -1,8 +1,8 @@
-"""Finding and reading manifests: the latest version, a named one, all of them.
+"""Lists and reads manifests: the latest version, a version by number or time, all versions.
 
 V2 names sort the newest version first. So on a store that lists in order, the latest version costs
-one LIST, stopped at its first entry, and one GET. Manifests and deletion files may come from the
-disk cache. It keeps each under an *entity*: a text that differs if another object takes its place.
+one LIST, stopped early, and one GET. Manifests and deletion files may come from the disk cache,
+which keeps each under an *entity*: a text that changes if another object takes its place.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ONE_RANGE: Final = 8 << 20  # a larger range would be split into several requests
-AS_FAST: Final = 2  # as columns are decoded: 128 KiB take a third of a millisecond
-TOGETHER_BYTES: Final = 16 << 20  # of manifests that are read together and parsed by one pool job
-TOTALS_BYTES: Final = 500  # memory of a version's totals and of their key
-TRUSTED: Final = "version"  # entity of manifests that nothing but their number tells apart
+AS_FAST: Final = 2  # times faster than decoding columns: 128 KiB take a third of a millisecond
+TOGETHER_BYTES: Final = 16 << 20  # manifests that are read together and parsed by one pool job
+TOTALS_BYTES: Final = 500  # memory of a version's totals and of their cache key
+TRUSTED: Final = "version"  # entity of manifests that are identified by their number alone
 
 
 async def recall_object(
     engine: Engine, location: str, entity: str | None, parse: Callable[[memoryview], T]
 ) -> T | None:
-    """An object from disk, parsed; None where it is not kept, or makes no sense. No request."""
+    """Return a parsed object of the disk cache, without a request.
+
+    Returns None if the object is not cached, or is corrupt, which also drops it from the cache.
+    """
     kept = engine.cache.kept
     if kept is None or entity is None:
         return None
@@ -55,7 +58,7 @@ async def recall_object(
 
 
 def keep_object(engine: Engine, location: str, entity: str | None, content: memoryview) -> None:
-    """Keep an object that was read, and understood."""
+    """Keep an object in the disk cache after it was read and parsed."""
     if engine.cache.kept is not None and entity is not None:
         engine.cache.kept.keep(location, entity, content)
 
@@ -63,13 +66,13 @@ def keep_object(engine: Engine, location: str, entity: str | None, content: memo
 async def read_tagged(
     engine: Engine, location: str, e_tag: str | None, read: Callable[[], Awaitable[memoryview]]
 ) -> tuple[memoryview, bool]:
-    """An object, and whether it is for certain the one with this tag.
+    """Read an object; also return True if it certainly has this e-tag.
 
-    A listing tells the tag; the object may be another one by the time it is read. Cost: one GET,
-    or two where it is.
+    The e-tag comes from a listing, and the object may have been replaced since. Cost: one GET, or
+    two if the object was replaced.
 
     Args:
-        read: reads the object, whichever it is.
+        read: reads the object whatever its e-tag.
     """
     kept = engine.cache.kept
     if kept is not None and e_tag is not None and kept.covers(location):
@@ -83,14 +86,14 @@ async def read_tagged(
 
 
 class ManifestLocation(NamedTuple):
-    """Where a version's manifest is.
+    """Location of a version's manifest.
 
     Attributes:
-        num_bytes: None where no listing told it.
-        state: what changes when the object does; None: unknown, so that it is not cached.
-        e_tag: of the object, where a listing told a strong one.
-        is_trusted: nothing but the number needs to tell it from others.
-        last_modified: time of the object by the store's clock; None where no listing told it.
+        num_bytes: size from a listing; None: unknown.
+        state: value that changes with the object; None: unknown, so the manifest is not cached in
+            memory.
+        e_tag: strong e-tag from a listing; None: unknown.
+        is_trusted: the version's number alone identifies the manifest.
     """
 
     version: int
@@ -130,7 +133,7 @@ class VersionInfo:
         Args:
             totals: counts of the manifest.
         """
-        # As the records have it: no version is left out since it cannot be read.
+        # Sums of the stored counts: an inconsistent manifest must not hide its version.
         metadata = {
             "total_fragments": totals.num_fragments,
             "total_data_files": totals.num_files,
@@ -147,8 +150,8 @@ class VersionInfo:
 async def read_object(
     engine: Engine, location: str, num_bytes: int | None, reason: str
 ) -> memoryview:
-    """A whole object in one GET, however large it is."""
-    await engine.pool.share_turn()  # many may read what is at hand
+    """Read a whole object in one GET, whatever its size."""
+    await engine.pool.share_turn()  # many tasks may read in-memory objects
     if num_bytes is None or num_bytes > ONE_RANGE:
         return await engine.scheduler.read_all(location, reason=reason)
     ranges = [ByteRange(location, 0, num_bytes)]
@@ -157,12 +160,12 @@ async def read_object(
 
 
 async def latest(engine: Engine, table: Table) -> ManifestLocation:
-    """The manifest of the latest version. Cost: one LIST, whole for V1 names.
+    """Return the manifest of the latest version. Cost: one LIST, complete for V1 names.
 
-    Where an external store keeps the versions, one call to it.
+    If an external store keeps the versions: one call to it.
 
     Raises:
-        NotFoundError: no dataset there.
+        NotFoundError: there is no dataset.
         CorruptFileError: manifests of both naming schemes.
     """
     if table.keeper is None or not table.keeper.is_asked_by_readers:
@@ -174,10 +177,10 @@ async def latest(engine: Engine, table: Table) -> ManifestLocation:
 
 
 async def latest_listed(engine: Engine, table: Table) -> ManifestLocation:
-    """The latest version in the listing, whoever keeps the versions.
+    """Return the latest version of the listing, even if an external store keeps the versions.
 
     Raises:
-        NotFoundError: no dataset there.
+        NotFoundError: there is no dataset.
         CorruptFileError: manifests of both naming schemes.
     """
     stop_at_first = table.store.profile.lists_in_order
@@ -186,14 +189,16 @@ async def latest_listed(engine: Engine, table: Table) -> ManifestLocation:
 
 
 async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]:
-    """The manifests of all versions that are not detached, oldest first. Cost: one LIST.
+    """Return the manifests of all versions but detached ones, oldest first. Cost: one LIST.
+
+    If an external store keeps the versions: also one call to it.
 
     Raises:
-        NotFoundError: no dataset there.
+        NotFoundError: there is no dataset.
         CorruptFileError: manifests of both naming schemes.
     """
     if table.keeper is not None and table.keeper.is_asked_by_readers:
-        await latest(engine, table)  # from then on it is listed
+        await latest(engine, table)  # finalises the latest version, so that the LIST below has it
     locations = await _list(engine, table, stop_at_first=False)
     return sorted(locations, key=lambda location: location.version)
 
@@ -201,7 +206,7 @@ async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]
 async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[ManifestLocation]:
     folder = table.versions_folder
     locations: list[ManifestLocation] = []
-    await engine.pool.share_turn()  # many may list what is at hand
+    await engine.pool.share_turn()  # many tasks may list in-memory objects
     try:
         listing = engine.scheduler.list(folder, reason="versions")
         async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
@@ -210,7 +215,7 @@ async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[Ma
                 if location is None:
                     continue
                 locations.append(location)
-                # The second tells of a rename to these names that has ended halfway.
+                # A second entry is needed: a different scheme shows a half-done rename to V2 names.
                 if stop_at_first and location.scheme is NamingScheme.V2 and len(locations) > 1:
                     break
     except BucketNotFoundError:
@@ -243,10 +248,10 @@ def _parse(entry: ObjectMeta, folder: str) -> ManifestLocation | None:
 
 
 async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool = True) -> Manifest:
-    """A manifest. Cost: one GET, or none where a cache has it and a listing confirmed it.
+    """Read a manifest. Cost: one GET, or none if a cache has it and a listing confirmed it.
 
     Args:
-        keep: leave it in the caches.
+        keep: put it into the caches.
 
     Raises:
         NotFoundError: no such object.
@@ -290,8 +295,6 @@ def _cache_key(where: ManifestLocation) -> Hashable:
 
 
 async def _recall(engine: Engine, where: ManifestLocation) -> Manifest | None:
-    """A manifest from disk."""
-
     def parse(content: memoryview) -> Manifest:
         return parse_manifest(content, where.location)
 
@@ -304,13 +307,13 @@ async def load_latest(engine: Engine, table: Table) -> Manifest:
 
 
 async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
-    """A version's manifest by number, detached ones too. Cost: one GET; of V1 names two.
+    """Read the manifest of a version by number, also of a detached one.
 
-    None where the disk cache has it, in a session that trusts versions.
+    Cost: one GET; two for V1 names; none if the disk cache has it and the session trusts versions.
 
     Raises:
         NotFoundError: no such version.
-        InvalidInputError: no version can have this number.
+        InvalidInputError: not an integer.
     """
     if isinstance(version, bool) or not isinstance(version, int):
         raise InvalidInputError(f"version {version!r}: expected a number")
@@ -341,10 +344,10 @@ _SCHEMES = (NamingScheme.V2, NamingScheme.V1)
 
 
 async def versions(engine: Engine, table: Table) -> list[VersionInfo]:
-    """All versions, oldest first. Cost: one LIST, and all manifests at once.
+    """Return all versions, oldest first. Cost: one LIST, and all manifests at once.
 
     Raises:
-        NotFoundError: no dataset there.
+        NotFoundError: there is no dataset.
     """
 
     totals = await _all_totals(engine, await list_manifests(engine, table))
@@ -389,7 +392,7 @@ async def _all_totals(
 async def read_manifests(
     engine: Engine, places: Sequence[ManifestLocation]
 ) -> Sequence[memoryview | None]:
-    """Read the contents of manifests; None for a manifest that is gone.
+    """Read the contents of manifests; a manifest that is gone becomes None.
 
     Cost: all GETs at once, and again if a manifest is gone.
     """
@@ -410,13 +413,13 @@ async def read_manifests(
 
 
 async def load_asof(engine: Engine, table: Table, time: datetime) -> Manifest:
-    """The manifest of the latest version committed strictly before a time (with zone).
+    """Read the manifest of the latest version committed strictly before a time (with zone).
 
     Commit times come from the committers' clocks and need not ascend: all are compared.
     Cost: one LIST, and all manifests at once.
 
     Raises:
-        NotFoundError: no dataset there, or none of its versions is as old.
+        NotFoundError: there is no dataset, or no version is old enough.
     """
     totals = await _all_totals(engine, await list_manifests(engine, table))
     older = [

@@ -5,8 +5,9 @@
         async with my_service.lease(f"table/{version}"):
             yield
 
-A lock only helps while it is held: a put that outlives it (the client gave up, the server did not)
-may replace what the next holder wrote. Where the store has put-if-absent, that is used as well.
+A lock protects only while it is held: a PUT that the client gave up, but the server carries out
+after the lock is released, may replace the next holder's manifest. So put-if-absent is used as well
+on stores that have it.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class LockedManifests(ConditionalManifests):
     """Manifests that are written under a lock.
 
     Args:
-        lock: called with the version that is to be made; gives a context manager, async or not.
-            One that is not is entered and left in a thread of its own. A CommitConflictError
-            from entering it means that another committer was first.
+        lock: called with the number of the version to create; returns a context manager, async or
+            not. A synchronous context manager is entered and left in a thread of its own. If
+            entering it raises CommitConflictError, another committer was first.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class LockedManifests(ConditionalManifests):
         scheme: NamingScheme | None = None,
         patience: Patience | None = None,
     ) -> None:
-        # The lock is the user's word.
+        # The user guarantees that the lock works, so the store is not probed.
         super().__init__(engine, table, scheme=scheme, patience=patience, is_safe=True)
         self._lock = lock
 
@@ -72,7 +73,7 @@ class LockedManifests(ConditionalManifests):
         named: Objects = (),
         peeks: bool = False,
     ) -> Created:
-        """Write a version's manifest, if it is not there. Cost: a GET and a PUT, in the lock."""
+        """Write a version's manifest if it is absent. Cost: a GET and a PUT under the lock."""
         location = self.location(version)
         store, path = self._engine.registry.resolve(location)
 
@@ -89,7 +90,7 @@ class LockedManifests(ConditionalManifests):
                 try:
                     manifest = await manifest_at(self._engine, location)
                 except NotFoundError:
-                    # One put at a time: where the store knows no condition, the last one wins.
+                    # A single put at a time: on a store without conditions, the last put would win.
                     patience = replace(self.patience, quiet_s=math.inf)
                     return await settle_manifest(
                         self._engine, store, path, put, transaction_uuid, patience
@@ -101,7 +102,11 @@ class LockedManifests(ConditionalManifests):
 
 @asynccontextmanager
 async def hold(lock: CommitLock, version: int) -> AsyncIterator[None]:
-    """Hold a lock, async or not, without stopping the loop."""
+    """Hold a lock, async or not, without blocking the event loop.
+
+    Raises:
+        InvalidInputError: `lock` did not return a context manager.
+    """
     held = lock(version)
     if isinstance(held, AbstractAsyncContextManager):
         async with held:
@@ -117,7 +122,7 @@ async def hold(lock: CommitLock, version: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _in_thread(held: AbstractContextManager[object]) -> AsyncIterator[None]:
-    """Enter and leave in one thread: some locks belong to the thread that took them."""
+    """Enter and leave a context manager in one thread: some locks belong to a thread."""
     thread = ThreadPoolExecutor(1, "alance-lock")
     entering = thread.submit(held.__enter__)
     failure: BaseException | None = None
@@ -143,5 +148,6 @@ async def _in_thread(held: AbstractContextManager[object]) -> AsyncIterator[None
             thread.shutdown(wait=False)
             await asyncio.shield(leaving)
         else:
-            # Called in the lock's own thread: it may come to hold the lock after the loop's end.
+            # The callback runs in the lock's own thread: the lock may be acquired after the loop
+            # ended.
             entering.add_done_callback(leave_if_entered)

@@ -1,10 +1,10 @@
-"""Manifests on the store: the newest ones, and a new one that nobody else has written.
+"""Manifests on an object store: the newest ones, and creation of a version by put-if-absent.
 
-Where the store has put-if-absent, the manifest's name is the lock: of all committers that put
-version n + 1, one succeeds. Others see which version is there and build on it.
+On a store with put-if-absent, the manifest's name is the lock: of all committers that put version n
++ 1, one succeeds. The others build on its version.
 
-The versions since a base are found by listing, not by asking for n + 1: after a cleanup version
-n + 1 may be gone while later ones are there, and a commit that takes its place would be lost.
+Newer versions are listed, not probed by name: after a cleanup version n + 1 may be gone while later
+ones exist, and a commit that takes its place would be lost.
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ if TYPE_CHECKING:
 
 Objects: TypeAlias = "Sequence[tuple[str, bytes]]"  # locations and contents
 
-AT_ONCE: Final = 64  # manifests read at once
-MERGED: Final = "alance.merged"  # property of a transaction: the uuids of those it consists of
+AT_ONCE: Final = 64  # manifests read concurrently
+MERGED: Final = "alance.merged"  # transaction property: uuids of the transactions merged into it
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The outcome of creating a version.
+    """Outcome of creating a version.
 
     Attributes:
-        manifest: of the version as it is there now; None: the bytes that were given.
+        is_ours: the version holds our transaction.
+        manifest: manifest read back from the store. None if ours was put without reading back, or
+            if this alance cannot read theirs.
     """
 
     is_ours: bool
@@ -60,36 +62,37 @@ class Created:
 
 
 def paths_of(named: Objects, store: Store) -> list[tuple[str, bytes]]:
-    """Objects of a table's store, by their paths in it."""
+    """Replace locations by paths inside the table's store."""
     return [(location.removeprefix(store.root), content) for location, content in named]
 
 
 class VersionsGoneError(RetryableConflictError):
-    """A version since the one that a commit was made from has been cleaned up."""
+    """A version after the commit's base has been cleaned up."""
 
 
 class ManifestStore(Protocol):
-    """The versions of one table or branch, for a committer."""
+    """Interface of a committer to the versions of one table or branch."""
 
     async def check(self) -> None:
-        """Make sure, once a process, that versions can be created safely.
+        """Check, once a process, that versions can be created safely.
 
         Raises:
-            UnsupportedError: they cannot.
+            UnsupportedError: the store has no working put-if-absent.
         """
 
     async def latest(self) -> ManifestLocation | None:
-        """The latest version; None: there is no table."""
+        """Return the latest version, or None if there is no table."""
 
     async def version(self, version: int) -> Manifest | None:
-        """A version by number; None where it is not there."""
+        """Return the manifest of a version, or None if there is no such version."""
 
     async def versions_after(self, base: int) -> Sequence[Manifest]:
-        """The versions after `base`, oldest first, without a gap.
+        """Return the versions after `base`, oldest first, without gaps.
 
         Raises:
-            VersionsGoneError: one of them has been cleaned up.
-            CommitConflictError: `base` is none of the table's: it was deleted, or made again.
+            VersionsGoneError: a version after `base` has been cleaned up.
+            CommitConflictError: the table has no version `base`: it was deleted, and perhaps
+                created again.
         """
 
     async def create(
@@ -101,21 +104,20 @@ class ManifestStore(Protocol):
         named: Objects = (),
         peeks: bool = False,
     ) -> Created:
-        """Write a version's manifest, unless there is one.
+        """Write a version's manifest if it is absent.
 
         Args:
-            named: objects that the manifest names, still to be written before it: their locations
-                and contents.
-            peeks: read whose it is meanwhile.
+            named: locations and contents of objects that the manifest names; written before it.
+            peeks: read the existing manifest concurrently with the put.
 
         Raises:
             StoreError: the store refused; the version was not made.
-            CommitStateUnknownError: whether it was made could not be found out.
+            CommitStateUnknownError: it is unknown if the version was made.
         """
 
 
 def transaction_uuid_of(manifest: Manifest) -> str | None:
-    """The uuid of the transaction that made a version; None where it is not told."""
+    """Return the uuid of the transaction that made a version, or None if the manifest lacks it."""
     if manifest.transaction is not None:
         return str(manifest.transaction.uuid)
     name: str = manifest.head.transaction_file
@@ -123,12 +125,12 @@ def transaction_uuid_of(manifest: Manifest) -> str | None:
 
 
 def is_made_by(manifest: Manifest, transaction_uuid: str) -> bool:
-    """Whether a transaction made a version, alone or merged with others."""
+    """True if the transaction made the version, alone or merged with others."""
     return transaction_uuid in makers_of(manifest)
 
 
 def makers_of(manifest: Manifest) -> set[str]:
-    """The uuids of the transactions that made a version: one, and those merged into it."""
+    """Return the uuids of the version's transaction and of the transactions merged into it."""
     made_by = transaction_uuid_of(manifest)
     makers = set() if made_by is None else {made_by}
     if manifest.transaction is not None:
@@ -140,8 +142,8 @@ class ConditionalManifests:
     """Manifests on a store that has put-if-absent.
 
     Args:
-        scheme: of the names, for a table without versions; a table keeps what it has.
-        is_safe: the caller has made sure that nobody else writes; the store is not probed.
+        scheme: naming scheme for a table without versions; an existing table keeps its own.
+        is_safe: the caller guarantees a single writer at a time; the store is not probed.
     """
 
     def __init__(
@@ -161,18 +163,19 @@ class ConditionalManifests:
 
     @property
     def scheme(self) -> NamingScheme:
-        """How manifests are named here, as far as it is known."""
+        """Naming scheme of the table; V2 if still unknown."""
         return self._scheme or NamingScheme.V2
 
     def keep_scheme(self, scheme: NamingScheme) -> None:
-        """Name new manifests as the table's are."""
+        """Set the naming scheme of new manifests."""
         self._scheme = scheme
 
     def location(self, version: int) -> str:
-        """Location of a version's manifest.
+        """Return the location of a version's manifest.
 
         Raises:
-            UnsupportedError: a detached version of a table with V1 names, which would break it.
+            UnsupportedError: a detached version of a table with V1 names, which would break the
+                table.
         """
         if version >> 63 and self.scheme is NamingScheme.V1:
             raise UnsupportedError(
@@ -187,7 +190,10 @@ class ConditionalManifests:
             await check_conditional_puts(store, path, self._engine.background, self.patience)
 
     async def latest(self) -> ManifestLocation | None:
-        """The latest version. Cost: one LIST, whole for V1 names and stores without order."""
+        """Return the latest version, or None if there is no table.
+
+        Cost: one LIST, complete for V1 names and for stores that list without order.
+        """
         try:
             location = await load.latest_listed(self._engine, self._table)
         except NotFoundError:
@@ -196,7 +202,7 @@ class ConditionalManifests:
         return location
 
     async def version(self, version: int) -> Manifest | None:
-        """A version by number. Cost: one GET."""
+        """Return the manifest of a version, or None if there is no such version. Cost: one GET."""
         where = ManifestLocation(version, self.location(version), None, self.scheme)
         try:
             return await load_manifest(self._engine, where)
@@ -204,9 +210,10 @@ class ConditionalManifests:
             return None
 
     async def versions_after(self, base: int) -> Sequence[Manifest]:
-        """The versions after `base`. Cost: one LIST, then all manifests at once."""
+        """Return the versions after `base`. Cost: one LIST, then all manifests at once."""
         newest = await self.latest()
-        if newest is None or newest.version < base:  # deleted, and perhaps made again
+        # the table was deleted, and perhaps created again
+        if newest is None or newest.version < base:
             raise CommitConflictError(
                 gone_text(self._table, base, 0 if newest is None else newest.version)
             )
@@ -223,7 +230,7 @@ class ConditionalManifests:
         named: Objects = (),
         peeks: bool = False,
     ) -> Created:
-        """Put a version's manifest if it is absent. Cost: one PUT; settled by GETs where needed."""
+        """Put a version's manifest if it is absent. Cost: one PUT, and GETs if unsettled."""
         location = self.location(version)
         store, path = self._engine.registry.resolve(location)
         before = paths_of(named, store)
@@ -239,16 +246,16 @@ class ConditionalManifests:
 
 
 async def manifest_at(engine: Engine, location: str) -> Manifest | None:
-    """The manifest that is there; None where this alance cannot read it. Cost: one GET.
+    """Read the manifest at a location. Returns None if this alance cannot read it. Cost: one GET.
 
     Raises:
-        NotFoundError: nothing is there.
+        NotFoundError: no such object.
     """
     content = await engine.scheduler.read_all(location, reason="whose manifest")
     try:
         return parse_manifest(content, location)
     except (CorruptFileError, UnsupportedError):
-        return None  # reading it as a newer version tells what is wrong
+        return None  # opening it as a newer version reports the reason
 
 
 async def settle_manifest(
@@ -261,10 +268,11 @@ async def settle_manifest(
     *,
     peeks: bool = False,
 ) -> Created:
-    """Put a manifest by `put`, and tell whose is there; see `put_settled`.
+    """Put a manifest by `put`, and find out whose manifest exists; see `put_settled`.
 
     Args:
-        peeks: read it back beside the put, which saves a round where that fails.
+        peeks: read the manifest back concurrently with the put, which saves a round if the put
+            fails.
     """
     manifest: Manifest | None = None
     location = store.root + path
@@ -300,10 +308,11 @@ async def settle_manifest(
 async def load_all(
     engine: Engine, table: Table, first: int, newest: ManifestLocation, scheme: NamingScheme
 ) -> list[Manifest]:
-    """The manifests of the versions `first` to `newest`. Cost: a GET each, many at once.
+    """Read the manifests of versions `first` to `newest`. Cost: a GET each, `AT_ONCE` at a time.
 
     Raises:
-        VersionsGoneError: one has been cleaned up.
+        VersionsGoneError: a version has been cleaned up.
+        CorruptFileError: a manifest has another version's number.
     """
 
     async def load_one(version: int) -> Manifest:
@@ -329,12 +338,13 @@ async def load_all(
 async def newest_for(
     manifests: ManifestStore, transaction: Transaction, base: Manifest
 ) -> Manifest | None:
-    """The latest version, where a transaction goes on top of it whatever was done in between.
+    """Return the latest version if the transaction can follow it unchecked.
 
-    Rows are added to the columns that there are, and keys are set, without a look at others.
+    An UpdateConfig always can, an Append if the schema did not change; no other operation can.
+    Returns None otherwise.
 
     Args:
-        base: the version that the transaction was made from.
+        base: version that the transaction was made from.
     """
     if transaction.operation not in ("Append", "UpdateConfig"):
         return None
@@ -350,7 +360,7 @@ async def newest_for(
 
 
 def gone_text(table: Table, version: int, newest: int) -> str:
-    """The message of a commit that would have to look at a version that is no more."""
+    """Error message of a commit that cannot check a version which no longer exists."""
     return (
         f"dataset {table.uri!r}: version {version} is no more (cleaned up, or the table was "
         f"deleted), so that what it did cannot be checked; the latest version is {newest or 'none'}"
@@ -365,17 +375,17 @@ _answers: WeakKeyDictionary[Store, bool] = WeakKeyDictionary()
 async def check_conditional_puts(
     store: Store, folder: str, background: Background, patience: Patience | None = None
 ) -> None:
-    """Refuse a store that overwrites where it was asked to create.
+    """Refuse a store that overwrites an object when asked to create it.
 
-    Some servers that speak a cloud's protocol know no conditions on writes: two committers would
+    Some servers that speak a cloud's protocol ignore conditions on writes: two committers would
     both be told that they won.
 
-    Cost: nothing on local files, in memory, and where GCS or Azure themselves answer; else, once
-    for each store and process, two PUTs one after the other, and a DELETE.
+    Cost: none for local files, memory, GCS and Azure themselves. For other stores, once a store and
+    process: two PUTs one after the other, and a DELETE.
 
     Args:
         folder: path inside the store of a folder for the probe, which is deleted again.
-        background: has the removal of the probe where the caller is cancelled meanwhile.
+        background: removes the probe if the caller is cancelled meanwhile.
 
     Raises:
         UnsupportedError: the store ignores the condition.

@@ -1,4 +1,4 @@
-"""What is known of a commit that ended with an error, and what versions have of a transaction."""
+"""Outcome of a commit that ended with an error, and traces of transactions in versions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _NOT_MADE: Final = "alance_not_made"
 
 
 def may_be_visible(error: BaseException) -> bool:
-    """Return True if a commit that ended with an error may have made its version, or may still make
-    it.
+    """True if the failed commit may have made its version, or may still make it.
 
-    The files that the version names must then stay: removing them could remove rows of the table.
+    Files that the version names must then stay: removing them could remove rows of the table.
 
     Args:
         error: raised by the commit.
@@ -32,27 +31,27 @@ def may_be_visible(error: BaseException) -> bool:
 
 
 def mark_as_open(error: BaseException) -> None:
-    """Note that a commit that ends so may have made its version; see `may_be_visible`."""
+    """Mark an error: the failed commit may have made its version; see `may_be_visible`."""
     if not hasattr(error, _VISIBLE):
         error.add_note("whether the version was made is not known: the table's latest one tells")
     setattr(error, _VISIBLE, True)
 
 
 def mark_as_not_made(error: BaseException) -> None:
-    """Note that a put that was cancelled is over, and has not made its object."""
+    """Mark an error: the cancelled put is over and has not created its object."""
     setattr(error, _NOT_MADE, True)
 
 
 def is_not_made(error: BaseException) -> bool:
-    """Return True if `mark_as_not_made` has marked an error."""
+    """True if `mark_as_not_made` marked the error."""
     return hasattr(error, _NOT_MADE)
 
 
 def _seconds_of(timeout: timedelta | float | None) -> float | None:
-    """A commit's `commit_timeout` in seconds; None: none.
+    """Return `commit_timeout` in seconds, or None if there is no timeout.
 
     Raises:
-        InvalidInputError: neither a timedelta nor seconds greater than 0.
+        InvalidInputError: neither a timedelta nor a number of seconds, or not greater than 0.
     """
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if seconds is None:
@@ -66,13 +65,13 @@ def _seconds_of(timeout: timedelta | float | None) -> float | None:
 
 @asynccontextmanager
 async def within(timeout: timedelta | float | None, uri: str) -> AsyncIterator[None]:
-    """Give up the commit of this block after a time.
+    """Limit the time of the commit in this block.
 
     Args:
-        timeout: a timedelta or seconds; None: never.
+        timeout: a timedelta or seconds; None: no limit.
 
     Raises:
-        InvalidInputError: `timeout` is not a time.
+        InvalidInputError: `timeout` is not a time greater than 0.
         CommitStateUnknownError: the version may have been made.
         StoreError: the version was not made.
     """
@@ -92,14 +91,14 @@ async def within(timeout: timedelta | float | None, uri: str) -> AsyncIterator[N
 
 
 def notes_of(manifest: Manifest) -> Notes:
-    """The notes of producers in a version's transaction."""
+    """Return the producers' notes in a version's transaction."""
     if manifest.transaction is None:
         return Notes()
     return Notes.of(manifest.transaction.transaction_properties)
 
 
 def last_number(manifest: Manifest, producer: str) -> int | None:
-    """The number of a producer's last batch up to a version; None: the version does not tell."""
+    """Number of a producer's last batch up to a version. Returns None if it is unrecorded."""
     noted = notes_of(manifest).producers
     if producer in noted:
         return noted[producer][1]
@@ -107,8 +106,9 @@ def last_number(manifest: Manifest, producer: str) -> int | None:
 
 
 def clash_with(manifest: Manifest, notes: Notes) -> str | None:
-    """What a version, or one before it, has of the batches that a transaction notes; None: nothing
-    that the version tells of.
+    """Describe a batch of `notes` that this version or an earlier one already holds.
+
+    Returns None if the version records no such batch.
     """
     if not notes:
         return None

@@ -1,4 +1,4 @@
-"""Tags and branches on the store."""
+"""Reads the tags and branches of a table."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ R = TypeVar("R", TagContents, BranchContents)
 
 
 async def list_tags(engine: Engine, table: Table) -> dict[str, TagContents]:
-    """All tags by name, sorted. Cost: one LIST, and all tags at once."""
+    """Return all tags by name, sorted. Cost: one LIST, and all tags at once."""
     return await _read_all(engine, table.tags_folder, parse_tag, "tag")
 
 
 async def list_branches(engine: Engine, table: Table) -> dict[str, BranchContents]:
-    """All branches but main by name, sorted. Cost: one LIST, and all branches at once."""
+    """Return all branches but main by name, sorted. Cost: one LIST, and all branches at once."""
     return await _read_all(engine, table.branches_folder, parse_branch, "branch")
 
 
 async def load_tag(engine: Engine, table: Table, name: str) -> TagContents:
-    """A tag. Cost: one GET.
+    """Read a tag. Cost: one GET.
 
     Raises:
         NotFoundError: no such tag.
-        CorruptFileError: its JSON.
+        CorruptFileError: its JSON is invalid.
     """
     location = table.tag(_checked(table, name, check_tag_name, "tag"))
     return parse_tag(await read_record(engine, table, location, "tag", name), location)
 
 
 async def load_branch(engine: Engine, table: Table, name: str) -> BranchContents | None:
-    """A branch; None for main. Cost: one GET.
+    """Read a branch. Returns None for main. Cost: one GET.
 
     Raises:
         NotFoundError: no such branch.
-        CorruptFileError: its JSON.
+        CorruptFileError: its JSON is invalid.
     """
     if name == MAIN:
         return None
@@ -65,7 +65,7 @@ async def load_branch(engine: Engine, table: Table, name: str) -> BranchContents
 async def read_record(
     engine: Engine, table: Table, location: str, kind: str, name: str
 ) -> memoryview:
-    """The record of a tag or branch. Cost: one GET.
+    """Read the record of a tag or branch. Cost: one GET.
 
     Raises:
         NotFoundError: no such tag or branch.

@@ -1,7 +1,7 @@
-"""Stable row ids as runs, and the way back from ids to addresses.
+"""Stable row ids as runs, and the index from row ids to row addresses.
 
-Ids are assigned in order, and compaction keeps their order. So even a large table has few runs of
-consecutive ids: an appended fragment is one run. Versions of rows are runs of equal values.
+Ids are assigned in order, and compaction keeps the order. So even a large table has few runs of
+consecutive ids: an appended fragment is one run. Row versions form runs of equal values.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask, UInt32s, UInt64s
 
 HALF: Final = np.uint64(32)
-RUN_ROWS: Final = 256  # to look so many rows up takes as long as to move those of a run
-# The work of a row that is looked up, of a run that is moved, and of its rows, as bytes to decode.
+RUN_ROWS: Final = 256  # Looking up this many rows takes as long as moving one run.
+# Work in bytes to decode: of one row looked up, of one run moved; and rows of a run per byte.
 ROW_WORK: Final = 8
 RUN_WORK: Final = 256
 ROWS_A_BYTE: Final = 4
@@ -31,15 +31,15 @@ NO_LENGTHS: Final = np.empty(0, np.uint32)
 
 
 class RowValues(NamedTuple):
-    """A number for each physical row of a fragment: runs that grow by 0 or 1 a row."""
+    """A number for each physical row of a fragment, in runs that grow by `step` a row."""
 
-    starts: Int64s  # shape (runs,): the first row of each run; empty: each row
-    values: UInt64s  # shape (runs,): the number of that row
+    starts: Int64s  # shape (runs,): first row of each run; empty: `values` has each row
+    values: UInt64s  # shape (runs,): number of that row
     step: int
 
     @classmethod
     def of(cls, values: UInt64s, step: int) -> RowValues:
-        """From the numbers of all rows.
+        """Build runs from the numbers of all rows.
 
         Args:
             step: 1 for row ids, which mostly ascend by one; 0 for versions.
@@ -53,14 +53,18 @@ class RowValues(NamedTuple):
 
     @classmethod
     def of_runs(cls, starts: Int64s, values: UInt64s, num_rows: int) -> RowValues:
-        """Row ids from the first row of each run and its id; of many runs all ids take less."""
+        """Build row ids from the first row and the first id of each run.
+
+        If there are more than 3/4 as many runs as rows, all ids are stored instead, which takes
+        less memory.
+        """
         runs = cls(starts, values, 1)
         if 4 * len(starts) > 3 * num_rows:
             return cls(starts[:0].copy(), runs.at(np.arange(num_rows)), 1)
         return runs
 
     def at(self, rows: Int64s) -> UInt64s:
-        """The numbers of some rows; shape (n,), like `rows`."""
+        """Return the numbers of rows; same shape as `rows`."""
         if not len(self.starts) and len(self.values):
             return self.values[rows]
         if len(self.starts) == 1:
@@ -72,18 +76,18 @@ class RowValues(NamedTuple):
 
 
 class RowIdRuns(NamedTuple):
-    """Runs in which id and row offset grow together; each array of shape (runs,)."""
+    """Runs in which ids and row offsets ascend together; each array has shape (runs,)."""
 
-    ids: UInt64s  # the first id of each
-    addresses: UInt64s  # the address of that row
+    ids: UInt64s  # first id of each run
+    addresses: UInt64s  # address of that row
     lengths: UInt32s
 
 
 def runs_of(fragment_id: int, row_ids: UInt64s, live_rows: Int64s | None = None) -> RowIdRuns:
-    """The runs of a fragment.
+    """Split a fragment's rows into runs.
 
     Args:
-        row_ids: of all physical rows, in their order.
+        row_ids: ids of all physical rows, in row order.
         live_rows: sorted offsets of the rows that are not deleted; None: all.
     """
     rows = np.arange(len(row_ids)) if live_rows is None else live_rows
@@ -99,7 +103,7 @@ def runs_of(fragment_id: int, row_ids: UInt64s, live_rows: Int64s | None = None)
 def live_runs(
     fragment_id: int, values: RowValues, num_rows: int, live_rows: Int64s | None = None
 ) -> RowIdRuns:
-    """The runs of a fragment from its row ids; only where rows are deleted they are expanded."""
+    """Return the runs of a fragment's live rows; expands its row ids only if rows are deleted."""
     if live_rows is not None:
         return runs_of(fragment_id, values.at(np.arange(num_rows)), live_rows)
     base = np.uint64(fragment_id << 32)
@@ -113,14 +117,14 @@ def live_runs(
 
 @dataclass(frozen=True, slots=True)
 class RowIdIndex:
-    """All live rows of a table, by row id: 16 bytes a run, or 12 a row, whatever is less.
+    """Index of all live rows of a table by row id: the lesser of 16 bytes a run and 12 bytes a row.
 
     Attributes:
-        highs: the upper halves of ids, ascending; shape (m,).
-        bounds: where the ids of each begin, and the end; shape (m + 1,).
-        lows: the lower halves of the first ids of runs, ascending for each upper half; shape (n,).
-        addresses: of these; shape (n,).
-        lengths: of the runs; None: all are 1.
+        highs: upper halves of the ids, ascending; shape (m,).
+        bounds: position in `lows` at which each upper half begins, then the total; shape (m + 1,).
+        lows: lower halves of the runs' first ids, ascending within an upper half; shape (n,).
+        addresses: addresses of the runs' first rows; shape (n,).
+        lengths: lengths of the runs; None: all are 1.
     """
 
     highs: UInt64s
@@ -131,16 +135,16 @@ class RowIdIndex:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes held."""
+        """Memory of the large arrays in bytes."""
         lengths = 0 if self.lengths is None else self.lengths.nbytes
         return self.lows.nbytes + self.addresses.nbytes + lengths
 
     @classmethod
     def of(cls, parts: Iterable[RowIdRuns]) -> RowIdIndex:
-        """The index of a table out of its fragments' runs. CPU: some 0.1 s a million runs.
+        """Build the index of a table from its fragments' runs. CPU: about 0.1 s a million runs.
 
         Raises:
-            CorruptFileError: two live rows with the same id.
+            CorruptFileError: two live rows have the same id.
         """
         runs = [part for part in parts if len(part.ids)]
         runs.sort(key=lambda part: int(part.ids[0]))
@@ -176,10 +180,10 @@ class RowIdIndex:
         return cls(highs, bounds, lows, addresses, None if is_single else lengths)
 
     def addresses_of(self, row_ids: Int64s) -> Int64s:
-        """The address of each row id; shape (n,).
+        """Return the address of each row id; shape (n,).
 
         Raises:
-            RowNotFoundError: a row id that no live row has.
+            RowNotFoundError: no live row has the id.
         """
         addresses, missing = self.find(row_ids)
         if missing.any():
@@ -188,7 +192,10 @@ class RowIdIndex:
         return addresses
 
     def find(self, row_ids: Int64s) -> tuple[Int64s, Mask]:
-        """The address of each row id, and which of them no live row has; shape (n,) each."""
+        """Return the address of each row id, and a mask of ids without a live row; shape (n,) each.
+
+        The address of such an id is 0.
+        """
         lengths = NO_LENGTHS if self.lengths is None else self.lengths
         ids = np.ascontiguousarray(row_ids, np.int64).view(np.uint64)
         addresses = _kernels.find_row_ids(
@@ -199,10 +206,10 @@ class RowIdIndex:
         return addresses, missing
 
     def rows_in(self, fragments: Int64s) -> RowSet:
-        """The ids of the rows of some fragments. CPU: some 20 ns a row, of long runs 1 us each.
+        """Return the ids of all rows in some fragments. CPU: about 20 ns a row, 1 us a long run.
 
         Args:
-            fragments: ids, ascending.
+            fragments: fragment ids, ascending.
         """
         _, is_here = places_in(fragments, (self.addresses >> HALF).astype(np.int64))
         ids = _starts(self)[is_here].astype(np.int64)
@@ -211,7 +218,7 @@ class RowIdIndex:
         return RowSet.of_runs(ids, self.lengths[is_here].astype(np.int64))
 
     def addresses_in(self, row_ids: RowSet) -> RowSet:
-        """The addresses of those of some row ids that live rows have. CPU; see `work`."""
+        """Return the addresses of row ids; ids without a live row are left out. CPU: see `work`."""
         if self.lengths is None or not self._moves_runs(row_ids):
             addresses, missing = self.find(row_ids.to_numpy())
             return RowSet(addresses[~missing])
@@ -223,7 +230,7 @@ class RowIdIndex:
         )
 
     def work(self, row_ids: RowSet) -> int:
-        """What `addresses_in` costs, as bytes to decode."""
+        """CPU cost of `addresses_in`, in bytes to decode."""
         if self._moves_runs(row_ids):
             return RUN_WORK * len(self.lows) + len(row_ids) // ROWS_A_BYTE
         return ROW_WORK * len(row_ids)
@@ -233,13 +240,13 @@ class RowIdIndex:
 
 
 def _starts(index: RowIdIndex) -> UInt64s:
-    """The first id of each run; shape (n,)."""
+    """Return the first id of each run; shape (n,)."""
     uppers = np.repeat(index.highs << HALF, np.diff(index.bounds))
     return uppers | index.lows
 
 
 def _joined(ids: UInt64s, addresses: UInt64s, lengths: UInt32s) -> tuple[UInt64s, UInt64s, UInt32s]:
-    """Neighbouring runs as one, in which id and address go on."""
+    """Merge neighbouring runs whose ids and addresses are consecutive."""
     if len(ids) < 2:
         return ids, addresses, lengths
     goes_on = (ids[1:] - ids[:-1] == lengths[:-1]) & (
@@ -254,7 +261,7 @@ def _joined(ids: UInt64s, addresses: UInt64s, lengths: UInt32s) -> tuple[UInt64s
 def _expanded(
     ids: UInt64s, addresses: UInt64s, lengths: UInt32s, total: int
 ) -> tuple[UInt64s, UInt64s, UInt32s]:
-    """Each row as a run of its own."""
+    """Turn each row into a run of its own."""
     if len(ids) == total:
         return ids, addresses, lengths
     before = np.cumsum(lengths, dtype=np.int64) - lengths

@@ -1,6 +1,6 @@
-"""The interface between the commit loop and the rules of the format, and the rules of Lance tables.
+"""Rules that the commit loop needs of a format, and their implementation for Lance tables.
 
-The loop knows no operation: it only asks these rules to rebase, to apply, and what to write first.
+The loop knows no operations: it calls these rules to rebase a transaction and to build a manifest.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ else:
 
 
 class Rules(Protocol):
-    """What a transaction becomes when others were first, and which version it makes."""
+    """Interface of the commit loop to a format."""
 
     def transaction_bytes(self, transaction: Transaction) -> bytes | None:
-        """The content of a transaction's file; None: it gets none."""
+        """Return the content of a transaction's file, or None if no file is written."""
 
     async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
-        """Our transaction on top of a version that another committer made.
+        """Rebase our transaction onto another committer's version.
 
         Args:
             newer: the version after `base`.
@@ -55,11 +55,11 @@ class Rules(Protocol):
     async def next_manifest(
         self, previous: Manifest | None, transaction: Transaction, version: int
     ) -> bytes:
-        """The content of the manifest of the version that a transaction makes.
+        """Build the content of the manifest of the version that a transaction makes.
 
         Args:
             previous: the version before; None: there is no table yet.
-            version: its number.
+            version: number of the version.
 
         Raises:
             InvalidInputError, CommitConflictError: the transaction does not fit the version.
@@ -68,16 +68,17 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """The rules of Lance tables.
+    """Rules of Lance tables.
 
     Attributes:
-        deleted: of Delete and Update: the rows that the transaction deletes or moves, as physical
-            offsets by fragment; None: not known, then it conflicts with all that touch the same
+        deleted: for Delete and Update: the rows that the transaction deletes or moves, as physical
+            offsets by fragment. None: unknown, so it conflicts with each change of the same
             fragments.
-        source: of Restore and Clone: the version that is restored or cloned.
-        lineage: reads what `apply` needs of row ids that are not in the manifest.
-        left: of a Rewrite that leaves indices for later: makes what `apply` needs; it may write.
-        now: the clock of the versions' timestamps.
+        source: for Restore and Clone: the version to restore or clone.
+        lineage: reads the row ids that `apply` needs and the manifest lacks.
+        left: for a Rewrite that defers index remapping: builds index metadata for `apply`; may
+            write.
+        now: clock for the versions' timestamps.
     """
 
     engine: Engine
@@ -90,14 +91,14 @@ class TableRules:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def transaction_bytes(self, transaction: Transaction) -> bytes | None:
-        """The message, unless the settings say that there are no such files."""
+        """Return the transaction's message, or None if the settings disable transaction files."""
         return transaction.to_bytes() if self.settings.writes_transaction_file else None
 
     async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
-        """See `conflicts.rebase`.
+        """Rebase our transaction; see `conflicts.rebase`.
 
-        Cost: a GET for the deletion vector of each fragment that both have deleted rows of, and
-        one for the transaction of a version that does not hold it.
+        Cost: a GET for the deletion vector of each fragment in which both delete rows, and a GET
+        for the other transaction if its manifest does not hold it.
         """
         await self.engine.pool.load(conflicts)
         theirs = await load_transaction(self.engine, self.table, newer)
@@ -118,7 +119,7 @@ class TableRules:
         records = [newer.fragments[place] for place in places if place is not None]
         fragments = [fragment for fragment in records if fragment.deletion_file]
         for fragment in fragments:
-            if not fragment.physical_rows:  # vectors are checked with it, and joined
+            if not fragment.physical_rows:  # the deletion vectors are checked and merged by it
                 raise RetryableConflictError(
                     f"version {newer.version} has deleted rows of fragment {fragment.id} as well, "
                     f"whose number of rows is not known; run the operation again"
@@ -132,7 +133,7 @@ class TableRules:
     async def next_manifest(
         self, previous: Manifest | None, transaction: Transaction, version: int
     ) -> bytes:
-        """See `apply`."""
+        """Build the next manifest; see `apply`."""
         lineage: Mapping[int, Lineage] | None = None
         if self.lineage is not None and previous is not None:
             lineage = await self.lineage(previous, transaction)
@@ -160,14 +161,14 @@ class TableRules:
         return await self.engine.decode(build, _work_bytes(previous, transaction))
 
 
-# Operations that look at the fragments that they change alone, unless rows have ids of their own.
+# Operations that read only the fragments that they change, unless the table has stable row ids.
 _COPIES: Final = frozenset(
     ("Append", "CreateIndex", "Delete", "ReserveFragments", "Rewrite", "Update", "UpdateConfig")
 )
 
 
 def _work_bytes(previous: Manifest | None, transaction: Transaction) -> int:
-    """What making the next version costs, in bytes of columns that are decoded meanwhile."""
+    """CPU cost of building the next version, in bytes of columns to decode."""
     own = transaction.message.ByteSize()
     if previous is None:
         return own

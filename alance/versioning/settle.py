@@ -1,13 +1,13 @@
-"""Finds out what a conditional PUT did whose answer does not say so.
+"""Settles the outcome of a conditional PUT whose answer leaves it open.
 
 The answer `exists` may mean our own object: an earlier answer was lost, or the client sent the PUT
 twice. S3 also answers so while another PUT is under way and nothing is written yet. A PUT without
 an answer may have taken effect, or may do so later. So after anything but a plain success, the
-object is read back: it is ours, another's, or not there. If it is not there, it is put again. That
-is safe because the PUT stays conditional: of all that were sent for this name, one takes effect.
+object is read back: it is ours, another committer's, or absent. If it is absent, it is put again.
+That is safe because the PUT stays conditional: of all PUTs sent for this name, one takes effect.
 
-For the same reason, a second PUT may be sent beside one that has no answer yet. So a connection
-that went silent costs `quiet_s`, and not the client's whole timeout.
+For the same reason, a second PUT may be sent beside an unanswered one. So a silent connection costs
+`quiet_s`, not the client's whole timeout.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 SLOW_BYTES_S: Final = 100_000.0
-MOST_PUTS: Final = 3  # of one object that are under way at once
+MOST_PUTS: Final = 3  # puts of one object under way at once
 
-# Answers to a put that may yet be followed by another one: those of servers in trouble, and those
-# that a condition may cause.
+# Status codes after which a put may still take effect: server trouble, and failed conditions.
 _OPEN_STATUS: Final = frozenset({408, 409, 412, 425, 429})
 
 
@@ -48,7 +47,7 @@ _ANSWERS: Final = (AlreadyExistsError, StoreError, UnsupportedError, InvalidInpu
 
 
 class Settled(Enum):
-    """Whose object has the name."""
+    """Owner of the object that exists."""
 
     OURS = "ours"
     THEIRS = "theirs"
@@ -56,13 +55,13 @@ class Settled(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long, and with which pauses, the outcome of a put is looked for.
+    """Time limits and pauses for settling a put.
 
     Attributes:
-        limit_s: from the first put until the outcome is given up.
-        quiet_s: for the answer to a put, before its outcome is looked for.
-        first_pause_s: bound of the first pause; it doubles up to `max_pause_s`. Pauses are drawn
-            evenly between zero and the bound.
+        limit_s: time from the first put until the outcome is given up.
+        quiet_s: time for the answer to a put before the object is read back.
+        first_pause_s: upper bound of the first pause; it doubles up to `max_pause_s`. Pauses are
+            drawn uniformly between zero and the bound.
     """
 
     limit_s: float = 30.0
@@ -72,11 +71,11 @@ class Patience:
     uniform: Callable[[float, float], float] = field(default=random.uniform, compare=False)
 
     def pause(self, number: int) -> float:
-        """Seconds before the attempt that follows `number` failed ones."""
+        """Seconds to wait after `number + 1` failed attempts."""
         return self.uniform(0.0, min(self.max_pause_s, self.first_pause_s * 2.0 ** min(number, 30)))
 
     def for_bytes(self, num_bytes: int) -> Patience:
-        """The patience with a put of so many bytes, over a slow line."""
+        """Return a patience with time added for uploading `num_bytes` over a slow line."""
         more_s = num_bytes / SLOW_BYTES_S
         return replace(self, limit_s=self.limit_s + more_s, quiet_s=self.quiet_s + more_s)
 
@@ -89,21 +88,21 @@ async def put_settled(
     *,
     at_once: bool = False,
 ) -> Settled:
-    """Put an object if it is absent, and tell whose object is there.
+    """Put an object if it is absent, and return whose object exists.
 
-    A call that is cancelled has put the object, has not, or the put is still under way: asking
-    `whose` later, or the same put once more, tells. Where puts are over at once it has been asked,
-    and the cancellation is marked if nothing was made.
+    After a cancellation the object may exist, not exist, or appear later; call `whose` or repeat
+    the put to find out. With `at_once`, the cancelled call itself checks, and marks the error if
+    nothing was written (see `outcome.is_not_made`).
 
     Args:
         put: one conditional put.
-        whose: reads the object back; raises NotFoundError where it is absent.
+        whose: reads the object back; raises NotFoundError if it is absent.
         what: the object, for messages.
-        at_once: a put that has failed is over (local files, memory): nothing lands later.
+        at_once: a failed put is over (local files, memory) and cannot take effect later.
 
     Raises:
-        StoreError, UnsupportedError, InvalidInputError: the store refused, nothing is there.
-        CommitStateUnknownError: the outcome could not be found out within `patience.limit_s`.
+        StoreError, UnsupportedError, InvalidInputError: the store refused; nothing was written.
+        CommitStateUnknownError: the outcome is still unknown after `patience.limit_s`.
     """
     try:
         return await _settled(put, whose, what, patience, at_once=at_once)
@@ -128,7 +127,7 @@ async def _settled(
     *,
     at_once: bool,
 ) -> Settled:
-    """Put until it is known whose object is there; then no local put is under way any more."""
+    """Put until the owner is known; no local put is under way afterwards."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + patience.limit_s
     attempts = 0
@@ -163,7 +162,7 @@ async def _settled(
 
 
 class _Puts:
-    """Conditional puts of one object, one after the other, or beside those without an answer."""
+    """Conditional puts of one object, sequential or beside unanswered ones."""
 
     def __init__(self, put: Callable[[], Awaitable[object]], quiet_s: float) -> None:
         self._put = put
@@ -174,7 +173,7 @@ class _Puts:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Drop those that have no answer; a local one that has begun is waited for."""
+        """Cancel unanswered puts; wait for a local put that has begun."""
         while self.under_way:
             for put in self.under_way:
                 put.cancel()
@@ -184,8 +183,8 @@ class _Puts:
                     seen(put)
 
     async def next_failure(self) -> Exception | None:
-        """Put once more, and give what the first that is answered says; None: it is written."""
-        if self._quiet_s == math.inf:  # there is never one beside it
+        """Send another put, and return the first failure. Returns None if a put succeeded."""
+        if self._quiet_s == math.inf:  # at most one put at a time
             try:
                 await self._put()
             except _ANSWERS as answer:
@@ -208,7 +207,7 @@ class _Puts:
 
 
 def is_refusal(failure: Exception) -> bool:
-    """Whether a put that failed so has not written and will not."""
+    """True if a put that failed with this error has not written and will not."""
     if isinstance(failure, (AccessError, UnsupportedError, InvalidInputError)):
         return True
     if not isinstance(failure, StoreError) or failure.retryable:

@@ -1,4 +1,4 @@
-"""What lies beside the manifests: deletion vectors, transactions, external row id sequences."""
+"""Reads the objects beside manifests: deletion vectors, transactions, external row id sequences."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 async def load_deletions(
     engine: Engine, table: Table, manifest: Manifest, fragment: Fragment, num_physical_rows: int
 ) -> DeletionVector:
-    """The deletion vector of a fragment that has one. Cost: one GET; none where a cache has it.
+    """Return the deletion vector of a fragment with a deletion file. Cost: a GET if uncached.
 
     Args:
-        num_physical_rows: rows of the fragment, of which the vector must not name others.
+        num_physical_rows: number of the fragment's rows, which bounds the vector's offsets.
 
     Raises:
         NotFoundError: the file is gone.
@@ -36,7 +36,8 @@ async def load_deletions(
     assert fragment.deletion_file is not None
     parse = parse_bitmap if fragment.deletion_file.is_bitmap else parse_arrow
 
-    entity = f"deletions of {num_physical_rows} rows"  # the name has an id of its own
+    # file names are unique, so no e-tag is needed
+    entity = f"deletions of {num_physical_rows} rows"
 
     async def load() -> DeletionVector:
         try:
@@ -58,7 +59,7 @@ async def load_deletions(
 
 
 def keep_deletions(engine: Engine, location: str, vector: DeletionVector) -> None:
-    """Keep in memory what a deletion file has that is just being written."""
+    """Cache in memory the deletion vector of a file that is just being written."""
     key = _deletions_key(location, vector.num_physical_rows)
     engine.cache.put(key, vector, vector.num_bytes)
 
@@ -68,9 +69,9 @@ def _deletions_key(location: str, num_physical_rows: int) -> Hashable:
 
 
 async def load_transaction(engine: Engine, table: Table, manifest: Manifest) -> Transaction | None:
-    """The transaction that made a version; None where none was kept.
+    """Return the transaction that made a version, or None if it was not kept.
 
-    Cost: none where the manifest's file holds it, else one GET.
+    Cost: none if the manifest holds it, else one GET.
     """
     await engine.pool.load("alance.format.table.transaction")
     from alance.format.table.transaction import Transaction, parse_transaction
@@ -89,7 +90,7 @@ async def load_transaction(engine: Engine, table: Table, manifest: Manifest) -> 
 
 
 async def load_external(engine: Engine, table: Table, record: table_pb2.ExternalFile) -> bytes:
-    """The bytes of a part of a file that a fragment names. Cost: one GET."""
+    """Read the part of a file that a fragment refers to. Cost: one GET."""
     location = table.folder(record.path)
     ranges = [ByteRange(location, record.offset, record.offset + record.size)]
     (content,) = await engine.scheduler.read(ranges, reason="row ids")

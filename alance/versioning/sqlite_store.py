@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BUSY_S: Final = 5.0  # waits so long for another process that writes
+BUSY_S: Final = 5.0  # longest wait for another process that writes
 _TABLE: Final = """
     CREATE TABLE IF NOT EXISTS manifests (
         base_uri TEXT NOT NULL, version INTEGER NOT NULL, path TEXT NOT NULL, size INTEGER,
@@ -32,7 +32,7 @@ class SqliteStore:
     Each call opens the file in a thread, so nothing stays open and nothing needs closing.
 
     Args:
-        path: of the file, which is made if it is missing.
+        path: path of the file, which is created if it is missing.
 
     Raises:
         InvalidInputError: not the path of a file.
@@ -140,10 +140,10 @@ class SqliteStore:
         )
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        import sqlite3  # 15 ms that most users of alance need not wait
+        import sqlite3  # takes 15 ms, which most users of alance need not pay
 
         def job() -> T:
-            # Without isolation level each statement is a transaction of its own.
+            # Without an isolation level each statement is a transaction of its own.
             opened = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
             with closing(opened) as database:
                 database.execute("PRAGMA synchronous = FULL")

@@ -1,4 +1,4 @@
-"""Where the objects of a table are: its own folder, its branches' folders, and base paths.
+"""Locations of a table's objects: in its own folder, its branches' folders and base paths.
 
 A location is a store's root and the path inside it; see `io.opening.registry`.
 """
@@ -39,19 +39,17 @@ if TYPE_CHECKING:
     from alance.versioning.keepers import Keeper
     from alance.versioning.lock import CommitLock
 
-# What the registry adds to the root of a second store at the same place.
-
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, or one of its branches, on a store. Immutable but for the bases it has opened.
+    """A table, or one of its branches, on a store. Immutable but for the opened bases.
 
     Attributes:
-        main_uri: of the main branch's folder, as the user gave it; holds no credentials.
-        path: of the main branch's folder inside the store.
-        branch: None: main.
-        access: the storage options, sorted by the places that they are for.
-        keeper: of the versions, branches' too; None: conditional puts.
+        main_uri: URI of the main branch's folder, as the user gave it; holds no credentials.
+        path: path of the main branch's folder inside the store.
+        branch: name of the branch; None: main.
+        access: storage options, by the places that they are for.
+        keeper: keeper of the versions, also of branches; None: conditional puts.
     """
 
     main_uri: str
@@ -66,7 +64,7 @@ class Table:
 
     @property
     def uri(self) -> str:
-        """URI of this branch's folder, by which the branch is opened and written."""
+        """URI of this branch's folder, for opening and writing the branch."""
         if self.branch is None:
             return self.main_uri
         place, keeper = self._main_place()
@@ -74,7 +72,7 @@ class Table:
 
     @property
     def is_remote(self) -> bool:
-        """Whether a request costs milliseconds rather than microseconds."""
+        """True if a request takes milliseconds rather than microseconds."""
         return self.store.profile.is_remote
 
     @property
@@ -91,27 +89,27 @@ class Table:
 
     @property
     def key(self) -> str:
-        """Path of this branch's folder inside the store: what an external store knows it by."""
+        """Path of this branch's folder inside the store: the key in an external store."""
         return self.root.removeprefix(self.store.root)
 
     @property
     def queue_key(self) -> str:
-        """The key of this branch's commits: its location, and who keeps its versions."""
+        """Key of this branch's commit queue: its location and the keeper's identity."""
         return self.root if self.keeper is None else f"{self.root}\n{self.keeper.identity}"
 
     @property
     def versions_folder(self) -> str:
-        """Location of the manifests."""
+        """Location of the folder of manifests."""
         return self._in_root(VERSIONS)
 
     @property
     def tags_folder(self) -> str:
-        """Location of the tags: in the main folder whatever the branch."""
+        """Location of the folder of tags, in the main branch's folder."""
         return self._in_main(TAGS)
 
     @property
     def branches_folder(self) -> str:
-        """Location of the branches' records: in the main folder whatever the branch."""
+        """Location of the folder of branch records, in the main branch's folder."""
         return self._in_main(BRANCHES)
 
     def manifest(self, name: str) -> str:
@@ -130,25 +128,25 @@ class Table:
         """Location of a transaction's file.
 
         Raises:
-            CorruptFileError: the name leaves its folder.
+            CorruptFileError: the name leads out of its folder.
         """
         return self._in_root(f"{TRANSACTIONS}/{inside(name, 'transaction file')}")
 
     def on_branch(self, branch: str | None) -> Table:
-        """The same table on another branch; None: main.
+        """Return the same table on another branch; None: main.
 
         Raises:
-            InvalidInputError: no branch can have this name.
+            InvalidInputError: not a valid branch name.
         """
         if branch == self.branch:
             return self
         return replace(self, branch=None if branch is None else check_branch_name(branch))
 
     def seen_by(self, branch: str | None) -> Table:
-        """This table as the branch that its versions say they are of.
+        """Return this table as the branch that its manifests name.
 
-        Where the URI names the folder of that branch, it is the branch of the table above: tags,
-        branches and other branches' files are found there. Elsewhere (a copy), it stays.
+        If the URI names that branch's folder, the result is a branch of the table above it, with
+        its tags and other branches. Otherwise (the folder is a copy), returns this table.
         """
         if self.branch is not None or branch is None:
             return self
@@ -160,12 +158,12 @@ class Table:
         place = place.rstrip("/")
         if place.endswith(folder):
             place = place.removesuffix(folder)
-        else:  # such as "dev", below the folder one is in
+        else:  # a relative URI such as "dev"
             place = self.store.uri_of(path) or path
         return replace(self, main_uri=f"{place}{keeper}", path=path, branch=branch)
 
     def _main_place(self) -> tuple[str, str]:
-        """The URI of the main branch's folder, and the query that names who keeps the versions."""
+        """Split the main URI into the folder's URI and the query that names the keeper."""
         if not is_dynamodb(self.main_uri):
             return self.main_uri, ""
         place, mark, query = self.main_uri.partition("?")
@@ -175,22 +173,22 @@ class Table:
         """Location of a data file.
 
         Raises:
-            CorruptFileError: its path leaves its folder, or its base is not in the manifest.
+            CorruptFileError: the path leads out of its folder, or its base is not in the manifest.
         """
         base = _base(manifest, file.base_id, f"data file {file.path!r}")
         return self._below(base, data_path(file, base))
 
     def new_data_file(self, name: str, base: DatasetBasePath | None = None) -> str:
-        """Location of a data file that is to be written, in this folder or below a base path.
+        """Location for a new data file, in this folder or below a base path.
 
         Raises:
-            AccessError: outside of what the table's credentials were given for.
+            AccessError: outside of the places that the table's credentials are for.
         """
         folder = DATA if base is None or base.is_dataset_root else ""
         return self._below(base, join(folder, name))
 
     def folder_of(self, base: DatasetBasePath) -> str:
-        """Location of a base path, without a trailing `/`; errors like those of `new_data_file`."""
+        """Location of a base path, without a trailing `/`. Raises the errors of `new_data_file`."""
         return self._below(base, "").rstrip("/")
 
     def deletion_file(self, manifest: Manifest, fragment: Fragment) -> str:
@@ -208,7 +206,7 @@ class Table:
         """Location of a file of an index.
 
         Raises:
-            CorruptFileError: the name leaves its folder, or the base is not in the manifest.
+            CorruptFileError: the name leads out of its folder, or the base is not in the manifest.
         """
         message = index.message
         base_id = message.base_id if message.HasField("base_id") else None
@@ -219,16 +217,16 @@ class Table:
         return self._below(base, path)
 
     def external(self, manifest: Manifest, uri: str, base_id: int) -> str:
-        """Location of an object that a row names.
+        """Location of an object that a row refers to.
 
         Args:
-            uri: absolute where `base_id` is 0, else a path below that base.
+            uri: absolute if `base_id` is 0, else a path below that base.
             base_id: id of a base path of the manifest, or 0.
 
         Raises:
-            CorruptFileError: a relative path that leaves its base, or a base that is not there.
-            AccessError: outside of what the table's credentials were given for.
-            InvalidInputError, UnsupportedError: a URI of no known scheme.
+            CorruptFileError: a relative path that leads out of its base, or an unknown base.
+            AccessError: outside of the places that the table's credentials are for.
+            InvalidInputError, UnsupportedError: a URI with an unknown scheme.
         """
         if base_id == 0:
             return self._open(uri, "object")
@@ -236,13 +234,13 @@ class Table:
         return self._below(base, inside(uri, "object"))
 
     def managed(self, manifest: Manifest, path: str, base_id: int | None) -> str:
-        """Location of an object that the table keeps blobs in.
+        """Location of an object in which the table keeps blobs.
 
         Args:
-            base_id: id of the base path that it is below; None: the table's folder.
+            base_id: id of the base path above it; None: the table's folder.
 
         Raises:
-            CorruptFileError: it leaves its folder, or the base is not in the manifest.
+            CorruptFileError: the path leads out of its folder, or the base is not in the manifest.
         """
         base = _base(manifest, base_id, f"object {path!r}")
         return self._below(base, inside(path, "object"))
@@ -251,39 +249,39 @@ class Table:
         """Location of a path below this branch's folder.
 
         Raises:
-            CorruptFileError: it leaves the folder.
+            CorruptFileError: the path leads out of the folder.
         """
         return self._in_root(inside(path, "object"))
 
     def opened(self, uri: str) -> str:
-        """Location of a URI that the caller names; its store is opened where it is another one.
+        """Location of a URI that the caller names; opens the URI's store if it is another store.
 
         Raises:
-            AccessError: an account that neither options nor environment have credentials for.
-            InvalidInputError, UnsupportedError: a URI of no known scheme.
+            AccessError: neither options nor environment have credentials for the account.
+            InvalidInputError, UnsupportedError: a URI with an unknown scheme.
         """
         return self._open(uri, "object", is_callers=True)
 
     def know_base(self, path: str, location: str) -> None:
-        """Remember where the files of a base path are.
+        """Remember the location of a base path.
 
         Args:
-            location: of the folder, in a store that is open.
+            location: location of the folder, in an open store.
         """
         self._bases[path] = location
         self._hold(self.registry.resolve(location)[0])
 
     def _hold(self, store: Store) -> Store:
-        """Keep another store open as long as this table."""
+        """Keep another store open during this table's lifetime."""
         self._others[store.root] = store
         return store
 
     def not_there(self, why: str) -> TableNotFoundError:
-        """The error of a table of which there is nothing."""
+        """Build the error of a table that does not exist."""
         return TableNotFoundError(f"{self._name}: {why}", self.uri)
 
     def lacks(self, version: int | str | datetime, what: str) -> VersionNotFoundError:
-        """The error of a version, tag or branch that this table has not."""
+        """Build the error of a missing version, tag or branch."""
         return VersionNotFoundError(f"{self._name}: {what}", version)
 
     @property
@@ -311,7 +309,7 @@ class Table:
         return root + path if root.endswith("/") else f"{root}/{path}"
 
     def _open(self, uri: str, what: str, *, is_callers: bool = False) -> str:
-        """The location of a URI: in the table's own store where it is the same place."""
+        """Return the location of a URI; reuses the table's own store for the same root."""
         address = parse_uri(uri)
         if address.root == without_number(self.store.root):
             return self.store.root + address.path
@@ -330,13 +328,14 @@ def open_table(
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,
 ) -> Table:
-    """The table at a URI. Sends no request.
+    """Open the table at a URI. Sends no request.
 
     Args:
         uri: also `s3+ddb://bucket/path?ddbTableName=table`: DynamoDB keeps the versions.
-        storage_options: of the store; see `io.opening.credentials` for providers of credentials.
-        manifest_store: keeps the versions.
-        commit_lock: is held while a version is made.
+        storage_options: options of the store; see `io.opening.credentials` for providers of
+            credentials.
+        manifest_store: external store that keeps the versions.
+        commit_lock: lock that is held while a version is made.
 
     Raises:
         InvalidInputError: a wrong URI, option or store.

@@ -1,17 +1,17 @@
-"""What producers note in transactions, so that nothing of theirs is committed twice.
+"""Notes of producers in transactions, so that no batch is committed twice.
 
-Two properties of a transaction, both JSON:
+A transaction has two properties, both JSON:
 
-    alance.tokens      a list of the tokens of the batches that it holds
-    alance.producers   {name: [previous, last]}: it holds the batches of a producer that follow
-                       number `previous`, up to number `last`
+  alance.tokens      list of the tokens of its batches
+  alance.producers   {name: [previous, last]}: the transaction holds the producer's batches after
+                     number `previous`, up to number `last`
 
-Merged transactions hold the notes of all of their parts.
+A merged transaction holds the notes of all its parts.
 
-Each version's configuration has the last numbers of the producers that committed last, so that
-they are told where the versions that hold the batches were cleaned up:
+Each version's configuration has the last numbers of the most recent producers, in case the versions
+that held the batches were cleaned up:
 
-    alance.producers   {name: last}, in the order of their last commits, JSON
+  alance.producers   {name: last}, in the order of the last commits, JSON
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ if TYPE_CHECKING:
 TOKENS: Final = "alance.tokens"
 PRODUCERS: Final = "alance.producers"
 NOTES: Final = (TOKENS, PRODUCERS)
-MAX_PRODUCERS: Final = 128  # in the configuration, some 50 bytes each in every manifest
+MAX_PRODUCERS: Final = 128  # in the configuration; about 50 bytes each in every manifest
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The tokens and numbers by which the batches of a transaction are known.
+    """Tokens and numbers that identify the batches of a transaction.
 
     Attributes:
-        producers: by name, the number that was the last one before, and the last one now.
+        tokens: tokens of batches.
+        producers: by name, the number of the last batch before the transaction, and of its last
+            batch.
     """
 
     tokens: frozenset[str] = frozenset()
@@ -48,7 +50,7 @@ class Notes:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Notes:
-        """From the properties of a transaction; what is no such note is left out."""
+        """Parse the properties of a transaction; malformed notes are ignored."""
         tokens = _parsed(properties.get(TOKENS), list)
         producers = _parsed(properties.get(PRODUCERS), dict)
         return cls(
@@ -57,7 +59,7 @@ class Notes:
         )
 
     def properties(self) -> dict[str, str]:
-        """The properties of a transaction."""
+        """Return the notes as properties of a transaction."""
         noted = {}
         if self.tokens:
             noted[TOKENS] = json.dumps(sorted(self.tokens))
@@ -68,7 +70,10 @@ class Notes:
         return noted
 
     def clash(self, theirs: Notes) -> str | None:
-        """A batch of ours that another transaction has committed, in words; None: there is none."""
+        """Describe a batch of ours that the other transaction already committed.
+
+        Returns None if there is no such batch.
+        """
         common = self.tokens & theirs.tokens
         if common:
             return f"token {min(common)!r}"
@@ -79,7 +84,7 @@ class Notes:
 
 
 def merged_notes(notes: Iterable[Notes]) -> Notes:
-    """The notes of several transactions that do not clash, in their order."""
+    """Merge the notes of transactions that do not clash, given in commit order."""
     tokens: set[str] = set()
     producers: dict[str, tuple[int, int]] = {}
     for note in notes:
@@ -91,7 +96,7 @@ def merged_notes(notes: Iterable[Notes]) -> Notes:
 
 
 def last_numbers(config: Mapping[str, str]) -> dict[str, int]:
-    """The last numbers of producers that a table's configuration has."""
+    """Return each producer's last batch number from a table's configuration."""
     numbers = _parsed(config.get(PRODUCERS), dict)
     return {name: number for name, number in numbers.items() if isinstance(number, int)}
 
@@ -115,7 +120,7 @@ def noted_config(config: Mapping[str, str], notes: Notes) -> dict[str, str]:
 
 
 def without_notes(properties: Mapping[str, str]) -> dict[str, str]:
-    """The other properties."""
+    """Return the properties without producers' notes."""
     return {key: text for key, text in properties.items() if key not in NOTES}
 
 

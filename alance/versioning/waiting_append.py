@@ -1,4 +1,4 @@
-"""An append that waits for its turn in a commit queue, and several of them as one."""
+"""An append that waits in a commit queue, and the merging of appends into one transaction."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.versioning.manifest_store import Objects
 
-LAG_S: Final = 0.5  # or as long as it took so far: those whose data is there wait for the others
+LAG_S: Final = 0.5  # shortest wait for late data; longer if the other appends' data took longer
 
 
 class ChangedGroupError(RetryableConflictError):
-    """Some of a group are no part of it any more."""
+    """An append has left the group, or its data is late."""
 
 
 class WaitingAppend:
-    """An append and who waits for it.
+    """An append in the queue and its waiting caller.
 
     Args:
-        moved: called when the data is there, or lost, and when nobody waits any more.
+        moved: called when the data is written or has failed, and when `made` is done or cancelled.
 
     Attributes:
-        base: the version that the transaction stands on.
-        made: the version that it made; cancelled where nobody waits any more.
-        is_late: others have waited for its data long enough.
-        making: what makes a version of it, once that cannot be made without it.
-        may_be_visible: the version was made, or may be.
-        named: what is to be written with the manifest.
-        notes: what it notes of producers.
+        base: version onto which the transaction is rebased.
+        made: future of the manifest of its version; cancelled if the caller stops waiting.
+        is_late: other appends have waited for its data long enough.
+        making: task that makes its version. None while that version can still do without this
+            append.
+        may_be_visible: the version was made, or may have been.
+        named: objects to write with the manifest.
+        notes: tokens and producers' batch numbers.
     """
 
     __slots__ = (
@@ -80,24 +81,24 @@ class WaitingAppend:
 
     @property
     def has_data(self) -> bool:
-        """Whether something must be done before the version."""
+        """True if data must be written before the version."""
         return self._data is not None
 
     @property
     def is_ready(self) -> bool:
-        """Whether its data is there."""
+        """True if the data is written, or there is none to write."""
         data = self._data
         if data is None:
             return True
         return data.done() and not data.cancelled() and data.exception() is None
 
     def follows(self, other: WaitingAppend) -> bool:
-        """Whether an earlier one, if it has a version of its own, has to have it before."""
+        """True if an earlier append must be committed first: they share a token or producer."""
         ours, theirs = self.notes, other.notes
         return bool(ours.tokens & theirs.tokens or ours.producers.keys() & theirs.producers.keys())
 
     def goes_with(self, other: WaitingAppend) -> bool:
-        """Whether this one, which came later, can be one transaction with another."""
+        """True if this append can be merged with an earlier one."""
         if self._other != other._other or other.notes.tokens & self.notes.tokens:
             return False
         return all(
@@ -107,22 +108,20 @@ class WaitingAppend:
         )
 
     def succeed(self, manifest: Manifest) -> None:
-        """Tell who waits."""
         if not self.made.done():
             self.made.set_result(manifest)
 
     def fail(self, error: Exception) -> None:
-        """Tell who waits."""
         if not self.made.done():
             self.made.set_exception(error)
 
     def drop_data(self) -> None:
-        """Stop what was to be done before the version."""
+        """Cancel the writing of the data."""
         if self._data is not None:
             self._data.cancel()
 
     def _told(self, data: asyncio.Future[object]) -> None:
-        """Tell who waits, where the data did not get to the store."""
+        """Pass a failure or cancellation of the data on to the caller."""
         if data.cancelled():
             self.made.cancel()
         elif (error := data.exception()) is not None and not self.made.done():
@@ -135,15 +134,15 @@ async def all_there(
     has_others: Callable[[], bool],
     change: Callable[[float | None], Awaitable[None]],
 ) -> None:
-    """Wait for the data of all; then none can leave any more.
+    """Wait for the data of all appends; afterwards no append can leave the group.
 
     Args:
-        making: what makes their version.
-        has_others: whether others could be committed, that are not of the group.
-        change: waits until something has changed, or for so long.
+        making: task that makes the group's version.
+        has_others: returns True if appends outside of the group are ready to be committed.
+        change: waits until the queue changes, or until a timeout.
 
     Raises:
-        ChangedGroupError: some have left or failed, or are late.
+        ChangedGroupError: an append has left or failed, or its data is late.
     """
     clock = asyncio.get_running_loop().time
     begun, until = clock(), math.inf
@@ -165,13 +164,13 @@ async def all_there(
 
 
 def keep(group: Sequence[WaitingAppend], making: asyncio.Task[None]) -> None:
-    """From now on the version is not made without these."""
+    """Bind appends to the task that makes their version: it is no longer made without them."""
     for waiter in group:
         waiter.making = making
 
 
 def merged(appends: Sequence[Transaction], version: int) -> Transaction:
-    """One append of all, from one version."""
+    """Merge appends into one Append transaction that reads `version`."""
     first = appends[0]
     if len(appends) == 1 and first.read_version == version:
         return first
