@@ -1,1 +1,1 @@
-"""The table format as immutable data."""
+"""The table format as immutable data: manifests, transactions, fragments, refs. No I/O."""

@@ -1,7 +1,7 @@
-"""The next version of a table: a manifest and a transaction in, a manifest out. Pure.
+"""Builds the next version of a table: a manifest and a transaction in, a manifest out. Pure.
 
-Nothing is read or written, so that a lost race only costs another call. The steps of each
-operation are in `apply_rows.py`, `apply_columns.py` and `apply_meta.py`.
+Nothing is read or written, so a lost race costs only another call. The steps of each operation are
+in `apply_rows.py`, `apply_columns.py` and `apply_meta.py`.
 
 Source: docs/format/table.md, "Building the next manifest" and "Manifest files".
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from alance.format.table.transaction import Transaction
 
 LIBRARY: Final = "alance"
-MAX_INLINE: Final = 20 << 20  # a larger transaction is in its file only
+MAX_INLINE: Final = 20 << 20  # bytes; a larger transaction is only in its own file
 
 STEPS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "Append": apply_rows.append,
@@ -55,7 +55,7 @@ STEPS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
 }
 DROPS_FILES: Final = ("Project", "Merge")
 RETAINS_INDICES: Final = ("Delete", "Update", "Merge", "Project", "CreateIndex")
-# What never comes over from the version before.
+# Fields that are never copied from the previous version.
 RESET: Final = (
     "version_aux_data",
     "index_section",
@@ -70,13 +70,13 @@ RESET: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """A version that is to be written.
+    """A version to write.
 
     Attributes:
         head: the manifest without its fragments and the positions of its sections.
-        fragments: as fields of its message.
-        indices: the entries of its index section.
-        transaction: what made it.
+        fragments: serialized fragment fields of the manifest's message.
+        indices: entries of its index section.
+        transaction: the transaction that made it.
     """
 
     head: table_pb2.Manifest
@@ -86,7 +86,7 @@ class Next:
 
     @property
     def message(self) -> table_pb2.Manifest:
-        """The manifest with all fragments; parsed anew."""
+        """The manifest with all fragments; parsed at each call."""
         return whole_message(self.head, self.fragments)
 
 
@@ -102,21 +102,22 @@ def apply(
     config: Mapping[str, str] | None = None,
     left: Sequence[table_pb2.IndexMetadata] | None = None,
 ) -> Next:
-    """The version that a transaction makes of the one before it.
+    """Build the version that a transaction makes from the previous version.
 
-    Ids are given here: of fragments, rows, base paths. Fields have theirs already, of the
-    operation's schema; `fields.assign_ids` gives them.
+    Assigns fragment ids, row ids and base path ids. Field ids are already in the operation's
+    schema; see `fields.assign_ids`.
 
     Args:
-        previous: the latest version, which the transaction was rebased onto; None: create.
-        now: of the manifest's timestamp.
-        version: None: the number after the previous one.
-        source: of `Restore`: the version restored; of `Clone`: the version cloned.
-        lineage: row ids and versions, by fragment, of fragments of `previous` that do not keep
-            them inline; `lineage.spilled` says which are needed.
-        config: entries that the configuration gets, whatever the operation.
-        left: of a `Rewrite` that leaves indices for later: all entries of the index section, of
-            which a fragment-reuse index tells what moved.
+        previous: the latest version, onto which the transaction was rebased; None: create the
+            table.
+        now: timestamp of the manifest.
+        version: number of the new version; None: the previous number plus 1.
+        source: for `Restore`: the version to restore; for `Clone`: the version to clone.
+        lineage: row ids and versions, by fragment, of fragments of `previous` that do not store
+            them inline; `lineage.spilled` lists the needed fragments.
+        config: configuration entries to set, whatever the operation.
+        left: for a `Rewrite` that defers index remapping: all entries of the index section,
+            including a fragment-reuse index that records the moves.
 
     Raises:
         InvalidInputError: the operation does not fit the previous version.
@@ -146,7 +147,7 @@ def apply(
 
 
 def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) -> None:
-    """The steps that every new version needs, whatever its operation."""
+    """Run the steps that all operations share."""
     message = draft.message
     _check_bases(draft, name)
     drop_tombstones(draft)
@@ -189,10 +190,10 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
 
 
 def _check_bases(draft: Draft, name: str) -> None:
-    """Make sure that files are below base paths that are there: no reader finds others.
+    """Check that changed files refer to known base paths, as no reader would find other files.
 
     Raises:
-        InvalidInputError: they are not; names the base path.
+        InvalidInputError: a base path is unknown; names it.
     """
     base_ids = {base.id for base in draft.message.base_paths}
     before = () if draft.previous is None else draft.previous.indices
@@ -214,7 +215,7 @@ def _check_bases(draft: Draft, name: str) -> None:
 
 
 def manifest_bytes(version: Next) -> bytes:
-    """The content of a manifest's file: dictionaries, indices, transaction, manifest, footer."""
+    """Serialize a manifest file: dictionaries, indices, transaction, manifest, footer."""
     message = copied(version.head)
     parts = place_values(message.fields, 0)
     position = sum(len(part) for part in parts)

@@ -1,4 +1,4 @@
-"""The steps of operations on columns: Merge, Project, DataReplacement.
+"""Steps of the operations on columns: Merge, Project, DataReplacement.
 
 Source: docs/format/table.md, "Building the next manifest" and "Schema evolution".
 """
@@ -23,7 +23,7 @@ TOMBSTONE: Final = -2
 
 
 def merge(draft: Draft, change: Merge) -> None:
-    """Fragments with more files, and a schema that tells of them.
+    """Replace fragment records by records with more files, and set the new schema.
 
     Raises:
         InvalidInputError: a fragment of the table is missing or has another number of rows.
@@ -64,7 +64,7 @@ def merge(draft: Draft, change: Merge) -> None:
 def _split(
     fragments: Iterable[table_pb2.DataFragment], before: dict[int, table_pb2.DataFragment]
 ) -> tuple[list[table_pb2.DataFragment], list[table_pb2.DataFragment]]:
-    """Those of the table, and new ones: id 0 is both a fragment and none."""
+    """Split fragments into existing and new ones. Id 0 may be a real id or mean "no id yet"."""
     existing: dict[int, table_pb2.DataFragment] = {}
     new = []
     for fragment in fragments:
@@ -78,13 +78,13 @@ def _split(
 
 
 def moved_fields(before: table_pb2.DataFragment, now: table_pb2.DataFragment) -> frozenset[int]:
-    """The fields of a fragment that are in another file than before, or in one at all."""
+    """Return the fields of a fragment whose data file changed, was added or was removed."""
     old, new = _paths(before), _paths(now)
     return frozenset(field for field in old.keys() | new.keys() if old.get(field) != new.get(field))
 
 
 def _paths(fragment: table_pb2.DataFragment) -> dict[int, tuple[int | None, str]]:
-    """Where each field of a fragment is."""
+    """Map each field of a fragment to its file's base and path."""
     return {
         field: (file.base_id if file.HasField("base_id") else None, file.path)
         for file in fragment.files
@@ -94,10 +94,10 @@ def _paths(fragment: table_pb2.DataFragment) -> dict[int, tuple[int | None, str]
 
 
 def project(draft: Draft, change: Project) -> None:
-    """Another schema of fields that are there.
+    """Set a schema that is a subset of the existing fields.
 
     Raises:
-        InvalidInputError: a field that is new.
+        InvalidInputError: the schema has a new field.
     """
     field_ids = {field.id for field in draft.message.fields}
     if unknown := sorted({field.id for field in change.schema} - field_ids):
@@ -106,7 +106,7 @@ def project(draft: Draft, change: Project) -> None:
 
 
 def advance_field_ids(draft: Draft) -> None:
-    """Where field ids are never used again, note the highest one."""
+    """Record the highest field id, in tables that never reuse field ids."""
     message = draft.message
     if message.HasField("max_allocated_field_id"):
         highest = max((field.id for field in message.fields), default=-1)
@@ -114,7 +114,7 @@ def advance_field_ids(draft: Draft) -> None:
 
 
 def drop_dead_files(draft: Draft) -> None:
-    """Drop the data files without a live field; files of hidden fields stay."""
+    """Drop data files without a field of the schema; files of hidden lineage columns stay."""
     live = {field.id for field in draft.message.fields}
     _drop_files(draft, lambda file: not _is_live(file, live))
 
@@ -122,7 +122,11 @@ def drop_dead_files(draft: Draft) -> None:
 def without_dead_files(
     fragments: Iterable[table_pb2.DataFragment], fields: Iterable[int]
 ) -> list[table_pb2.DataFragment]:
-    """Copies of fragments without the files that have no field of a schema, by field ids."""
+    """Copy fragments without the data files that have no field of a schema.
+
+    Args:
+        fields: ids of the schema's fields.
+    """
     live = set(fields)
     copies = []
     for fragment in fragments:
@@ -134,7 +138,7 @@ def without_dead_files(
 
 
 def drop_tombstones(draft: Draft) -> None:
-    """Drop the files all of whose fields have been replaced."""
+    """Drop the data files whose fields have all been replaced."""
     _drop_files(draft, _is_dead)
 
 
@@ -154,10 +158,10 @@ def _is_dead(file: table_pb2.DataFile) -> bool:
 
 
 def replace_data(draft: Draft, change: DataReplacement) -> None:
-    """New files for some fields: in the place of a file of the same fields, else beside.
+    """Give fragments new files for some fields; a file with exactly the same fields is replaced.
 
     Raises:
-        InvalidInputError: a fragment that is not there, or is named twice; files of different
+        InvalidInputError: a fragment is unknown or named twice, or the files differ in their
             fields.
     """
     missing = draft.fragments.missing({part.fragment_id for part in change.replacements})
@@ -182,10 +186,10 @@ def replace_data(draft: Draft, change: DataReplacement) -> None:
 
 
 def replace_file(fragment: table_pb2.DataFragment, new: table_pb2.DataFile) -> None:
-    """Make a file the source of its fields: in place of one of the same fields, else appended.
+    """Make a file the source of its fields: in place of a file with the same fields, else appended.
 
     Raises:
-        InvalidInputError: a 0.1 file would have to lose some of its fields.
+        InvalidInputError: a field is in a 0.1 file, whose fields cannot become tombstones.
     """
     fields = set(new.fields)
     version = (new.file_major_version, new.file_minor_version)

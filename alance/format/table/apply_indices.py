@@ -1,8 +1,8 @@
-"""The index section of the next version: coverage pruned, entries dropped and replaced.
+"""Index section of the next version: prunes coverage, drops and replaces entries.
 
-An entry's bitmap says for which fragments the index has the right answer. A fragment leaves it
-when values of an indexed field change in place; it stays there when the fragment is removed, for
-readers look at the live fragments only.
+An entry's bitmap lists the fragments for which the index gives right answers. A fragment leaves the
+bitmap when values of an indexed field change in place. It stays there when the fragment is removed,
+since readers only look at live fragments.
 
 Source: docs/format/table.md, "Index rules" and "Index section".
 """
@@ -32,12 +32,12 @@ SYSTEM: Final = (FRAGMENT_REUSE, MEM_WAL)
 
 
 def reuse_index(indices: Iterable[table_pb2.IndexMetadata]) -> table_pb2.IndexMetadata | None:
-    """The fragment-reuse index of a table; None: it has none."""
+    """Return the fragment-reuse index of a table, or None if it has none."""
     return next((index for index in indices if index.name == FRAGMENT_REUSE), None)
 
 
 def covered(index: table_pb2.IndexMetadata) -> frozenset[int] | None:
-    """The fragments in an entry's bitmap; None: unknown."""
+    """Return the fragments in an entry's bitmap, or None if it has no bitmap."""
     if not index.HasField("fragment_bitmap"):
         return None
     return covered_fragments(index)
@@ -46,7 +46,7 @@ def covered(index: table_pb2.IndexMetadata) -> frozenset[int] | None:
 def with_coverage(
     index: table_pb2.IndexMetadata, fragment_ids: Iterable[int]
 ) -> table_pb2.IndexMetadata:
-    """A copy of an entry with another bitmap."""
+    """Copy an entry with another bitmap."""
     copy = table_pb2.IndexMetadata()
     copy.CopyFrom(index)
     copy.fragment_bitmap = roaring_bytes(np.array(sorted(fragment_ids), np.int64))
@@ -54,7 +54,7 @@ def with_coverage(
 
 
 def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[int]:
-    """Some fields with all above and below them: an index may name any of these."""
+    """Return fields with all their ancestors and descendants: an index may name any of these."""
     parents = {field.id: field.parent_id for field in fields}
     asked = set(ids)
     reached = set(asked)
@@ -79,10 +79,10 @@ def prune(
     changed: Mapping[int, Set[int]],
     fields: Sequence[file_pb2.Field],
 ) -> list[table_pb2.IndexMetadata]:
-    """The entries without the fragments in which their fields changed.
+    """Remove from the entries' bitmaps the fragments in which an indexed field changed.
 
     Args:
-        changed: the fields whose values changed in place, for each fragment.
+        changed: fields whose values changed in place, by fragment.
     """
     if not any(changed.values()):
         return list(indices)
@@ -116,14 +116,14 @@ def retain(
     field_ids: Set[int],
     fragment_ids: Set[int],
 ) -> list[table_pb2.IndexMetadata]:
-    """The entries that still are of use.
+    """Return the entries that are still useful.
 
-    Those of fields that are gone are dropped; of several segments of one index those that cover
-    no live fragment, but the oldest if all are so.
+    Drops entries of removed fields. If an index has several segments, also drops the segments that
+    cover no live fragment, but keeps the oldest if none covers any.
     """
     kept = [index for index in indices if index.name in SYSTEM or field_ids >= set(index.fields)]
     if reuse_index(kept) is not None:
-        return kept  # fragments in their bitmaps may be those of before a compaction
+        return kept  # bitmaps may name fragments from before a compaction
     segments: dict[str, list[table_pb2.IndexMetadata]] = {}
     for index in kept:
         segments.setdefault(index.name, []).append(index)
@@ -140,7 +140,7 @@ def retain(
 
 
 def _now_covered(coverage: frozenset[int], moves: table_pb2.IndexMetadata) -> frozenset[int]:
-    """The fragments that hold what an entry covers, some of which compactions may have moved."""
+    """Translate coverage through past compactions. Empty if they cannot be read."""
     try:
         return reuse.translated(coverage, reuse.compactions_of(moves))
     except (CorruptFileError, UnsupportedError):

@@ -1,4 +1,4 @@
-"""The steps of operations on what lies around the rows: indices, configuration, versions, bases.
+"""Steps of the operations beside rows and columns: indices, configuration, restore, clone, bases.
 
 Source: docs/format/table.md, "Building the next manifest" and "Clones".
 """
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def create_index(draft: Draft, change: CreateIndex) -> None:
-    """Entries of the index section come and go.
+    """Remove and add entries of the index section.
 
     Raises:
-        InvalidInputError: a field that is not in the schema.
+        InvalidInputError: an index on a field that is not in the schema.
     """
     field_ids = {field.id for field in draft.message.fields}
     for index in change.new_indices:
@@ -48,13 +48,13 @@ def create_index(draft: Draft, change: CreateIndex) -> None:
 
 
 def reserve(draft: Draft, change: ReserveFragments) -> None:
-    """Fragment ids are set aside.
+    """Reserve fragment ids.
 
     Raises:
-        InvalidInputError: there are not so many left.
+        InvalidInputError: not enough 32-bit ids remain.
     """
     message = draft.message
-    # An absent number counts as 0 here, though id 0 is still free then.
+    # Here an absent `max_fragment_id` counts as 0, though id 0 is still free then.
     highest = message.max_fragment_id + change.num_fragments
     if highest > MAX_FRAGMENT_ID:
         raise InvalidInputError(
@@ -65,10 +65,11 @@ def reserve(draft: Draft, change: ReserveFragments) -> None:
 
 
 def restore(draft: Draft, change: Restore) -> None:
-    """All of an older version, but for what must never go back.
+    """Take over an older version, except for counters that must never decrease.
 
     Raises:
-        InvalidInputError: another version was given, or one without what the table now needs.
+        InvalidInputError: `draft.source` is not the version to restore, the two versions differ in
+            stable row ids, or the older one may reuse field ids.
     """
     source, previous = draft.source, draft.previous
     if source is None or source.version != change.version:
@@ -106,10 +107,10 @@ def restore(draft: Draft, change: Restore) -> None:
 
 
 def update_bases(draft: Draft, change: UpdateBases) -> None:
-    """More base paths.
+    """Add base paths; assign ids to those without one.
 
     Raises:
-        InvalidInputError: a name, path or id that is there.
+        InvalidInputError: the name, path or id is already in use.
     """
     bases = draft.message.base_paths
     for base in change.new_bases:
@@ -128,10 +129,10 @@ def update_bases(draft: Draft, change: UpdateBases) -> None:
 
 
 def update_config(draft: Draft, change: UpdateConfig) -> None:
-    """The maps of the table, of its schema, and of fields.
+    """Change the configuration and the metadata of the table, its schema and its fields.
 
     Raises:
-        InvalidInputError: a field that is not there, or another primary or clustering key.
+        InvalidInputError: an unknown field, or a changed primary or clustering key.
     """
     message = draft.message
     edit(message.config, change.config)
@@ -162,7 +163,7 @@ def update_config(draft: Draft, change: UpdateConfig) -> None:
 
 
 def edit(into: MutableMapping[str, str], updates: UpdateMap) -> None:
-    """Change a map."""
+    """Apply updates to a map. Deleting an absent key does nothing."""
     if updates.replace:
         into.clear()
     for key, value in updates.updates.items():
@@ -173,7 +174,7 @@ def edit(into: MutableMapping[str, str], updates: UpdateMap) -> None:
 
 
 def edit_bytes(into: MutableMapping[str, bytes], updates: UpdateMap) -> None:
-    """Change a map whose values are UTF-8."""
+    """Apply updates to a map whose values are UTF-8 bytes."""
     texts = {key: value.decode() for key, value in into.items()}
     edit(texts, updates)
     into.clear()
@@ -181,12 +182,12 @@ def edit_bytes(into: MutableMapping[str, bytes], updates: UpdateMap) -> None:
 
 
 def clone(draft: Draft, change: Clone) -> None:
-    """The first version of a new table: a version of another, whose files stay where they are.
+    """Make the first version of a new table from a version of another, whose files stay in place.
 
     A deep clone takes over the records as if all files had been copied.
 
     Raises:
-        InvalidInputError: no version to clone was given, or there is a table.
+        InvalidInputError: no version to clone was given, or the table already exists.
     """
     if draft.source is None or draft.previous is not None:
         raise InvalidInputError("Clone: needs the version to clone, and a table that is not there")
@@ -218,7 +219,7 @@ def set_base(
     record: table_pb2.DataFile | table_pb2.DeletionFile | table_pb2.IndexMetadata,
     base_id: int | None,
 ) -> None:
-    """Say where a file is that lay in the table's root; None: all files are in the root."""
+    """Set the base of a file that lay in its table's root. None removes the base of any file."""
     if base_id is None:
         record.ClearField("base_id")
     elif not record.HasField("base_id"):

@@ -1,4 +1,4 @@
-"""The steps of operations on rows: Append, Delete, Update, Overwrite, Rewrite.
+"""Steps of the operations on rows: Append, Delete, Update, Overwrite, Rewrite.
 
 Source: docs/format/table.md, "Building the next manifest" and "Row ids by operation".
 """
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 
 
 def append(draft: Draft, change: Append) -> None:
-    """New fragments."""
+    """Add new fragments."""
     draft.add_new_rows(change.fragments)
 
 
 def delete(draft: Draft, change: Delete) -> None:
-    """Fragments with other deletion files, and without those that have no rows left."""
+    """Replace records of fragments with deleted rows, and remove fragments without live rows."""
     draft.remove(change.deleted_fragment_ids)
     draft.replace(change.updated_fragments)
 
 
 def update(draft: Draft, change: Update) -> None:
-    """Moved rows keep their ids; rows changed in place leave the indices of what changed.
+    """Apply an update. Moved rows keep their ids; fields changed in place leave their indices.
 
     Raises:
-        InvalidInputError: a fragment's bitmap of updated offsets is no roaring bitmap.
+        InvalidInputError: a fragment's bitmap of updated offsets is not a roaring bitmap.
     """
     assert draft.previous is not None
     for key, content in change.updated_fragment_offset_bitmaps.items():
@@ -79,7 +79,10 @@ def update(draft: Draft, change: Update) -> None:
 
 
 def changed_offsets(change: Update) -> dict[int, Int64s]:
-    """The rows that an update changed in place, for each fragment, in either form; sorted."""
+    """Return the offsets of rows that an update changed in place, by fragment; sorted.
+
+    Reads both the current form (bitmaps) and the old one (lists).
+    """
     old = {
         key: np.unique(np.array(message.offsets, np.int64))
         for key, message in change.updated_fragment_offsets.items()
@@ -92,10 +95,11 @@ def changed_offsets(change: Update) -> dict[int, Int64s]:
 
 
 def overwrite(draft: Draft, change: Overwrite) -> None:
-    """New rows under a new schema; counters go on, configuration stays.
+    """Replace all rows and the schema; keep the counters of ids and the configuration.
 
     Raises:
-        InvalidInputError: a fragment with a deletion file, or base paths for a table that is.
+        InvalidInputError: a fragment has a deletion file, or base paths are given for an existing
+            table.
     """
     message = draft.message
     for fragment in change.fragments:
@@ -130,7 +134,7 @@ def overwrite(draft: Draft, change: Overwrite) -> None:
 
 
 def version_of(fragments: tuple[table_pb2.DataFragment, ...]) -> FileVersion | None:
-    """The file version of the first data file; None: there is none."""
+    """Return the file version of the first data file, or None if there is no data file."""
     for fragment in fragments:
         for file in fragment.files:
             return FileVersion.from_footer(file.file_major_version, file.file_minor_version)
@@ -140,7 +144,7 @@ def version_of(fragments: tuple[table_pb2.DataFragment, ...]) -> FileVersion | N
 def rewrite(draft: Draft, change: Rewrite) -> None:
     """Replace groups of fragments by fragments with the same rows.
 
-    Indices follow the rows, lose them, or are left to be translated later.
+    Each index is translated to the new fragments, loses their rows, or is remapped later.
 
     Raises:
         InvalidInputError: an index covers only a part of a group, or new fragments lack row ids.
@@ -182,7 +186,12 @@ def _rewritten(
     *,
     follows: bool,
 ) -> table_pb2.IndexMetadata:
-    """An entry after a rewrite; `follows`: what it holds of rows is true wherever these are."""
+    """Return an index entry after a rewrite.
+
+    Args:
+        translated: new files of the index, or None.
+        follows: the entry stays right for moved rows, because it holds stable row ids.
+    """
     covered_before = covered(index)
     if covered_before is None and translated is None:
         return index
@@ -209,9 +218,9 @@ def _rewritten(
 def with_files(
     index: table_pb2.IndexMetadata, translated: RewrittenIndex, coverage: Iterable[int]
 ) -> table_pb2.IndexMetadata:
-    """An entry whose files were written again, for the rows of other fragments."""
+    """Copy an entry with rewritten files and their coverage."""
     copy = with_coverage(index, coverage)
-    copy.ClearField("base_id")  # its new files are in the table's own folder
+    copy.ClearField("base_id")  # the new files are in the table's own folder
     copy.uuid.CopyFrom(translated.new_id)
     if translated.new_index_details is not None:
         copy.index_details.CopyFrom(translated.new_index_details)

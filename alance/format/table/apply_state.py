@@ -1,4 +1,4 @@
-"""A version in the making: the manifest that the steps of an operation change.
+"""Draft of the next version, which the steps of an operation change.
 
 Source: docs/format/table.md, "Building the next manifest".
 """
@@ -36,11 +36,11 @@ class Settings:
     """Settings of a commit beyond its transaction.
 
     Attributes:
-        data_storage_version: the file version of new data, of a creation or an Overwrite; None:
-            that of before; of a creation the version of its files, else 2.2.
-        stable_row_ids: of a creation: rows get ids of their own.
-        writes_transaction_file: a file in `_transactions/` is written beside the manifest.
-        base_paths: of a deep clone: where the objects are that its rows name by base path.
+        data_storage_version: file version of new data, for a creation or an Overwrite. None: the
+            previous version's; for a creation the version of its files, else 2.2.
+        stable_row_ids: for a creation: assign stable row ids.
+        writes_transaction_file: write a file in `_transactions/` beside the manifest.
+        base_paths: for a deep clone: base paths of the objects to which its rows refer.
     """
 
     data_storage_version: FileVersion | None = None
@@ -54,16 +54,16 @@ DEFAULT: Final = Settings()
 
 @dataclass(slots=True)
 class Draft:
-    """A version in the making; one call of `apply` owns it.
+    """The next version under construction; owned by one call of `apply`.
 
     Attributes:
-        message: the manifest without its fragments, first a copy of the previous one.
-        fragments: first those of the previous version.
+        message: the manifest without its fragments; starts as a copy of the previous one.
+        fragments: starts with the fragments of the previous version.
         indices: entries of the index section; shared with the previous version until replaced.
-        stable: rows have ids of their own.
-        next_fragment_id: the lowest id that was never used.
+        stable: the table has stable row ids.
+        next_fragment_id: lowest id that was never used.
         lineages: lineage of spilled fragments of the previous version.
-        left: of a Rewrite that leaves indices for later: the entries that it makes of them.
+        left: for a Rewrite that defers index remapping: the new entries of the index section.
     """
 
     message: table_pb2.Manifest
@@ -89,7 +89,7 @@ class Draft:
         lineages: Mapping[int, Lineage] | None,
         left: Sequence[table_pb2.IndexMetadata] | None = None,
     ) -> Draft:
-        """The draft that has all of a previous version; None: nothing."""
+        """Start a draft from a copy of the previous version; None: an empty table."""
         message = table_pb2.Manifest()
         stable = settings.stable_row_ids
         if previous is not None:
@@ -113,10 +113,10 @@ class Draft:
         )
 
     def new_fragment_id(self) -> int:
-        """An id that no fragment ever had.
+        """Return an id that no fragment ever had.
 
         Raises:
-            InvalidInputError: there is none left.
+            InvalidInputError: all 32-bit ids are used.
         """
         fragment_id = self.next_fragment_id
         if fragment_id > MAX_FRAGMENT_ID:
@@ -127,10 +127,10 @@ class Draft:
     def add(
         self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
     ) -> list[table_pb2.DataFragment]:
-        """Add copies of fragments; gives those.
+        """Add copies of fragments and return the copies.
 
         Args:
-            renumber: also those that have an id get a new one.
+            renumber: give new ids also to fragments that have one.
         """
         added = []
         for fragment in fragments:
@@ -144,7 +144,7 @@ class Draft:
     def add_new_rows(
         self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
     ) -> None:
-        """Add copies of fragments whose rows all are new in this version."""
+        """Add copies of fragments all of whose rows are new in this version."""
         added = self.add(fragments, renumber=renumber)
         self.assign_row_ids(added)
         if self.stable:
@@ -152,10 +152,13 @@ class Draft:
                 mark_created(fragment, self.version)
 
     def assign_row_ids(self, fragments: Iterable[table_pb2.DataFragment]) -> list[int]:
-        """Give ids to the rows that have none. Gives how many leading rows had one, of each.
+        """Assign row ids to rows without one.
+
+        Returns the number of leading rows that already had an id, by fragment; empty if the table
+        has no stable row ids.
 
         Raises:
-            InvalidInputError: a fragment that does not tell its rows, or has too many row ids.
+            InvalidInputError: a fragment without a row count, or with more row ids than rows.
         """
         had: list[int] = []
         if not self.stable:
@@ -179,7 +182,7 @@ class Draft:
         """Remove fragments.
 
         Raises:
-            InvalidInputError: one that is not there.
+            InvalidInputError: a fragment is not in the table.
         """
         gone = set(fragment_ids)
         if missing := self.fragments.missing(gone):
@@ -187,10 +190,10 @@ class Draft:
         self.fragments.remove(gone)
 
     def replace(self, fragments: Iterable[table_pb2.DataFragment]) -> None:
-        """Put records of fragments in the place of those of the same id.
+        """Replace the records of fragments with the same ids.
 
         Raises:
-            InvalidInputError: one that is not there.
+            InvalidInputError: a fragment is not in the table.
         """
         new = {fragment.id: fragment for fragment in fragments}
         if missing := self.fragments.missing(new.keys()):
@@ -202,8 +205,8 @@ class Draft:
         """Replace the schema.
 
         Raises:
-            InvalidInputError: a new column with a reserved name, a new name with null characters, a
-                field that cannot be part of the primary key.
+            InvalidInputError: a new column with a reserved name, a new name with null characters,
+                or a field that cannot be part of the primary key.
         """
         new_fields = list(fields)
         named = {(field.id, field.name) for field in self.message.fields}

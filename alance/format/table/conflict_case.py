@@ -1,5 +1,4 @@
-"""Two transactions that may conflict: what the rules ask about them, and how the deletions of both
-are joined.
+"""Facts that conflict rules need about two transactions, and the merge of their deletions.
 
 Source: docs/format/table.md, "Conflict matrix".
 """
@@ -40,12 +39,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Our transaction and one that was committed before it; what is known of both.
+    """Our transaction and another one that was committed first.
 
     Attributes:
         ours, theirs: the operations.
-        base: the version before theirs, which ours stands on.
+        base: the version before theirs, onto which ours is rebased.
         newer: the version that theirs made.
+        deleted: rows that ours deletes or moves, by fragment; None: unknown.
+        vectors: deletion vectors of fragments in `newer`.
     """
 
     transaction: Transaction
@@ -58,11 +59,11 @@ class Case:
     vectors: Mapping[int, DeletionVector]
 
     def retry(self, reason: str) -> RetryableConflictError:
-        """The error of an operation that may succeed when it is run again."""
+        """Build the error of an operation that may succeed when run again."""
         return RetryableConflictError(f"{self._who()}: {reason}; run the operation again")
 
     def conflict(self, reason: str) -> CommitConflictError:
-        """The error of an operation that is ruled out."""
+        """Build the error of an operation that is ruled out."""
         return CommitConflictError(f"{self._who()}: {reason}")
 
     def _who(self) -> str:
@@ -73,17 +74,17 @@ class Case:
 
     @property
     def shared(self) -> list[int]:
-        """The fragments that both change, sorted."""
+        """Ids of the fragments that both change; sorted."""
         return sorted(touched(self.ours) & touched(self.theirs))
 
 
 def updated(change: Operation) -> tuple[table_pb2.DataFragment, ...]:
-    """The fragments that an operation gives a new record."""
+    """Return the new records of existing fragments."""
     return change.updated_fragments if isinstance(change, Delete | Update) else ()
 
 
 def removed(change: Operation) -> frozenset[int]:
-    """The fragments that are not there after an operation."""
+    """Return the ids of fragments that an operation removes."""
     if isinstance(change, Delete):
         return frozenset(change.deleted_fragment_ids)
     if isinstance(change, Update):
@@ -96,7 +97,7 @@ def removed(change: Operation) -> frozenset[int]:
 
 
 def touched(change: Operation) -> frozenset[int]:
-    """The fragments, of those that were there before, that an operation changes or removes."""
+    """Return the ids of existing fragments that an operation changes or removes."""
     if isinstance(change, DataReplacement):
         return frozenset(replacement.fragment_id for replacement in change.replacements)
     if isinstance(change, DataOverlay):
@@ -105,7 +106,7 @@ def touched(change: Operation) -> frozenset[int]:
 
 
 def replaced_fields(change: Operation) -> frozenset[int]:
-    """The fields that get new values in place."""
+    """Return the fields whose values an operation replaces in place."""
     if isinstance(change, DataReplacement):
         return frozenset(
             field
@@ -117,12 +118,15 @@ def replaced_fields(change: Operation) -> frozenset[int]:
 
 
 def keeps_nulls(change: Operation) -> bool:
-    """Whether no field forbids nulls after an operation that allowed them before."""
+    """True if a schema change forbids nulls in no field that allowed them before.
+
+    False for operations that do not change the schema.
+    """
     return isinstance(change, Merge | Project) and change.preserves_nullability
 
 
 def fields_of(fragments: Iterable[table_pb2.DataFragment]) -> frozenset[int]:
-    """The fields that the files of some fragments have."""
+    """Return the ids of the fields in the fragments' files."""
     return frozenset(
         field
         for fragment in fragments
@@ -133,7 +137,10 @@ def fields_of(fragments: Iterable[table_pb2.DataFragment]) -> frozenset[int]:
 
 
 def to_merge(case: Case) -> tuple[int, ...]:
-    """The fragments whose vectors are joined, so that those of `newer` are needed; sorted."""
+    """Return the fragments whose deletion vectors are merged; sorted.
+
+    The rebase needs their deletion vectors in `newer`.
+    """
     if case.deleted is None or not isinstance(case.ours, Delete | Update):
         return ()
     if not isinstance(case.theirs, Delete | Update):
@@ -146,7 +153,7 @@ def to_merge(case: Case) -> tuple[int, ...]:
 
 
 def check_merge(case: Case) -> CommitConflictError | None:
-    """Rule 2, both delete rows of a fragment: return the error; None if vectors can be joined."""
+    """Rule 2: both delete rows of a fragment. Returns None if the deletions can be merged."""
     if not case.shared:
         return None
     if gone := sorted(touched(case.ours) & removed(case.theirs)):
@@ -174,10 +181,10 @@ def check_merge(case: Case) -> CommitConflictError | None:
 
 
 def vector_of(case: Case, fragment_id: int) -> DeletionVector:
-    """The deleted rows of a fragment in the newer version, as they were given.
+    """Return the deletion vector of a fragment in the newer version.
 
     Raises:
-        InvalidInputError: they were not.
+        InvalidInputError: the caller did not pass it.
     """
     if fragment_id not in case.vectors:
         raise InvalidInputError(
@@ -188,9 +195,9 @@ def vector_of(case: Case, fragment_id: int) -> DeletionVector:
 
 
 def merge(case: Case) -> tuple[Operation, list[NewDeletionFile]]:
-    """Our operation on top of the newer version, after `check_merge`; and its new files.
+    """Rebase our operation onto the newer version; return it with its new deletion files.
 
-    Records of fragments that only the other changed, or that both did, are those of the newer
+    Call `check_merge` first. Records of fragments that theirs changed are taken from the newer
     version, with our deletion files.
     """
     ours = case.ours
@@ -210,7 +217,7 @@ def merge(case: Case) -> tuple[Operation, list[NewDeletionFile]]:
         if len(union) == now.physical_rows:
             emptied.append(fragment.id)
             continue
-        # A vector that was joined once is a bitmap, however few its rows: so do other writers.
+        # A merged deletion vector is a bitmap even if it is small, as other writers do.
         file = new_deletion_file(fragment.id, union, case.newer.version, as_bitmap=True)
         files.append(file)
         now.deletion_file.CopyFrom(file.record)
@@ -227,7 +234,7 @@ def _refreshed(
     before: table_pb2.DataFragment | None,
     now: table_pb2.DataFragment | None,
 ) -> table_pb2.DataFragment:
-    """Our record of a fragment; made of the newer one where ours differs by its deletions only."""
+    """Return our record of a fragment, rebuilt on the newer one if ours only changes deletions."""
     if before is None or now is None or before == now or bare(ours) != bare(before):
         return ours
     fragment = copied(now)
@@ -236,7 +243,7 @@ def _refreshed(
 
 
 def bare(record: table_pb2.DataFragment) -> table_pb2.DataFragment:
-    """A copy without its deletion file."""
+    """Copy a record without its deletion file."""
     copy = copied(record)
     copy.ClearField("deletion_file")
     return copy

@@ -1,7 +1,6 @@
-"""The rules of the conflict matrix that look into both operations; numbers as in `docs/commits.md`.
+"""Rules of the conflict matrix that compare both operations; numbered as in `docs/commits.md`.
 
-A rule gives the error, or None where the two get along.
-
+A rule returns the error, or None if the operations are compatible.
 Source: docs/format/table.md, "Conflict matrix".
 """
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def nulls_of_theirs(case: Case) -> Found:
-    """1: rows are written while the schema changes."""
+    """1: ours writes rows while theirs changes the schema."""
     if not keeps_nulls(case.theirs):
         return case.retry("it may have forbidden nulls")
     if isinstance(case.ours, Append) and isinstance(case.theirs, Merge):
@@ -55,12 +54,12 @@ def nulls_of_theirs(case: Case) -> Found:
 
 
 def same_fragments(case: Case) -> Found:
-    """3: two that cannot both change a fragment."""
+    """3: both change a fragment, and the changes cannot be merged."""
     return case.retry(f"both change fragments {some_of(case.shared)}") if case.shared else None
 
 
 def inserted_keys(case: Case) -> Found:
-    """4: rows may have the keys that ours inserts, by the table's primary key."""
+    """4: theirs may have added rows with the primary keys that ours inserts."""
     if (
         isinstance(case.ours, Update)
         and case.ours.inserted_rows is not None
@@ -122,7 +121,7 @@ def may_share_keys(
 
 
 def same_shards(case: Case) -> Found:
-    """7: progress of the same shard of a write-ahead log."""
+    """7: both record progress of the same shard of a write-ahead log."""
     if isinstance(case.theirs, CreateIndex):
         names = {index.name for index in (*case.theirs.new_indices, *case.theirs.removed_indices)}
         return case.retry(f"it changed index {MEM_WAL!r}") if MEM_WAL in names else None
@@ -143,7 +142,7 @@ def _shards(change: object) -> dict[bytes, int]:
 
 
 def overwrites(case: Case) -> Found:
-    """8: what an Overwrite says of the configuration."""
+    """8: an Overwrite meets a change of the configuration or another Overwrite."""
     assert isinstance(case.ours, Overwrite)
     keys = set(case.ours.config_upsert_values)
     if isinstance(case.theirs, UpdateConfig):
@@ -163,7 +162,7 @@ def _shares_config(change: UpdateConfig, keys: set[str]) -> list[str]:
 
 
 def same_indices(case: Case) -> Found:
-    """10: two changes of the index section."""
+    """10: both change the index section."""
     ours, theirs = case.ours, case.theirs
     assert isinstance(ours, CreateIndex)
     assert isinstance(theirs, CreateIndex)
@@ -181,7 +180,7 @@ def same_indices(case: Case) -> Found:
 
 
 def index_of_rewritten(case: Case) -> Found:
-    """11: an index has addresses of rows that were moved."""
+    """11: a new index has addresses of rows that a rewrite moved."""
     changes = (case.ours, case.theirs)
     index = next(change for change in changes if isinstance(change, CreateIndex))
     moved = removed(next(change for change in changes if isinstance(change, Rewrite)))
@@ -197,7 +196,7 @@ def index_of_rewritten(case: Case) -> Found:
 
 
 def same_segments(case: Case) -> Found:
-    """26: both wrote a segment of an index again, by addresses that rows had before."""
+    """26: both rewrote a segment of an index from the old row addresses."""
     ours, theirs = case.ours, case.theirs
     assert isinstance(ours, Rewrite)
     assert isinstance(theirs, Rewrite)
@@ -208,7 +207,7 @@ def same_segments(case: Case) -> Found:
 
 
 def index_of_replaced(case: Case) -> Found:
-    """12: values of an indexed field were replaced."""
+    """12: values of a newly indexed field were replaced."""
     changes = (case.ours, case.theirs)
     index = next(change for change in changes if isinstance(change, CreateIndex))
     replacement = next(change for change in changes if isinstance(change, DataReplacement))
@@ -220,7 +219,7 @@ def index_of_replaced(case: Case) -> Found:
 
 
 def index_of_log(case: Case) -> Found:
-    """13: the write-ahead log moved on."""
+    """13: ours changes an index while the write-ahead log advanced."""
     assert isinstance(case.ours, CreateIndex)
     if all(index.name == MEM_WAL for index in case.ours.new_indices):
         return None
@@ -228,30 +227,30 @@ def index_of_log(case: Case) -> Found:
 
 
 def schema_metadata(case: Case) -> Found:
-    """14: metadata of a schema that is replaced."""
+    """14: one changes metadata of the schema that the other replaces."""
     if changes_schema(next(change for change in (case.ours, case.theirs) if is_config(change))):
         return case.retry("one changes metadata of the schema that the other replaces")
     return None
 
 
 def is_config(change: object) -> bool:
-    """Whether an operation is `UpdateConfig`."""
+    """True if an operation is an `UpdateConfig`."""
     return isinstance(change, UpdateConfig)
 
 
 def changes_schema(change: object) -> bool:
-    """Whether an `UpdateConfig` changes metadata of the schema or of fields."""
+    """True if an `UpdateConfig` changes metadata of the schema or of fields."""
     assert isinstance(change, UpdateConfig)
     return change.of_schema is not None or bool(change.of_fields)
 
 
 def nulls_of_ours(case: Case) -> Found:
-    """15, ours changes the schema while rows are written."""
+    """15: ours changes the schema while theirs writes rows."""
     return None if keeps_nulls(case.ours) else case.retry("ours may forbid nulls")
 
 
 def replaced_or_dropped(case: Case) -> Found:
-    """15 and 21: values of a field were to be replaced while the schema changed."""
+    """15 and 21: ours replaces values of a field while theirs changes the schema."""
     gone = replaced_fields(case.ours) - {field.id for field in case.newer.message.fields}
     if gone:
         return case.conflict(f"fields {sorted(gone)} were dropped")
@@ -259,14 +258,14 @@ def replaced_or_dropped(case: Case) -> Found:
 
 
 def restored_schema(case: Case) -> Found:
-    """16: metadata of a schema that is restored."""
+    """16: one changes metadata of the schema that the other restores."""
     if changes_schema(next(change for change in (case.ours, case.theirs) if is_config(change))):
         return case.conflict("one changes metadata of the schema that the other restores")
     return None
 
 
 def config_of_overwritten(case: Case) -> Found:
-    """17: configuration of a table that was overwritten."""
+    """17: ours changes the configuration of a table that theirs overwrote."""
     assert isinstance(case.ours, UpdateConfig)
     assert isinstance(case.theirs, Overwrite)
     if changes_schema(case.ours):
@@ -277,7 +276,7 @@ def config_of_overwritten(case: Case) -> Found:
 
 
 def same_bases(case: Case) -> Found:
-    """25: two base paths of one id, name or path."""
+    """25: both add a base path with the same id, name or path."""
     assert isinstance(case.ours, UpdateBases)
     assert isinstance(case.theirs, UpdateBases)
     for base in case.ours.new_bases:
@@ -289,14 +288,14 @@ def same_bases(case: Case) -> Found:
 
 
 def replaced_in_removed(case: Case) -> Found:
-    """19: values of a fragment that was removed."""
+    """19: ours replaces values of a fragment that theirs removed."""
     if gone := sorted(touched(case.ours) & removed(case.theirs)):
         return case.conflict(f"fragments {some_of(gone)} were removed")
     return None
 
 
 def replaced_in_updated(case: Case) -> Found:
-    """20: values of a fragment that was updated."""
+    """20: ours replaces values of a fragment that theirs updated."""
     theirs = case.theirs
     assert isinstance(theirs, Update)
     if conflict := replaced_in_removed(case):
@@ -310,7 +309,7 @@ def replaced_in_updated(case: Case) -> Found:
 
 
 def both_replace(case: Case) -> Found:
-    """22: both replace values of a fragment."""
+    """22: both replace values of the same fields in a fragment."""
     fields = replaced_fields(case.ours) & replaced_fields(case.theirs)
     if case.shared and fields:
         return case.retry(
@@ -320,14 +319,14 @@ def both_replace(case: Case) -> Found:
 
 
 def overlaid_removed(case: Case) -> Found:
-    """23: overlays of a fragment that was removed."""
+    """23: ours overlays values of a fragment that theirs removed."""
     if gone := sorted(touched(case.ours) & removed(case.theirs)):
         return case.retry(f"fragments {some_of(gone)} were removed")
     return None
 
 
 def same_configuration(case: Case) -> Found:
-    """18: both change one map at the same place."""
+    """18: both change the same key of the configuration or of metadata."""
     ours, theirs = case.ours, case.theirs
     assert isinstance(ours, UpdateConfig)
     assert isinstance(theirs, UpdateConfig)
@@ -348,10 +347,10 @@ def same_configuration(case: Case) -> Found:
 
 
 def clash(ours: UpdateMap, theirs: UpdateMap, *, deletes_agree: bool = True) -> str:
-    """What two changes of a map both touch, in words; empty: nothing.
+    """Describe the keys of a map that two changes both touch; empty if there are none.
 
     Args:
-        deletes_agree: two that delete a key get along.
+        deletes_agree: two deletions of a key are compatible.
     """
     both_change = all(side.replace or side.updates for side in (ours, theirs))
     if both_change and (ours.replace or theirs.replace):

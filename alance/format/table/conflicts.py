@@ -1,7 +1,6 @@
-"""Whether a transaction gets along with one that was committed before it, and what it becomes.
+"""The conflict matrix: checks a transaction against an earlier commit, and rebases it.
 
-`docs/commits.md` has the matrix with its rules in words.
-
+`docs/commits.md` explains the matrix and its rules.
 Source: docs/format/table.md, "Conflict matrix" and "Rebasing Delete and Update".
 """
 
@@ -40,8 +39,8 @@ COLUMNS: Final = (
     *("Restore", "ReserveFragments", "UpdateConfig", "DataReplacement", "DataOverlay"),
     *("UpdateMemWalState", "UpdateBases"),
 )
-# A row: ours. A column: theirs, in the order above. C: they get along; R: to be run again;
-# X: ruled out; numbers: the rules below, all of them.
+# Row: ours. Column: theirs, in the order above. C: compatible; R: run ours again; X: ours is ruled
+# out; numbers: all of these rules, see below.
 MATRIX: Final[Mapping[str, str]] = {
     "Append": "C C C X C C 1 1 X C C C C X C",
     "Delete": "C 2 2 X C 3 R C X C C 3 C X C",
@@ -62,7 +61,7 @@ MATRIX: Final[Mapping[str, str]] = {
 
 
 def _schema_kept(case: Case) -> CommitConflictError | None:
-    """9: an index on a field that is no longer there."""
+    """9: ours indexes a field that theirs dropped."""
     assert isinstance(case.ours, CreateIndex)
     field_ids = {field.id for field in case.newer.message.fields}
     for index in case.ours.new_indices:
@@ -104,7 +103,7 @@ RULES: Final[Mapping[str, Callable[[Case], CommitConflictError | None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rebased:
-    """Our transaction on top of a newer version, and the deletion files that it names anew."""
+    """Our transaction rebased onto a newer version, and its new deletion files."""
 
     transaction: Transaction
     deletion_files: tuple[NewDeletionFile, ...] = ()
@@ -118,7 +117,7 @@ def fragments_to_merge(
     newer: Manifest,
     deleted: Rows | None,
 ) -> tuple[int, ...]:
-    """The fragments whose deletion vectors in `newer` are needed by `rebase`; sorted.
+    """Return the fragments whose deletion vectors in `newer` are needed by `rebase`; sorted.
 
     The arguments are those of `rebase`.
     """
@@ -136,19 +135,21 @@ def rebase(
     deleted: Rows | None = None,
     vectors: Mapping[int, DeletionVector] | None = None,
 ) -> Rebased:
-    """Our transaction, made from `base` or rebased onto it, on top of `newer`.
+    """Rebase our transaction from `base` onto `newer`.
 
     Args:
-        theirs: the transaction that made `newer`, the version after `base`; None: it has none.
-        deleted: of Delete and Update: the rows that ours deletes or moves, for each fragment;
-            physical offsets, sorted; without those that were deleted before. None: not known;
-            then two that touch the same fragment must not both be committed.
-        vectors: the deletion vectors in `newer` of `fragments_to_merge`.
+        ours: made from `base`, or already rebased onto it.
+        theirs: the transaction that made `newer`, the version after `base`. None: unknown, which is
+            a conflict.
+        deleted: for Delete and Update: physical offsets of the rows that ours deletes or moves, by
+            fragment; sorted, without rows deleted before. None: unknown, so any change of the same
+            fragment is a conflict.
+        vectors: deletion vectors in `newer` of the `fragments_to_merge`.
 
     Raises:
         RetryableConflictError: run the operation again on the newer version.
         CommitConflictError: the newer version rules ours out.
-        InvalidInputError: a deletion vector that is needed was not given.
+        InvalidInputError: a needed deletion vector is missing.
     """
     if theirs is None:
         raise CommitConflictError(
@@ -169,7 +170,7 @@ def rebase(
 
 
 def cell(ours: str, theirs: str) -> Sequence[str]:
-    """The rules for two operations, by their names."""
+    """Return the rules for two operations, by their names."""
     if theirs == "Clone" and ours in MATRIX:
         return ("C",)
     if ours not in MATRIX or theirs not in COLUMNS:
@@ -189,7 +190,7 @@ def _case(
 
 
 def _pruned(case: Case, ours: CreateIndex) -> Operation:
-    """Our new indices without the fragments whose indexed values changed meanwhile."""
+    """Remove from our new indices the fragments whose indexed values theirs changed."""
     changed: dict[int, frozenset[int]] = {}
     if isinstance(case.theirs, Update):
         fields = replaced_fields(case.theirs)

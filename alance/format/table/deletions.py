@@ -1,7 +1,7 @@
-"""Deletion vectors: which rows of a fragment are deleted, from and to files.
+"""Deletion vectors: the deleted rows of a fragment, read from and written to files.
 
 Two forms: an Arrow IPC file of one batch with one column `row_id` (uint32, not nullable), and a
-portable 32-bit roaring bitmap. Both hold physical row offsets, all that were deleted so far.
+portable 32-bit roaring bitmap. Both hold the physical offsets of all rows deleted so far.
 
 Source: docs/format/table.md, "Deletion files".
 """
@@ -24,19 +24,20 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
 
-PADDING: Final = 64  # bytes that Arrow may fill a buffer up by
-ARROW_MAX_ROWS: Final = 5000  # more are written as a bitmap
+PADDING: Final = 64  # bytes by which Arrow may pad a buffer
+ARROW_MAX_ROWS: Final = 5000  # more deleted rows are written as a bitmap
 ROW_ID_FIELD: Final = pa.field("row_id", pa.uint32(), nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
 class NewDeletionFile:
-    """A deletion file that must be written before the manifest that names it.
+    """A deletion file to write before the manifest that names it.
 
     Attributes:
-        fragment_id: whose rows it has.
-        name: the file's name inside `_deletions/` of the table's own root.
-        record: what the fragment says of it.
+        fragment_id: fragment of the deleted rows.
+        name: file name inside `_deletions/` of the table's own root.
+        content: bytes of the file.
+        record: the fragment's record of the file.
     """
 
     fragment_id: int
@@ -54,11 +55,11 @@ class DeletionVector:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes held."""
+        """Memory in bytes."""
         return self.rows.nbytes + 100
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
-        """Which physical rows of a range are live; None: all of them."""
+        """Return the mask of live rows in a range of physical rows, or None if all are live."""
         first, last = np.searchsorted(self.rows, (start, stop))
         if first == last:
             return None
@@ -67,30 +68,30 @@ class DeletionVector:
         return mask
 
     def contains(self, rows: Int64s) -> Mask:
-        """Which of some physical rows are deleted."""
+        """Return the mask of deleted rows among physical rows."""
         places = np.searchsorted(self.rows, rows)
         places[places == len(self.rows)] = 0
         return self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
 
     def to_physical(self, offsets: Int64s) -> Int64s:
-        """Physical row offsets of the n-th live rows.
+        """Convert positions among live rows to physical row offsets.
 
-        Deleted row i has `rows[i] - i` live rows before it, so as many deleted rows come before
-        live row n as have at most n.
+        Deleted row i has `rows[i] - i` live rows before it. So the deleted rows before live row n
+        are those with at most n live rows before them.
         """
         live_before = self.rows - np.arange(len(self.rows))
         return offsets + np.searchsorted(live_before, offsets, "right")
 
     def to_live(self, rows: Int64s) -> Int64s:
-        """How many live rows come before some physical rows."""
+        """Return the number of live rows before each physical row."""
         return rows - np.searchsorted(self.rows, rows)
 
 
 def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
-    """A deletion vector from an Arrow IPC file.
+    """Parse a deletion vector from an Arrow IPC file.
 
     Raises:
-        CorruptFileError: not one batch of one column as told, or rows beyond the fragment.
+        CorruptFileError: not one batch with the one column, nulls, or rows beyond the fragment.
     """
     try:
         with pa.ipc.open_file(pa.py_buffer(content)) as reader:
@@ -114,10 +115,10 @@ def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
 
 
 def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
-    """A deletion vector from a portable roaring bitmap.
+    """Parse a deletion vector from a portable roaring bitmap.
 
     Raises:
-        CorruptFileError: no bitmap, or rows beyond the fragment.
+        CorruptFileError: not a bitmap, or rows beyond the fragment.
     """
     try:
         rows = parse_roaring(content, num_physical_rows)
@@ -129,12 +130,12 @@ def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
 
 
 def _check_sizes(message: pa.ipc.Message, num_physical_rows: int) -> None:
-    """Check the sizes that a batch states, before memory is taken for them.
+    """Check the sizes that a batch declares before memory is allocated for them.
 
-    A compressed buffer begins with the size of what it holds, which Arrow allocates unasked.
+    A compressed buffer begins with its uncompressed size, which Arrow allocates without a check.
 
     Raises:
-        CorruptFileError: more than the fragment has rows; no batch.
+        CorruptFileError: not a record batch, or more rows than the fragment has.
     """
     if message.type != "record batch":
         raise CorruptFileError(f"deletion file: {message.type}, expected a record batch")
@@ -163,13 +164,13 @@ def new_deletion_file(
     as_bitmap: bool = False,
     file_id: int | None = None,
 ) -> NewDeletionFile:
-    """The file of a fragment's deleted rows.
+    """Build the deletion file of a fragment.
 
     Args:
-        rows: all rows that were deleted so far, physical offsets, sorted and unique; shape (n,).
-        read_version: the version that `rows` was computed from.
-        as_bitmap: a bitmap also where the rows are few.
-        file_id: 64 bits; None: random ones.
+        rows: offsets of all rows deleted so far; sorted and unique; shape (n,).
+        read_version: version from which `rows` was computed.
+        as_bitmap: write a bitmap even for few rows.
+        file_id: 64-bit id; None: a random one.
     """
     import secrets
 
@@ -188,7 +189,11 @@ def new_deletion_file(
 
 
 def arrow_bytes(rows: Int64s) -> bytes:
-    """The content of an Arrow deletion file; shape (n,)."""
+    """Return the content of an Arrow deletion file.
+
+    Args:
+        rows: shape (n,).
+    """
     schema = pa.schema([ROW_ID_FIELD])
     batch = pa.RecordBatch.from_arrays([to_arrow(rows.astype(np.uint32))], schema=schema)
     sink = pa.BufferOutputStream()

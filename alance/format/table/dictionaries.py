@@ -1,10 +1,10 @@
-"""The values of dictionary fields of 0.1 tables in manifests: at the start of the manifest's file.
+"""Values of dictionary fields of 0.1 tables, at the start of the manifest's file.
 
-    bytes of strings | i64 offsets into the file, one more than values      or plain integers
+  bytes of strings | i64 offsets into the file, one more than values      or plain integers
                      ^ `Field.dictionary.offset`
 
-In memory, a field's message has them with it, with offsets from their first byte: so they are in
-each next version, whatever is made of the fields.
+In memory, a field's message holds its values, with offsets from the first value's first byte. So
+each next version has them, however its fields are rebuilt.
 
 Source: docs/format/file-0.1.md, "Dictionary" and "Datasets of the 0.1 era".
 """
@@ -28,12 +28,12 @@ KEYED: Final = ("string", "large_string", "binary", "large_binary")
 
 
 def value_type(message: file_pb2.Field) -> str:
-    """The logical type of the values of a dictionary field."""
+    """Return the logical type of a dictionary field's values."""
     return message.logical_type.removeprefix("dict:").rsplit(":", 2)[0]
 
 
 def attach_values(fields: Iterable[file_pb2.Field], content: memoryview) -> None:
-    """Give the dictionary fields of a manifest the values that lie in its file.
+    """Copy dictionary values from the manifest's file into its fields' messages.
 
     Raises:
         CorruptFileError: values outside of the file.
@@ -47,7 +47,7 @@ def _values(message: file_pb2.Field, content: memoryview) -> bytes:
     kind, start = value_type(message), message.dictionary.offset
     is_keyed = kind in KEYED
     if not is_keyed and not pa.types.is_integer(leaf_type(kind)):
-        return b""  # written by no known release
+        return b""  # no known release writes other types
     count = message.dictionary.length + is_keyed
     width = 8 if is_keyed else leaf_type(kind).bit_width // 8
     if start < 0 or count < 0 or start + count * width > len(content):
@@ -65,10 +65,10 @@ def _values(message: file_pb2.Field, content: memoryview) -> bytes:
 
 
 def place_values(fields: Iterable[file_pb2.Field], start: int) -> list[bytes]:
-    """The bytes of a file's dictionaries, to be written at `start`; the fields learn their places.
+    """Serialize the dictionaries of a file that begin at `start`, and set the fields' offsets.
 
     Args:
-        fields: messages of the file; their `values` are taken out.
+        fields: messages for the file; their `values` are removed.
     """
     parts = []
     for message in fields:

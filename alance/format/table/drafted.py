@@ -1,7 +1,7 @@
-"""The fragments of a version in the making: those of the version before, with changes.
+"""Fragments of a draft version: the previous version's fragments with changes.
 
-Only records that change are parsed. The bytes of all others are copied. So a commit to a table of
-many thousands of fragments costs what its change costs, plus that copy.
+Only changed records are parsed; the bytes of all others are copied. So a commit to a table with
+many thousands of fragments costs its change plus that copy.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class DraftedFragments:
-    """Fragments that are removed, changed and added. One call of `apply` owns it.
+    """Fragments with removals, changes and additions. Owned by one call of `apply`.
 
     Args:
-        before: those that there are first; None: none.
+        before: fragments to start with; None: none.
     """
 
     def __init__(self, before: Fragments | None = None) -> None:
@@ -35,13 +35,13 @@ class DraftedFragments:
 
     @property
     def ids(self) -> Int64s:
-        """Those that were there before, in their order, and then those that were added."""
+        """Ids of the remaining old fragments in order, then of the added ones."""
         added = np.array([fragment.id for fragment in self._added], np.int64)
         return np.concatenate([self._before.ids[self._is_kept], added])
 
     @property
     def forms(self) -> list[table_pb2.DataFragment]:
-        """Records such that each fragment is of the form of one of them; see `Records`."""
+        """Records that represent the forms of all fragments; see `Records`."""
         return [
             *(
                 self._before.forms[number]
@@ -52,16 +52,16 @@ class DraftedFragments:
 
     @property
     def drafted(self) -> list[table_pb2.DataFragment]:
-        """Those that are not copied as they were."""
+        """Records that are changed or added."""
         return [*self._changed.values(), *self._added]
 
     def missing(self, fragment_ids: Collection[int]) -> list[int]:
-        """Those of some ids that no fragment has; sorted."""
+        """Return the ids without a fragment; sorted."""
         numbers = np.array(sorted(fragment_ids), np.int64)
         return [int(number) for number in numbers[~np.isin(numbers, self.ids)]]
 
     def get(self, fragment_id: int) -> table_pb2.DataFragment:
-        """The record of a fragment that is there, to be changed."""
+        """Return the mutable record of an existing fragment."""
         position = self._before.position_of(fragment_id)
         if position is None or not self._is_kept[position]:
             return next(fragment for fragment in self._added if fragment.id == fragment_id)
@@ -70,10 +70,10 @@ class DraftedFragments:
     def all_like(
         self, is_one: Callable[[table_pb2.DataFragment], bool]
     ) -> Iterator[table_pb2.DataFragment]:
-        """The records of the fragments whose form is one in question, to be changed.
+        """Yield the mutable records of the fragments whose form satisfies a predicate.
 
         Args:
-            is_one: tells by a record that may lack what a form lacks.
+            is_one: predicate on a form, which lacks a record's own parts; see `Records`.
         """
         numbers = [number for number, form in enumerate(self._before.forms) if is_one(form)]
         if numbers:
@@ -84,14 +84,14 @@ class DraftedFragments:
         yield from filter(is_one, self.drafted)
 
     def add(self, fragment: table_pb2.DataFragment) -> table_pb2.DataFragment:
-        """Add a copy of a fragment; gives that."""
+        """Add a copy of a fragment and return the copy."""
         copy = table_pb2.DataFragment()
         copy.CopyFrom(fragment)
         self._added.append(copy)
         return copy
 
     def replace(self, fragment: table_pb2.DataFragment) -> None:
-        """Put a copy of a record in the place of that of the same id, which is there."""
+        """Replace the record of the existing fragment with the same id by a copy."""
         position = self._before.position_of(fragment.id)
         if position is None or not self._is_kept[position]:
             self.get(fragment.id).CopyFrom(fragment)
@@ -100,7 +100,6 @@ class DraftedFragments:
         copy.CopyFrom(fragment)
 
     def remove(self, fragment_ids: Collection[int]) -> None:
-        """Remove fragments."""
         gone = set(fragment_ids)
         is_gone = np.isin(self._before.ids, np.array(sorted(gone), np.int64))
         self._is_kept &= ~is_gone
@@ -109,18 +108,18 @@ class DraftedFragments:
         self._added = [fragment for fragment in self._added if fragment.id not in gone]
 
     def content(self) -> bytes:
-        """All of them as fields of a manifest, in ascending order of their ids."""
+        """Serialize all fragments as fields of a manifest, in ascending order of their ids."""
         if self._only_follow:
             added = map(field_bytes, self._added)
             return b"".join((self._before.records.content, *added))
         kept, count = np.flatnonzero(self._is_kept), len(self._before)
-        # Numbers below `count` are positions in `_before`, others are places in `_added`.
+        # Numbers below `count` are positions in `_before`, the others are positions in `_added`.
         numbers = np.concatenate([kept, np.arange(count, count + len(self._added))])
         numbers = numbers[np.argsort(self.ids, kind="stable")]
         if not len(numbers):
             return b""
         is_copied = (numbers < count) & ~np.isin(numbers, [*self._changed])
-        begins = np.ones(len(numbers), np.bool_)  # of runs of neighbours that are copied
+        begins = np.ones(len(numbers), np.bool_)  # of runs of neighbours whose bytes are copied
         begins[1:] = (np.diff(numbers) != 1) | ~is_copied[1:] | ~is_copied[:-1]
         starts = np.flatnonzero(begins)
         ends = np.append(starts[1:], len(numbers)) - 1
@@ -136,7 +135,7 @@ class DraftedFragments:
 
     @property
     def _only_follow(self) -> bool:
-        """Whether those from before stay as they were, and those that were added follow them."""
+        """True if all old fragments are unchanged and the added ones have higher ids, in order."""
         before = self._before
         if self._changed or not before.is_ascending or not self._is_kept.all():
             return False

@@ -1,4 +1,4 @@
-"""Feature flags: what a table needs its readers and writers to know.
+"""Feature flags: features that a table requires of its readers and writers.
 
 Source: docs/format/table.md, "Feature flags".
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DELETIONS: Final = 1
 STABLE_ROW_IDS: Final = 2
-V2_FILES: Final = 4  # obsolete, never set now
+V2_FILES: Final = 4  # obsolete, no longer set
 CONFIG: Final = 8
 BASE_PATHS: Final = 16
 NO_TRANSACTION_FILE: Final = 32
@@ -53,7 +53,7 @@ NAMES: Final = {
     ZONE_WRITE_SEEDS: "zone write seeds",
 }
 
-# A writer that does not know these would spoil them.
+# Features that alance's writer preserves.
 WRITABLE: Final = (
     DELETIONS
     | STABLE_ROW_IDS
@@ -67,10 +67,10 @@ WRITABLE: Final = (
     | MANAGED_BLOBS
     | FIELD_IDS_NOT_REUSED
 )
-# What only concerns indices is safe to read past.
+# Features that only concern indices are safe to ignore when reading.
 READABLE: Final = WRITABLE | FRAGMENT_REUSE_TAGGED
-STICKY: Final = MIXED_FILE_VERSIONS | MANAGED_BLOBS  # once set, set in all later versions
-MANAGED_KEY: Final = "lance.blob.managed"  # of the schema's metadata: "true" sets the flag
+STICKY: Final = MIXED_FILE_VERSIONS | MANAGED_BLOBS  # once set, they stay set in all later versions
+MANAGED_KEY: Final = "lance.blob.managed"  # key of the schema's metadata; "true" sets the flag
 PAIRED: Final = MIXED_FILE_VERSIONS | FRAGMENT_REUSE_TAGGED | MANAGED_BLOBS | ZONE_WRITE_SEEDS
 
 
@@ -87,17 +87,17 @@ SPILLED: Final = (
 
 
 def names_of(flags: int) -> str:
-    """The features of some bits, for a message."""
+    """Describe the features of a flag word, for a message."""
     bits = [1 << bit for bit in range(flags.bit_length()) if flags >> bit & 1]
     return ", ".join(f"{bit} ({NAMES.get(bit, 'unknown')})" for bit in bits)
 
 
 def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bool) -> None:
-    """Check that this alance may read a table.
+    """Check that this alance can read a table.
 
     Raises:
         CorruptFileError: flags that contradict each other or the manifest.
-        UnsupportedError: a reader flag that this alance does not know; names it.
+        UnsupportedError: an unknown reader flag; names it.
     """
     half = (reader_flags ^ writer_flags) & PAIRED
     if half:
@@ -116,7 +116,7 @@ def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bo
 
 
 def check_writable(reader_flags: int, writer_flags: int) -> None:
-    """Check that this alance may make a version after one with some flags.
+    """Check that this alance can write the version after one with these flags.
 
     Raises:
         UnsupportedError: a flag of either word that this alance does not write; names it.
@@ -136,13 +136,12 @@ def flags_of(
     stable_row_ids: bool,
     writes_transaction_file: bool,
 ) -> tuple[int, int]:
-    """The flags of a version that is to be written, for readers and for writers.
+    """Compute the reader and writer flags of a version to write.
 
-    They are made anew of what the version has; only the sticky ones are taken from those that
-    the message has already.
+    They are computed from the version's content; only sticky flags are taken from the message.
 
     Args:
-        forms: records of fragments, or one of each form; see `fragments.Records`.
+        forms: records of all fragments, or one of each form; see `fragments.Records`.
     """
     flags = (message.reader_feature_flags | message.writer_feature_flags) & STICKY
     if any(form.HasField("deletion_file") for form in forms):
@@ -172,7 +171,7 @@ def flags_of(
 def correct_file_version(
     message: table_pb2.Manifest, forms: Iterable[table_pb2.DataFragment]
 ) -> None:
-    """Make a version's default that of its files, where a release has noted 0.1 for 2.0."""
+    """Set a version's default file version from its files, where a release recorded 0.1 for 2.0."""
     if not is_perhaps_wrong(message):
         return
     numbers = _file_numbers(forms)
@@ -184,17 +183,17 @@ def correct_file_version(
 
 
 def is_perhaps_wrong(message: table_pb2.Manifest) -> bool:
-    """Whether a version's default may be corrected by its files."""
+    """True if `correct_file_version` may change the version's default."""
     return _default_version(message) is FileVersion.V0_1
 
 
 def settle_file_version(
     message: table_pb2.Manifest, forms: Sequence[table_pb2.DataFragment]
 ) -> None:
-    """Correct a version's default, and check that its files go together.
+    """Correct a version's default file version, and check that its files may be mixed.
 
     Raises:
-        InvalidInputError: files of 0.1 beside others, or in a table of others.
+        InvalidInputError: 0.1 files beside others, or in a table with another default.
     """
     correct_file_version(message, forms)
     versions = {FileVersion.from_footer(*pair) for pair in _file_numbers(forms)}

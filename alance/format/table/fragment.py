@@ -1,4 +1,4 @@
-"""Fragments: data files side by side, a deletion file, row ids; and where their files are.
+"""Fragments: data files side by side, a deletion file, row ids; and the paths of these files.
 
 Source: docs/format/table.md, "DataFragment, DataFile, overlays, ExternalFile" and "Base paths".
 """
@@ -16,7 +16,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Negative field ids of a data file: -2 is a tombstone, these are hidden lineage columns.
+# Negative field ids of a data file: -2 is a tombstone, the following are hidden lineage columns.
 ROW_ID_FIELD: Final = -3
 CREATED_AT_FIELD: Final = -4
 UPDATED_AT_FIELD: Final = -5
@@ -69,7 +69,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class DeletionFile:
-    """The file with the deleted rows of a fragment."""
+    """The file of a fragment's deleted rows."""
 
     is_bitmap: bool
     read_version: int
@@ -151,14 +151,14 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class DatasetBasePath:
-    """Folder outside of the table's own that has some of its files.
+    """Folder outside of the table's own that holds some of its files.
 
     Attributes:
         path: absolute URI or path.
         name: name by which writers may choose it.
-        is_dataset_root: True: data files are in its folder `data/`, as in a dataset's folder;
+        is_dataset_root: True: data files are in its subfolder `data/`, as in a dataset's folder;
             False: directly in it.
-        id: number by which files refer to it; 0 for a new one, which gets a number.
+        id: number by which files refer to it; 0 for a new base path, which gets a number.
     """
 
     path: str
@@ -168,10 +168,10 @@ class DatasetBasePath:
 
 
 def inside(path: str, what: str) -> str:
-    """A relative path that stays below its folder.
+    """Return a relative path after checking that it stays below its folder.
 
     Raises:
-        CorruptFileError: an absolute path, one with `..`, or an empty one.
+        CorruptFileError: an empty or absolute path, or a path with `..`.
     """
     parts = path.split("/")
     if not path or path.startswith("/") or "\\" in path or "\0" in path or "://" in path:
@@ -182,13 +182,13 @@ def inside(path: str, what: str) -> str:
 
 
 def data_path(file: DataFile, base: DatasetBasePath | None) -> str:
-    """The path of a data file below its base: in `data/`, unless the base is no dataset."""
+    """Path of a data file below its base: in `data/`, unless the base is not a dataset root."""
     path = inside(file.path, "data file")
     return path if base is not None and not base.is_dataset_root else f"{DATA}/{path}"
 
 
 def deletion_path(fragment: Fragment, base: DatasetBasePath | None) -> str:
-    """The path of a fragment's deletion file below its base."""
+    """Path of a fragment's deletion file below its base."""
     assert fragment.deletion_file is not None
     name = fragment.deletion_file.name(fragment.id)
     return name if base is not None and not base.is_dataset_root else f"{DELETIONS}/{name}"

@@ -1,4 +1,4 @@
-"""The fragments of a manifest. There may be many thousands, and a read looks at a few."""
+"""Fragments of a manifest, parsed lazily: there may be many thousands, and a read needs few."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int32s, Int64s, Mask, UInt64s
 
-# What of a record is not part of its form; see `Records`.
+# Parts of a record that its form leaves out; see `Records`.
 OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
-MAX_ROWS: Final = 1 << 32  # of a fragment: an address has 32 bits for the offset of a row
+MAX_ROWS: Final = 1 << 32  # rows of a fragment: an address has 32 bits for the row offset
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records(Sequence[table_pb2.DataFragment]):
-    """The records of fragments, serialized; each is parsed where it is asked for.
+    """Serialized records of fragments; each is parsed on access.
 
-    Fragments are of one form where their records differ by nothing but ids, counts of rows, names
-    and sizes of files, deletions and row ids. A form is a record without these, and says whether
-    there are deletions and row ids: what concerns the columns of all fragments is asked of the
-    forms, of which a table has a few.
+    Fragments have the same form if their records differ only in ids, row counts, names and sizes of
+    files, deletions and row ids. A form is a record without these parts, which only keeps whether
+    there are deletions and row ids. Checks on the columns of all fragments look at the forms, of
+    which a table has few.
 
     Attributes:
-        content: the records as fields of a manifest, one after the other.
-        stops: where the field of each ends in it. Shape (n,), as all others.
-        sizes: bytes of each record, which end there as well.
-        ids: of the fragments.
-        rows: that are stored, deleted ones included; 0: not told.
-        deleted: rows of each; 0: not told, -1: none.
-        file_bytes: of the data files of each whose size is told.
-        form_of: the number of its form.
-        forms: serialized.
+        content: the records as consecutive fields of a manifest.
+        stops: end of each record's field in `content`. Shape (n,), as all other arrays.
+        sizes: bytes of each record, which ends where its field ends.
+        ids: ids of the fragments.
+        rows: stored rows, including deleted rows; 0: unknown.
+        deleted: deleted rows; 0: unknown, -1: no deletion file.
+        file_bytes: total bytes of a fragment's data files whose size is recorded.
+        form_of: position in `forms` of each record's form.
+        forms: serialized forms.
     """
 
     content: bytes
@@ -58,7 +58,7 @@ class Records(Sequence[table_pb2.DataFragment]):
 
     @classmethod
     def of(cls, messages: Iterable[table_pb2.DataFragment]) -> Records:
-        """Of records that are parsed already, whatever they hold."""
+        """Build from parsed records, valid or not."""
         fragments = list(messages)
         forms: dict[bytes, int] = {}
         form_of = [forms.setdefault(form_bytes(fragment), len(forms)) for fragment in fragments]
@@ -81,9 +81,9 @@ class Records(Sequence[table_pb2.DataFragment]):
 
     @classmethod
     def read(cls, content: bytes) -> Records:
-        """Of records as fields of a manifest."""
+        """Read the records from the fields of a manifest."""
         parts = _kernels.manifest_fragments(content)
-        if parts is None:  # unusual
+        if parts is None:  # unusual content
             return cls.of(table_pb2.Manifest.FromString(content).fragments)
         return cls(*parts[1:])
 
@@ -119,14 +119,14 @@ class Records(Sequence[table_pb2.DataFragment]):
         return f"Records({len(self)})"
 
     def _parsed(self, first: int, stop: int) -> list[table_pb2.DataFragment]:
-        """Neighbouring records, one at least, parsed by one call."""
+        """Parse at least one neighbouring record by a single protobuf call."""
         try:
             return list(table_pb2.Manifest.FromString(self.fields(first, stop - 1)).fragments)
         except DecodeError as error:
             raise CorruptFileError(f"fragments of the manifest: {error}") from error
 
     def part(self, first: int, stop: int) -> Records:
-        """Neighbouring records by themselves, one at least: from the first to behind the last."""
+        """Return the records `first` to `stop - 1`, at least one, with arrays of their own."""
         start = int(self.stops[first - 1]) if first else 0
         return Records(
             self.fields(first, stop - 1),
@@ -141,7 +141,7 @@ class Records(Sequence[table_pb2.DataFragment]):
         )
 
     def fields(self, first: int, last: int) -> bytes:
-        """The fields of neighbouring records."""
+        """Return the fields of neighbouring records, including `last`."""
         start = int(self.stops[first - 1]) if first else 0
         return self.content[start : int(self.stops[last])]
 
@@ -151,12 +151,12 @@ def _file_bytes(fragment: table_pb2.DataFragment) -> int:
 
 
 def field_bytes(fragment: table_pb2.DataFragment) -> bytes:
-    """The record of a fragment as a field of a manifest."""
+    """Serialize a fragment's record as a field of a manifest."""
     return bytes(table_pb2.Manifest(fragments=[fragment]).SerializeToString())
 
 
 def form_bytes(fragment: table_pb2.DataFragment) -> bytes:
-    """The form of a fragment; see `Records`."""
+    """Serialize the form of a fragment; see `Records`."""
     form = table_pb2.DataFragment()
     form.CopyFrom(fragment)
     for name in OWN_PARTS:
@@ -177,18 +177,18 @@ def form_bytes(fragment: table_pb2.DataFragment) -> bytes:
 
 
 class Fragments(Sequence[Fragment]):
-    """The fragments in row order; each is parsed when it is first asked for.
+    """Fragments in row order; each is parsed on first access.
 
     Attributes:
-        records: as they came, right or wrong.
+        records: the serialized records, valid or not.
         ids: shape (n,).
-        physical_rows: stored, deleted ones included, of each; 0: the manifest does not tell.
-        num_rows: live rows of each, shape (n,); -1 where the manifest does not tell.
-        repeated_id: of two fragments, as releases up to 0.16 have made them; None: all differ.
+        physical_rows: stored rows, including deleted rows, of each; 0: unknown.
+        num_rows: live rows of each, shape (n,); -1: unknown.
+        repeated_id: an id that two fragments share, as releases up to 0.16 wrote; None: all differ.
 
     Raises:
-        CorruptFileError: an id of more than 32 bits, or more rows than these can number; by
-            `__getitem__` and iteration, a record that contradicts itself.
+        CorruptFileError: an id of more than 32 bits, or more than 2^32 rows; on item access and
+            iteration, a record that contradicts itself.
     """
 
     __slots__ = (
@@ -214,7 +214,7 @@ class Fragments(Sequence[Fragment]):
         is_told = records.rows > 0
         self.physical_rows: Int64s = np.where(is_told, records.rows, 0).astype(np.int64)
         live = self.physical_rows - np.maximum(records.deleted, 0)
-        # A fragment without live rows should not be there, and is looked at.
+        # A fragment without live rows should not exist, so its deletion file is read.
         live[~is_told | (records.deleted == 0) | (live == 0)] = -1
         self.num_rows: Int64s = live
         self.repeated_id: int | None = None
@@ -253,7 +253,7 @@ class Fragments(Sequence[Fragment]):
 
     @property
     def forms(self) -> Sequence[table_pb2.DataFragment]:
-        """The forms of the records; see `Records`. Some may be of no fragment.
+        """Forms of the records; see `Records`. A form may belong to no fragment.
 
         Raises:
             CorruptFileError: a record that contradicts the format.
@@ -268,22 +268,23 @@ class Fragments(Sequence[Fragment]):
         return self._forms
 
     def below(self, base_id: int | None) -> Fragments:
-        """These as of a table elsewhere: files that lie below no base path lie below this one.
+        """Return the fragments for a clone: files without a base path get this base path.
 
         Args:
-            base_id: None: all files lie below none, wherever they were.
+            base_id: None: remove the base path of all files.
         """
         return Fragments(Records.read(_kernels.based_fragments(self.records.content, base_id)))
 
     @property
     def is_ascending(self) -> bool:
-        """Whether they are in the order of their ids, which all differ."""
+        """True if the ids strictly ascend."""
         return self._order is None
 
     def row_id_ranges(self) -> tuple[UInt64s, Mask]:
-        """The first row id of each fragment, whose others follow on; shape (n,).
+        """Return the first row id of each fragment, and a mask; shape (n,) each.
 
-        And of which that is so: live rows are all of them, and the record tells their ids.
+        The mask is set if the fragment's row ids are recorded inline as one range and no rows are
+        deleted.
         """
         records = self.records
         firsts, counts = _kernels.row_id_ranges(records.content, records.stops, records.sizes)
@@ -291,7 +292,7 @@ class Fragments(Sequence[Fragment]):
         return firsts, is_told & (counts == self.physical_rows)
 
     def position_of(self, fragment_id: int) -> int | None:
-        """The place of a fragment in the list; None: not there."""
+        """Position of a fragment in the list, or None if there is no such fragment."""
         place = int(np.searchsorted(self.ids, fragment_id, sorter=self._order))
         if place == len(self):
             return None
@@ -299,7 +300,7 @@ class Fragments(Sequence[Fragment]):
         return position if self.ids[position] == fragment_id else None
 
     def positions_of(self, fragment_ids: Int64s) -> Int64s:
-        """The places of fragments in the list, -1 of those not there; shape (n,)."""
+        """Positions of fragments in the list; -1 for missing ones; shape (n,)."""
         if not len(self):
             return np.full(len(fragment_ids), -1)
         places = np.minimum(self.ids.searchsorted(fragment_ids, sorter=self._order), len(self) - 1)
@@ -307,6 +308,6 @@ class Fragments(Sequence[Fragment]):
         return np.where(self.ids[positions] == fragment_ids, positions, -1)
 
     def record_of(self, fragment_id: int) -> table_pb2.DataFragment | None:
-        """Parse the record of a fragment anew; None if there is no such fragment."""
+        """Parse the record of a fragment anew. Returns None if there is no such fragment."""
         position = self.position_of(fragment_id)
         return None if position is None else self.records[position]

@@ -1,4 +1,4 @@
-"""Index metadata as a manifest carries it; indices are not searched here.
+"""Index metadata in manifests. Searching an index happens elsewhere.
 
 Source: docs/format/table.md, "Index section".
 """
@@ -20,22 +20,23 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
 
 _UUID_BYTES = 16
-# Ids ascend from 0, and a manifest of so many fragments has half a GiB; a bitmap of few bytes may
-# name 2^32 of them, which no memory holds.
+# Fragment ids ascend from 0, and a manifest with this many fragments takes half a GiB. A bitmap of
+# a few bytes may name 2^32 ids, which would not fit into memory.
 MAX_FRAGMENT: Final = 1 << 22
-ADDRESSES_FROM: Final = 1  # the version of B-trees that hold addresses, whatever ids rows have
+ADDRESSES_FROM: Final = 1  # version of B-trees that hold addresses even with stable row ids
 _OF_ROW_IDS: Final = ("Bitmap", "LabelList", "NGram", "Inverted", "Vector")
 JSON: Final = "Json"
-FRAGMENT_REUSE: Final = "__lance_frag_reuse"  # an index that tells where rows went
+# name of the index that records where compactions moved rows
+FRAGMENT_REUSE: Final = "__lance_frag_reuse"
 
 
 @dataclass(frozen=True, slots=True)
 class JsonTarget:
-    """What a JSON index is of: the values at a path, in the files of an index of another kind.
+    """Target of a JSON index: the values at a path, in files of an index of another kind.
 
     Attributes:
-        path: as it was asked for; `$.` may be left out.
-        kind: of the files, such as `BTree`.
+        path: as the user gave it; `$.` may be omitted.
+        kind: kind of the files, such as `BTree`.
     """
 
     path: str
@@ -47,11 +48,11 @@ class Index:
     """One segment of an index.
 
     Attributes:
-        name: the index; several segments may share it.
-        fields: ids of the fields that it is on.
-        kind: the type of its details without `IndexDetails` (`BTree`); empty: not told.
-        dataset_version: the version that the content was built from.
-        fragment_ids: the fragments covered; None: unknown.
+        name: name of the index; several segments may share it.
+        fields: ids of the indexed fields.
+        kind: type of its details without `IndexDetails` (`BTree`); empty: unknown.
+        dataset_version: version from which the content was built.
+        fragment_ids: fragments covered; None: unknown.
     """
 
     uuid: uuid.UUID
@@ -65,19 +66,19 @@ class Index:
 
     @property
     def files_kind(self) -> str:
-        """The kind whose files it has: its own, or of a JSON index that of its target.
+        """Kind of its files: its own kind, or the target's kind for a JSON index.
 
         Raises:
-            CorruptFileError: details that are no message.
+            CorruptFileError: the details cannot be parsed.
         """
         return self.kind if self.kind != JSON else json_target(self.message).kind
 
     @classmethod
     def from_protobuf(cls, message: table_pb2.IndexMetadata) -> Index:
-        """From the manifest's record.
+        """Parse the manifest's record.
 
         Raises:
-            CorruptFileError: no UUID, or a spoiled bitmap.
+            CorruptFileError: the UUID or the bitmap is malformed.
         """
         content = message.uuid.uuid
         if len(content) != _UUID_BYTES:
@@ -98,10 +99,10 @@ class Index:
 
 
 def covered_fragments(message: table_pb2.IndexMetadata) -> frozenset[int]:
-    """The fragments in an index's bitmap.
+    """Return the fragments in an index's bitmap.
 
     Raises:
-        CorruptFileError: no bitmap, or more fragments than any table has.
+        CorruptFileError: not a bitmap, or a fragment id of `MAX_FRAGMENT` or more.
     """
     return frozenset(parse_roaring(memoryview(message.fragment_bitmap), MAX_FRAGMENT).tolist())
 
@@ -116,9 +117,9 @@ def _created(message: table_pb2.IndexMetadata) -> datetime | None:
 
 
 def holds_row_ids(message: table_pb2.IndexMetadata) -> bool:
-    """Whether an index of a table with stable row ids holds these, so that its rows may move.
+    """True if an index of a table with stable row ids holds those, so that its rows may move.
 
-    False where that is not sure. Kinds that tell of zones of fragments hold no numbers of rows.
+    False if that is unknown, and for kinds that hold zones of fragments instead of rows.
     """
     kind = kind_of(message)
     if kind == JSON:
@@ -129,12 +130,12 @@ def holds_row_ids(message: table_pb2.IndexMetadata) -> bool:
 
 
 def json_target(message: table_pb2.IndexMetadata) -> JsonTarget:
-    """What a JSON index is of.
+    """Parse the target of a JSON index.
 
     Raises:
-        CorruptFileError: details that are no message.
+        CorruptFileError: the details cannot be parsed.
     """
-    # The message has a path and an `Any`, which has the fields of an `Any` itself.
+    # The message holds a path and an `Any`, which has the same wire form as an `Any`.
     try:
         details = any_pb2.Any.FromString(message.index_details.value)
         target = any_pb2.Any.FromString(details.value)
@@ -144,14 +145,14 @@ def json_target(message: table_pb2.IndexMetadata) -> JsonTarget:
 
 
 def json_details(path: str, type_url: str, content: bytes) -> bytes:
-    """The details of a JSON index: its path, and the details of an index of its target's kind."""
+    """Serialize the details of a JSON index: its path and its target's details."""
     target = any_pb2.Any(type_url=type_url, value=content)
     details = any_pb2.Any(type_url=path, value=target.SerializeToString())
     return details.SerializeToString()
 
 
 def kind_of(message: table_pb2.IndexMetadata) -> str:
-    """The type of an index's details without `IndexDetails`; empty: not told."""
+    """Type of an index's details without `IndexDetails`; empty: unknown."""
     return _kind_of_type(message.index_details.type_url)
 
 

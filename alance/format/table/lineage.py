@@ -1,7 +1,7 @@
-"""Where rows come from: their ids, and the versions that created and changed them.
+"""Row lineage: ids of rows, and the versions that created and last changed them.
 
-A fragment keeps three sequences, each one number a physical row. They are inline in the manifest,
-or spilled: in a hidden column of one of its files, which only a caller can read.
+A fragment has three sequences with one number a physical row. They are inline in the manifest, or
+spilled to a hidden column of one of its files, which only a caller can read.
 
 Source: docs/format/table.md, "Stable row ids and row lineage".
 """
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt64s
     from alance.format.proto import table_pb2
 
-FIRST_VERSION: Final = 1  # of rows of fragments without a version sequence
+FIRST_VERSION: Final = 1  # version of rows in fragments without a version sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Of each row of a fragment, deleted ones included, in physical order; shape (n,)."""
+    """Lineage of all rows of a fragment, including deleted rows, in physical order; shape (n,)."""
 
     row_ids: UInt64s
     created_at: UInt64s
     last_updated_at: UInt64s
 
     def take(self, rows: Int64s) -> Lineage:
-        """Of some rows, by offset; shape (n,)."""
+        """Return the lineage of rows by offset; shape (n,)."""
         return Lineage(self.row_ids[rows], self.created_at[rows], self.last_updated_at[rows])
 
     def write(self, fragment: table_pb2.DataFragment) -> None:
-        """Set the sequences of a fragment, inline."""
+        """Store the sequences inline in a fragment's record."""
         fragment.inline_row_ids = row_ids_bytes(self.row_ids)
         fragment.inline_created_at_versions = versions_bytes(self.created_at)
         fragment.inline_last_updated_at_versions = versions_bytes(self.last_updated_at)
 
 
 def joined(parts: Sequence[Lineage]) -> Lineage:
-    """The lineage of rows of several fragments in one: what compaction carries over."""
+    """Concatenate lineages, as compaction does."""
     empty = [np.empty(0, np.uint64)]
     return Lineage(
         np.concatenate([part.row_ids for part in parts] or empty),
@@ -56,7 +56,7 @@ def joined(parts: Sequence[Lineage]) -> Lineage:
 
 
 def is_spilled(fragment: table_pb2.DataFragment) -> bool:
-    """Whether some sequence of a fragment is not in the manifest."""
+    """True if at least one sequence of a fragment is outside of the manifest."""
     return (
         fragment.WhichOneof("row_id_sequence") in ("external_row_ids", "column_row_ids")
         or fragment.WhichOneof("created_at_version_sequence")
@@ -67,21 +67,21 @@ def is_spilled(fragment: table_pb2.DataFragment) -> bool:
 
 
 def spilled(fragments: Iterable[table_pb2.DataFragment]) -> tuple[int, ...]:
-    """The fragments of which a caller must read the lineage."""
+    """Return the fragments whose lineage a caller must read."""
     return tuple(fragment.id for fragment in fragments if is_spilled(fragment))
 
 
 def lineage_of(
     fragment: table_pb2.DataFragment, lineages: Mapping[int, Lineage] | None = None
 ) -> Lineage:
-    """The lineage of a fragment.
+    """Return the lineage of a fragment.
 
     Args:
-        lineages: of spilled fragments.
+        lineages: lineage of spilled fragments.
 
     Raises:
-        UnsupportedError: spilled, and not known.
-        CorruptFileError: sequences that do not fit the fragment's rows.
+        UnsupportedError: the fragment is spilled and not in `lineages`.
+        CorruptFileError: a sequence does not fit the fragment's rows.
     """
     if is_spilled(fragment):
         if lineages is None or fragment.id not in lineages:
@@ -105,7 +105,7 @@ def _versions(content: bytes, num_rows: int) -> UInt64s:
 
 
 def mark_created(fragment: table_pb2.DataFragment, version: int) -> None:
-    """All rows of a fragment are new in a version."""
+    """Record that all rows of a fragment were created in a version."""
     content = one_version_bytes(version, fragment.physical_rows)
     fragment.inline_created_at_versions = content
     fragment.inline_last_updated_at_versions = content
@@ -117,10 +117,13 @@ def mark_updated(
     rows: Int64s | None = None,
     lineages: Mapping[int, Lineage] | None = None,
 ) -> None:
-    """Rows of a fragment changed in a version.
+    """Record that rows of a fragment changed in a version.
 
     Args:
-        rows: offsets; None: all.
+        rows: ascending offsets; None: all rows.
+
+    Raises:
+        InvalidInputError: an offset is beyond the fragment.
     """
     if rows is None:
         fragment.inline_last_updated_at_versions = one_version_bytes(
@@ -143,13 +146,13 @@ def mark_moved(
     version: int,
     lineages: Mapping[int, Lineage] | None = None,
 ) -> None:
-    """Rows came from other fragments: they were created when their origin was, and changed now.
+    """Record that rows were moved from other fragments: they keep their creation version.
 
     Args:
-        fragments: with all their row ids.
-        num_moved: of each fragment the leading rows that moved; the others are new.
-        sources: where they may come from, in ascending order of ids; the first counts that has
-            a row's id.
+        fragments: fragments with all their row ids.
+        num_moved: number of leading rows that moved, by fragment; the others are new.
+        sources: fragments that rows may come from, in ascending order of ids. The first one with a
+            row's id counts.
     """
     row_ids = np.concatenate(
         [

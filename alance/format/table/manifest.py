@@ -45,11 +45,11 @@ M = TypeVar("M", bound=Message)
 FOOTER: Final = struct.Struct("<qHH4s")
 LENGTH: Final = struct.Struct("<I")
 MAGIC: Final = b"LANC"
-MET_BYTES: Final = 2 << 20  # of the parts of manifests that are kept in the process, about
-PARTS_BYTES: Final = 16 << 10  # of those of the smallest
-LARGE: Final = 256 << 10  # of manifests whose parts are not kept: mostly they have many fragments
+MET_BYTES: Final = 2 << 20  # approximate memory of recently parsed manifests in the process
+PARTS_BYTES: Final = 16 << 10  # memory of the parts of the smallest manifest
+LARGE: Final = 256 << 10  # larger manifests are not kept: they mostly have many fragments
 
-# Of the versions that are held by someone, by their serialized fields.
+# Schemas of versions in use, by their serialized fields.
 _schemas: Final[WeakValueDictionary[bytes, Schema]] = WeakValueDictionary()
 
 
@@ -58,14 +58,13 @@ class Manifest:
     """One version of a table. Immutable.
 
     Attributes:
-        head: the protobuf message as it came, with what this alance does not know, but without its
-            fragments.
-        transaction: the transaction inside the manifest's file, where it is there.
-        indices: the index section, where it is there.
-        doubted: the row counts by fragment that were told and are not believed.
-        repaired: the field ids that fragments had twice.
-        stored_bytes: of the file that it was read of; 0: it was not read.
-        remember: what was made of this version alone: its handles share it, and those of other
+        head: the original protobuf message without its fragments; includes unknown fields.
+        transaction: the transaction, if the manifest's file holds it.
+        indices: entries of the index section.
+        doubted: recorded row counts that are ignored as unreliable, by fragment.
+        repaired: field ids that fragments had twice.
+        stored_bytes: size of the file; 0: not read from a file.
+        remember: memo of values derived from this version, shared by its handles, also across
             sessions.
     """
 
@@ -95,7 +94,7 @@ class Manifest:
         stored_bytes: int = 0,
         remember: Remembered | None = None,
     ) -> Manifest:
-        """A version by its messages; `schema` is that of the first."""
+        """Build a version from its messages; `schema` is the schema of `head`."""
         bases = {
             base.id: DatasetBasePath(
                 base.path,
@@ -119,16 +118,16 @@ class Manifest:
 
     @property
     def message(self) -> table_pb2.Manifest:
-        """The protobuf message with all fragments, of which a table may have many thousands.
+        """The protobuf message with all fragments.
 
-        The first call may parse it, for about a millisecond each 3 000 fragments: CPU work.
+        CPU work on the first call: about a millisecond for 3 000 fragments.
         """
         if not self._whole:
             self._whole.append(whole_message(self.head, self.fragments.records.content))
         return self._whole[0]
 
     def same_as(self, other: Manifest) -> bool:
-        """Whether both have the same fragments, to the byte, and all else the same."""
+        """True if both manifests are equal, their fragments byte by byte."""
         ours, theirs = self.fragments.records, other.fragments.records
         return ours.content == theirs.content and self.head == other.head
 
@@ -139,39 +138,39 @@ class Manifest:
 
     @property
     def data_storage_version(self) -> FileVersion:
-        """The file version of new data; of old tables without a word on it, 0.1."""
+        """File version of new data; 0.1 for old tables that do not record it."""
         text = self.head.data_format.version
         return FileVersion.parse(text) if text else FileVersion.V0_1
 
     @property
     def has_stable_row_ids(self) -> bool:
-        """Whether rows have ids of their own."""
+        """True if rows have stable ids."""
         return bool(self.head.reader_feature_flags & STABLE_ROW_IDS)
 
     @property
     def config(self) -> Mapping[str, str]:
-        """The table's configuration."""
+        """Configuration of the table."""
         return self.head.config
 
     @property
     def table_metadata(self) -> Mapping[str, str]:
-        """The table's own metadata."""
+        """Metadata of the table."""
         return self.head.table_metadata
 
     @property
     def branch(self) -> str | None:
-        """The branch of this version; None on main."""
+        """Branch of this version. None on main."""
         return self.head.branch if self.head.HasField("branch") else None
 
     @property
     def num_bytes(self) -> int:
-        """An estimate of the memory held, for a cache's budget."""
+        """Estimated memory in bytes, for a cache's budget."""
         size = (self.stored_bytes or self.head.ByteSize()) + len(self.fragments.records.content)
         return 2000 + 400 * len(self.fragments) + 2 * size
 
 
 def whole_message(head: table_pb2.Manifest, fragments: bytes) -> table_pb2.Manifest:
-    """A manifest's message out of one without fragments, and these as fields of it."""
+    """Parse a manifest from a message without fragments and the serialized fragment fields."""
     return table_pb2.Manifest.FromString(head.SerializeToString() + fragments)
 
 
@@ -193,7 +192,7 @@ def commit_time(seconds: int, nanos: int) -> datetime | None:
 
 
 class ManifestParts(NamedTuple):
-    """Parsed parts of a manifest, which never change, and a memo of what was derived from them."""
+    """Parsed, immutable parts of a manifest, and a memo of values derived from them."""
 
     head: table_pb2.Manifest
     schema: Schema
@@ -207,21 +206,20 @@ class ManifestParts(NamedTuple):
 
 
 class _Met(OrderedDict[bytes, ManifestParts]):
-    """The parts of the manifests that this process met last, by their bytes: whoever has these has
-    what they say, of whatever table, and by whatever session. For all threads."""
+    """Parts of recently parsed manifests by their bytes, for all sessions. Thread-safe."""
 
     def keep(self, content: memoryview, parts: ManifestParts) -> None:
-        """Keep the parts of a manifest that is not large; the oldest make room."""
+        """Cache the parts of a manifest of up to `LARGE` bytes; evicts the oldest."""
         if len(content) > LARGE:
             return
         self[bytes(content)] = parts
         while sum(map(_held, [*self])) > MET_BYTES:
-            with contextlib.suppress(KeyError):  # another thread was faster
+            with contextlib.suppress(KeyError):  # another thread evicted it first
                 self.popitem(last=False)
 
 
 def _held(content: bytes) -> int:
-    """The memory of the parts of a manifest, about."""
+    """Approximate memory of the parts of a manifest."""
     return PARTS_BYTES + 4 * len(content)
 
 
@@ -229,17 +227,17 @@ _met: Final = _Met()
 
 
 def met_manifest(content: memoryview) -> Manifest | None:
-    """A manifest that this process has parsed not long ago. CPU: 1 us a kilobyte at most."""
+    """Return a recently parsed manifest, or None. CPU: at most 1 us a kilobyte."""
     parts = None if len(content) > LARGE else _met.get(bytes(content))
     return None if parts is None else Manifest.of(*parts)
 
 
 def parse_manifest(content: memoryview, where: str) -> Manifest:
-    """A manifest from the whole content of its file.
+    """Parse a manifest from the content of its file.
 
     Raises:
         CorruptFileError: bytes that contradict the format.
-        UnsupportedError: features of the table that this alance does not know.
+        UnsupportedError: table features that this alance does not know.
     """
     parts = parse_parts(content, where)
     _met.keep(content, parts)
@@ -247,7 +245,7 @@ def parse_manifest(content: memoryview, where: str) -> Manifest:
 
 
 def parse_parts(content: memoryview, where: str) -> ManifestParts:
-    """Parse a manifest into its parts, without a `Manifest` of them: a third of the work.
+    """Parse a manifest into its parts without building a `Manifest`: a third of the work.
 
     Raises:
         CorruptFileError, UnsupportedError: as for `parse_manifest`.
@@ -300,7 +298,7 @@ def _unpickled(
     doubted: Mapping[int, int],
     repaired: tuple[int, ...],
 ) -> Manifest:
-    """What `Manifest.__reduce__` took apart."""
+    """Rebuild a manifest from `Manifest.__reduce__`."""
     message = table_pb2.Manifest.FromString(head)
     change = None if transaction is None else transaction_pb2.Transaction.FromString(transaction)
     metadata = tuple(map(table_pb2.IndexMetadata.FromString, indices))
@@ -311,13 +309,13 @@ def _unpickled(
 def _apart(
     content: memoryview, position: int
 ) -> tuple[table_pb2.Manifest, Records | None, _kernels.SchemaFields | None]:
-    """A message without its fragments, and these; None: they are left in the message. And its
-    fields; None: they are unusual.
+    """Split a manifest into its message without fragments, its records and its schema fields.
 
-    Old releases have left things in manifests that are put right by what their fragments have.
+    If records are None, the message has all fragments: it is unusual, or comes from an old release
+    whose manifests are repaired from their fragments. If fields are None, the schema is unusual.
 
     Raises:
-        CorruptFileError: no such message.
+        CorruptFileError: the message cannot be parsed.
     """
     parts = _kernels.manifest_fragments(bytes(content[position + LENGTH.size : -FOOTER.size]))
     if parts is not None:
@@ -334,9 +332,9 @@ def _apart(
 
 
 def _shared_schema(message: table_pb2.Manifest, fields: _kernels.SchemaFields | None) -> Schema:
-    """The schema of a manifest; the same for all versions that have the same fields.
+    """Return the schema of a manifest; versions with equal fields share one object.
 
-    To make it takes some microseconds a field that is asked for.
+    Building a schema takes some microseconds a field that is accessed.
     """
     if fields is None:
         alone = table_pb2.Manifest(fields=message.fields, schema_metadata=message.schema_metadata)
@@ -351,9 +349,9 @@ def _shared_schema(message: table_pb2.Manifest, fields: _kernels.SchemaFields | 
 
 
 def _forget_wrong_counts(message: table_pb2.Manifest) -> dict[int, int]:
-    """Make the row counts of fragments with deleted rows unknown: 0.8.0 has told the live ones.
+    """Clear the row counts of fragments with deleted rows, as 0.8.0 recorded live rows instead.
 
-    Gives those that were told, by fragment.
+    Returns the cleared counts by fragment.
     """
     told = {}
     for fragment in message.fragments:
@@ -368,7 +366,7 @@ def _forget_wrong_counts(message: table_pb2.Manifest) -> dict[int, int]:
 def _transaction(
     content: memoryview, message: table_pb2.Manifest
 ) -> transaction_pb2.Transaction | None:
-    # Slot 21 up to 13.x, slot 23 since.
+    # Slot 21 up to release 13.x, slot 23 since.
     for slot in ("transaction_section", "legacy_transaction_section"):
         if message.HasField(slot):
             return _section(content, getattr(message, slot), transaction_pb2.Transaction)
@@ -407,12 +405,12 @@ def _section(content: memoryview, position: int, kind: type[M]) -> M:
 
 
 def repair_field_ids(message: table_pb2.Manifest) -> tuple[int, ...]:
-    """Make the ids of each fragment's fields unique, in place; gives those that were not. CPU.
+    """Make the field ids of each fragment unique, in place; return the ids that were repeated. CPU.
 
-    Releases up to 0.10 gave new columns the ids of dropped ones, whose files stayed, so that a
-    fragment has an id twice. The last file has the values of the column; each such id is replaced
-    by a new one in the schema, and in the last file of each fragment that has it. As pylance does
-    before its next commit, so that ids come out the same.
+    Releases up to 0.10 gave new columns the ids of dropped columns whose files stayed, so a
+    fragment may have an id twice. The last file has the column's values: in the schema and in that
+    file of each fragment, the id is replaced by a new one. pylance does the same before its next
+    commit, so both assign the same ids.
     """
     changes = _changes(message)
     if not changes:
@@ -428,7 +426,7 @@ def repair_field_ids(message: table_pb2.Manifest) -> tuple[int, ...]:
 
 
 def _changes(message: table_pb2.Manifest) -> Mapping[int, int]:
-    """The new ids of fields whose ids a fragment has twice."""
+    """Return the new ids of fields that a fragment has twice, by old id."""
     twice: set[int] = set()
     for fragment in message.fragments:
         if len(fragment.files) < 2:

@@ -1,8 +1,8 @@
-"""Names of the objects of a dataset: manifests (V1, V2, detached), deletion files, transactions.
+"""Names of a dataset's objects: manifests (V1, V2, detached), deletion files, transactions.
 
-    V2        {2^64 - 1 - version, 20 digits}.manifest     newest sorts first
-    V1        {version}.manifest
-    detached  d{version}.manifest                          version has its top bit set
+  V2        {2^64 - 1 - version, 20 digits}.manifest     newest sorts first
+  V1        {version}.manifest
+  detached  d{version}.manifest                          version has its top bit set
 
 Source: docs/format/table.md, "Names, detached versions, hint".
 """
@@ -24,11 +24,11 @@ TRANSACTIONS: Final = "_transactions"
 DELETIONS: Final = "_deletions"
 INDICES: Final = "_indices"
 DATA: Final = "data"
-BLOBS: Final = "_blobs"  # where objects of managed blobs are, mostly
+BLOBS: Final = "_blobs"  # usual folder of managed blobs' objects
 TAGS: Final = "_refs/tags"
 BRANCHES: Final = "_refs/branches"
 TREE: Final = "tree"
-MESSAGE_PROPERTY: Final = "__lance_commit_message"  # of a transaction
+MESSAGE_PROPERTY: Final = "__lance_commit_message"  # transaction property of the commit message
 
 _MAX: Final = (1 << 64) - 1
 _V2: Final = re.compile(r"([0-9]{20})\.manifest")
@@ -37,14 +37,14 @@ _DETACHED: Final = re.compile(r"d([0-9]{19,20})\.manifest")
 
 
 class NamingScheme(Enum):
-    """How a dataset names its manifests; a dataset keeps its scheme."""
+    """Naming scheme of a dataset's manifests, which never changes."""
 
     V1 = 1
     V2 = 2
 
 
 class ManifestName(NamedTuple):
-    """The version and scheme in the name of a manifest."""
+    """Version and scheme in the name of a manifest."""
 
     version: int
     scheme: NamingScheme
@@ -52,10 +52,10 @@ class ManifestName(NamedTuple):
 
 
 def manifest_name(version: int, scheme: NamingScheme) -> str:
-    """The file name of a version's manifest inside `_versions/`.
+    """Return the file name of a version's manifest inside `_versions/`.
 
     Raises:
-        InvalidInputError: no 64-bit number.
+        InvalidInputError: not an unsigned 64-bit number.
     """
     if not 0 <= version <= _MAX:
         raise InvalidInputError(f"version {version}: expected 0 to {_MAX}")
@@ -67,7 +67,7 @@ def manifest_name(version: int, scheme: NamingScheme) -> str:
 
 
 def parse_manifest_name(name: str) -> ManifestName | None:
-    """The version and scheme in a name in `_versions/`; None for anything that is no manifest."""
+    """Parse a file name in `_versions/`. Returns None if it is not a manifest's name."""
     if match := _V2.fullmatch(name):
         version = _MAX - int(match[1])
         return ManifestName(version, NamingScheme.V2) if 0 <= version < 1 << 63 else None
@@ -83,7 +83,7 @@ def parse_manifest_name(name: str) -> ManifestName | None:
 
 
 def attached(names: Iterable[str]) -> dict[str, ManifestName]:
-    """The names that are manifests of attached versions, parsed."""
+    """Parse file names; return those of attached versions' manifests."""
     parsed = ((name, parse_manifest_name(name)) for name in names)
     return {
         name: manifest
@@ -93,16 +93,16 @@ def attached(names: Iterable[str]) -> dict[str, ManifestName]:
 
 
 def transaction_name(read_version: int, transaction_uuid: str) -> str:
-    """The file name of a transaction inside `_transactions/`."""
+    """Return the file name of a transaction inside `_transactions/`."""
     return f"{read_version}-{transaction_uuid}.txn"
 
 
 def deletion_name(fragment_id: int, read_version: int, file_id: int, *, is_bitmap: bool) -> str:
-    """The file name of a deletion vector inside `_deletions/`."""
+    """Return the file name of a deletion vector inside `_deletions/`."""
     return f"{fragment_id}-{read_version}-{file_id}.{'bin' if is_bitmap else 'arrow'}"
 
 
 def data_file_name(unique: uuid.UUID | None = None) -> str:
-    """A name for a new data file: leading binary digits spread keys over a store's partitions."""
+    """Return a name for a new data file; leading binary digits spread it over store partitions."""
     content = (unique or uuid.uuid4()).bytes
     return f"{int.from_bytes(content[:3]):024b}{content[3:].hex()}.lance"

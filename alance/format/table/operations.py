@@ -1,8 +1,8 @@
-"""Operations: what a transaction does to a version, one frozen dataclass for each.
+"""Operations: the change that a transaction makes to a version, one frozen dataclass each.
 
-Here are those that change rows, columns and fragments; the others are in `operations_meta.py`,
-and `OPERATIONS` there has all of them. Fragments, fields, files and index entries are protobuf
-messages, so that what this alance does not know of them stays with them; nobody changes them.
+Operations on rows, columns and fragments are here, the others in `operations_meta.py`; `OPERATIONS`
+there lists all. Fragments, fields, files and index entries are protobuf messages, so that they keep
+unknown parts. They must not be changed.
 
 Source: docs/format/table.md, "Operations".
 """
@@ -30,23 +30,23 @@ REWRITE_COLUMNS: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Wire):
-    """The base of all operations.
+    """Base class of all operations.
 
     Attributes:
-        ARM: the name of the operation's field in the transaction's message.
+        ARM: name of the operation's field in the transaction's message.
     """
 
     ARM: ClassVar[str] = ""
 
     @property
     def name(self) -> str:
-        """The operation's name as the format has it."""
+        """Name of the operation in the format."""
         return type(self).__name__
 
 
 @dataclass(frozen=True, slots=True)
 class Append(Operation):
-    """New fragments after those that are there. Those of id 0 get the next free one."""
+    """Add fragments after the existing ones. Fragments with id 0 get the next free id."""
 
     ARM: ClassVar = "append"
     MESSAGE: ClassVar[type[Message]] = _T.Append
@@ -56,12 +56,12 @@ class Append(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Delete(Operation):
-    """Rows are deleted.
+    """Delete rows.
 
     Attributes:
         updated_fragments: whole records of fragments, with their new deletion files.
-        deleted_fragment_ids: fragments that have no rows left.
-        predicate: what the user said; a note.
+        deleted_fragment_ids: fragments without live rows.
+        predicate: filter that the user gave; informational.
     """
 
     ARM: ClassVar = "delete"
@@ -74,13 +74,13 @@ class Delete(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Overwrite(Operation):
-    """All rows and the schema are replaced; also the creation of a table.
+    """Replace all rows and the schema, or create a table.
 
     Attributes:
         new_schema: fields, depth-first, with their ids.
-        schema_metadata: replaces that of before.
-        config_upsert_values: keys that are added to the table's configuration.
-        initial_bases: base paths of a new table; id 0: to be given.
+        schema_metadata: replaces the previous metadata.
+        config_upsert_values: keys to add to the table's configuration.
+        initial_bases: base paths of a new table; id 0: to be assigned.
     """
 
     ARM: ClassVar = "overwrite"
@@ -96,7 +96,7 @@ class Overwrite(Operation):
 
 @dataclass(frozen=True, slots=True)
 class RewriteGroup(Wire):
-    """Fragments, and those that hold the same rows now."""
+    """Old fragments, and the new fragments that hold the same rows."""
 
     MESSAGE: ClassVar[type[Message]] = _T.Rewrite.RewriteGroup
 
@@ -106,7 +106,7 @@ class RewriteGroup(Wire):
 
 @dataclass(frozen=True, slots=True)
 class RewrittenIndex(Wire):
-    """An index segment that was translated to the new row addresses, under a new UUID."""
+    """An index segment that was translated to new row addresses, under a new UUID."""
 
     MESSAGE: ClassVar[type[Message]] = _T.Rewrite.RewrittenIndex
 
@@ -122,8 +122,8 @@ class Rewrite(Operation):
     """Compaction: the same rows in other fragments.
 
     Attributes:
-        groups: each group's new fragments take the place of its old ones; ids are reserved.
-        old_fragments: with `new_fragments` the form of one group, read only.
+        groups: each group's new fragments replace its old ones; their ids are reserved.
+        old_fragments: with `new_fragments` the old form of one group; only read.
     """
 
     ARM: ClassVar = "rewrite"
@@ -137,7 +137,7 @@ class Rewrite(Operation):
 
     @property
     def all_groups(self) -> tuple[RewriteGroup, ...]:
-        """The groups, of the old form as well."""
+        """All groups, including the old form."""
         if not self.old_fragments and not self.new_fragments:
             return self.groups
         return (RewriteGroup(self.old_fragments, self.new_fragments), *self.groups)
@@ -145,11 +145,11 @@ class Rewrite(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Merge(Operation):
-    """New columns: fragments with more files, and the schema that tells them.
+    """Add columns: fragments with more files, and a new schema.
 
     Attributes:
-        fragments: all of the version's fragments, in their order; new ones after them.
-        schema_metadata: replaces that of before, where there is any.
+        fragments: all fragments of the version, in order; new ones after them.
+        schema_metadata: replaces the previous metadata unless empty.
         preserves_nullability: no field forbids nulls that allowed them before.
     """
 
@@ -164,7 +164,7 @@ class Merge(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Project(Operation):
-    """Columns are dropped, renamed, or change their nullability: files stay as they are."""
+    """Drop or rename columns or change their nullability; files stay as they are."""
 
     ARM: ClassVar = "project"
     MESSAGE: ClassVar[type[Message]] = _T.Project
@@ -175,17 +175,17 @@ class Project(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Update(Operation):
-    """Rows get new values: moved to new fragments, or by new files beside those of a fragment.
+    """Change values of rows: move rows to new fragments, or add files to their fragments.
 
     Attributes:
-        updated_fragments: whole records: new deletion files, or new data files.
-        new_fragments: moved rows, then inserted ones. With stable row ids their row ids are
-            those of the moved rows; the rows after them get new ones.
-        fields_modified: of `REWRITE_COLUMNS`: the fields that have new values.
+        updated_fragments: whole records with new deletion files or new data files.
+        new_fragments: moved rows, then inserted rows. With stable row ids, moved rows keep their
+            row ids and inserted rows get new ones.
+        fields_modified: for `REWRITE_COLUMNS`: fields with new values.
         fields_for_preserving_frag_bitmap: all fields that are on a moved row.
-        inserted_rows: keys of inserted rows, against inserting them twice.
-        updated_fragment_offset_bitmaps: of `REWRITE_COLUMNS`: the rows that changed, for each
-            fragment; roaring bitmaps of offsets. `updated_fragment_offsets` is the old form.
+        inserted_rows: filter of inserted keys, against duplicate inserts.
+        updated_fragment_offset_bitmaps: for `REWRITE_COLUMNS`: roaring bitmaps of the offsets of
+            changed rows, by fragment. `updated_fragment_offsets` is the old form.
     """
 
     ARM: ClassVar = "update"
@@ -207,7 +207,7 @@ class Update(Operation):
 
 @dataclass(frozen=True, slots=True)
 class DataReplacementGroup(Wire):
-    """A file that takes the place of a fragment's values of its fields."""
+    """A file that replaces a fragment's values of the file's fields."""
 
     MESSAGE: ClassVar[type[Message]] = _T.DataReplacement.Replacement
 
@@ -217,7 +217,7 @@ class DataReplacementGroup(Wire):
 
 @dataclass(frozen=True, slots=True)
 class DataReplacement(Operation):
-    """Fragments get a new file for some fields; all new files have the same ones."""
+    """Give fragments a new file for some fields; all new files have the same fields."""
 
     ARM: ClassVar = "data_replacement"
     MESSAGE: ClassVar[type[Message]] = _T.DataReplacement

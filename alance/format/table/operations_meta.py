@@ -1,4 +1,4 @@
-"""Operations on what lies around the rows: indices, configuration, versions, base paths.
+"""Operations beside rows and columns: indices, configuration, versions, base paths.
 
 Source: docs/format/table.md, "Operations".
 """
@@ -33,10 +33,10 @@ _T: Final = transaction_pb2.Transaction
 
 @dataclass(frozen=True, slots=True)
 class CreateIndex(Operation):
-    """Index segments are added and removed.
+    """Add and remove index segments.
 
     Attributes:
-        removed_indices: their UUIDs count.
+        removed_indices: entries to remove, identified by their UUIDs.
     """
 
     ARM: ClassVar = "create_index"
@@ -48,7 +48,7 @@ class CreateIndex(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Restore(Operation):
-    """An older version becomes the newest."""
+    """Make an older version the newest."""
 
     ARM: ClassVar = "restore"
     MESSAGE: ClassVar[type[Message]] = _T.Restore
@@ -58,7 +58,7 @@ class Restore(Operation):
 
 @dataclass(frozen=True, slots=True)
 class ReserveFragments(Operation):
-    """Fragment ids are set aside for a later commit."""
+    """Reserve fragment ids for a later commit."""
 
     ARM: ClassVar = "reserve_fragments"
     MESSAGE: ClassVar[type[Message]] = _T.ReserveFragments
@@ -71,8 +71,8 @@ class UpdateMap(Wire):
     """Changes of a map of strings.
 
     Attributes:
-        updates: the new value of each key; None deletes the key.
-        replace: the map is emptied first.
+        updates: new value of each key; None deletes the key.
+        replace: clear the map first.
     """
 
     MESSAGE: ClassVar[type[Message]] = _T.UpdateMap
@@ -82,7 +82,7 @@ class UpdateMap(Wire):
 
     @classmethod
     def from_protobuf(cls, message: Message) -> UpdateMap:
-        """Parse a message. The last entry counts if a key is there twice.
+        """Parse a message. If a key occurs twice, its last entry counts.
 
         Args:
             message: the protobuf message.
@@ -95,7 +95,7 @@ class UpdateMap(Wire):
         return cls(updates, message.replace, extra=unknown_fields(message))
 
     def to_protobuf(self) -> transaction_pb2.Transaction.UpdateMap:
-        """The message, made anew."""
+        """Return a new message."""
         message = _T.UpdateMap(replace=self.replace)
         message.MergeFromString(self.extra)
         for key, value in self.updates.items():
@@ -105,9 +105,9 @@ class UpdateMap(Wire):
 
 @dataclass(frozen=True, slots=True)
 class UpdateConfig(Operation):
-    """The table's configuration, its metadata, those of the schema and of fields.
+    """Change the configuration and the metadata of the table, its schema and its fields.
 
-    The last four attributes are an old form, which is read and never written anew.
+    The last four attributes are an old form, which is read but never written.
     """
 
     ARM: ClassVar = "update_config"
@@ -132,7 +132,7 @@ class UpdateConfig(Operation):
 
     @property
     def config(self) -> UpdateMap:
-        """The changes of the configuration, from either form."""
+        """Changes of the configuration, from either form."""
         if self.config_updates is not None:
             return self.config_updates
         deleted: dict[str, str | None] = dict.fromkeys(self.delete_keys)
@@ -140,14 +140,14 @@ class UpdateConfig(Operation):
 
     @property
     def of_schema(self) -> UpdateMap | None:
-        """The changes of the schema's metadata, from either form; None: none."""
+        """Changes of the schema's metadata, from either form. None if there are none."""
         if self.schema_metadata_updates is not None or not self.schema_metadata:
             return self.schema_metadata_updates
         return UpdateMap(dict(self.schema_metadata), replace=True)
 
     @property
     def of_fields(self) -> Mapping[int, UpdateMap]:
-        """The changes of the fields' metadata, from either form."""
+        """Changes of the fields' metadata by field id, from either form."""
         old = {
             key: UpdateMap(dict(updates.metadata), replace=True)
             for key, updates in self.field_metadata.items()
@@ -157,7 +157,7 @@ class UpdateConfig(Operation):
 
 @dataclass(frozen=True, slots=True)
 class UpdateMemWalState(Operation):
-    """Progress of the in-memory write-ahead log; kept and compared, not applied here."""
+    """Record progress of the in-memory write-ahead log. Kept and compared, not applied."""
 
     ARM: ClassVar = "update_mem_wal_state"
     MESSAGE: ClassVar[type[Message]] = _T.UpdateMemWalState
@@ -167,7 +167,7 @@ class UpdateMemWalState(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Clone(Operation):
-    """The first version of a new table or branch, made of a version of another."""
+    """Make the first version of a new table or branch from a version of another."""
 
     ARM: ClassVar = "clone"
     MESSAGE: ClassVar[type[Message]] = _T.Clone
@@ -181,7 +181,7 @@ class Clone(Operation):
 
 @dataclass(frozen=True, slots=True)
 class UpdateBases(Operation):
-    """More base paths; id 0: to be given."""
+    """Add base paths; id 0: to be assigned."""
 
     ARM: ClassVar = "update_bases"
     MESSAGE: ClassVar[type[Message]] = _T.UpdateBases
@@ -191,7 +191,7 @@ class UpdateBases(Operation):
 
 @dataclass(frozen=True, slots=True)
 class DataOverlay(Operation):
-    """New values of single rows beside a fragment's files; kept and compared, not applied here."""
+    """Overlay values of single rows beside a fragment's files. Kept and compared, not applied."""
 
     ARM: ClassVar = "data_overlay"
     MESSAGE: ClassVar[type[Message]] = _T.DataOverlay
@@ -201,7 +201,7 @@ class DataOverlay(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Operation):
-    """An operation that this alance does not know: it is kept, and nothing gets along with it."""
+    """An operation that this alance does not know: it is kept and conflicts with all others."""
 
     MESSAGE: ClassVar[type[Message]] = transaction_pb2.Transaction
 

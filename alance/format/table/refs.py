@@ -1,9 +1,9 @@
-"""Tags and branches: small JSON objects beside the versions, and the rules of their names.
+"""Tags and branches: small JSON objects beside the versions, and rules for their names.
 
-    _refs/tags/{name}.json        version, branch (null: main), createdAt, updatedAt, manifestSize,
-                                  metadata
-    _refs/branches/{name}.json    parentBranch (null: main), parentVersion, createAt (unix seconds),
-                                  manifestSize, metadata, identifier; `/` in the name is `%2F`
+  _refs/tags/{name}.json        version, branch (null: main), createdAt, updatedAt, manifestSize,
+                                metadata
+  _refs/branches/{name}.json    parentBranch (null: main), parentVersion, createAt (unix seconds),
+                                manifestSize, metadata, identifier; `/` in the name is `%2F`
 
 Source: docs/format/table.md, "Tags and branches".
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAIN: Final = "main"
-CLONE: Final = "alance.clone"  # key in a tag's metadata: the URI of a shallow clone of the version
+CLONE: Final = "alance.clone"  # key in a tag's metadata: URI of a shallow clone of the version
 SUFFIX: Final = ".json"
 _SEGMENT: Final = re.compile(r"[\w.-]+")
 # RFC 3339 with up to nanoseconds; datetime keeps microseconds.
@@ -75,10 +75,10 @@ class BranchContents:
 
 
 def check_tag_name(name: str) -> str:
-    """The name, where a tag may have it.
+    """Return the name after checking that it is valid for a tag.
 
     Raises:
-        InvalidInputError: empty, other characters than letters, digits, `.`, `-`, `_`, or a
+        InvalidInputError: empty, characters other than letters, digits, `.`, `-`, `_`, or a
             reserved form.
     """
     if (
@@ -95,11 +95,11 @@ def check_tag_name(name: str) -> str:
 
 
 def check_branch_name(name: str) -> str:
-    """The name, where a branch (other than main) may have it.
+    """Return the name after checking that it is valid for a branch other than main.
 
     Raises:
-        InvalidInputError: an empty segment, other characters than letters, digits, `.`, `-`,
-            `_` and `/` between segments, or a reserved form.
+        InvalidInputError: an empty segment, characters other than letters, digits, `.`, `-`, `_`
+            and `/` between segments, or a reserved form.
     """
     if (
         not all(_SEGMENT.fullmatch(part) and part != "." for part in name.split("/"))
@@ -115,27 +115,27 @@ def check_branch_name(name: str) -> str:
 
 
 def ref_file_name(name: str) -> str:
-    """The file name of a tag or branch inside its folder."""
+    """Return the file name of a tag or branch inside its folder."""
     return quote(name, safe="") + SUFFIX
 
 
 def parse_ref_file_name(file_name: str) -> str | None:
-    """The tag or branch of a file name; None for anything that is no ref."""
+    """Parse the tag or branch of a file name. Returns None for other files."""
     if not file_name.endswith(SUFFIX) or "/" in file_name:
         return None
     return unquote(file_name.removesuffix(SUFFIX)) or None
 
 
 def branch_folder(name: str) -> str:
-    """The folder of a branch below the dataset's own."""
+    """Return the path of a branch's folder below the dataset's folder."""
     return f"{TREE}/{name}"
 
 
 def parse_tag(content: bytes | memoryview, where: str) -> TagContents:
-    """A tag from its JSON.
+    """Parse a tag from its JSON.
 
     Raises:
-        CorruptFileError: no JSON object, or values of other types.
+        CorruptFileError: not a JSON object, or values of the wrong type.
     """
     fields = _Fields(content, where)
     return TagContents(
@@ -149,10 +149,10 @@ def parse_tag(content: bytes | memoryview, where: str) -> TagContents:
 
 
 def parse_branch(content: bytes | memoryview, where: str) -> BranchContents:
-    """A branch from its JSON.
+    """Parse a branch from its JSON.
 
     Raises:
-        CorruptFileError: no JSON object, or values of other types.
+        CorruptFileError: not a JSON object, or values of the wrong type.
     """
     fields = _Fields(content, where)
     seconds = fields.number("createAt", 0)
@@ -181,7 +181,7 @@ def _branch(fields: _Fields) -> str | None:
 
 
 class _Fields:
-    """The members of a JSON object that nobody has checked."""
+    """Unvalidated members of a JSON object."""
 
     def __init__(self, content: bytes | memoryview, where: str) -> None:
         self.where = where
@@ -192,7 +192,7 @@ class _Fields:
         return CorruptFileError(f"{self.where}: {name!r} is {shown}, expected {expected}")
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A number that fits 64 bits."""
+        """Return an unsigned 64-bit number, or the default if it is absent."""
         value = self._values.get(name)
         if value is None and default is not None:
             return default
@@ -201,18 +201,18 @@ class _Fields:
         return value
 
     def any(self, name: str) -> object:
-        """Whatever is there; None: nothing."""
+        """Return a value of any type, or None if it is absent."""
         return self._values.get(name)
 
     def text(self, name: str) -> str | None:
-        """A text or nothing."""
+        """Return a text, or None if it is absent or null."""
         value = self._values.get(name)
         if value is not None and not isinstance(value, str):
             raise self._wrong(name, "a text or null")
         return value
 
     def texts(self, name: str) -> dict[str, str]:
-        """An object of texts; absent: empty."""
+        """Return an object of texts; empty if it is absent or null."""
         value = self._values.get(name)
         if value is None:
             return {}
@@ -221,7 +221,7 @@ class _Fields:
         return value
 
     def time(self, name: str) -> datetime | None:
-        """A time of RFC 3339, to the microsecond."""
+        """Return an RFC 3339 time, to the microsecond, or None if it is absent or null."""
         value = self.text(name)
         if value is None:
             return None

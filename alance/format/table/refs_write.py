@@ -1,4 +1,4 @@
-"""Tags and branches as bytes: JSON of two spaces, in the order of members that others write.
+"""Serializes tags and branches: JSON indented by two spaces, members in other writers' order.
 
 Source: docs/format/table.md, "Tags and branches".
 """
@@ -19,7 +19,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def time_text(ns: int) -> str:
-    """A time as RFC 3339 in UTC, to the nanosecond.
+    """Format a time as RFC 3339 in UTC, to the nanosecond.
 
     Args:
         ns: nanoseconds since 1970.
@@ -36,11 +36,11 @@ def tag_bytes(
     manifest_bytes: int,
     metadata: Mapping[str, str],
 ) -> bytes:
-    """A new tag.
+    """Serialize a new tag.
 
     Args:
-        branch: of the version; None: main.
-        ns: now, nanoseconds since 1970.
+        branch: branch of the version; None: main.
+        ns: creation time, nanoseconds since 1970.
         manifest_bytes: size of the version's manifest.
     """
     now = time_text(ns)
@@ -65,11 +65,12 @@ def branch_bytes(
     manifest_bytes: int,
     metadata: Mapping[str, str],
 ) -> bytes:
-    """A new branch.
+    """Serialize a new branch.
 
     Args:
-        identifier: that of the parent, and one pair more; see `BranchContents`.
-        manifest_bytes: size of the manifest of the version that it begins with.
+        identifier: the parent's identifier and one more pair; see `BranchContents`.
+        ns: creation time, nanoseconds since 1970; stored in whole seconds.
+        manifest_bytes: size of the manifest of the branch's first version.
     """
     return _text(
         {
@@ -84,19 +85,19 @@ def branch_bytes(
 
 
 def with_members(content: bytes | memoryview, where: str, changes: Mapping[str, object]) -> bytes:
-    """A tag or branch with other values of some members; all others stay as they are.
+    """Replace members of a tag or branch; all others stay as they are.
 
     Raises:
-        CorruptFileError: no JSON object.
+        CorruptFileError: not a JSON object.
     """
     return _text({**members_of(content, where), **changes})
 
 
 def members_of(content: bytes | memoryview, where: str) -> dict[str, Any]:
-    """The members of a JSON object, whose values nobody has checked.
+    """Parse a JSON object; its values are not validated.
 
     Raises:
-        CorruptFileError: no JSON object.
+        CorruptFileError: not a JSON object.
     """
     import json
 
@@ -110,10 +111,12 @@ def members_of(content: bytes | memoryview, where: str) -> dict[str, Any]:
 
 
 def parse_identifier(value: object, where: str) -> tuple[tuple[int, str], ...]:
-    """The identifier of a branch: a version and an id of each branch from main down to it.
+    """Parse a branch's identifier: a version and an id for each branch from main down to it.
+
+    Returns an empty tuple if `value` is None.
 
     Raises:
-        CorruptFileError: it is something else.
+        CorruptFileError: not such a list of pairs.
     """
     if value is None:
         return ()

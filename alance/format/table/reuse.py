@@ -1,14 +1,14 @@
-"""The fragment-reuse index: where rows went that compactions moved, for indices that were left.
+"""The fragment-reuse index: records where compactions moved rows, to remap indices later.
 
-Such a compaction writes no index anew. Addresses in the files of indices, and perhaps fragments in
-their bitmaps, are those of before; whoever reads them has to translate both.
+A compaction with deferred remapping rewrites no index. Addresses in index files, and perhaps
+fragments in their bitmaps, are from before the compaction; readers translate both.
 
-    details: one of inline (versions), external (a file in the index's folder, that has inline's)
-    version: of a compaction, the oldest first: groups of old fragments that became new ones
-    group: surviving rows, old fragments, new fragments. The n-th surviving row, in the order of the
-        old fragments, is the n-th row of the new ones
-    surviving rows: u64 number of bitmaps, then each: u32 fragment, roaring bitmap of its offsets;
-        fragments ascend, and those without surviving rows have none
+  details: one of inline (versions), external (a file in the index's folder, with inline's content)
+  version: of a compaction, the oldest first: groups of old fragments that became new ones
+  group: surviving rows, old fragments, new fragments. The n-th surviving row, in the order of the
+      old fragments, is the n-th row of the new ones
+  surviving rows: u64 number of bitmaps, then each: u32 fragment, roaring bitmap of its offsets;
+      fragments ascend; a fragment without surviving rows has no bitmap
 
 Source: docs/format/table.md, "Deferred index remap".
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DETAILS_TYPE: Final = "/lance.table.FragmentReuseIndexDetails"
 DETAILS_FILE: Final = "details.binpb"
-MAX_INLINE: Final = 200 << 10  # bytes of versions; more are in the file
+MAX_INLINE: Final = 200 << 10  # bytes of versions inside the entry; more are in a file
 PastCompaction: TypeAlias = FragmentReuseDetails.Version
 Group: TypeAlias = FragmentReuseDetails.Group
 Digest: TypeAlias = FragmentReuseDetails.Digest
@@ -45,10 +45,10 @@ M = TypeVar("M", FragmentReuseDetails, FragmentReuseDetails.Inline)
 
 
 def place_of(index: table_pb2.IndexMetadata) -> External | None:
-    """Where the details of a fragment-reuse index are; None: in its entry.
+    """Return the place of a fragment-reuse index's details file, or None if they are inline.
 
     Raises:
-        CorruptFileError: details that are none.
+        CorruptFileError: the details cannot be parsed.
     """
     details = _details(index)
     return details.external if details.HasField("external") else None
@@ -57,14 +57,14 @@ def place_of(index: table_pb2.IndexMetadata) -> External | None:
 def compactions_of(
     index: table_pb2.IndexMetadata, content: bytes | None = None
 ) -> tuple[PastCompaction, ...]:
-    """The compactions that a fragment-reuse index tells of, the oldest first.
+    """Return the compactions that a fragment-reuse index records, the oldest first.
 
     Args:
-        content: of the file that `place_of` tells.
+        content: content of the file at `place_of`.
 
     Raises:
-        CorruptFileError: details that are none.
-        UnsupportedError: they are of a later form, or in a file that was not given.
+        CorruptFileError: the details cannot be parsed.
+        UnsupportedError: a later form of details, or a missing `content`.
     """
     details = _details(index)
     if content is not None:
@@ -91,7 +91,10 @@ def _parsed(kind: type[M], content: bytes) -> M:
 def translated(
     fragment_ids: Iterable[int], compactions: Sequence[PastCompaction]
 ) -> frozenset[int]:
-    """The fragments that hold the rows of some now; none of a group that is there in part."""
+    """Map fragments to the fragments that hold their rows after compactions.
+
+    If only some fragments of a group are given, the group's new fragments are left out.
+    """
     ids = set(fragment_ids)
     for compaction in compactions:
         for group in compaction.groups:
@@ -103,10 +106,10 @@ def translated(
 
 
 def surviving(group: Group) -> dict[int, Int64s]:
-    """The offsets of the rows that a compaction kept, by old fragment; ascending, shape (n,).
+    """Return the offsets of rows that a compaction kept, by old fragment; ascending, shape (n,).
 
     Raises:
-        CorruptFileError: bytes that are no such bitmaps.
+        CorruptFileError: malformed bitmaps.
     """
     rows: dict[int, Int64s] = {}
     content, place = memoryview(group.changed_row_addrs), 8
@@ -124,10 +127,10 @@ def surviving(group: Group) -> dict[int, Int64s]:
 
 
 def surviving_bytes(fragments: Iterable[tuple[int, int, Int64s]]) -> bytes:
-    """What `surviving` reads, with runs, as pylance writes it; CPU work.
+    """Serialize surviving rows as bitmaps with runs, like pylance; CPU work. See `surviving`.
 
     Args:
-        fragments: the id, the physical rows and the offsets of deleted rows of each; ids ascend.
+        fragments: id, number of physical rows and offsets of deleted rows of each; ids ascend.
     """
     parts: list[bytes] = []
     for fragment_id, num_rows, deleted in fragments:

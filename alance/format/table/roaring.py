@@ -1,13 +1,13 @@
-"""Roaring bitmaps: from bytes that nobody has checked, and to bytes.
+"""Roaring bitmaps: parsing of untrusted bytes, and writing.
 
-pyroaring trusts the cardinalities that a bitmap states, so that spoiled bytes could write outside
-of its arrays; here a kernel checks every container against its bytes before it is used.
+pyroaring trusts the cardinalities in a bitmap, so that malformed bytes could make it write outside
+of its arrays. So a kernel checks every container against its bytes first.
 
-    u32 cookie: 12346, then u32 number of containers; or 12347 | (number - 1) << 16, then a bit for
-    each container: whether it holds runs
-    containers x (u16 key, u16 cardinality - 1)
-    containers x u32 position, unless there are runs and fewer than 4 containers
-    container: cardinality x u16 sorted; over 4096 values 8192 bytes of bits; runs: u16 number,
+  u32 cookie: 12346, then u32 number of containers; or 12347 | (number - 1) << 16, then a bit for
+    each container: set if it holds runs
+  containers x (u16 key, u16 cardinality - 1)
+  containers x u32 position, unless there are runs and fewer than 4 containers
+  container: cardinality x u16 sorted; over 4096 values 8192 bytes of bits; runs: u16 number,
     then (u16 first, u16 length - 1) each
 
 Source: the Roaring bitmap serialization format, 32 bit, portable.
@@ -31,13 +31,13 @@ ARRAY_MAX: Final = 4096
 
 
 def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
-    """The values of a bitmap, ascending. Memory: 8 bytes a value, at most `8 * limit`.
+    """Return the values of a bitmap, ascending. Memory: 8 bytes a value, at most `8 * limit`.
 
     Args:
-        limit: what all values are smaller than.
+        limit: exclusive upper bound of the values.
 
     Raises:
-        CorruptFileError: bytes that are no roaring bitmap, or values from the limit on.
+        CorruptFileError: not a roaring bitmap, or a value of `limit` or more.
     """
     try:
         return _kernels.bitmap_values(_bytes(content), limit)
@@ -46,7 +46,7 @@ def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
 
 
 def check_roaring(content: memoryview) -> None:
-    """Check that bytes are a bitmap and no more, so that pyroaring may have them.
+    """Check that the bytes are exactly one bitmap, which pyroaring can safely read.
 
     Raises:
         CorruptFileError: they are not.
@@ -56,10 +56,10 @@ def check_roaring(content: memoryview) -> None:
 
 
 def end_of_roaring(content: memoryview) -> int:
-    """The bytes of the bitmap that bytes begin with, which pyroaring may have.
+    """Return the length of the bitmap at the start of the bytes, after checking it.
 
     Raises:
-        CorruptFileError: they begin with none.
+        CorruptFileError: the bytes do not begin with a bitmap.
     """
     try:
         return _kernels.bitmap_end(_bytes(content))
@@ -68,14 +68,17 @@ def end_of_roaring(content: memoryview) -> int:
 
 
 def _bytes(content: memoryview) -> Bytes:
-    return np.frombuffer(content, np.uint8)  # of Arrow's buffers they are signed
+    return np.frombuffer(content, np.uint8)  # Arrow's buffers are signed
 
 
 def roaring_bytes(values: Int64s) -> bytes:
-    """A bitmap without runs.
+    """Serialize a bitmap without runs.
 
     Args:
         values: 0 to 2^32 - 1, in any order; shape (n,).
+
+    Raises:
+        ValueError: a value out of that range.
     """
     is_ascending = len(values) < 2 or bool((values[1:] > values[:-1]).all())
     unique = values if is_ascending else np.unique(values)

@@ -24,10 +24,10 @@ MAX_ROWS: Final = 1 << 32  # rows of a fragment
 
 
 def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
-    """The row ids of a fragment in physical order; shape (num_rows,).
+    """Return the row ids of a fragment in physical order; shape (num_rows,).
 
     Raises:
-        CorruptFileError: no sequence, or one of another length.
+        CorruptFileError: not a sequence, or one of another length.
     """
     left = num_rows
     parts = []
@@ -40,19 +40,19 @@ def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
 
 
 def num_row_ids(content: bytes) -> int:
-    """The length of a sequence of row ids, without expanding it.
+    """Length of a sequence of row ids, without expanding it.
 
     Raises:
-        CorruptFileError: no sequence.
+        CorruptFileError: not a sequence.
     """
     return sum(_length(segment) for segment in row_id_segments(content))
 
 
 def row_id_segments(content: bytes) -> Sequence[rowids_pb2.U64Segment]:
-    """The segments of a sequence of row ids, unchecked.
+    """Return the segments of a sequence of row ids, unchecked.
 
     Raises:
-        CorruptFileError: no sequence.
+        CorruptFileError: not a sequence.
     """
     try:
         return rowids_pb2.RowIdSequence.FromString(content).segments
@@ -61,7 +61,7 @@ def row_id_segments(content: bytes) -> Sequence[rowids_pb2.U64Segment]:
 
 
 def segment_values(segment: rowids_pb2.U64Segment) -> UInt64s:
-    """The values of a segment; shape (n,).
+    """Return the values of a segment; shape (n,).
 
     Raises:
         CorruptFileError: a segment that contradicts itself.
@@ -70,7 +70,7 @@ def segment_values(segment: rowids_pb2.U64Segment) -> UInt64s:
 
 
 def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
-    """Which ids of a range are there.
+    """Return a bitmap segment's bits, one byte (0 or 1) for each id of its range.
 
     Raises:
         CorruptFileError: a segment that contradicts itself.
@@ -80,12 +80,12 @@ def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
 
 
 def parse_versions(content: bytes, num_rows: int) -> UInt64s:
-    """The version of each row of a fragment; shape (num_rows,).
+    """Return the version of each row of a fragment; shape (num_rows,).
 
-    Runs count by the length of their span alone: start and end mean nothing after compaction.
+    Only the lengths of the runs' spans count: start and end mean nothing after compaction.
 
     Raises:
-        CorruptFileError: no sequence, or one of another length.
+        CorruptFileError: not a sequence, or one of another length.
     """
     try:
         message = rowids_pb2.RowDatasetVersionSequence.FromString(content)
@@ -99,7 +99,7 @@ def parse_versions(content: bytes, num_rows: int) -> UInt64s:
 
 
 def _length(segment: rowids_pb2.U64Segment) -> int:
-    """The number of values of a segment, without expanding it."""
+    """Number of values of a segment, without expanding it."""
     kind = segment.WhichOneof("segment")
     if kind == "range":
         return _span(segment.range.start, segment.range.end)
@@ -114,7 +114,7 @@ def _length(segment: rowids_pb2.U64Segment) -> int:
 
 
 def _expand(segment: rowids_pb2.U64Segment, limit: int) -> UInt64s:
-    """The values of a segment, after its length has been checked against `limit`."""
+    """Return the values of a segment after checking its length against `limit`."""
     length = _length(segment)
     if not 0 <= length <= limit:
         raise CorruptFileError(f"row ids: segment of {length} rows, {limit} are left")
@@ -149,7 +149,7 @@ def _span(start: int, end: int) -> int:
 
 
 def _bits(bitmap: bytes, size: int) -> Bytes:
-    """The bits of a range, least significant first."""
+    """Unpack the bits of a range, least significant first."""
     if len(bitmap) < (size + 7) // 8:
         raise CorruptFileError(f"row ids: bitmap of {len(bitmap)} bytes for {size} rows")
     return np.unpackbits(np.frombuffer(bitmap, np.uint8), count=size, bitorder="little")
@@ -173,17 +173,17 @@ def _array(encoded: rowids_pb2.EncodedU64Array) -> UInt64s:
 
 
 def parse_row_id_runs(content: bytes, num_rows: int) -> Runs:
-    """The first row of each run of a fragment, and its id; shape (runs,) each.
+    """Return the first row and the first id of each run of a fragment; shape (runs,) each.
 
-    Rows in between have the ids in between. Neighbouring runs may be one. What is runs already is
+    Ids ascend by one within a run. Neighbouring runs may belong together. Segments in run form are
     not expanded:
 
-        range, range with holes     runs between holes
-        range with bitmap           runs of set bits
-        arrays                      found by comparing neighbours
+      range, range with holes     runs between holes
+      range with bitmap           runs of set bits
+      arrays                      found by comparing neighbours
 
     Raises:
-        CorruptFileError: no sequence, or one of another length.
+        CorruptFileError: not a sequence, or one of another length.
     """
     starts, values, done = [], [], 0
     for segment in row_id_segments(content):
@@ -199,7 +199,7 @@ def parse_row_id_runs(content: bytes, num_rows: int) -> Runs:
 
 
 def runs_of_ids(ids: UInt64s) -> Runs:
-    """The first row of each run of neighbouring ids, and its id; shape (runs,) each."""
+    """Return the first row and the first id of each run of consecutive ids; shape (runs,) each."""
     edges = np.ones(len(ids), np.bool_)
     np.not_equal(np.diff(ids), 1, out=edges[1:])
     starts = np.flatnonzero(edges)
@@ -207,7 +207,7 @@ def runs_of_ids(ids: UInt64s) -> Runs:
 
 
 def _runs(segment: rowids_pb2.U64Segment, left: int) -> tuple[Int64s, UInt64s, int]:
-    """The runs of a segment, and its length, which is at most `left`."""
+    """Return a segment's runs and its length, which may be at most `left`."""
     kind = segment.WhichOneof("segment")
     if kind in ("range", "range_with_holes"):
         part = getattr(segment, kind)

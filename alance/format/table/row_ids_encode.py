@@ -1,4 +1,4 @@
-"""Stable row ids and version sequences, to bytes: the smallest form of segment.
+"""Serializes stable row ids and version sequences in the smallest form of segment.
 
 Source: docs/format/table.md, "Row id and version sequences".
 """
@@ -16,14 +16,15 @@ from alance.format.table.row_ids import num_row_ids, segment_values
 if TYPE_CHECKING:
     from alance.arrays import UInt64s
 
-# What forms are compared by: the format's writers count these bytes for a segment and its parts.
+# Estimated bytes by which forms are compared, as the format's other writers count them: of a
+# segment, of a hole, of a value in a sorted array.
 SEGMENT_BYTES: Final = 24
 HOLE_BYTES: Final = 4
 SORTED_BYTES: Final = 2
 
 
 def row_ids_bytes(values: UInt64s) -> bytes:
-    """A sequence of row ids: one segment, or one a run that ascends where that is smaller.
+    """Serialize row ids: as one segment, or as one for each ascending run if that is smaller.
 
     Args:
         values: distinct, in physical order; shape (n,).
@@ -42,11 +43,13 @@ def row_ids_bytes(values: UInt64s) -> bytes:
 
 
 def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[bytes, int]:
-    """A sequence of leading rows with new ids for the rest. Gives it, and the next id unused.
+    """Append new ids for the rows after a sequence's leading rows.
+
+    Returns the extended sequence and the next unused id.
 
     Raises:
         InvalidInputError: the sequence has more rows than the fragment.
-        CorruptFileError: no sequence.
+        CorruptFileError: not a sequence.
     """
     count = num_row_ids(content)
     if count > num_rows:
@@ -66,10 +69,10 @@ def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[b
 
 
 def versions_bytes(values: UInt64s) -> bytes:
-    """A sequence of versions.
+    """Serialize a sequence of versions.
 
     Args:
-        values: the version of each row, in physical order; shape (n,).
+        values: version of each row, in physical order; shape (n,).
     """
     sequence = rowids_pb2.RowDatasetVersionSequence()
     if len(values):
@@ -85,7 +88,7 @@ def versions_bytes(values: UInt64s) -> bytes:
 
 
 def one_version_bytes(version: int, num_rows: int) -> bytes:
-    """The sequence of rows that all have one version."""
+    """Serialize the sequence of rows that all have the same version."""
     sequence = rowids_pb2.RowDatasetVersionSequence()
     if num_rows:
         sequence.runs.add(version=version).span.range.end = num_rows
@@ -93,7 +96,7 @@ def one_version_bytes(version: int, num_rows: int) -> bytes:
 
 
 def segment_of(values: UInt64s) -> rowids_pb2.U64Segment:
-    """The smallest segment of some values; at least one of them."""
+    """Return the smallest segment for at least one value."""
     segment = rowids_pb2.U64Segment()
     if not (values[1:] > values[:-1]).all():
         segment.array.CopyFrom(_array(values))

@@ -1,7 +1,6 @@
-"""Totals of versions for listings, read from the bytes of many manifests by one kernel call.
+"""Totals of versions for listings, read from many manifests by one kernel call.
 
-The kernel skips schema, indices and transaction. A manifest that it finds unusual is parsed as a
-whole instead.
+The kernel skips schema, indices and transaction. An unusual manifest is fully parsed instead.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ class VersionTotals(NamedTuple):
     timestamp: datetime | None  # UTC; None: the manifest has none
     num_fragments: int
     num_files: int
-    file_bytes: int  # of the files whose size is recorded
+    file_bytes: int  # total bytes of the files whose size is recorded
     num_deletion_files: int
     num_deleted_rows: int
-    num_rows: int  # deleted ones included
+    num_rows: int  # including deleted rows
 
     @classmethod
     def of(cls, manifest: Manifest) -> VersionTotals:
-        """The totals of a manifest that was parsed as a whole."""
+        """Compute the totals of a parsed manifest."""
         records = list(manifest.fragments.records)
         files = [file for record in records for file in record.files]
         deletions = [record.deletion_file for record in records if record.HasField("deletion_file")]
@@ -56,12 +55,12 @@ def parse_totals(contents: Sequence[memoryview], places: Sequence[str]) -> list[
     """Read the totals of manifests. CPU work.
 
     Args:
-        contents: the whole content of each file.
+        contents: content of each file.
         places: names of the files, for messages.
 
     Raises:
         CorruptFileError: bytes that contradict the format.
-        UnsupportedError: features of the table that this alance does not know.
+        UnsupportedError: table features that this alance does not know.
     """
     stops = np.array(list(accumulate(map(len, contents))), np.int64)
     numbers = _kernels.manifest_totals(b"".join(contents), stops).reshape(len(contents), -1)

@@ -1,7 +1,6 @@
-"""Transactions: what a version does to the one before it, from and to bytes.
+"""Transactions: the change from one version to the next, read from and written to bytes.
 
-The same protobuf message lies in the manifest's file and in `_transactions/{name}.txn`.
-
+The manifest's file and `_transactions/{name}.txn` hold the same protobuf message.
 Source: docs/format/table.md, "Transactions".
 """
 
@@ -34,9 +33,9 @@ class Transaction:
 
     Attributes:
         read_version: version that the operation was computed from; 0: a creation.
-        operation: name of the operation in the format (`Append`, `CreateIndex`, ...); `Unknown` for
-            one that this release of alance does not know. `change` has the operation itself.
-        properties: recorded by the writer's user, the commit message among them.
+        operation: name of the operation in the format (`Append`, `CreateIndex`, ...); `Unknown` if
+            this release of alance does not know it. `change` has the operation itself.
+        properties: entries recorded by the writer's user, including the commit message.
         message: the protobuf message, which must not be changed.
     """
 
@@ -78,7 +77,10 @@ class Transaction:
             change: the operation.
             read_version: version that the operation was computed from; 0: a creation.
             properties: recorded in the transaction.
-            uuid: None: a new one.
+            uuid: None: a random one.
+
+        Raises:
+            InvalidInputError: a text with half of a surrogate pair.
         """
         try:
             message = transaction_pb2.Transaction(
@@ -103,7 +105,7 @@ class Transaction:
 
     @property
     def commit_message(self) -> str | None:
-        """Commit message of the writer's user."""
+        """Commit message of the writer's user, or None."""
         return self.properties.get(MESSAGE_PROPERTY)
 
     @property
@@ -116,7 +118,7 @@ class Transaction:
 
         Args:
             change: the operation.
-            read_version: of the operation; None: as before.
+            read_version: version that it was computed from; None: unchanged.
         """
         message = transaction_pb2.Transaction()
         message.CopyFrom(self.message)
@@ -126,10 +128,10 @@ class Transaction:
         return Transaction.from_protobuf(message)
 
     def with_properties(self, properties: Mapping[str, str]) -> Transaction:
-        """Return this transaction with further properties.
+        """Return this transaction with additional properties.
 
         Args:
-            properties: which replace properties of the same keys.
+            properties: replace existing properties with the same keys.
         """
         message = transaction_pb2.Transaction()
         message.CopyFrom(self.message)
@@ -137,9 +139,7 @@ class Transaction:
         return Transaction.from_protobuf(message)
 
     def to_bytes(self) -> bytes:
-        """Return the content of its file, which is also its section of a manifest without the
-        length.
-        """
+        """Return the content of its file, which is also the manifest's section after its length."""
         return bytes(self.message.SerializeToString())
 
 
@@ -148,15 +148,15 @@ def _set_change(message: transaction_pb2.Transaction, change: Operation) -> None
         message.MergeFromString(change.extra)
         return
     part = getattr(message, change.ARM)
-    part.SetInParent()  # an operation without content is there nevertheless
+    part.SetInParent()  # an operation without content must be present, too
     part.CopyFrom(change.to_protobuf())
 
 
 def parse_transaction(content: bytes | memoryview, where: str) -> Transaction:
-    """A transaction from its file.
+    """Parse a transaction from its file.
 
     Raises:
-        CorruptFileError: bytes that are no transaction.
+        CorruptFileError: the bytes are not a transaction.
     """
     try:
         message = transaction_pb2.Transaction.FromString(bytes(content))

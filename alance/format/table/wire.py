@@ -1,8 +1,8 @@
-"""Dataclasses of protobuf messages: attribute by attribute, and what is not known is kept.
+"""Base of dataclasses that mirror protobuf messages and keep unknown fields.
 
-An attribute has the message's name for it, or the one that `NAMES` says. Repeated fields are
-tuples, maps are dicts, absent fields are None; parts that are dataclasses of this kind are named
-by `PARTS`. What a message holds beyond the attributes is kept as `extra`, its serialised form.
+An attribute has the name of the message's field, or the name in `NAMES`. Repeated fields are
+tuples, maps are dicts, absent fields are None. `PARTS` names the attributes that are dataclasses of
+this kind. All other content of a message is kept serialized as `extra`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ EXTRA = "extra"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """The base of dataclasses of protobuf messages.
+    """Base class of dataclasses that mirror protobuf messages.
 
-    Messages that are attributes belong to the dataclass: nobody changes them.
+    Messages that are attributes belong to the dataclass and must not be changed.
 
     Attributes:
-        extra: fields that this alance does not know, serialised.
+        extra: serialized fields that this alance does not know.
     """
 
     MESSAGE: ClassVar[type[Message]]
@@ -37,7 +37,7 @@ class Wire:
 
     @classmethod
     def from_protobuf(cls, message: Message) -> Self:
-        """Wrap a message, whose parts are shared and not copied.
+        """Wrap a message; its parts are shared, not copied.
 
         Args:
             message: the protobuf message.
@@ -53,7 +53,7 @@ class Wire:
         return cls(**values, extra=unknown_fields(message))
 
     def to_protobuf(self) -> Message:
-        """The message, made anew."""
+        """Return a new message."""
         message = self.MESSAGE()
         if self.extra:
             message.MergeFromString(self.extra)
@@ -65,7 +65,7 @@ class Wire:
 
 
 def unknown_fields(message: Message) -> bytes:
-    """The serialised fields at the top of a message that its class does not know."""
+    """Serialize the top-level fields of a message that its class does not know."""
     if not message.DESCRIPTOR.fields:
         return bytes(message.SerializeToString())
     if not _has_unknown(message):
