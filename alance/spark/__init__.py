@@ -40,23 +40,23 @@ def read(
     storage_options: Mapping[str, str] | None = None,
     **options: Unpack[ReadArguments],
 ) -> DataFrame:
-    """A table as a DataFrame, reading only the columns and rows named here.
+    """Return a table as a DataFrame, reading only the columns and rows named here.
 
-    With the connector (docs/spark.md) Spark prunes columns and hands over filters by itself, and
-    nothing has to be named. Without it they are named here: Spark does not tell Python sources
-    which columns a query uses, and what it tells of filters stays with later queries.
+    With the connector (docs/spark.md) Spark prunes columns and pushes filters down by itself, and
+    nothing has to be named. Without it, name them here: Spark does not tell Python sources the
+    columns of a query, and a pushed filter would stay with later queries.
 
     Args:
-        uri: of a table; of several: their rows one after the other, with the columns of the first,
-            which all of them have.
-        columns: None: all.
+        uri: URI of a table, or several URIs: the rows one table after the other, with the columns
+            of the first, which all tables must have.
+        columns: names of columns; None: all.
         filter: SQL text, see `Dataset.to_table`.
-        storage_options: of the store, on top of those of `register`.
-        options: of the source, such as `version`, `branch` or `with_row_id`. `parallelism` is that
-            of the session where it is not given.
+        storage_options: options of the store, in addition to those of `register`.
+        options: options of the source, such as `version`, `branch` or `with_row_id`. `parallelism`
+            defaults to the session's.
 
     Raises:
-        InvalidInputError: tables of different columns, or none.
+        InvalidInputError: tables with different columns, or no URI.
         AnalysisException: (of Spark) around alance's own error.
     """
     register_once(spark)
@@ -98,25 +98,26 @@ def map_batches(
     storage_options: Mapping[str, str] | None = None,
     **options: Unpack[ReadArguments],
 ) -> DataFrame:
-    """Returns a DataFrame with the results of a function of the Arrow batches of a table.
+    """Return a DataFrame of a function's results over the Arrow batches of a table.
 
     This is `read(...).mapInArrow(function, schema)`, but the batches are read where the function
-    runs. They do not pass the JVM, which would cost several times as much as reading them. The
-    results do pass it, so they should be smaller: counts, sums, selected rows, names of files.
+    runs. They do not pass through the JVM, which would cost several times as much as reading them.
+    The results do, so they should be smaller: counts, sums, selected rows, file names.
 
     Cost: on the driver one LIST and one GET, when it is called. All tasks get the records of all
     fragments, 130 bytes each.
 
     Args:
-        function: is called once a partition with an iterator of its batches, in row order, of the
-            table's own Arrow types (vectors, dictionaries); gives batches with the columns of
-            `schema`. It is pickled into the tasks, and runs again where a task is repeated.
-        schema: of the results: text as `"day date, total double"`, or a schema of Spark or Arrow.
-        columns: that are read; None: all.
+        function: called once a partition with an iterator of its batches, in row order, in the
+            table's own Arrow types (vectors, dictionaries); returns batches with the columns of
+            `schema`. It is pickled into the tasks, and runs again if a task is retried.
+        schema: schema of the results: text such as `"day date, total double"`, or a schema of Spark
+            or Arrow.
+        columns: columns to read; None: all.
         filter: SQL text, see `Dataset.to_table`.
-        storage_options: of the store, on top of those of `register`.
-        options: of the source, such as `version` or `with_row_id`. `partition_bytes` is 256 MiB
-            where it is not given, or less where there would be fewer partitions than cores.
+        storage_options: options of the store, in addition to those of `register`.
+        options: options of the source, such as `version` or `with_row_id`. `partition_bytes`
+            defaults to 256 MiB, or less if there would be fewer partitions than cores.
 
     Raises:
         InvalidInputError, NotFoundError: an unknown column or option, bad SQL, no such table.
@@ -141,11 +142,11 @@ def write(
     """Write a DataFrame in one commit.
 
     Args:
-        mode: `create`: there must be no table; `ignore`: nothing is done where there is one;
-            `append` or `overwrite`: made where there is none. Spark lets a data source in Python
-            have the latter two alone in `.mode(...)`.
-        storage_options: of the store, on top of those of `register`.
-        options: of the source, such as `stable_row_ids`.
+        mode: `create`: the table must not exist; `ignore`: do nothing if the table exists; `append`
+            or `overwrite`: create the table if it does not exist. In `.mode(...)`, Spark allows
+            Python sources only `append` and `overwrite`.
+        storage_options: options of the store, in addition to those of `register`.
+        options: options of the source, such as `stable_row_ids`.
 
     Raises:
         AnalysisException, Py4JJavaError: (of Spark) around alance's own error.

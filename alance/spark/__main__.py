@@ -1,6 +1,6 @@
-"""The jobs as a command: `alance-spark JOB ...`, or `python -m alance.spark JOB ...`.
+"""Command line of the jobs: `alance-spark JOB ...`, or `python -m alance.spark JOB ...`.
 
-Also a script for a cluster: `spark-submit --py-files ... -m alance.spark` has the session already.
+In a cluster, `spark-submit --py-files ... -m alance.spark` runs it in the submitted session.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a job; its summary goes to the output, progress and errors to the error output."""
+    """Run a job. The summary goes to stdout, progress and errors to stderr."""
     args = vars(_parser().parse_args(arguments))
     job, as_json, quiet = args.pop("job"), args.pop("json"), args.pop("quiet")
     master, conf = args.pop("master"), dict(args.pop("conf") or ())
@@ -79,7 +79,7 @@ def _as_json(done: Any) -> str:
 
 
 def _without_stacks(spark: Any, level: str) -> None:
-    """Spark logs errors beside raising them, with the stacks of the JVM: there, here as JSON."""
+    """Stop Spark from also logging the errors that it raises, with JVM stacks or as JSON."""
     from pyspark.logger import PySparkLogger
 
     context = getattr(spark, "_sc", None)
@@ -90,7 +90,7 @@ def _without_stacks(spark: Any, level: str) -> None:
 
 
 def _prepare(spark: Any, job: str, arguments: dict[str, Any]) -> None:
-    """Sources and keys that a job takes as a DataFrame."""
+    """Load sources and keys that a job takes as a DataFrame."""
     if job == "merge":
         arguments["source"] = spark.read.format(arguments.pop("format")).load(arguments["source"])
         _clauses(arguments)
@@ -104,7 +104,7 @@ def _prepare(spark: Any, job: str, arguments: dict[str, Any]) -> None:
 
 
 def _clauses(arguments: dict[str, Any]) -> None:
-    """The clauses of a merge, of their actions, conditions and values."""
+    """Build the clauses of a merge from actions, conditions and values."""
     from alance.spark.jobs import When
 
     for name in ("when_matched", "when_not_matched", "when_not_matched_by_source"):

@@ -1,4 +1,4 @@
-"""ALTER TABLE: the changes that Spark hands over (`Changes.java`), as verbs of a dataset."""
+"""ALTER TABLE: applies the changes that Spark hands over (`Changes.java`) to a dataset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-# Changes of one kind that stand side by side are one version.
+# Adjacent changes of the same kind become one version.
 KINDS: Final[Mapping[str, str]] = {
     "add": "add",
     "drop": "drop",
@@ -34,13 +34,13 @@ KINDS: Final[Mapping[str, str]] = {
 
 
 async def alter(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
-    """Apply changes in their order; those before one that fails stay.
+    """Apply changes in order. Changes before a failing change stay.
 
-    Cost: a commit for each run of changes of one kind; new types rewrite their columns.
+    Cost: a commit for each run of changes of the same kind; new types rewrite their columns.
 
     Raises:
-        UnsupportedError: a change that tables of Lance do not know.
-        InvalidInputError: a column that is missing, or there already; values that do not fit.
+        UnsupportedError: a change that Lance tables do not support.
+        InvalidInputError: a column that is missing or already exists; values that do not fit.
         CommitConflictError: a concurrent commit rules this one out.
     """
     for change in changes:
@@ -91,7 +91,7 @@ def _alteration(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _with_types(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
-    """Cast columns to new types. A new collation of text is only noted, as it changes no value.
+    """Cast columns to new types. A new text collation is only noted, since it changes no value.
 
     A cast makes a new field, to which the notes of the old one are copied.
     """
@@ -113,7 +113,7 @@ async def _with_types(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) ->
 
 
 def _field(dataset: Dataset, path: str) -> pa.Field | None:
-    """Return the field at a path of structs. Returns None if the path leads through other types."""
+    """Return the field at a path of structs. Returns None if there is no such field."""
     top, *members = path.split(".")
     if top not in dataset.schema.names:
         return None

@@ -1,11 +1,11 @@
-"""The catalog of the connector: folders of tables under a folder, the warehouse.
+"""The connector's catalog: folders of tables below a folder, the warehouse.
 
-    warehouse/items.lance            the table `items`
-    warehouse/sales/.namespace       an empty object: the namespace `sales` is there, also empty
-    warehouse/sales/day.lance        the table `sales.day`
+  warehouse/items.lance            the table `items`
+  warehouse/sales/.namespace       an empty object that marks the namespace `sales`, also if empty
+  warehouse/sales/day.lance        the table `sales.day`
 
-A name with `/` in it, and no namespace before it, is the path or URI of a table itself. All else
-that is to be known of a table is in its own versions.
+A name with `/` in it and without a namespace is the path or URI of a table. Everything else about a
+table is in its own versions.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ SUFFIX: Final = ".lance"
 MARK: Final = ".namespace"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 PROVIDERS: Final = ("alance", "lance")
-_PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")  # of a name in SQL
-# What Spark puts among the properties of a table by itself.
+_PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")  # a part of a name in SQL
+# Table properties that Spark sets by itself.
 OWN_OF_SPARK: Final = frozenset({"provider", "owner", "external", "table_type"})
 
 
 class Catalog:
-    """Answers what Spark's catalog asks, as JSON."""
+    """Answers the requests of Spark's catalog, as JSON."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
 
     async def answer(self, request: Mapping[str, Any]) -> object:
-        """The answer to a request whose verb begins with `catalog.`"""
+        """Answer a request whose verb begins with `catalog.`."""
         return await getattr(self, "_" + request["verb"].removeprefix("catalog."))(request)
 
     async def _load(self, request: Mapping[str, Any]) -> object:
-        """Open a version of a table, and return the answer of `open` with the table's URI."""
+        """Open a version of a table; return the planner's answer with the table's URI."""
         uri = uri_of(request, request["namespace"], request["name"])
         options = {"path": uri}
         if request["blobs"] is not None:
@@ -65,7 +65,7 @@ class Catalog:
         text = request.get("version")
         if text is not None:
             options["version" if text.isdecimal() else "tag"] = text
-        if "asof" in request:  # alance: strictly before; Spark: up to
+        if "asof" in request:  # alance: strictly before; Spark: up to and including
             options["asof"] = (EPOCH + timedelta(microseconds=request["asof"] + 1)).isoformat()
         try:
             return {**await self._planner.opened(request, options), "uri": uri}
@@ -81,7 +81,7 @@ class Catalog:
                 raise error from None
 
     async def _new(self, request: Mapping[str, Any]) -> object:
-        """Returns the options and the config of a new table, and whether the table exists."""
+        """Return the options and configuration of a new table, and True if the table exists."""
         properties = request["properties"].items()
         named = {key: text for key, text in properties if not key.startswith("option.")}
         if named.get("provider", PROVIDERS[0]).lower() not in (*PROVIDERS, request["default"]):
@@ -182,7 +182,7 @@ class Catalog:
         return {"procedures": [described(name) for name in PROCEDURES]}
 
     async def _call(self, request: Mapping[str, Any]) -> object:
-        """Calls a procedure on a table. Returns its rows."""
+        """Call a procedure on a table. Returns its rows."""
         arguments = dict(request["arguments"])
         table = arguments.pop("table")
         catalog = request["catalog"]
@@ -208,14 +208,14 @@ class Catalog:
 
 
 def named_uri(table: str, warehouses: Mapping[str, str | None], default: str) -> str:
-    """Returns the path or URI of a table that is given as such, or by its name as in SQL.
+    """Return the path or URI of a table that is given as such, or by its SQL name.
 
     Args:
-        warehouses: folders of tables, by the names of their catalogs.
-        default: the catalog of names without one.
+        warehouses: folders of tables, by catalog name.
+        default: catalog of names without a catalog.
 
     Raises:
-        InvalidInputError: a catalog without a warehouse, a name that no folder can have.
+        InvalidInputError: a catalog without a warehouse, or a name that is not valid for a folder.
     """
     if "/" in table and "`" not in table:
         return table
@@ -230,10 +230,10 @@ def named_uri(table: str, warehouses: Mapping[str, str | None], default: str) ->
 
 
 def uri_of(request: Mapping[str, Any], namespace: Sequence[str], name: str) -> str:
-    """Returns the URI of a table with a name.
+    """Return the URI of a table by its name.
 
     Raises:
-        InvalidInputError: a name that no folder can have, or a catalog without a warehouse.
+        InvalidInputError: a name that is not valid for a folder, or a catalog without a warehouse.
     """
     if not namespace and "/" in name:
         return name
@@ -241,10 +241,10 @@ def uri_of(request: Mapping[str, Any], namespace: Sequence[str], name: str) -> s
 
 
 def folder_of(request: Mapping[str, Any], namespace: Sequence[str]) -> str:
-    """Returns the folder with the tables of a namespace.
+    """Return the folder with the tables of a namespace.
 
     Raises:
-        InvalidInputError: a name that no folder can have, or a catalog without a warehouse.
+        InvalidInputError: a name that is not valid for a folder, or a catalog without a warehouse.
     """
     warehouse = request["warehouse"]
     if warehouse is None:

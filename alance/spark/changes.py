@@ -1,7 +1,7 @@
-"""Rows that tasks put in the place of others, add or find to delete, and their one commit.
+"""Rows that tasks replace, add or remove, and their single commit.
 
-What comes to the driver is 8 bytes or less a row that goes: its place, in roaring bitmaps by
-fragment, and with stable row ids the id of a row that moves.
+The driver receives at most 8 bytes a removed row: its place, in roaring bitmaps by fragment, and
+with stable row ids also the id of a moved row.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The result of one task that changes rows.
+    """Result of one task that changes rows.
 
     Attributes:
-        written: the written rows; None if the task only found rows to remove.
-        places: roaring bitmaps of the offsets of the removed rows, by fragment.
-        row_ids: the row ids that the written rows take over, in the order of these rows.
-        keys: the keys of the written rows, if a merge inserts them, else None.
+        written: the written rows; None if the task only selected rows to remove.
+        places: roaring bitmaps of the offsets of removed rows, by fragment.
+        row_ids: row ids that the written rows take over, in the order of these rows; uint64 bytes.
+        keys: keys of the written rows, if a merge inserts them, else None.
     """
 
     written: Written | None
@@ -53,9 +53,12 @@ class Moves:
         self._keys = copy(keys)
 
     def note(self, batch: pa.RecordBatch, *, keep_address: bool = False) -> pa.RecordBatch:
-        """Return a batch without its meta columns, and note the rows that it replaces.
+        """Note the rows that a batch replaces; return the batch without its meta columns.
 
-        Rows without an address are new.
+        A batch without addresses in all rows is new and replaces nothing.
+
+        Args:
+            keep_address: keep the column of row addresses.
         """
         addresses = batch.column(ROW_ADDRESS)
         if addresses.null_count == 0:
@@ -87,13 +90,13 @@ class Moves:
 
 
 async def write_moved(target: Target, moves: Moves, rows: Data) -> Change:
-    """Write rows that have been noted as they pass."""
+    """Write rows that `moves` notes as they pass."""
     written = await write_rows(target, rows)
     return moves.change(written)
 
 
 def merged(changes: Iterable[Change]) -> dict[int, BitMap]:
-    """The places of rows that go, of all tasks, by fragment."""
+    """Merge the removed rows of all tasks; returns their offsets by fragment."""
     bitmaps: dict[int, BitMap] = {}
     for change in changes:
         for number, content in change.places.items():
@@ -102,7 +105,7 @@ def merged(changes: Iterable[Change]) -> dict[int, BitMap]:
 
 
 def offsets_of(gone: Mapping[int, BitMap]) -> dict[int, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Returns the sorted offsets in each fragment, int64 of shape (n,)."""
+    """Return the sorted offsets of rows by fragment, int64 of shape (n,)."""
     return {key: np.array(bitmap.to_array(), np.int64) for key, bitmap in sorted(gone.items())}
 
 
@@ -113,10 +116,10 @@ async def commit_changes(
     gone: Mapping[int, BitMap],
     columns: Sequence[str] | None = None,
 ) -> Dataset:
-    """The version without the rows that go, and with those that were written.
+    """Commit written and removed rows as one version.
 
     Args:
-        columns: in which moved rows have new values; None: all.
+        columns: columns with new values in moved rows; None: all.
 
     Raises:
         RetryableConflictError: another commit changed the same rows, or may have inserted the same

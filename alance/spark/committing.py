@@ -1,9 +1,8 @@
-"""The two ends of a write: a task streams rows into data files, the driver makes one version.
+"""Both ends of a write: tasks stream rows into data files, the driver makes one version.
 
-What a driver remembers over its processes of a commit that it has begun is a mark: an empty file in
-a folder of this user, in a subfolder named by when it lapses, in steps of ten minutes. Making one
-costs a listing of the subfolders, of which there are no more than a day has steps; those that have
-lapsed go as a whole.
+The driver's processes share a mark for each commit that has begun: an empty file in a folder of
+this user, in a subfolder named by its expiry, in steps of ten minutes. Creating a mark lists the
+subfolders, at most one a step of a day; expired ones are deleted as a whole.
 """
 
 from __future__ import annotations
@@ -45,20 +44,20 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "alance-spark-commits"
 STEP_S: Final = 600
-BEGUN_STEPS: Final = 144  # a day: no commit takes longer
-DONE_STEPS: Final = 2  # Spark aborts within seconds of a commit that it thinks has failed
+BEGUN_STEPS: Final = 144  # a day, the upper bound of a commit's duration
+DONE_STEPS: Final = 2  # Spark aborts a commit that it considers failed within seconds
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """The fragments that one task wrote.
+    """Fragments that one task wrote.
 
     Attributes:
-        fragments: their records, serialized; in no version yet.
-        base_version: the version that was there; 0: there was no table.
-        uri: of the table, or of its branch.
-        schema: of rows that make a table or take the place of others; None: they are appended.
-        query: id of the streaming query, where there is one.
+        fragments: their serialized records; in no version yet.
+        base_version: version that existed; 0: there was no table.
+        uri: URI of the table, or of its branch.
+        schema: schema of rows that create a table or replace its rows; None: they are appended.
+        query: id of the streaming query, or None.
     """
 
     fragments: tuple[bytes, ...]
@@ -72,14 +71,14 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Target:
-    """The table that rows are written for.
+    """The table to write rows for.
 
     Attributes:
-        base: the version to append to; None if the rows make a new table or replace all rows.
-        base_version: the number of the version before the write; 0 if there is no table.
-        uri: the URI of the table, or of the branch of the version.
+        base: version to append to; None if the rows make a new table or replace all rows.
+        base_version: number of the version before the write; 0 if there is no table.
+        uri: URI of the table, or of the version's branch.
         schema: the rows are cast to it.
-        config: keys that are set in a new table, or in one whose rows are replaced.
+        config: keys to set in a new table, or in a table whose rows are replaced.
     """
 
     options: WriteOptions
@@ -92,12 +91,12 @@ class Target:
 
 
 async def write_rows(target: Target, batches: Data, query: str | None = None) -> Written:
-    """Stream rows into data files of the table; one task's share.
+    """Stream a task's rows into data files of the table.
 
-    Memory: of the pages that are being filled, and two ends of files under way.
+    Memory: the pages being filled, and two ends of files in upload.
 
     Raises:
-        InvalidInputError: rows that do not fit the schema; the files written are removed.
+        InvalidInputError: rows that do not fit the schema; the written files are removed.
         StoreError: the store failed.
     """
     options = target.options
@@ -142,14 +141,13 @@ async def commit_rows(
 
     Args:
         appends: add the rows to the table; if False, they replace its rows, or make a new table.
-        producer: name of the producer and number of the batch, which is committed once, however
-            often this is called.
+        producer: name of the producer and number of its batch, which is committed only once.
 
     Raises:
-        AlreadyExistsError: another writer has made the table meanwhile, and the options refuse
+        AlreadyExistsError: another writer has created the table meanwhile, and the options refuse
             this.
         CommitConflictError: a concurrent commit rules this commit out.
-        CommitStateUnknownError: it is unknown whether the version was made.
+        CommitStateUnknownError: it is unknown if the version was made.
     """
     fragments = tuple(
         DataFragment.FromString(record) for message in messages for record in message.fragments
@@ -170,14 +168,14 @@ async def commit_rows(
     except CommitConflictError as error:
         if producer is None or may_be_visible(error) or not await _is_done(options, producer):
             raise
-        await remove_files(options, messages)  # another run of the same batch was first
+        await remove_files(options, messages)  # another run committed the same batch first
         return None
 
 
 async def _replace(
     target: Target, fragments: tuple[DataFragment, ...], properties: dict[str, str]
 ) -> Dataset | None:
-    """Create the table, or put the rows in place of its own."""
+    """Create the table, or replace its rows."""
     operation = replace(new_table(target.schema, fragments), config_upsert_values=target.config)
     try:
         return await _commit(target, operation, target.base_version, properties)
@@ -216,19 +214,19 @@ async def _is_done(options: WriteOptions, producer: tuple[str, int]) -> bool:
 
 
 async def remove_files(options: WriteOptions, messages: Sequence[Written | None]) -> None:
-    """Remove data files that no version names, as far as the store can be reached."""
+    """Remove data files that no version names; store errors are ignored."""
     for message in messages:
         if message is not None:
             await remove_data_files(message.uri, message.fragments, **access(options))
 
 
 def check_version(text: str | None) -> FileVersion | None:
-    """The file version of an option."""
+    """Return the file version of an option, or None."""
     return None if text is None else FileVersion.parse(text)
 
 
 class Limits(TypedDict):
-    """When a file is full, and its version, as keyword arguments of `write_fragments`."""
+    """Keyword arguments of `write_fragments`: size limits of a file, and its version."""
 
     max_rows_per_file: int
     max_bytes_per_file: int
@@ -236,7 +234,7 @@ class Limits(TypedDict):
 
 
 def refuse_existing(options: WriteOptions, version: int) -> None:
-    """Raise where a table is there and the options refuse one."""
+    """Raise `AlreadyExistsError` if the options refuse an existing table."""
     if options.if_exists == "error":
         raise AlreadyExistsError(
             f"dataset {options.path!r}: exists already, its latest version is {version}"
@@ -244,9 +242,9 @@ def refuse_existing(options: WriteOptions, version: int) -> None:
 
 
 def refuse_columns(schema: pa.Schema, target: pa.Schema) -> None:
-    """Raise `InvalidInputError` where columns of rows cannot be those of a table.
+    """Raise `InvalidInputError` if columns of rows do not fit the columns of a table.
 
-    Casts that depend on values are seen by the tasks.
+    Casts that depend on values are checked by the tasks.
     """
     missing = [name for name in schema.names if name not in target.names]
     if missing:
@@ -266,7 +264,7 @@ def refuse_columns(schema: pa.Schema, target: pa.Schema) -> None:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Returns whether values are text, also in a dictionary. Text is not parsed."""
+    """True if the values are text, also in a dictionary. Text is never parsed."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(
@@ -275,7 +273,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def producer_of(options: WriteOptions) -> tuple[str, int] | None:
-    """The name and number under which rows are committed once; None: there are none."""
+    """Return the producer's name and batch number, or None if the options name none."""
     if options.txn_app is None or options.txn_version is None:
         return None
     return options.txn_app, options.txn_version
@@ -283,7 +281,7 @@ def producer_of(options: WriteOptions) -> tuple[str, int] | None:
 
 @contextmanager
 def noted_commit(job: str) -> Iterator[None]:
-    """Mark a commit, so that later aborts in other processes know whether it may have been made."""
+    """Mark the commit in this block, so that a later abort in another process knows of it."""
     begin_commit(job)
     try:
         yield
@@ -295,10 +293,10 @@ def noted_commit(job: str) -> Iterator[None]:
 
 
 def begin_commit(job: str) -> None:
-    """Note on the driver that a commit is begun, until `not_committed` takes the note away.
+    """Mark on the driver that a commit has begun, until `not_committed` removes the mark.
 
-    Spark aborts a write whose commit did not come to an end, in another process. What may be in a
-    version must then stay, also where the process was killed after the version was made.
+    Spark aborts an unfinished commit in another process. Files that a version may name must then
+    stay, even if the process was killed after the version was made.
     """
     now = _step()
     for name in _names():
@@ -308,7 +306,7 @@ def begin_commit(job: str) -> None:
 
 
 def committed(job: str) -> None:
-    """Note that the version was made: let the mark of the commit lapse after a while.
+    """Note that the version was made: let the mark of the commit expire soon.
 
     The mark stays until then, because this process may die before Spark learns of the success.
     """
@@ -318,13 +316,13 @@ def committed(job: str) -> None:
 
 
 def not_committed(job: str) -> None:
-    """Note that the version was not made, and never will be."""
+    """Remove the mark: the version was not made, and never will be."""
     for mark in _marks_of(job):
         mark.unlink(missing_ok=True)
 
 
 def may_be_committed(job: str) -> bool:
-    """Returns whether a commit may have begun: there is a mark of it that has not lapsed."""
+    """True if the commit may have begun: it has a mark that has not expired."""
     return bool(_marks_of(job))
 
 
@@ -344,7 +342,7 @@ def _names() -> list[str]:
 
 
 def _mark(job: str, steps: int) -> Path:
-    """Returns the path for a mark that lapses after some steps. Makes its folder."""
+    """Return the path of a mark that expires after some steps; creates its folder."""
     _marks().mkdir(mode=0o700, exist_ok=True)
     folder = _marks() / str(_step() + steps)
     folder.mkdir(exist_ok=True)
@@ -352,7 +350,7 @@ def _mark(job: str, steps: int) -> Path:
 
 
 def _marks_of(job: str) -> list[Path]:
-    """The marks of a commit that have not lapsed."""
+    """Return the marks of a commit that have not expired."""
     now = _step()
     marks = [_marks() / name / job for name in _names() if name.isdecimal() and int(name) >= now]
     return [mark for mark in marks if mark.exists()]

@@ -1,4 +1,4 @@
-"""Errors of alance inside of Spark's: what went wrong, without the stacks of Spark and the JVM."""
+"""Extracts alance's errors from Spark's, without the stacks of Spark and the JVM."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 import alance
 
-# As Python prints it at the end of a traceback; the connector's process, without the module.
+# Form of an error at the end of a Python traceback; the connector omits the module.
 _OURS: Final = re.compile(r"^(?:[\w.]*: )?(?:alance\.errors\.)?(\w+Error): (.*)$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): (.*)$", re.MULTILINE)
 _STATE: Final = re.compile(r" SQLSTATE: \w+")
 
 
 def translated(error: BaseException) -> alance.AlanceError | None:
-    """The error of alance that an error of Spark is around; None: there is none."""
+    """Return the alance error inside a Spark error, or None if there is none."""
     if isinstance(error, alance.AlanceError) or not is_of_spark(error):
         return None
     text = str(error)
@@ -22,7 +22,7 @@ def translated(error: BaseException) -> alance.AlanceError | None:
         kind = getattr(alance, match[1], None)
         if isinstance(kind, type) and issubclass(kind, alance.AlanceError):
             notes = []
-            for line in text[match.end() + 1 :].splitlines():  # notes follow their error
+            for line in text[match.end() + 1 :].splitlines():  # notes follow the error's text
                 if not line.strip() or line[0].isspace() or line.startswith("at "):
                     break
                 notes.append(_STATE.sub("", line))
@@ -31,7 +31,7 @@ def translated(error: BaseException) -> alance.AlanceError | None:
 
 
 def error_message(error: BaseException) -> str:
-    """Returns the last Python error in the text of a Spark error, else its first paragraph."""
+    """Return the last Python error in the text of a Spark error, else its first paragraph."""
     text = str(error)
     python = _PYTHON.findall(text.partition("JVM stacktrace:")[0])
     if python:
@@ -41,5 +41,5 @@ def error_message(error: BaseException) -> str:
 
 
 def is_of_spark(error: BaseException) -> bool:
-    """Returns whether Spark raised the error, in this process or in the JVM."""
+    """True if Spark raised the error, in this process or in the JVM."""
     return type(error).__module__.startswith(("pyspark.errors", "py4j."))

@@ -1,13 +1,13 @@
-"""Filters of Spark as SQL of alance: those that both evaluate alike, with nothing lost.
+"""Translates Spark's filters to alance's SQL, if both evaluate them alike and losslessly.
 
-What is not surely the same is left to Spark. The two agree on what follows, by the column's type in
-the table, which is finer than Spark's:
+All other filters are left to Spark. The two agree on the following, by the column's type in the
+table, which is finer than Spark's:
 
-- whole numbers, booleans, text (by bytes), dates: all comparisons;
-- floats of 32 and 64 bits: comparisons with numbers. Comparisons with NaN or infinity are left.
-- text: alance compares by bytes, so text with a collation is left.
-- decimals and times: literals in the column's own type. Finer times than Spark's are left, which
-  sees them cut to microseconds; so are unsigned numbers of 64 bits, which Spark sees as decimals.
+- integers, booleans, text (by bytes), dates: all comparisons. Text with a collation is left to
+Spark.
+- floats of 32 and 64 bits: comparisons with finite numbers. NaN and infinity are left to Spark.
+- decimals and times: literals in the column's own type. Times finer than microseconds are left to
+Spark, which sees them truncated; so are 64-bit unsigned integers, which Spark sees as decimals.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from alance.spark.notes import is_collated
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MAX_ITEMS: Final = 10_000  # of a list
+MAX_ITEMS: Final = 10_000  # items of an IN list
 BLOB: Final = b"lance-encoding:blob"
 _SIGNS: Final = {"=": "=", "<>": "<>", ">": ">", ">=": ">=", "<": "<", "<=": "<="}
 _TEXTS: Final = {"STARTS_WITH": "starts_with", "ENDS_WITH": "ends_with", "CONTAINS": "contains"}
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value as text: days of a date, microseconds of a time. None: null."""
+    """A value as text; dates in days, times in microseconds. None: null."""
 
     text: str | None
 
@@ -61,7 +61,7 @@ Tree: TypeAlias = Column | Constant | Call
 
 
 def tree_of(node: Mapping[str, object]) -> Tree:
-    """The tree that the connector sends as JSON (`Trees.java`)."""
+    """Parse the tree that the connector sends as JSON (`Trees.java`)."""
     if "column" in node:
         path = node["column"]
         assert isinstance(path, list)
@@ -76,10 +76,10 @@ def tree_of(node: Mapping[str, object]) -> Tree:
 
 
 def sql_of(tree: Tree, schema: pa.Schema) -> str | None:
-    """A filter as SQL text; None where it is left to Spark.
+    """Translate a filter to SQL text. Returns None if it is left to Spark.
 
     Args:
-        schema: of the table.
+        schema: schema of the table.
     """
     if not isinstance(tree, Call):
         return None
@@ -137,7 +137,7 @@ def _compared(op: str, path: Sequence[str], constant: Constant, schema: pa.Schem
 
 
 def column_of(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType] | None:
-    """Return the SQL name and the type of a column; None if Spark has to evaluate its filters."""
+    """Return a column's SQL name and type, or None if Spark has to evaluate its filters."""
     if any("`" in name or "." in name or not name for name in path):
         return None
     names, kind = schema.names, None
@@ -163,7 +163,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _literal(text: str | None, kind: pa.DataType) -> str | None:
-    """A constant of Spark in the type of a column; None where the two may differ."""
+    """Write a Spark constant as a literal of a column's type; None if the two may differ."""
     if text is None:
         return None
     if _is_text(kind):

@@ -1,12 +1,12 @@
 """Following a table: the rows that its versions add, fragment by fragment.
 
-An offset names a version and how many of the fragments that it added have been read:
+An offset names a version and the number of its added fragments that have been read:
 
-    {"version": 7, "fragments": 2, "snapshot": 0}
+  {"version": 7, "fragments": 2, "snapshot": 0}
 
-All that earlier versions added has been read. With `snapshot` 1 the fragments are all those of the
-version, not only the added ones: where a stream begins with what is there. Fragments are immutable,
-and are read as they were in the version that added them: a batch that is run again has the same
+The additions of all earlier versions have been read. With `snapshot` 1, all fragments of the
+version count, not only the added ones: a stream may begin with the existing rows. Fragments are
+immutable, and are read as of the version that added them, so a batch that runs again has the same
 rows.
 """
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from alance.spark.reader import PartitionRows
     from alance.types import Fragment
 
-MAX_VERSIONS: Final = 1000  # looked at for one batch without a limit of its own
+MAX_VERSIONS: Final = 1000  # versions examined for a batch without a limit of its own
 ROWS: Final = "rows"
 BYTES: Final = "bytes"
 FILES: Final = "files"
 
 
 async def added_by(dataset: Dataset, version: int, options: StreamOptions) -> Added:
-    """Returns the fragments that a version adds to the one before it. Cost: at most two GETs.
+    """Return the fragments that a version adds to the one before it. Cost: at most two GETs.
 
     Raises:
         NotFoundError: the version was cleaned up.
-        UnsupportedError: it replaced rows, and the options do not say `skip`.
+        UnsupportedError: the version replaced rows, and the options do not say `skip`.
     """
     try:
         added = await distributed.added_by(dataset, version)
@@ -57,7 +57,7 @@ async def added_by(dataset: Dataset, version: int, options: StreamOptions) -> Ad
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """The position of a stream, see the description of this module."""
+    """Position of a stream; see the docstring of this module."""
 
     version: int
     fragments: int
@@ -65,11 +65,11 @@ class Offset:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Offset:
-        """Returns the offset in a checkpoint of Spark."""
+        """Parse the offset in a Spark checkpoint."""
         return cls(int(values["version"]), int(values["fragments"]), bool(values["snapshot"]))
 
     def dict(self) -> dict[str, int]:
-        """For Spark: numbers alone."""
+        """Return the offset for Spark, as numbers only."""
         return {
             "version": self.version,
             "fragments": self.fragments,
@@ -77,15 +77,16 @@ class Offset:
         }
 
     def text(self) -> str:
-        """The same as Spark keeps it, whoever reads the stream."""
+        """Return the offset as JSON, in which Spark stores it for either kind of reader."""
         return json.dumps(self.dict())
 
 
 class Limit(NamedTuple):
-    """The limit of a batch. It has whole fragments, and at least one.
+    """Limit of a batch, which holds whole fragments, and at least one.
 
     Attributes:
         unit: `rows`, `bytes` or `files`.
+        most: largest number of units.
     """
 
     unit: str
@@ -93,7 +94,7 @@ class Limit(NamedTuple):
 
     @classmethod
     def of(cls, options: StreamOptions) -> Limit | None:
-        """The rate limit of the options; None: there is none."""
+        """Return the rate limit of the options, or None if they set none."""
         limits = {
             ROWS: options.max_rows_per_batch,
             BYTES: options.max_bytes_per_batch,
@@ -103,20 +104,20 @@ class Limit(NamedTuple):
         return next(chosen, None)
 
     def cost(self, fragment: Fragment) -> int:
-        """Returns the part of the limit that a fragment uses: rows, bytes, or 1 for files."""
+        """Return the part of the limit that a fragment uses: rows, bytes, or 1 for files."""
         if self.unit == ROWS:
             return fragment.num_rows or fragment.physical_rows
         return fragment_bytes(fragment) if self.unit == BYTES else 1
 
 
 class StreamPart(NamedTuple):
-    """The rows of some tasks of a batch.
+    """Rows of a batch that one version added.
 
     Attributes:
-        version: the version in which the rows are read.
-        columns: the stream's columns, matched to those of that version.
-        rows: the rows of each task.
-        condition: a filter of the rows; None for all rows.
+        version: version in which the rows are read.
+        rows: rows of each task.
+        condition: filter of the rows; None: all rows.
+        columns: the stream's columns, matched to the version's columns.
     """
 
     version: Version
@@ -126,7 +127,7 @@ class StreamPart(NamedTuple):
 
 
 class Follower:
-    """Tells how far a stream can read, and plans what it reads."""
+    """Finds how far a stream can read, and plans its batches."""
 
     def __init__(self, options: StreamOptions) -> None:
         self.options = options
@@ -134,11 +135,11 @@ class Follower:
         self._references: dict[tuple[str, ...], Dataset] = {}
 
     async def latest(self) -> int:
-        """The latest version. Cost: a LIST."""
+        """Return the number of the latest version. Cost: a LIST."""
         return await (await self._open()).latest_version()
 
     async def initial(self) -> Offset:
-        """Returns the first offset of a new query. Cost: one LIST and one GET."""
+        """Return the first offset of a new query. Cost: one LIST and one GET."""
         start = self.options.start
         if start.isdecimal():
             dataset = await open_version(self.options, int(start))
@@ -148,10 +149,11 @@ class Follower:
         return Offset(dataset.version, read, True)
 
     async def next(self, start: Offset, limit: Limit | None, target: int | None) -> Offset:
-        """Returns the end of the next batch. Cost: one LIST, and two GETs per new version.
+        """Return the end of the next batch. Cost: one LIST, and two GETs per new version.
 
         Args:
-            target: the last version that the batch may read; None for the latest.
+            limit: limit of the batch; None: none but `MAX_VERSIONS`.
+            target: last version that the batch may read; None: the latest.
         """
         target = await self.latest() if target is None else target
         used, end = 0, start
@@ -168,10 +170,10 @@ class Follower:
         return end
 
     async def parts(self, start: Offset, end: Offset, names: Sequence[str]) -> list[StreamPart]:
-        """The tasks of a batch. Cost: the manifests between, where they are not cached.
+        """Plan the tasks of a batch. Cost: the manifests in between that are not cached.
 
         Args:
-            names: of the columns that are read, as they were when the query was started.
+            names: columns to read, by their names when the query started.
 
         Raises:
             InvalidInputError: a column was dropped.
@@ -208,7 +210,7 @@ class Follower:
             try:
                 dataset = await open_version(self.options, version)
             except NotFoundError:
-                break  # cleaned up, and so are all earlier versions
+                break  # cleaned up, like all earlier versions
             if has_columns(dataset, names):
                 return dataset
         return table
@@ -219,7 +221,7 @@ class Follower:
         return self._table
 
     async def _added(self, start: Offset, target: int) -> AsyncIterator[tuple[Added, int]]:
-        """Yields the fragments added by each version, and the number of those already read."""
+        """Yield the fragments added by each version, and the number of those already read."""
         table = await self._open()
         if start.snapshot:
             dataset = await open_version(self.options, start.version)
@@ -240,6 +242,6 @@ def has_columns(dataset: Dataset, names: Sequence[str]) -> bool:
 
 
 def filtered(options: StreamOptions, condition: str | None) -> str | None:
-    """The filter of the options, and the condition of a part."""
+    """Combine the filter of the options with the condition of a part. None if both are absent."""
     conditions = [text for text in (options.filter, condition) if text]
     return " AND ".join(f"({text})" for text in conditions) or None

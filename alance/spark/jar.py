@@ -1,10 +1,10 @@
-"""The connector for Spark's own planner: compiled where a session first needs it, kept, and added.
+"""The connector for Spark's planner: a jar that is compiled on first use, cached and loaded.
 
-Its sources are in `java/`. They are compiled against the very jars that PySpark runs with, by the
-`javac` of the Java that Spark uses, and the jar is kept in the user's cache under a name that tells
-sources and Spark. Without a JDK the data source in Python goes on reading, and the log says so.
+Its sources are in `java/`. They are compiled against PySpark's own jars, by the `javac` of the Java
+that Spark uses. The jar is cached for this user under a name that identifies the sources and
+Spark's jars. Without a JDK, Spark reads with the Python data source, and a warning is logged.
 
-    python -m alance.spark.jar      prints the jar's path, for `--jars` of a cluster or a server
+  python -m alance.spark.jar      prints the jar's path, for `--jars` of a cluster or a server
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ PROVIDER: Final = "alance.spark.AlanceProvider"
 SERVICE: Final = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 LOADER: Final = "org.apache.spark.util.MutableURLClassLoader"
 RELEASE: Final = "17"
-NO_CLASS: Final = ("cannot find the plugin class", "plugin class not found")  # Spark 4.3, earlier
+# texts of Spark 4.3, of earlier versions
+NO_CLASS: Final = ("cannot find the plugin class", "plugin class not found")
 COMPILE_S: Final = 300.0  # javac takes some seconds
 
 _log = logging.getLogger("alance.spark")
 
 
 def connector() -> Path:
-    """The jar, compiled if it is not there yet.
+    """Return the path of the jar; compiles it if necessary.
 
     Cost: a run of javac, some seconds, once for each version of the sources and of Spark.
 
     Raises:
-        NotFoundError: no javac, no jars of Spark, or a cache folder that others may write to.
+        NotFoundError: no javac, no Spark jars, or a cache folder that others may write to.
     """
     jars = _spark_jars()
     sources = sorted(SOURCES.glob("*.java"))
@@ -99,7 +100,11 @@ def _spark_jars() -> list[Path]:
 
 
 def _cache_folder() -> Path:
-    """A folder that this user alone can write to: what is in it will run."""
+    """Return a folder that only this user can write to, because its jars are executed.
+
+    Raises:
+        NotFoundError: the folder cannot be created or written, or others may write to it.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = Path(base) / "alance"
     try:
@@ -115,12 +120,11 @@ def _cache_folder() -> Path:
 
 
 def add_connector(spark: SparkSession) -> bool:
-    """Make the connector known to the JVM of a session and its executors, where it is not yet.
-
-    Where Spark is elsewhere (Connect), its server has been started with the jar, or has not.
+    """Load the connector into a session's JVM and its executors, unless it is loaded.
 
     Returns:
-        Whether the session has it, as far as this process can know.
+        True if the session has the connector; also True for Spark Connect, whose server loads it at
+        its start (see `server_has_connector`).
     """
     context = getattr(spark, "_sc", None)
     if context is None or _is_loaded(context._jvm):
@@ -138,10 +142,10 @@ def add_connector(spark: SparkSession) -> bool:
 
 
 def server_has_connector(spark: SparkSession) -> bool:
-    """Returns whether the server of Spark Connect was started with the connector.
+    """True if the server of Spark Connect was started with the connector.
 
-    Always true without Connect. A warning is logged if it is false. The catalog `alance` has to
-    be set before. Cost: one request.
+    Always True without Connect. Logs a warning if it is False. The catalog `alance` must be set
+    first. Cost: one request.
     """
     if getattr(spark, "_sc", None) is not None:
         return True
@@ -166,7 +170,7 @@ def _is_loaded(jvm: Any) -> bool:
 
 
 def _loader(jvm: Any) -> Any:
-    """The outermost loader of Spark's program, which all threads share; None: another program."""
+    """Return Spark's outermost class loader, which all threads share. None if it is not Spark's."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     outermost = None
     while loader is not None:
@@ -178,7 +182,7 @@ def _loader(jvm: Any) -> Any:
 
 @cache
 def _connector_or_none() -> Path | None:
-    """Returns the path of the jar. If there is none, warns once and returns None."""
+    """Return the path of the jar. If there is none, warn once and return None."""
     try:
         return connector()
     except NotFoundError as error:
@@ -191,7 +195,7 @@ def _warn(reason: str) -> None:
 
 
 def main() -> int:
-    """Print the jar's path; status 1 and the reason, if there can be none."""
+    """Print the jar's path. Returns 1 after printing the reason if there can be no jar."""
     try:
         print(connector())
     except NotFoundError as error:

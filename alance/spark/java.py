@@ -1,6 +1,6 @@
-"""Finds the Java that Spark needs. Imports no pyspark, starts no JVM.
+"""Finds the Java that Spark needs. Imports no pyspark, starts no JVM of Spark.
 
-python -m alance.spark.java     prints its folder, or what to install, with status 1
+python -m alance.spark.java     prints its folder, or installation advice, with status 1
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MISSING: Final = (
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Path | None:
-    """The folder for JAVA_HOME of the first Java that is new enough; None: there is none.
+    """Return the JAVA_HOME of the first recent enough Java, or None if there is none.
 
-    Cost: starts `java -version` of each candidate, 50 ms, until one fits.
+    Cost: runs `java -version` of candidates, 50 ms each, until one is recent enough.
     """
     for home in _candidates(os.environ if environ is None else environ):
         if (version := _version(home)) is not None and version >= LEAST:
@@ -54,7 +54,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _version(home: Path) -> int | None:
-    """The major version, as `java -version` says it; None where it does not run."""
+    """Return the major version of a Java, or None if it does not run."""
     try:
         done = subprocess.run(
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60
@@ -66,7 +66,7 @@ def _version(home: Path) -> int | None:
 
 
 def main() -> int:
-    """Print where Java is."""
+    """Print the folder of Java; returns 1 if there is none."""
     home = find_java()
     print(home or MISSING, file=sys.stdout if home else sys.stderr)
     return 0 if home else 1

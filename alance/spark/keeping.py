@@ -1,11 +1,11 @@
-"""Values that Spark does not hold, in rows that take the place of others.
+"""Restores values that Spark cannot hold, in rows that replace others.
 
-Spark has the description of a blob and a time cut to microseconds. What a statement does not set is
-taken again from the row that is replaced, by its address:
+Spark has only descriptions of blobs, and times truncated to microseconds. Values that a statement
+does not set are read again from the replaced row, by its address:
 
-- a blob, where its description still says whose it is: the scan of the statement puts -1 less the
-  row's address in place of the blob's position, which no blob has;
-- a time, where Spark still sees the microsecond of the old one (`times.py`).
+- a blob, if its description still identifies its row: the statement's scan replaces the blob's
+position by -1 minus the row's address, which is never a valid position;
+- a time, if Spark's value is still the old one truncated to microseconds (`times.py`).
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ if TYPE_CHECKING:
     from alance import Dataset
     from alance.spark.options import ReadOptions
 
-BYTES: Final = "blobs=bytes"  # a setting of a catalog
-POSITION: Final = "position"  # of a blob's description
+BYTES: Final = "blobs=bytes"  # setting of a catalog
+POSITION: Final = "position"  # member of a blob's description
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The columns of a table whose values Spark does not hold. Pickled once for all tasks.
+    """Columns of a table whose values Spark cannot hold. Pickled once for all tasks.
 
     Attributes:
-        blobs, times: their names.
-        lost: those whose values are not kept: blobs inside of others.
-        gaps: what takes the others from the rows that are replaced; None: nothing can.
+        blobs, times: names of columns.
+        lost: columns whose values cannot be restored: blobs inside other types.
+        gaps: reads the values of `blobs` and `times` from replaced rows; None if there are lost
+            columns.
     """
 
     blobs: tuple[str, ...]
@@ -52,10 +53,10 @@ class Kept:
 
     @classmethod
     def of(cls, dataset: Dataset, schema: StructType, options: ReadOptions) -> Kept | None:
-        """Returns the values of some columns that Spark does not hold; None if it holds all.
+        """Return the columns of `schema` whose values Spark cannot hold; None if there are none.
 
         Args:
-            options: the options with which Spark has read the rows.
+            options: options with which Spark read the rows.
         """
         columns = [field for field in described(dataset, options) if field.name in schema.names]
         blobs = tuple(field.name for field in columns if is_blob(field))
@@ -75,14 +76,14 @@ class Kept:
         dataset: Callable[[Sequence[bytes]], Dataset],
         batches: AsyncGenerator[pa.RecordBatch, None],
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Rows that take the place of others, with the values that these had.
+        """Yield rows that replace others, with the replaced rows' values that Spark cannot hold.
 
         Args:
-            dataset: gives the version whose rows are replaced, with some fragments.
-            batches: with the addresses of these rows, as Spark has them.
+            dataset: returns the version whose rows are replaced, with given fragments.
+            batches: rows as Spark has them, with the addresses of replaced rows.
 
         Raises:
-            UnsupportedError: values that are not kept.
+            UnsupportedError: a column's values cannot be restored.
             InvalidInputError: a blob of another row; a time that a column cannot hold.
         """
         if self.gaps is None:
@@ -100,7 +101,7 @@ class Kept:
                     done += part.num_rows
 
     def _with_new(self, rows: pa.RecordBatch, new_rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows as they were, with the values that they got."""
+        """Combine old rows with the new values that Spark set."""
         address = new_rows.column(ROW_ADDRESS)
         for name in (*self.blobs, *self.times):
             index = rows.schema.get_field_index(name)
@@ -117,7 +118,7 @@ def inserted(batch: pa.RecordBatch, table: pa.Schema) -> pa.RecordBatch:
     """Return new rows of a table without the columns of blob descriptions, which become null.
 
     Raises:
-        InvalidInputError: a row has a description, and a description is not a blob.
+        InvalidInputError: a row has a blob's description instead of its bytes.
     """
     names = descriptions(batch.schema, table)
     for name in names:
@@ -127,7 +128,7 @@ def inserted(batch: pa.RecordBatch, table: pa.Schema) -> pa.RecordBatch:
 
 
 def descriptions(rows: pa.Schema, table: pa.Schema) -> list[str]:
-    """The columns of a table's blobs of which rows have descriptions."""
+    """Return the columns of `rows` that describe blobs of the table."""
     return [
         field.name
         for field in rows
@@ -143,20 +144,20 @@ def _is_description(kind: pa.DataType) -> bool:
 
 
 def described(dataset: Dataset, options: ReadOptions) -> pa.Schema:
-    """The columns of a table, with descriptions of blobs, or where it is read so with bytes."""
+    """Schema of a table as read: blobs as descriptions, or as bytes if the options say so."""
     return dataset.scanner(blob_handling=options.blob_handling).projected_schema
 
 
 def is_blob(field: pa.Field) -> bool:
-    """Returns whether a column has descriptions of blobs."""
+    """True if the column holds descriptions of blobs."""
     return pa.types.is_struct(field.type) and BLOB in (field.metadata or {})
 
 
 def marked(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
-    """Rows of a statement, whose descriptions of blobs say whose they are.
+    """Mark the blob descriptions of rows with the rows' addresses.
 
     Args:
-        names: of columns of descriptions; the batch also has addresses.
+        names: columns of descriptions; the batch also has a column of addresses.
     """
     for name in names:
         index = batch.schema.get_field_index(name)
@@ -175,7 +176,7 @@ def _mark_of(address: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_kept(field: pa.Field) -> bool:
-    """Returns whether neither the column nor a member of it has descriptions of blobs."""
+    """True if neither the column nor a member of it holds descriptions of blobs."""
     return not is_blob(field) and all(map(_is_kept, _members(field.type)))
 
 
@@ -184,7 +185,7 @@ def _members(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _blobs(name: str, old: pa.Array, new: pa.Array, address: pa.Array) -> pa.Array:
-    """Blobs of rows, null where they got a null."""
+    """Return the old blobs, null where the statement set null."""
     positions = pc.struct_field(new, POSITION)
     if not pc.all(pc.equal(positions, _mark_of(address, positions.type)), min_count=0).as_py():
         raise _not_a_blob(name)

@@ -1,6 +1,7 @@
-"""`map_batches`: a function over the Arrow batches of a table, inside of the Python workers.
+"""`map_batches`: runs a function over Arrow batches of a table inside Spark's Python workers.
 
-The batches never pass the JVM: what it gets is a row a partition, and what the function gives.
+The batches never pass through the JVM: its input is one row a partition, and its output the
+function's results.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of all tasks of a `map_batches`. Pickled once for all of them.
+    """Work that all tasks of a `map_batches` share. Pickled once.
 
     Attributes:
-        names: the columns that are read.
-        partitions: what each task reads.
-        schema: that Spark takes the results in.
+        names: columns to read.
+        partitions: fragments and rows of each task.
+        schema: Arrow schema in which Spark takes the results.
     """
 
     function: Function
@@ -56,7 +57,7 @@ def mapped(
     texts: Mapping[str, str],
     storage_options: Mapping[str, str] | None,
 ) -> DataFrame:
-    """The results of a function as a DataFrame; see `alance.spark.map_batches`."""
+    """Return the results of a function as a DataFrame; see `alance.spark.map_batches`."""
     from pyspark.sql.types import StructType
 
     asked = ReadOptions.parse(texts, storage_options)
@@ -75,7 +76,7 @@ def mapped(
 
 
 async def _opened(asked: ReadOptions) -> tuple[Dataset, ReadOptions, Sequence[str]]:
-    """The version, the options of a read of it, and the columns; checks the filter as well."""
+    """Open the version to read; return it, pinned options and its columns. Checks the filter."""
     dataset = await open_for_read(asked)
     options = pinned(asked, dataset)
     names = columns_of(dataset, options)
@@ -84,7 +85,7 @@ async def _opened(asked: ReadOptions) -> tuple[Dataset, ReadOptions, Sequence[st
 
 
 def _mapped(work: Work, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The results of the partitions with these numbers, on an executor."""
+    """Run the function on the partitions with these numbers, on an executor."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             pieces = work.partitions[number]

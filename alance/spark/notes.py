@@ -1,4 +1,4 @@
-"""Notes: metadata of a table's fields with properties of Spark's columns that Arrow types lack.
+"""Notes: field metadata that stores properties of Spark columns which Arrow types lack.
 
 A comment is the metadata `comment`, which other engines read as well. Collations and the types of
 Spark's machine learning have keys of their own. Other metadata of Spark is stored under the key
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 COMMENT: Final = "comment"
 METADATA: Final = "SPARK::metadata::json"  # PySpark's own key
-# The type of Spark's machine learning that a struct stands for. Only `USER_TYPES` are recognized: a
-# table may come from anybody, and another type's name would be code to import.
+# Type of Spark's machine learning that a struct represents. Only `USER_TYPES` are recognized: a
+# table may be untrusted, and the name of any other type would be code to import.
 USER_TYPE: Final = "spark:user-type"
 USER_TYPES: Final = ("VectorUDT", "MatrixUDT")
 COLLATION: Final = "spark:collation"
@@ -38,7 +38,7 @@ def noted(field: pa.Field, kind: DataType, metadata: Mapping[str, Any] | None = 
 
     Args:
         kind: Spark's type of the field.
-        metadata: of Spark's field.
+        metadata: metadata of Spark's field.
     """
     notes = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     notes = {key: value for key, value in {**notes, METADATA: None}.items() if value is not None}
@@ -73,7 +73,7 @@ def notes_of(kind: DataType, metadata: Mapping[str, Any] | None = None) -> dict[
 
 
 def metadata_of(field: pa.Field) -> dict[str, Any]:
-    """Return the metadata of a field that Spark shows: all but keys about the storage of values."""
+    """Return the field metadata that Spark shows: all but keys about the storage of values."""
     texts = texts_of(field)
     try:
         values = json.loads(texts.pop(METADATA, "{}"))
@@ -108,10 +108,10 @@ def is_collated(field: pa.Field) -> bool:
 
 
 def noted_type(field: pa.Field, storage: pa.DataType) -> DataType | None:
-    """Return the Spark type in a field's notes. Returns None if the Arrow type says it all.
+    """Return the Spark type in a field's notes, or None if the Arrow type is sufficient.
 
     Args:
-        storage: the type of the field's values, as one that Spark knows.
+        storage: type of the field's values that Spark supports.
 
     Raises:
         InvalidInputError: the noted collation is not a possible name in Spark.

@@ -1,4 +1,4 @@
-"""The options of the data source: text, as Spark hands it over, to checked values."""
+"""Options of the data source: parses Spark's texts to checked values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from alance.types import BlobHandling
 
 STORAGE_PREFIX: Final = "storage."
-PARTITION_BYTES: Final = 64 << 20  # encoded; Spark's own files: 128 MiB, of columns less packed
+# encoded; Spark's own default for files is 128 MiB, of columns packed less tightly
+PARTITION_BYTES: Final = 64 << 20
 MEMORY_BYTES: Final = 64 << 20
-# What Spark puts there where it makes a table of its catalog.
+# Options that Spark passes for a table of its own catalog.
 OF_CATALOG: Final = frozenset({"location", "provider", "owner"})
 NO_PATH: Final = (
     "no path: expected .load(uri), .save(uri) or option 'path'. Spark does not hand the place of "
@@ -31,24 +32,24 @@ MANY_PATHS: Final = (
     ".load() of a list of paths: expected one path, a table has one place. Several tables of the "
     "same columns: alance.spark.read(spark, [uri, ...]), or load each, and union the DataFrames"
 )
-# Names that users of other formats know, in lower case without `_`.
+# Names from other formats, in lower case without `_`.
 ALIASES: Final = {"timestamp": "asof", "timestampasof": "asof", "versionasof": "version"}
-BRANCHES: Final = "tree"  # the folder of a table's branches
-# What Spark itself puts among the options of a source or a sink.
+BRANCHES: Final = "tree"  # folder of a table's branches
+# Options that Spark itself adds to those of a source or a sink.
 OWN_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The place of a table, and the memory that a task may use for it.
+    """Place of a table, and the memory of a task.
 
     Attributes:
         path: URI or path of the table, as for `alance.dataset`; with `branch`, of the branch.
-        branch: the name of the branch; None for the main branch, or that of the path.
+        branch: name of the branch; None: the main branch, or the branch of the path.
         storage: options of the store; never shown.
-        memory_bytes: memory for bytes fetched ahead and for caches in one Python worker.
-        decode_threads: threads of one Python worker; Spark gives a task one core, and waits
-            beside it.
+        memory_bytes: memory for prefetched bytes and for caches in one Python worker.
+        decode_threads: threads of one Python worker; Spark gives a task one core, and waits beside
+            it.
     """
 
     LISTS: ClassVar[frozenset[str]] = frozenset()
@@ -61,16 +62,15 @@ class Options:
 
     @classmethod
     def parse(cls, texts: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> Self:
-        """Checked values of the options of a source.
+        """Parse and check the options of a source.
 
         Args:
-            texts: names are compared without case, and `_` is left out: `withRowId` and
-                `with_row_id` are the same.
-            defaults: storage options that `register` was given.
+            texts: names are compared without case and `_`: `withRowId` equals `with_row_id`.
+            defaults: storage options passed to `register`.
 
         Raises:
-            InvalidInputError: an unknown option, a value that is none of its kind, no path.
-            UnsupportedError: a table of Spark's catalog is to be made.
+            InvalidInputError: an unknown option, a malformed value, or no path.
+            UnsupportedError: the table belongs to Spark's own catalog.
         """
         names = {option.name.replace("_", ""): option.name for option in fields(cls)}
         values: dict[str, Any] = {"storage": dict(defaults or {})}
@@ -106,27 +106,27 @@ class Options:
         return options
 
     def check(self) -> None:
-        """Raise `InvalidInputError` where values contradict each other or are too small."""
+        """Raise `InvalidInputError` if values contradict each other or are too small."""
         at_least("memory_bytes", self.memory_bytes, 1 << 20)
         at_least("decode_threads", self.decode_threads, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions(Options):
-    """The options of reading a table.
+    """Options of reading a table.
 
     Attributes:
-        version, tag, asof: which version; one of them, or the latest.
-        columns: names, also `_rowid` and `_rowaddr`; None: all of the table.
+        version, tag, asof: the version to read; at most one of these, else the latest version.
+        columns: names, also `_rowid` and `_rowaddr`; None: all columns of the table.
         filter: SQL text, applied while reading.
-        limit: rows to give at most; they are read by one task.
+        limit: upper bound of rows; they are read by one task.
         with_row_id, with_row_address: add `_rowid`, `_rowaddr`.
-        partition_bytes: encoded bytes of a partition, about.
-        min_partitions: partitions at least, where there are rows enough.
-        parallelism: cores that read; partitions become smaller, to 1 MiB, until all have work.
-        batch_size: rows of an Arrow batch at most.
-        blobs: `descriptions`: position and size of blobs; `bytes`: what they hold.
-        pushdown: take over filters of the query; see docs/spark.md before using it.
+        partition_bytes: approximate encoded bytes of a partition.
+        min_partitions: lower bound of partitions, if there are enough rows.
+        parallelism: number of cores; partitions shrink, down to 1 MiB, until all cores have work.
+        batch_size: upper bound of rows in an Arrow batch.
+        blobs: `descriptions`: position and size of blobs; `bytes`: their contents.
+        pushdown: push filters of the query down; see docs/spark.md before using it.
     """
 
     LISTS: ClassVar[frozenset[str]] = frozenset({"columns"})
@@ -148,7 +148,7 @@ class ReadOptions(Options):
 
     @property
     def blob_handling(self) -> BlobHandling:
-        """Returns the value of `blobs` for a scan."""
+        """Value of `blobs` for a scan."""
         return "all_binary" if self.blobs == "bytes" else "blobs_descriptions"
 
     def check(self) -> None:
@@ -166,16 +166,16 @@ class ReadOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(Options):
-    """The options of writing rows, with the names of `alance.write_dataset`.
+    """Options of writing rows, with the names of `alance.write_dataset`.
 
     Attributes:
-        if_exists: what an append to a table that is there does: `append`, `error`, `ignore`.
-        keep_schema: rows that take the place of others are cast to the columns of the table; else
-            the table gets theirs. Always so where a table of a catalog is overwritten.
-        merge_schema: add columns that the table lacks, null in its rows; else rows with unknown
-            columns are refused.
-        vectors: columns of arrays that a new table stores as vectors: `name:dimension`, ...
-        txn_app, txn_version: a name and a growing number: what was committed under them is not
+        if_exists: effect of an append to an existing table: `append`, `error` or `ignore`.
+        keep_schema: cast replacing rows to the columns of the table; otherwise the table gets the
+            rows' columns. Always set when a table of a catalog is overwritten.
+        merge_schema: add columns that the table lacks, null in its rows; otherwise rows with
+            unknown columns are refused.
+        vectors: array columns that a new table stores as vectors: `name:dimension`, ...
+        txn_app, txn_version: a name and a growing number: rows already committed under them are not
             committed again.
     """
 
@@ -205,7 +205,11 @@ class WriteOptions(Options):
             raise InvalidInputError("txn_app and txn_version: expected both or none")
 
     def vector_lengths(self) -> dict[str, int]:
-        """Dimension by column."""
+        """Parse `vectors` to dimensions by column.
+
+        Raises:
+            InvalidInputError: an entry that is not `name:dimension`.
+        """
         lengths = {}
         for text in self.vectors:
             name, _, length = text.rpartition(":")
@@ -217,14 +221,14 @@ class WriteOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions(ReadOptions):
-    """The options of following a table.
+    """Options of following a table.
 
     Attributes:
-        start: `snapshot`: all rows of the version found at the start, then new ones; `latest`:
-            new ones only; or a version's number: what was added behind it.
-        max_rows_per_batch, max_bytes_per_batch, max_fragments_per_batch: rate limit; whole
-            fragments are given, one at least.
-        on_change: what versions do that replace rows (update, overwrite): `fail`; or `skip` them.
+        start: `snapshot`: all rows of the version at the start, then new rows; `latest`: only new
+            rows; or a version's number: rows added after it.
+        max_rows_per_batch, max_bytes_per_batch, max_fragments_per_batch: rate limit, at most one of
+            these; a batch has whole fragments, at least one.
+        on_change: reaction to versions that replace rows (update, overwrite): `fail` or `skip`.
     """
 
     start: str = "snapshot"
@@ -256,10 +260,10 @@ ReadT = TypeVar("ReadT", bound=ReadOptions)
 
 
 def for_cores(options: ReadT, names: Iterable[str], cores: int) -> ReadT:
-    """Options whose partitions suit some cores, where those given say nothing of that.
+    """Set `parallelism` to the number of cores, unless the user set it.
 
     Args:
-        names: the names that a user gave.
+        names: names of the options that the user set.
     """
     if "parallelism" in {name.lower() for name in names}:
         return options
@@ -267,18 +271,18 @@ def for_cores(options: ReadT, names: Iterable[str], cores: int) -> ReadT:
 
 
 def branch_path(path: str, branch: str) -> str:
-    """Returns the path of a branch of a table."""
+    """Return the path of a branch of a table."""
     return f"{path.rstrip('/')}/{BRANCHES}/{branch}"
 
 
 def at_least(name: str, value: int | None, least: int) -> None:
-    """Raise `InvalidInputError` where a number is smaller."""
+    """Raise `InvalidInputError` if a number is too small. None passes."""
     if value is not None and value < least:
         raise InvalidInputError(f"{name}={value}: expected at least {least}")
 
 
 def one_of(name: str, value: str, allowed: Iterable[str]) -> None:
-    """Raise `InvalidInputError` where a word is none of those allowed."""
+    """Raise `InvalidInputError` if a word is not allowed."""
     if value not in allowed:
         raise InvalidInputError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
 
@@ -299,7 +303,7 @@ def _value(name: str, kind: str, text: str, *, is_list: bool) -> object:
 
 
 def _words(name: str, text: str) -> tuple[str, ...]:
-    """Names of columns: separated by commas, or a JSON list where names have commas."""
+    """Split names of columns: by commas, or from a JSON list if names have commas."""
     if not text.lstrip().startswith("["):
         return tuple(word for part in text.split(",") if (word := part.strip()))
     try:
@@ -312,9 +316,9 @@ def _words(name: str, text: str) -> tuple[str, ...]:
 
 
 def _mapping(key: str, text: str) -> dict[str, str]:
-    """A JSON object of texts; the text may hold secrets and is in no error.
+    """Parse a JSON object of texts. Errors do not show the text, which may hold secrets.
 
-    The options of another place (`base:<uri>`) may be an object themselves.
+    The options of a base path (`base:<uri>`) may themselves be an object.
     """
     try:
         values = json.loads(text)
@@ -331,7 +335,7 @@ def _mapping(key: str, text: str) -> dict[str, str]:
 
 
 class SourceArguments(TypedDict, total=False):
-    """The fields of `Options` that are no place."""
+    """Keyword arguments: the fields of `Options` except `path` and `storage`."""
 
     branch: str | None
     memory_bytes: int
@@ -339,7 +343,7 @@ class SourceArguments(TypedDict, total=False):
 
 
 class ReadArguments(SourceArguments, total=False):
-    """The fields of `ReadOptions` but for what is read."""
+    """Keyword arguments: the fields of `ReadOptions` except `columns` and `filter`."""
 
     version: int | None
     tag: str | None
@@ -356,7 +360,7 @@ class ReadArguments(SourceArguments, total=False):
 
 
 class SelectArguments(ReadArguments, total=False):
-    """The fields of `ReadOptions`."""
+    """Keyword arguments: the fields of `ReadOptions`, with `columns` and `filter`."""
 
     columns: Sequence[str] | None
     filter: str | None

@@ -1,4 +1,4 @@
-"""Answers the driver's JVM about a table: columns, pushed filters, the tasks of a query."""
+"""Answers the driver's JVM about a table: columns, filters to push down, tasks of a query."""
 
 from __future__ import annotations
 
@@ -37,22 +37,25 @@ if TYPE_CHECKING:
     from alance import Dataset
     from alance.spark.source import AlanceSource
 
-TABLES: Final = 4  # versions whose manifests are kept between the questions of a query
-SAMPLE: Final = 4096  # fragments whose bytes are asked; of more, those at even distances
-PRODUCERS: Final = "alance.producers"  # of a table's configuration: the batches that it has
-SHARES: Final = {" = ": 0.1, " IN (": 0.2, "<": 1 / 3, ">": 1 / 3}  # of rows that a filter keeps
-LEAST_SHARE: Final = 0.1  # what is guessed to be small is broadcast: it is not far larger
-TEXT_BYTES: Final = 20  # of a text or an array, as Spark guesses
+TABLES: Final = 4  # versions whose manifests are cached between requests of a query
+SAMPLE: Final = 4096  # fragments whose bytes are summed; of more, an even sample is scaled up
+# key of a table's configuration with the batches that it holds
+PRODUCERS: Final = "alance.producers"
+# estimated selectivity by the operator of a filter
+SHARES: Final = {" = ": 0.1, " IN (": 0.2, "<": 1 / 3, ">": 1 / 3}
+# lower bound: an input that is estimated small is broadcast, and must not be far larger
+LEAST_SHARE: Final = 0.1
+TEXT_BYTES: Final = 20  # estimated bytes of a text or an array, as in Spark
 
 
 class Planner:
-    """Answers the driver. A version is known by its state: its options and number, pickled."""
+    """Answers the driver. A version's *state* is its pickled options and number."""
 
     def __init__(self) -> None:
         self._tables: OrderedDict[bytes, list[Dataset]] = OrderedDict()
 
     async def answer(self, request: Mapping[str, Any]) -> object:
-        """The answer to a request, as JSON."""
+        """Answer a request, as JSON."""
         verb = request["verb"]
         if verb == "open":
             return await self.opened(request, request["options"])
@@ -76,7 +79,7 @@ class Planner:
         raise InvalidInputError(f"verb {verb!r}: not known")
 
     async def opened(self, request: Mapping[str, Any], texts: dict[str, str]) -> dict[str, object]:
-        """The version that the options of a reader ask for."""
+        """Open the version that a reader's options name."""
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
         tables: list[tuple[ReadOptions, Dataset]] = []
         schemas: list[StructType] = []
@@ -104,7 +107,11 @@ class Planner:
             self._tables.popitem(last=False)
 
     async def tables(self, state: bytes) -> list[tuple[ReadOptions, Dataset]]:
-        """The versions of a state, and the options that they are read by."""
+        """Return the versions of a state, and their reading options.
+
+        Raises:
+            CommitConflictError: a tag names another version by now.
+        """
         parts: list[tuple[ReadOptions, int]] = pickle.loads(state)
         datasets = self._tables.get(state)
         if datasets is None:
@@ -121,10 +128,10 @@ class Planner:
         return [(options, dataset) for (options, _), dataset in zip(parts, datasets, strict=True)]
 
     async def whole_table(self, state: bytes) -> Dataset:
-        """The version of a state, for changes of its rows.
+        """Return the version of a state, for changing its rows.
 
         Raises:
-            UnsupportedError: the reader does not see all rows, or those of several tables.
+            UnsupportedError: the reader has a filter, a limit or several tables.
         """
         tables = await self.tables(state)
         options, dataset = tables[0]
@@ -139,10 +146,11 @@ class Planner:
 
 
 def _of_paths(options: dict[str, str]) -> list[dict[str, str]]:
-    """The options of a reader for each of its tables.
+    """Split the options of a reader into the options of each of its tables.
 
     Raises:
-        InvalidInputError: no path, or a limit, which is one of all rows.
+        InvalidInputError: an empty list of paths, or a limit, which would hold for all rows
+            together.
     """
     if "paths" not in options:
         return [options]
@@ -154,10 +162,10 @@ def _of_paths(options: dict[str, str]) -> list[dict[str, str]]:
 
 
 def _same_columns(schemas: Sequence[StructType], paths: Sequence[str]) -> StructType:
-    """The columns of several tables, each nullable where it is so in one of them.
+    """Return the columns of several tables, nullable if any table's column is.
 
     Raises:
-        InvalidInputError: other columns than those of the first.
+        InvalidInputError: a table's columns differ from the first table's.
     """
     first = schemas[0]
     for schema, path in zip(schemas, paths, strict=True):
@@ -187,7 +195,7 @@ def _common(texts: Sequence[str | None]) -> str | None:
 
 
 def _of_all(plans: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The plan of several tables, of which each partition says by itself what is done."""
+    """Combine the plans of several tables; each partition carries its own work."""
     return {
         "work": plans[0]["work"],
         "partitions": [
@@ -199,19 +207,22 @@ def _of_all(plans: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def shown_config(dataset: Dataset) -> dict[str, str]:
-    """The configuration of a table without what alance notes there for itself."""
+    """Return the configuration of a table without alance's internal entries."""
     return {key: text for key, text in dataset.config.items() if key != PRODUCERS}
 
 
 def joined(filters: Sequence[str | None]) -> str | None:
-    """Joins conditions by AND. Returns None without conditions."""
+    """Join conditions by AND. Returns None without conditions."""
     return " AND ".join(f"({text})" for text in filters if text is not None) or None
 
 
 def _pushed(
     predicates: list[dict[str, object]], options: ReadOptions, dataset: Dataset
 ) -> list[str | None]:
-    """The filters as SQL; None: left to Spark. A limit of the reader's comes before filters."""
+    """Translate filters to SQL; None: left to Spark.
+
+    With a limit, all filters are left to Spark, since the limit applies first.
+    """
     if options.limit is not None:
         return [None] * len(predicates)
     return [sql_of(tree_of(predicate), dataset.schema) for predicate in predicates]
@@ -220,7 +231,7 @@ def _pushed(
 def _aggregates(
     trees: list[dict[str, object]], options: ReadOptions, dataset: Dataset
 ) -> tuple[Aggregate, ...] | None:
-    """Returns the aggregates that tasks compute; None if Spark has to compute one of them."""
+    """Return the aggregates that tasks compute; None if Spark has to compute any of them."""
     if options.limit is not None:
         return None
     aggregates = []
@@ -242,13 +253,13 @@ def _aggregates(
 def _orderings(
     keys: Sequence[Mapping[str, Any]], options: ReadOptions, dataset: Dataset
 ) -> tuple[ColumnOrdering, ...]:
-    """The order of rows as alance has it; none where it is left to Spark."""
+    """Translate the order of rows; empty if it is left to Spark."""
     orderings = []
     for key in keys:
         column = column_of(key.get("column", ()), dataset.schema)
         if column is None or len(key["column"]) > 1 or options.limit is not None:
             return ()
-        # Of times that Spark sees cut, those that it takes for equal have an order here.
+        # Spark sees truncated times as equal that have an order here.
         if not (_is_ordered(column[1]) and is_exact(column[1])) and not (
             pa.types.is_floating(column[1]) or pa.types.is_boolean(column[1])
         ):
@@ -262,7 +273,7 @@ def _orderings(
 
 
 def _is_ordered(kind: pa.DataType) -> bool:
-    """Returns whether Arrow and Spark agree on the least and the greatest values of a type."""
+    """True if Arrow and Spark agree on the least and greatest values of a type."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_date32(kind)
@@ -298,17 +309,17 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
         names = {aggregate.column for aggregate in aggregates}
         whole = spark_schema(dataset.schema)
         columns = StructType([field for field in whole if field.name in names])
-    # Members that the reader's options name are columns of their own: they are read as they are.
+    # Struct members that the reader's options name are columns of their own, read unchanged.
     flat = not {*dataset.schema.names, *META}.issuperset(columns.names)
     paths = columns.names if flat else member_paths(dataset.schema, arrow_schema(columns))
     order = _orderings(request.get("order", ()), options, dataset)
-    if order:  # of few rows members are not pruned
+    if order:  # few rows are read, so members are not pruned
         flat, paths = True, columns.names
     read = [key.column_name for key in order] or paths
     partitions = planned(dataset, read, options)
     pieces = [rows.pieces for rows in partitions]
     if aggregates is not None and not pieces:
-        pieces = [()]  # a count of nothing is 0
+        pieces = [()]  # a count over no rows is 0
     work = Work(
         Version.of(dataset, options),
         options,
@@ -337,13 +348,13 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
 
 
 def _marks(names: Sequence[str], dataset: Dataset, options: ReadOptions) -> tuple[str, ...]:
-    """The columns of descriptions of blobs of rows that a statement may move."""
+    """Return the columns of blob descriptions of rows that a statement may move."""
     blobs = {field.name for field in described(dataset, options) if is_blob(field)}
     return tuple(name for name in names if name in blobs and ROW_ADDRESS in names)
 
 
 def _kept_share(filters: Sequence[str]) -> float:
-    """The share of rows that filters keep, guessed by their form, as optimisers do."""
+    """Estimate the selectivity of filters by their form, as optimizers do."""
     share = 1.0
     for text in filters:
         if not any(word in text for word in (" OR ", "NOT ", " <> ")):
@@ -358,7 +369,7 @@ def _encoded_bytes(dataset: Dataset, names: list[str]) -> int:
 
 
 def _row_bytes(schema: pa.Schema) -> int:
-    """Estimates the bytes of a row as Spark does; decoded rows may be far larger than encoded."""
+    """Estimate the bytes of a row as Spark does; decoded rows may be far larger than encoded."""
     return 8 + sum(_width(field.type) for field in schema)
 
 

@@ -1,6 +1,6 @@
-"""The procedures of `CALL catalog.system.NAME(...)`: upkeep of a table by the driver's Python.
+"""Procedures of `CALL catalog.system.NAME(...)`: table maintenance in the driver's Python.
 
-Each returns rows. `alance.spark.jobs` does large work on the executors.
+Each returns rows. Large work runs on the executors by `alance.spark.jobs`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-OF_VECTORS: Final = "IVF_"  # the types of their indices begin so
+OF_VECTORS: Final = "IVF_"  # prefix of vector index types
 
 
 async def compact(dataset: Dataset, *, target_rows_per_fragment: int | None = None) -> list[Any]:
-    """Rewrite small fragments, and those of which many rows are deleted."""
+    """Rewrite small fragments, and fragments with many deleted rows."""
     options: Any = {}
     if target_rows_per_fragment is not None:
         options["target_rows_per_fragment"] = target_rows_per_fragment
@@ -54,7 +54,7 @@ async def create_index(
     metric: str | None = None,
     options: str | None = None,
 ) -> list[Any]:
-    """Make an index of a column: of values, vectors or texts; options are a JSON object."""
+    """Create an index of values, vectors or texts on a column; options are a JSON object."""
     try:
         more = {} if options is None else json.loads(options)
     except ValueError:
@@ -71,7 +71,7 @@ async def create_index(
 
 
 async def optimize_indices(dataset: Dataset) -> list[Any]:
-    """Bring the indices to rows that they do not cover."""
+    """Extend the indices to rows that they do not cover."""
     return [[(await dataset.optimize.optimize_indices()).version]]
 
 
@@ -81,27 +81,27 @@ async def restore(dataset: Dataset, *, version: str) -> list[Any]:
 
 
 async def create_tag(dataset: Dataset, *, tag: str, version: int | None = None) -> list[Any]:
-    """Name a version; the latest one, if none is given."""
+    """Tag a version; the latest one, if none is given."""
     number = dataset.version if version is None else version
     await dataset.tags.create(tag, number)
     return [[number]]
 
 
 async def delete_tag(dataset: Dataset, *, tag: str) -> list[Any]:
-    """Forget the name of a version."""
+    """Delete a tag."""
     await dataset.tags.delete(tag)
     return [[dataset.version]]
 
 
 async def create_branch(dataset: Dataset, *, branch: str, version: str | None = None) -> list[Any]:
-    """Begin a branch, at the latest version or another one."""
+    """Create a branch from the latest version or another one."""
     base = None if version is None else _version(version)
     begun = await dataset.create_branch(branch, base)
     return [[begun.version]]
 
 
 async def versions(dataset: Dataset) -> list[Any]:
-    """The versions of a table, oldest first."""
+    """List the versions of a table, oldest first."""
     return [
         [info.version, None if info.timestamp is None else info.timestamp.isoformat()]
         for info in await dataset.versions()
@@ -132,7 +132,7 @@ _TYPES: Final = {"int": "long", "float": "double", "str": "string"}
 
 
 def described(name: str) -> dict[str, object]:
-    """A procedure for Spark: its parameters with their types, and the columns of its rows."""
+    """Describe a procedure for Spark: its parameters with their types, and its result columns."""
     parameters = [{"name": "table", "type": "string", "optional": False}]
     for parameter in list(inspect.signature(PROCEDURES[name]).parameters.values())[1:]:
         kind = str(parameter.annotation).partition(" ")[0]

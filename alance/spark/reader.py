@@ -1,10 +1,10 @@
 """Reading a table: the driver plans partitions from the manifest, tasks read Arrow batches.
 
-Spark plans a DataFrame once and keeps the reader, with the filters that it was told of, for all
-later queries of the DataFrame (4.2 to 4.3): a filter taken over for one query would drop the rows
-of the next. So filters are taken over only where `pushdown` says that there will be one query, and
-of these only those that mean the same in alance's SQL (`alance.spark.filters`). The connector plans
-each query anew, and takes them over always.
+Spark (4.2 to 4.3) plans a DataFrame once and keeps the reader, with pushed filters, for all later
+queries of the DataFrame: a filter pushed for one query would drop rows of the next. So filters are
+pushed down only if `pushdown` says that there will be one query, and only filters that mean the
+same in alance's SQL (`alance.spark.filters`). The connector plans each query anew, and always
+pushes filters down.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ _EPOCH: Final = datetime.date(1970, 1, 1)
 
 
 def as_sql(condition: Filter, schema: pa.Schema) -> str | None:
-    """A filter as SQL text; None where it is left to Spark.
+    """Translate a filter to SQL text. Returns None if it is left to Spark.
 
     Args:
-        schema: of the table.
+        schema: schema of the table.
     """
     tree = _tree(condition)
     return None if tree is None else sql_of(tree, schema)
@@ -96,11 +96,11 @@ def _constant(value: object) -> Constant:
         return Constant(str(value))
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return Constant(str((value - _EPOCH).days))
-    return Constant(None)  # is left to Spark
+    return Constant(None)  # null: such a filter is left to Spark
 
 
 class PartitionRows(InputPartition):
-    """One partition: what one task reads."""
+    """Rows that one task reads."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         super().__init__(None)
@@ -113,10 +113,10 @@ class PartitionRows(InputPartition):
 def plan(
     fragments: Sequence[Fragment], fields: frozenset[int] | None, options: ReadOptions
 ) -> list[PartitionRows]:
-    """The partitions of a read, in row order. No request.
+    """Plan the partitions of a read, in row order. No request.
 
     Args:
-        fields: ids of the fields that are read; None: all.
+        fields: ids of the fields to read; None: all.
     """
     splits = plan_splits(
         fragments,
@@ -131,7 +131,7 @@ def plan(
 
 
 def columns_of(dataset: Dataset, options: ReadOptions) -> list[str]:
-    """The columns that a read gives, in its order."""
+    """Return the columns that a read yields, in order."""
     names = options.columns
     columns = list(dataset.schema.names if names is None else names)
     for asked, name in ((options.with_row_id, ROW_ID), (options.with_row_address, ROW_ADDRESS)):
@@ -146,7 +146,11 @@ def planned(
     options: ReadOptions,
     ids: Collection[int] | None = None,
 ) -> list[PartitionRows]:
-    """The partitions of a read of some columns of a version, or of some of its fragments."""
+    """Plan the partitions of a read of columns of a version.
+
+    Args:
+        ids: fragments to read; None: all.
+    """
     fragments = [
         fragment for fragment in fragments_of(dataset) if ids is None or fragment.id in ids
     ]
@@ -175,16 +179,17 @@ class AlanceReader(DataSourceReader):
         return f"AlanceReader({self.options.path!r})"
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the tasks. Spark has pickled the reader before: what is set here is not seen there.
+        """Plan the tasks. Spark pickled the reader before, so attributes set here are lost.
 
-        Cost: no request, the manifest has been read; about 10 us a fragment.
+        Cost: no request, since the manifest was read; about 10 us a fragment.
         """
         assert self._dataset is not None
         return planned(self._dataset, self.schema.names, self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition, in the very types that Spark asks for."""
-        if not isinstance(partition, PartitionRows):  # Spark's own, where no partition was planned
+        """Read the rows of a partition, in exactly Spark's types."""
+        # Spark's own class, if no partition was planned
+        if not isinstance(partition, PartitionRows):
             return iter(())
         schema, names = arrow_schema(self.schema), self.schema.names
         batches = stream(lambda: read_pieces(self.version, names, self.options, partition.pieces))
@@ -200,7 +205,7 @@ def read_pieces(
     flat: bool = True,
     order_by: Sequence[ColumnOrdering] = (),
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows of one partition, in the types of the table."""
+    """Read the rows of one partition, in the types of the table."""
     chosen = replace(
         _scan_options(options), filter=options.filter, limit=options.limit, order_by=order_by
     )
@@ -218,7 +223,7 @@ def read_pieces(
 def read_extreme_pieces(
     version: Version, names: Sequence[str], options: ReadOptions, pieces: Sequence[Piece]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Rows of one partition with the least and the greatest values of some columns."""
+    """Read rows of a partition that hold the least and greatest values of some columns."""
     return read_extremes(
         version.record,
         version.options.path,
@@ -238,10 +243,10 @@ def _scan_options(options: ReadOptions) -> ScanOptions:
 
 
 class PushingReader(AlanceReader):
-    """A reader that takes over filters: for a DataFrame that serves one query."""
+    """A reader with filter pushdown, for a DataFrame that serves a single query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep the filters that alance evaluates as Spark would; give back the others."""
+        """Keep the filters that alance evaluates like Spark; yield the others back."""
         assert self._dataset is not None
         taken = [] if self.options.filter is None else [f"({self.options.filter})"]
         for condition in filters:

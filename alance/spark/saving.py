@@ -1,8 +1,8 @@
-"""Writes of the connector: begun and committed in the driver's Python, written in the executors'.
+"""Writes of the connector: the driver's Python begins and commits them, the executors' write.
 
-The driver asks `save`, whose answer goes with each task, then `commit` with what the tasks have
-answered, or `abort`. A task sends rows of one kind by `write`: `new` ones, `moved` ones with the
-address and id of the row whose place they take, or the addresses alone of rows that are `gone`.
+The driver sends `save`, whose answer goes to each task, then `commit` with the tasks' answers, or
+`abort`. A task sends rows of one kind by `write`: `new` rows; `moved` rows with the address and id
+of the row that they replace; or only the addresses of rows that are `gone`.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Save:
     """One write, on the driver and in its tasks.
 
     Attributes:
-        target: None: nothing is written, as the table is there.
-        job: names the commit.
-        base: the state of the version whose rows move or go; None: rows are only added.
-        filter: the condition of rows of that version that go besides; None: no others.
-        kept: what its rows keep when they move; None: Spark holds all of their values.
-        query: the streaming query whose batch it is; None: it is none.
+        target: the table; None: nothing is written, because the table exists.
+        job: name of the commit.
+        base: state of the version whose rows move or go; None: rows are only added.
+        filter: condition of further rows of that version to delete; None: no others.
+        kept: values that moved rows keep; None: Spark holds all of their values.
+        query: streaming query of the batch; None: not a stream.
         keys: an empty set for the keys of rows that are inserted because `base` lacks them; None:
             no rows are inserted for that reason.
     """
@@ -78,20 +78,20 @@ class Save:
     keys: InsertedKeys | None = None
 
     def of_batch(self, batch: int | None) -> tuple[str, tuple[str, int] | None]:
-        """Return the commit's name, and the producer and number by which it is made only once."""
+        """Return the commit's name, and the producer and number that make it commit only once."""
         if self.query is not None and batch is not None:
             return job_of(self.query, batch), (self.query, batch)
         return self.job, None if self.target is None else producer_of(self.target.options)
 
 
 class Saves:
-    """Answers what writes ask of Python."""
+    """Answers requests about writes."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
 
     async def answer(self, request: Mapping[str, Any]) -> object:
-        """The answer to a request of the driver, as JSON."""
+        """Answer a request of the driver, as JSON."""
         if request["verb"] == "save":
             begun = await self._begun(request)
             return {"save": base64.b64encode(pickle.dumps(begun)).decode()}
@@ -153,7 +153,8 @@ class Saves:
         target = save.target
         if target is None:
             return
-        # A process that ended before it could answer; a batch is found by its producer.
+        # An earlier process ended before it answered; a stream's batch is recognized by its
+        # producer.
         if save.query is None and may_be_committed(job):
             raise CommitStateUnknownError(
                 f"dataset {target.options.path!r}: a commit was begun by a process that has ended; "
@@ -181,7 +182,7 @@ class Saves:
     async def rows(
         request: Mapping[str, Any], batches: AsyncGenerator[pa.RecordBatch, None]
     ) -> object:
-        """Write the rows of one kind of a task; the answer names what was written."""
+        """Write a task's rows of one kind; the answer describes the written rows."""
         save: Save = pickle.loads(request["save"])
         moves, target = Moves(save.keys), save.target
         if target is None:
@@ -206,7 +207,7 @@ def _in_place(options: WriteOptions, dataset: Dataset) -> Target:
 
 
 async def _matching(base: Dataset, condition: str) -> Change:
-    """The rows that meet a condition, by their address."""
+    """Note the rows that meet a condition, by address."""
     moves = Moves()
     async for batch in base.to_batches([ROW_ADDRESS], filter=condition):
         moves.note(batch)
@@ -216,7 +217,7 @@ async def _matching(base: Dataset, condition: str) -> Change:
 def _moved(
     save: Save, moves: Moves, batches: AsyncGenerator[pa.RecordBatch, None]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Rows that take the place of others, which are noted."""
+    """Yield rows that replace others, and note the replaced rows."""
     kept, base = save.kept, save.target.base if save.target else None
     rows = (moves.note(batch, keep_address=kept is not None) async for batch in batches)
     if kept is not None and base is not None:

@@ -1,7 +1,7 @@
 """Table functions of SQL, `alance_nearest` and `alance_search`; they need no connector.
 
-Functions in Python say their columns when a query is analyzed, by their constant arguments, and
-give their rows in one task, or where they stand behind LATERAL, in those of the rows before them.
+Python table functions declare their columns from constant arguments when a query is analyzed. They
+produce their rows in one task, or behind LATERAL in the tasks of the preceding rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-DEFAULT: Final = "lance"  # the catalog of names without one
+DEFAULT: Final = "lance"  # catalog of names without a catalog
 DISTANCE: Final = "_distance"
 SCORE: Final = "_score"
 RELEVANCE: Final = "_relevance_score"
@@ -38,28 +38,29 @@ OF_SEARCHES: Final = (RELEVANCE, SCORE, DISTANCE)
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of tables, as known to the session when the functions were registered.
+    """Places of tables, as known to the session when the functions were registered.
 
     Attributes:
         storage: options of the store.
-        warehouses: folders of tables, by the names of their catalogs.
+        warehouses: folders of tables, by catalog name.
     """
 
     storage: Mapping[str, str] = field(repr=False)
     warehouses: Mapping[str, str]
 
     def uri(self, table: str) -> str:
-        """A path or URI as it is; the place of a name in a catalog.
+        """Return a path or URI unchanged, or the URI of a table's name in a catalog.
 
         Raises:
-            InvalidInputError: a catalog without a warehouse, a name that no folder can have.
+            InvalidInputError: a catalog without a warehouse, or a name that is not valid for a
+                folder.
         """
         return named_uri(table, self.warehouses, DEFAULT)
 
 
 @dataclass
 class SearchPlan(AnalyzeResult):
-    """The columns of a search and the version that it reads.
+    """Columns of a search, and the version that it reads.
 
     Attributes:
         options: the place of the table with the number of its version.
@@ -69,7 +70,7 @@ class SearchPlan(AnalyzeResult):
 
 
 def register_functions(spark: SparkSession, places: Places) -> None:
-    """Make the functions known to a session, in the place of those that it has."""
+    """Register the functions in a session; replaces registered ones."""
     from pyspark.sql.functions import udtf
 
     nearest, search = _functions(places)
@@ -180,7 +181,7 @@ class _Table:
         self.names = [name for name in plan.schema.names if name not in OF_SEARCHES]
 
     def rows(self, search: Callable[[Dataset], Awaitable[pa.Table]]) -> Iterator[tuple[Any, ...]]:
-        """The rows that a search gives, as Spark takes them."""
+        """Run a search and yield its rows as Spark takes them."""
 
         async def searched() -> pa.Table:
             if self._dataset is None:
@@ -244,7 +245,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _numbers(value: Any) -> Any:
-    """A query without decimals, which SQL makes of `0.5`."""
+    """Convert decimals in a query to floats; SQL parses `0.5` as a decimal."""
     if hasattr(value, "toArray"):
         return value.toArray().tolist()
     if isinstance(value, list | tuple):

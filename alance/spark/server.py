@@ -1,17 +1,17 @@
-"""The Python process of the connector: one in the driver's JVM, one in each executor's.
+"""The connector's Python process: one for the driver's JVM, one for each executor's.
 
-    python -m alance.spark.server SOCKET
+  python -m alance.spark.server SOCKET
 
-The JVM starts it and sends requests, each over a connection of its own: a u32 length and JSON with
-a `verb`. `Connection.java` has the form of answers. The driver asks `open`, `push`, `aggregate`,
-`plan` and `delete` (`planning.py`), `save`, `commit` and `abort` (`saving.py`), and what a catalog
-does (`catalog.py`) or a stream (`streams.py`). A task asks `read`, or `write`: this is answered at
-once, then come its rows, in the form of the rows of an answer, then what was written is told.
-Closing a connection cancels what is done for it. The process ends with its standard input, or when
-it had no connection for some minutes.
+The JVM starts it and sends requests, each over its own connection: a u32 length and JSON with a
+`verb`. `Connection.java` documents the form of answers. Verbs of the driver: `open`, `push`,
+`order`, `aggregate`, `plan` and `delete` (`planning.py`); `save`, `commit` and `abort`
+(`saving.py`); `catalog.*` (`catalog.py`) and `stream.*` (`streams.py`). A task sends `read` or
+`write`. A `write` is acknowledged at once; then come its rows, in the same form as an answer's
+rows, and finally the answer describes the written rows. Closing a connection cancels its request.
+The process exits when its standard input ends, or after ten minutes without a connection.
 
-Rows are sent and taken by a thread for each connection that waits for its task, so that none waits
-for another's; all that reads, decodes and encodes is in one loop and one session.
+Each connection of a waiting task has a thread that sends or receives rows, so that no task waits
+for another. All reading, decoding and encoding is in one loop and one session.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from alance.spark.worker import release, run
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-IDLE_S: Final = 600.0  # without a connection, after which the process ends
+IDLE_S: Final = 600.0  # without a connection, after which the process exits
 MAX_REQUEST: Final = 1 << 30
-WRITERS: Final = 4096  # threads at most: tasks of one JVM that read or write at once
+WRITERS: Final = 4096  # upper bound of threads: concurrent reading or writing tasks of one JVM
 SAVES: Final = ("save", "commit", "abort")
-SEND_BYTES: Final = 1 << 20  # of the socket's buffer, so that a batch takes fewer turns
+SEND_BYTES: Final = 1 << 20  # socket buffer, so that sending a batch takes few turns
 
 T = TypeVar("T")
 _LENGTH: Final = struct.Struct(">I")
@@ -63,7 +63,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, listener: socket.socket, idle_s: float = IDLE_S) -> None:
-        """Accept connections until there was none for some time."""
+        """Accept connections until there was none for `idle_s`."""
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
         while True:
@@ -82,7 +82,7 @@ class Server:
 
     async def _answer(self, connection: socket.socket) -> None:
         try:
-            with suppress(OSError):  # the JVM has gone away
+            with suppress(OSError):  # the JVM has gone
                 request = await _request(connection)
                 if request["verb"] == "read":
                     await self._rows(connection, request)
@@ -93,7 +93,7 @@ class Server:
         finally:
             connection.close()
             if len(self._tasks) <= 1:
-                await asyncio.to_thread(release)  # some ms
+                await asyncio.to_thread(release)  # takes some ms
 
     async def _send_answer(self, connection: socket.socket, request: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
@@ -111,7 +111,7 @@ class Server:
         return self._catalog if verb.startswith("catalog.") else self._planner
 
     async def _take_rows(self, connection: socket.socket, request: dict[str, Any]) -> None:
-        """Write the rows that a task sends. One that hangs up before their end has written none."""
+        """Write the rows that a task sends. If it hangs up before their end, nothing is written."""
         connection.setblocking(True)
         try:
             await self._in_thread(connection, connection.sendall, _part(b"J", {}))
@@ -123,18 +123,19 @@ class Server:
         await self._in_thread(connection, connection.sendall, part)
 
     async def _incoming(self, connection: socket.socket) -> AsyncGenerator[pa.RecordBatch, None]:
-        incoming, end = _Incoming(connection), socket.SHUT_RD  # the answer is sent all the same
+        # shuts down only reading: the answer is still sent
+        incoming, end = _Incoming(connection), socket.SHUT_RD
         while (batch := await self._in_thread(connection, incoming.next, None, end)) is not None:
             yield batch
 
     async def _rows(self, connection: socket.socket, request: dict[str, Any]) -> None:
-        """Send batches as the task takes them; it is over when the task has hung up."""
+        """Send batches as the task takes them, until the task hangs up."""
         loop = asyncio.get_running_loop()
         work = Work.loads(request["work"], request["pieces"], request["cores"])
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
         connection.setblocking(True)
         sending = asyncio.ensure_future(self._send(connection, work.batches()))
-        # Nothing more is sent by a task: what can be read is the end.
+        # A task sends nothing more, so the connection becomes readable only at its end.
         loop.add_reader(connection, sending.cancel)
         try:
             await sending
@@ -164,14 +165,16 @@ class Server:
         data: object,
         end: int = socket.SHUT_RDWR,
     ) -> T:
-        """Write or read in a thread. Cancelled: shuts the connection down, waits for the thread."""
+        """Write or read in a thread. Cancellation shuts the connection down and awaits the
+        thread.
+        """
         writing = asyncio.wrap_future(self._writers.submit(work, data))
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
             with suppress(OSError):
                 connection.shutdown(end)
-            await asyncio.wait([writing])  # at once: writing to what is shut down fails
+            await asyncio.wait([writing])  # returns at once: writing to a closed connection fails
             with suppress(Exception):
                 writing.result()
             raise
@@ -188,7 +191,7 @@ class _Rows:
         self.is_broken = False
 
     def write(self, data: Any) -> Any:
-        """Send a batch, or bytes that Arrow makes of a batch."""
+        """Send a batch, or bytes of a batch that Arrow serialized."""
         if isinstance(data, pa.RecordBatch):
             self._begin(data)
             return None
@@ -206,18 +209,22 @@ class _Rows:
         self._writer.write_batch(batch)
 
     def flush(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is buffered."""
 
 
 class _Incoming:
-    """Batches as `_Rows` sends them, from the other end."""
+    """Batches received in the form in which `_Rows` sends them."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._file = connection.makefile("rb")
         self._reader: pa.RecordBatchStreamReader | None = None
 
     def next(self, _: object = None) -> pa.RecordBatch | None:
-        """The next batch; None: there are no more."""
+        """Return the next batch, or None after the last one.
+
+        Raises:
+            ConnectionError: the task has hung up.
+        """
         kind = self._file.read(1)
         if kind == b"Z":
             return None
@@ -263,7 +270,7 @@ def _failed(error: BaseException) -> bytes:
 
 
 def _is_ours(connection: socket.socket) -> bool:
-    """Returns whether the peer is a process of this user. The folder keeps other users out, too."""
+    """True if the peer is a process of this user. The socket's folder keeps out others, too."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     about = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -277,12 +284,12 @@ def _end_with_input() -> None:
 
 
 def main() -> None:
-    """The program."""
+    """Listen at the socket in `sys.argv[1]` until idle."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(sys.argv[1])
     listener.listen(128)
     print("ready", flush=True)
-    os.dup2(2, 1)  # what is printed later is for the log
+    os.dup2(2, 1)  # later output belongs to the log
     threading.Thread(target=_end_with_input, daemon=True).start()
     run(Server().serve(listener))
     os._exit(0)

@@ -1,9 +1,8 @@
-"""Sessions of Spark: the format in one, and one with what alance needs.
+"""Spark sessions: registers the format in a session, and builds sessions that alance can use.
 
-The data source has the storage options that it was registered with in its class, which Spark
-pickles into the tasks. Jobs that work from the driver need them, too: they are kept in this
-process, under a name that the session's configuration has. So sessions that Spark clones, as for
-`foreachBatch`, find both.
+The data source class holds the storage options of its registration, and Spark pickles the class
+into the tasks. Jobs on the driver need the options, too: this process keeps them under a name in
+the session's configuration. So sessions that Spark clones, as for `foreachBatch`, find both.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
 
     from alance.spark.source import AlanceSource
 
-NAME: Final = "spark.alance.registration"  # in a session's configuration
-# `lance` has tables by name and by path; the name of the format, as `parquet` does, by path.
+NAME: Final = "spark.alance.registration"  # key in a session's configuration
+# `lance` resolves tables by name and by path; `alance`, the format's name, by path, like `parquet`.
 CATALOGS: Final = ("spark.sql.catalog.lance", "spark.sql.catalog.alance")
-CATALOG_CLASS: Final = "alance.spark.AlanceCatalog"  # in the connector
+CATALOG_CLASS: Final = "alance.spark.AlanceCatalog"  # class of the connector
 WAREHOUSE: Final = CATALOGS[0] + ".warehouse"
 PYTHON_SOURCE: Final = (
     "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource"
 )
 
-RANGE_ROWS: Final = 1 << 20  # more than any cluster has cores
+RANGE_ROWS: Final = 1 << 20  # more than the cores of any cluster
 
 _options: Final[dict[str, dict[str, str]]] = {}
 _parallelism: Final[dict[str, int]] = {}
@@ -43,14 +42,14 @@ def register(
     storage_options: Mapping[str, str] | None = None,
     warehouse: str | None = None,
 ) -> None:
-    """Make the format `alance` known to a session, and with the connector the catalog `lance`.
+    """Register the format `alance` in a session, and with the connector the catalog `lance`.
 
     Args:
-        storage_options: of all tables that this session reads, writes, follows or gives to jobs;
-            they go to the executors with the tasks, and are in no plan and no log. Options of a
-            single call come on top. None: those of the registration before, where there was one.
-        warehouse: path or URI of the folder whose tables the catalog has by name. None: as it was;
-            where there is none, it has tables by their path alone.
+        storage_options: for all tables that this session reads, writes, follows or passes to jobs.
+            They go to the executors with the tasks, and appear in no plan and no log. Options of a
+            single call take precedence. None: those of an earlier registration, if any.
+        warehouse: path or URI of the folder whose tables the catalog has by name. None: unchanged;
+            without a warehouse, tables have paths only.
     """
     from alance.spark.jar import add_connector, server_has_connector
     from alance.spark.searching import Places, register_functions
@@ -75,11 +74,11 @@ def register(
 
 
 def _register_source(spark: SparkSession, source: type[AlanceSource]) -> None:
-    """Make a data source known under its name, beside the one of the connector.
+    """Register a data source under its name, beside the connector's source of that name.
 
-    Spark's own `register` refuses a name that a jar has, unless the `python3` that it starts by
-    itself (PYSPARK_PYTHON or the one in PATH, not `spark.pyspark.python`) found a source of that
-    name. Sessions of another process (Connect) have only that one.
+    Spark's own `register` refuses a name that a jar has, unless the `python3` that it starts
+    (PYSPARK_PYTHON or the one in PATH, not `spark.pyspark.python`) found a source of that name.
+    Sessions of another process (Connect) have only that way.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
@@ -93,7 +92,7 @@ def _register_source(spark: SparkSession, source: type[AlanceSource]) -> None:
 
 
 def _warehouses(spark: SparkSession) -> dict[str, str]:
-    """The folders of the catalogs of a session, by name."""
+    """Return the warehouses of a session's catalogs, by catalog name."""
     prefix, suffix, settings = "spark.sql.catalog.", ".warehouse", spark.conf.getAll
     return {
         key[len(prefix) : -len(suffix)]: folder
@@ -105,24 +104,25 @@ def _warehouses(spark: SparkSession) -> dict[str, str]:
 
 
 def register_once(spark: SparkSession) -> None:
-    """Register the format where a session does not know it yet."""
+    """Register the format unless the session has it."""
     if spark.conf.get(NAME, None) is None:
         register(spark)
 
 
 def storage_of(spark: SparkSession, storage_options: Mapping[str, str] | None) -> dict[str, str]:
-    """The storage options of a call: those that the session was registered with, and its own."""
+    """Combine the session's storage options with those of a call, which take precedence."""
     name = spark.conf.get(NAME, None)
     return {**_options.get(name or "", {}), **(storage_options or {})}
 
 
 def parallelism_of(spark: SparkSession) -> int:
-    """Tasks that run at once. Cost: over Spark Connect a job, once a registration."""
+    """Number of tasks that run at once. Cost: with Spark Connect a job, once a registration."""
     context = getattr(spark, "_sc", None)
     if context is not None:
         return int(context.defaultParallelism)
     name = spark.conf.get(NAME, None) or ""
-    if name not in _parallelism:  # a server tells it by the parts that it makes of a range
+    # a Connect server reveals it by its number of partitions of a range
+    if name not in _parallelism:
         parts = spark.range(RANGE_ROWS).selectExpr("spark_partition_id() AS part")
         _parallelism[name] = parts.agg({"part": "max"}).collect()[0][0] + 1
     return _parallelism[name]
@@ -135,19 +135,19 @@ def session(
     conf: Mapping[str, str] | None = None,
     warehouse: str | None = None,
 ) -> SparkSession:
-    """The running session, or a new one, with the format registered.
+    """Return the running session, or a new one, with the format registered.
 
-    JAVA_HOME and PYSPARK_PYTHON are set where they are not: to the Java that `find_java` finds, and
-    to this interpreter, so that local workers have the packages that the driver has. Folders from
-    which this process imports are handed to local workers by PYTHONPATH.
+    Before it starts Java, sets JAVA_HOME to the Java that `find_java` finds, and PYSPARK_PYTHON,
+    unless set, to this interpreter, so that local workers have the driver's packages. PYTHONPATH
+    passes the folder of alance to local workers if this process imports from it.
 
     Args:
-        master: None: what `spark-submit` or the configuration say, or `local[*]`.
+        master: None: as `spark-submit` or the configuration say, or `local[*]`.
         conf: settings of Spark.
-        warehouse: of the catalog `lance`; see `register`.
+        warehouse: warehouse of the catalog `lance`; see `register`.
 
     Raises:
-        NotFoundError: there is no Java, and none is running.
+        NotFoundError: no session is running, and no Java was found.
     """
     from pyspark.sql import SparkSession
 
@@ -171,7 +171,7 @@ def session(
 
 
 def _prepare() -> None:
-    # Here, as `python -m alance.spark.java` warns of a module that its package has imported.
+    # Imported here: `python -m alance.spark.java` warns if its package has imported the module.
     from alance.spark.java import MISSING, find_java
 
     home = find_java()

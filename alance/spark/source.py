@@ -1,4 +1,4 @@
-"""The data source `alance`: what Spark asks for readers and writers."""
+"""The data source `alance`: entry point of Spark for readers and writers."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 
 class AlanceSource(DataSource):
-    """Tables of Lance for Spark. Options: see `alance.spark.options`."""
+    """Lance tables for Spark. Options: see `alance.spark.options`."""
 
     defaults: ClassVar[Mapping[str, str]] = {}
     pinned_options: ReadOptions | None = None
 
     @classmethod
     def name(cls) -> str:
-        """Returns the name for `.format(...)`."""
+        """Name for `.format(...)`."""
         return "alance"
 
     def _read_options(self) -> ReadOptions:
         return self.pinned_options or ReadOptions.parse(self.options, self.defaults)
 
     def schema(self) -> StructType:
-        """The columns of the version that the options ask for, which the DataFrame keeps to.
+        """Return the columns of the version that the options name; the DataFrame keeps them.
 
         Cost: one LIST and one GET.
         """
         return run(self.opened())[2]
 
     async def opened(self) -> tuple[ReadOptions, Dataset, StructType]:
-        """The version that the options ask for, the options that pin it, and its columns.
+        """Open the version that the options name; return the options pinned to it, and its columns.
 
         Cost: one LIST and one GET.
         """
@@ -61,9 +61,9 @@ class AlanceSource(DataSource):
         return options, dataset, spark_schema(scanner.projected_schema)
 
     def reader(self, schema: StructType) -> AlanceReader:
-        """Reads the columns of a schema, which may be the user's.
+        """Return a reader of the columns of a schema, which the user may have given.
 
-        Cost: one GET, of the manifest; for the latest version a LIST more.
+        Cost: one GET of the manifest; for the latest version also a LIST.
         """
         options = self._read_options()
         kind = PushingReader if options.pushdown else AlanceReader
@@ -71,20 +71,20 @@ class AlanceSource(DataSource):
         return kind(schema, options, Version.of(dataset, options), dataset)
 
     def streamReader(self, schema: StructType) -> AlanceStreamReader:
-        """Follow the versions of the table."""
+        """Return a reader that follows the versions of the table."""
         return AlanceStreamReader(schema, self.stream_options())
 
     def stream_options(self) -> StreamOptions:
-        """Returns the options of following the table."""
+        """Parse the options of following the table."""
         return StreamOptions.parse(self.options, self.defaults)
 
     def writer(self, schema: StructType, overwrite: bool) -> AlanceWriter:
-        """Writes rows of a schema. Cost: one LIST and one GET."""
+        """Return a writer of rows of a schema. Cost: one LIST and one GET."""
         options = WriteOptions.parse(self.options, self.defaults)
         return AlanceWriter(schema, options, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> AlanceStreamWriter:
-        """The sink of a streaming query. Cost: one LIST and one GET."""
+        """Return the sink of a streaming query. Cost: one LIST and one GET."""
         options = WriteOptions.parse(self.options, self.defaults)
         return AlanceStreamWriter(schema, options, overwrite=overwrite)
 
@@ -97,7 +97,7 @@ STREAM_ONLY = frozenset(
 
 
 def with_defaults(storage_options: Mapping[str, str]) -> type[AlanceSource]:
-    """The data source with storage options of its own, which Spark's options do not show."""
+    """Return a data source class with storage options, which Spark's options do not show."""
 
     class Source(AlanceSource):
         defaults: ClassVar[Mapping[str, str]] = dict(storage_options)

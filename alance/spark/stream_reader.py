@@ -1,6 +1,6 @@
-"""The source of streaming queries of the Python data source, where there is no connector.
+"""Source of streaming queries in the Python data source, for sessions without the connector.
 
-Spark gives the process that it lives in ten seconds to start; the connector has no such bound.
+Spark gives the source's process ten seconds to start; the connector has no such limit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StreamRows(PartitionRows):
 
 
 class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives as long as the query does, in one process."""
+    """Reader of a streaming query. Lives in one process as long as the query."""
 
     def __init__(self, schema: StructType, options: StreamOptions) -> None:
         self.schema = schema
@@ -69,35 +69,35 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._follower
 
     def initialOffset(self) -> dict[str, int]:
-        """Returns the first offset of a new query. Cost: one LIST and one GET."""
+        """Return the first offset of a new query. Cost: one LIST and one GET."""
         return run(self._following.initial()).dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The rate limit of the options."""
+        """Return the rate limit of the options."""
         limit = Limit.of(self.options)
         return ReadAllAvailable() if limit is None else _LIMITS[limit.unit](limit.most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note the version up to which this run reads."""
+        """Store the latest version, up to which this run reads."""
         self._target = run(self._following.latest())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
-        """Returns the end of the next batch. Cost: one LIST, and two GETs per new version."""
+        """Return the end of the next batch. Cost: one LIST, and two GETs per new version."""
         ours = None if isinstance(limit, ReadAllAvailable) else Limit.of(self.options)
         return run(self._following.next(Offset.of(start), ours, self._target)).dict()
 
     def reportLatestOffset(self) -> dict[str, int] | None:
-        """Not told: it would cost requests that nothing needs."""
+        """Return None: an answer would cost requests, and nothing needs it."""
         return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a batch. Cost: the manifests between, where they are not cached."""
+        """Plan the tasks of a batch. Cost: the manifests in between that are not cached."""
         names = self.schema.names
         parts = run(self._following.parts(Offset.of(start), Offset.of(end), names))
         return [StreamRows(rows, part) for part in parts for rows in part.rows]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition."""
+        """Read the rows of a partition."""
         if not isinstance(partition, StreamRows):
             return iter(())
         options = replace(self.options, filter=filtered(self.options, partition.condition))

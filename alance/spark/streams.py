@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from alance.spark.options import StreamOptions
     from alance.spark.source import AlanceSource
 
-TABLES: Final = 16  # that are followed, whose latest manifests are kept
+TABLES: Final = 16  # followed tables whose latest manifests are cached
 
 
 class Streams:
-    """Answers the driver. All that a stream has to remember is in its requests."""
+    """Answers the driver. Stateless but for a cache: the requests carry a stream's state."""
 
     def __init__(self) -> None:
         self._followers: OrderedDict[bytes, Follower] = OrderedDict()
 
     async def answer(self, request: Mapping[str, Any]) -> object:
-        """The answer to a request whose verb begins with `stream.`, as JSON."""
+        """Answer a request whose verb begins with `stream.`, as JSON."""
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
         texts = request["options"]
         options = for_cores(kind(texts).stream_options(), texts, request["parallelism"])
@@ -62,7 +62,7 @@ class Streams:
 
 
 async def _planned(request: Mapping[str, Any], follower: Follower, start: Offset) -> object:
-    """The tasks of a batch, by version."""
+    """Plan the tasks of a batch, by version."""
     columns = arrow_schema(StructType.fromJson(json.loads(request["schema"])))
     end, names = Offset.of(json.loads(request["end"])), tuple(columns.names)
     versions = []

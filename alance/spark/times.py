@@ -1,8 +1,8 @@
-"""Times in nanoseconds of rows that Spark has seen cut to microseconds.
+"""Nanosecond times of rows that Spark has seen truncated to microseconds.
 
-A time stays what it was where Spark still sees the microsecond of the old one. Members of structs
-are compared one by one, elements of lists and entries of maps by their place, where a row has as
-many of them as before; where it has more or fewer, all of them are new.
+A time keeps its nanoseconds if Spark's value is still the truncated old one. Struct members are
+compared one by one; list elements and map entries by position, if the row has as many as before.
+Otherwise all of them are new.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def with_old_times(old: pa.Array, new: pa.Array) -> pa.Array:
-    """Values of rows, whose times are the old ones where these are the same for Spark.
+    """Return new values, with the exact old time wherever Spark's value is unchanged.
 
     Args:
-        old: as the table has them.
-        new: of the same rows, in Spark's type.
+        old: values in the table.
+        new: values of the same rows, in Spark's type.
 
     Returns:
-        Times in the table's unit; what is beside them in structs, lists and maps in Spark's types.
+        Times in the table's unit; other values in structs, lists and maps in Spark's types.
 
     Raises:
         InvalidInputError: a time that the column cannot hold.
@@ -55,7 +55,7 @@ def _lists(old: pa.ListArray, new: pa.ListArray, *, is_map: bool) -> pa.Array:
     values = pa.concat_arrays(
         [of_same_length, _cast(new.filter(other).flatten(), of_same_length.type)]
     )
-    # The values of rows of the same length, then those of the others: put in the order of the rows.
+    # Values of rows with the old length come first, then the others: restore the order of the rows.
     behind = np.cumsum(np.where(has_old_length, lengths, 0))
     behind_others = len(of_same_length) + np.cumsum(np.where(has_old_length, 0, lengths))
     starts = np.where(has_old_length, behind, behind_others) - lengths
@@ -70,7 +70,7 @@ def _lists(old: pa.ListArray, new: pa.ListArray, *, is_map: bool) -> pa.Array:
 
 
 def _as_lists(array: pa.Array) -> pa.ListArray:
-    """Lists of any kind as one, maps as lists of structs."""
+    """Convert lists of any kind to plain lists, and maps to lists of structs."""
     if pa.types.is_map(array.type):
         entries = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
         offsets = pa.array(np.array(array.offsets), pa.int32())
@@ -79,7 +79,7 @@ def _as_lists(array: pa.Array) -> pa.ListArray:
 
 
 def _lengths(lists: pa.ListArray) -> npt.NDArray[np.int64]:
-    """Returns the lengths of lists, 0 for null lists."""
+    """Return the lengths of lists, 0 for null lists."""
     lengths: Any = pc.list_value_length(lists).fill_null(0)
     return np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
 

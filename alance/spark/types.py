@@ -1,9 +1,9 @@
-"""Conversion between types of Spark and of Arrow, and the types of new tables.
+"""Conversion between Spark and Arrow types, and the types of new tables.
 
-Spark takes batches only in the Arrow types that it has chosen for its own types. An Arrow type
-without a type of Spark is read as the next wider type: unsigned integers as signed integers of
-twice the width (uint64 as decimal(20, 0)), half floats as floats, vectors as arrays, dictionaries
-as their values. Times are cut to microseconds, the finest times of Spark.
+Spark takes batches only in its chosen Arrow type for each of its types. An Arrow type without a
+Spark type is read as the next wider type: unsigned integers as signed integers of twice the width
+(uint64 as decimal(20, 0)), half floats as floats, vectors as arrays, dictionaries as their values.
+Times are truncated to microseconds, Spark's finest unit.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _SIMPLE: Final[Mapping[pa.DataType, pa.DataType]] = {
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The schema under which Spark sees a table's columns.
+    """Return the schema under which Spark sees a table's columns.
 
     Raises:
         UnsupportedError: decimals of more than 38 digits, types that Spark does not have.
     """
     struct = StructType()
     for field in schema:
-        if field.name in META:  # uint64, below 2^63 in all tables that there are
+        if field.name in META:  # uint64, in practice below 2^63
             struct.add(StructField(field.name, LongType(), True))
             continue
         try:
@@ -69,7 +69,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark takes batches in.
+    """Return the Arrow schema in which Spark takes batches.
 
     Raises:
         UnsupportedError: a type that Arrow does not have.
@@ -91,14 +91,14 @@ def _arrow_field(field: StructField) -> pa.Field:
 def new_table_schema(
     schema: StructType, vectors: Mapping[str, int], *, keeps_required: bool = False
 ) -> pa.Schema:
-    """The Arrow schema of a new table for the rows of a DataFrame: all columns nullable.
+    """Return the Arrow schema of a new table for the rows of a DataFrame: all columns nullable.
 
     Args:
-        vectors: columns of arrays that are stored with a fixed length, and that length.
+        vectors: array columns to store with a fixed length, and that length.
         keeps_required: columns that are not nullable stay so; their members are nullable.
 
     Raises:
-        InvalidInputError: a vector that is no column, or no array.
+        InvalidInputError: a vector that is not a column, or not an array.
     """
     for name in vectors:
         if name not in schema.names:
@@ -126,7 +126,7 @@ def _spark_type(field: pa.Field) -> DataType:
         return special
     if pa.types.is_struct(kind):
         recognized = from_arrow_type(plain(kind))
-        if not isinstance(recognized, StructType):  # PySpark marks a variant at a member
+        if not isinstance(recognized, StructType):  # PySpark marks a variant by a member's metadata
             return recognized
         parts = [
             StructField(part.name, _spark_type(part), part.nullable, metadata_of(part))
@@ -142,7 +142,7 @@ def _spark_type(field: pa.Field) -> DataType:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The Arrow type, of those that Spark knows, that a type is read as.
+    """Return the type, among those that Spark supports, as which a type is read.
 
     Raises:
         UnsupportedError: a decimal of more than 38 digits.
@@ -167,7 +167,7 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Returns whether Spark holds the exact values of a type, and cuts none to microseconds."""
+    """True if Spark holds the exact values of a type and truncates none to microseconds."""
     if isinstance(kind, pa.BaseExtensionType):
         return is_exact(kind.storage_type)
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
@@ -176,14 +176,14 @@ def is_exact(kind: pa.DataType) -> bool:
 
 
 def nullable(kind: pa.DataType) -> pa.DataType:
-    """The type with nulls allowed wherever they can be: what Spark's own files have."""
+    """Return the type with nulls allowed wherever possible, as in Spark's own files."""
     if pa.types.is_list(kind):
         return pa.list_(_with(kind.value_field, nullable, "item").with_nullable(True))
     return _nested(kind, nullable, relaxed=True)
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Returns whether a type is a list of any kind, also of fixed size."""
+    """True if the type is a list of any kind, also of fixed size."""
     return bool(
         pa.types.is_list(kind)
         or pa.types.is_large_list(kind)
@@ -194,7 +194,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch in the types of a schema, by the names of its columns.
+    """Cast a batch to a schema, by column name.
 
     Raises:
         InvalidInputError: values that do not fit.
@@ -207,7 +207,8 @@ def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         if array.type != field.type:
-            # Members of null structs are null, also where the type has no nulls: a cast refuses.
+            # Members of null structs are null even if their type has no nulls, which a direct cast
+            # refuses.
             options = pc.CastOptions(nullable(field.type), allow_time_truncate=True)
             try:
                 array = _required(array.cast(options=options), field.type)
@@ -220,7 +221,7 @@ def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _required(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An array of `nullable(kind)` in that type, which may say that members are never null.
+    """Convert an array from `nullable(kind)` to `kind`, whose members may not be nullable.
 
     Raises:
         ArrowInvalid: a null in such a member of a struct that is not null itself.
@@ -261,7 +262,7 @@ def _required(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def _nested(
     kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType], *, relaxed: bool = False
 ) -> pa.DataType:
-    """A struct or map with its parts changed; other types as they are."""
+    """Apply `change` to the parts of a struct or map; return other types unchanged."""
     if pa.types.is_struct(kind):
         fields = [_with(field, change, field.name) for field in kind]
         return pa.struct([member.with_nullable(True) for member in fields] if relaxed else fields)

@@ -1,4 +1,4 @@
-"""Versions of a table on the driver, and on their way from it to the tasks."""
+"""Versions of a table on the driver, and their pickled form for tasks."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 
 
 class Access(TypedDict):
-    """The keyword arguments for opening or writing a table in its store."""
+    """Keyword arguments for opening or writing a table in its store."""
 
     storage_options: Mapping[str, str] | None
     session: Session
 
 
 def access(options: Options) -> Access:
-    """By the options of a table and the session of this worker."""
+    """Return the keyword arguments for a table's options, with this worker's session."""
     return {"storage_options": dict(options.storage) or None, "session": session_for(options)}
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of a table without its fragments: schema, settings, base paths. Pickled small."""
+    """A version of a table without its fragments: schema, settings, base paths. Pickles small."""
 
     options: Options
     record: bytes
 
     @classmethod
     def of(cls, dataset: Dataset, options: Options) -> Version:
-        """The version of a dataset. Cost: none."""
+        """Wrap the version of a dataset. No request."""
         return cls(options, version_record(dataset))
 
     def dataset(self, fragments: Sequence[bytes] = ()) -> Dataset:
-        """The version with some of its fragments, for the session of this worker. No request."""
+        """Open the version with some of its fragments, in this worker's session. No request."""
         return open_record(self.record, self.options.path, fragments, **access(self.options))
 
 
 async def open_version(options: Options, version: int | str | None = None) -> Dataset:
-    """The version of a number or tag, or the latest one. Cost: one LIST and one GET.
+    """Open a version by number or tag, or the latest one. Cost: one LIST and one GET.
 
     Raises:
         NotFoundError: no such table or version.
@@ -56,7 +56,7 @@ async def open_version(options: Options, version: int | str | None = None) -> Da
 
 
 async def open_if_there(options: Options) -> Dataset | None:
-    """The latest version; None where there is no table."""
+    """Open the latest version. Returns None if there is no table."""
     try:
         return await open_version(options)
     except NotFoundError:
@@ -64,16 +64,16 @@ async def open_if_there(options: Options) -> Dataset | None:
 
 
 async def open_for_read(options: ReadOptions) -> Dataset:
-    """The version that the options of a read ask for."""
+    """Open the version that the options of a read name."""
     if options.asof is None:
         return await open_version(options, options.version or options.tag)
     return await alance.dataset(options.path, asof=options.asof, **access(options))
 
 
 def pinned(options: ReadOptions, dataset: Dataset) -> ReadOptions:
-    """The same read of the version that was found for it.
+    """Replace the version, tag or time of a read by the opened version's number.
 
-    A tag on a branch stays one: a number alone would be of the main branch.
+    A tag on a branch stays: a number alone would name a version of the main branch.
     """
     if dataset.branch is not None and options.tag is not None:
         return options

@@ -1,4 +1,4 @@
-"""The work of a task of the connector, sent from the driver to an executor's Python."""
+"""Work of a connector task, sent from the driver to an executor's Python."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ COUNT: Final = "COUNT"
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A count, a minimum or a maximum over the rows of a task.
+    """A count, minimum or maximum over the rows of a task.
 
     Attributes:
         op: `COUNT`, `MIN` or `MAX`.
-        column: the name of the column; None to count rows.
+        column: name of the column; None: count rows.
     """
 
     op: str
@@ -41,19 +41,19 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The rows of some fragments, or aggregates of them.
+    """Rows of some fragments, or aggregates of them.
 
     Attributes:
-        schema: the read columns with Spark's types.
-        columns: the paths of the read columns.
-        flat: whether members of structs are columns of their own; else they keep their parents.
-        aggregates: the aggregates that the task returns instead of rows; None for rows.
-        result: the schema of the returned batches.
-        marks: columns of blobs whose descriptions tell their fragment and row.
-        across: matches the columns of the query to those of the version that is read; None if
-            both have the same names.
-        order: the order of the rows, of which the first `first` are returned; if empty, all rows
-            are returned in the order of the table.
+        schema: columns to read with Spark's types.
+        columns: paths of the columns to read.
+        flat: struct members are columns of their own; else they stay inside their parents.
+        aggregates: aggregates that the task returns instead of rows; None: rows.
+        result: schema of the returned batches.
+        marks: columns of blob descriptions that are replaced by marks of their rows; see `keeping`.
+        across: matches the columns of the query to those of the version that is read; None if both
+            have the same names.
+        order: order of the rows, of which the first `first` are returned; if empty, all rows are
+            returned in the order of the table.
     """
 
     version: Version
@@ -70,19 +70,19 @@ class Work:
     across: ColumnsAcross | None = None
 
     def dumps(self) -> bytes:
-        """Returns the pickled part that all tasks share."""
+        """Pickle the part that all tasks share."""
         return pickle.dumps(self)
 
     @staticmethod
     def loads(shared: bytes, pieces: bytes, cores: int = 1) -> Work:
-        """The work of one task, in a process that decodes for as many tasks as there are cores."""
+        """Unpickle the work of one task, in a process that decodes for `cores` tasks at once."""
         work: Work = pickle.loads(shared)
         threads = max(cores, work.options.decode_threads)
         options = replace(work.options, decode_threads=threads)
         return replace(work, options=options, pieces=pickle.loads(pieces))
 
     async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yields the batches that the task returns to Spark."""
+        """Yield the batches that the task returns to Spark."""
         if self.aggregates is None:
             rows = self._rows()
             async with aclosing(rows):
@@ -104,7 +104,7 @@ class Work:
                 yield marked(rows, self.marks)
 
     async def _aggregated(self, aggregates: Sequence[Aggregate]) -> pa.RecordBatch:
-        """One row. Without a filter, least and greatest values are read by statistics."""
+        """Return one row. Without a filter, extreme values are read by statistics."""
         are_ends = [self.options.filter is None and asked.op != COUNT for asked in aggregates]
         values: list[list[pa.Scalar]] = [[] for _ in aggregates]
         for by_statistics in sorted(set(are_ends)):

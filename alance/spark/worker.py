@@ -1,7 +1,7 @@
-"""The event loop of a Python worker: one a process, kept while Spark reuses the worker.
+"""Event loop of a Python worker: one a process, kept while Spark reuses the worker.
 
-Spark forks its workers from a daemon that has run none of this; a process that is forked from one
-which has starts its own.
+Spark forks its workers from a daemon that never runs this loop. A process forked from one that does
+starts its own loop.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from alance.spark.options import Options
 
 T = TypeVar("T")
-CACHE_SHARE: Final = 4  # of the memory, what footers and page tables may hold
-KEPT_BYTES: Final = 96 << 20  # of blocks that decoding uses again; less where memory is less
+CACHE_SHARE: Final = 4  # divisor of the memory that caches of footers and page tables may hold
+KEPT_BYTES: Final = 96 << 20  # of blocks that decoding reuses; less if the task has less memory
 
 
 class _Worker:
@@ -45,7 +45,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def session_for(options: Options) -> Session:
-    """The session of this worker for a bound of memory; called in its loop."""
+    """Return this worker's session for the options' memory and threads. Call it in the loop."""
     key = (options.memory_bytes, options.decode_threads)
     _worker.kept_bytes = min(KEPT_BYTES, options.memory_bytes * 3 // 2)
     session = _worker.sessions.get(key)
@@ -60,20 +60,19 @@ def session_for(options: Options) -> Session:
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run to the end in the worker's loop; an interrupt cancels it there."""
+    """Run a coroutine to its end in the worker's loop; an interrupt cancels it there."""
     return _worker.loop.run(coroutine)
 
 
 def once(name: str, make: Callable[[], T]) -> T:
-    """Calls `make` once per name in this process. Returns its first result.
+    """Call `make` once per name in this process; return its first result.
 
-    Use it for things that a function of `map_batches` or of a backfill needs and that are slow to
-    load, such as a model. A function is pickled anew into each task, but Spark uses its workers
-    for many tasks.
+    Use it for slow-to-load objects of a function of `map_batches` or of a backfill, such as a
+    model. A function is pickled anew into each task, but Spark uses its workers for many tasks.
 
     Args:
-        make: is called once in each worker, and again after it failed. Its result stays until the
-            worker ends, so use different names for different versions.
+        make: called once in each worker, and again if it failed. Its result stays until the worker
+            ends, so use different names for different versions.
     """
     if name not in _made:
         _made[name] = make()
@@ -81,15 +80,15 @@ def once(name: str, make: Callable[[], T]) -> T:
 
 
 def release() -> None:
-    """Give memory that is not used back to the system, when a task is at its end: some ms.
+    """Return unused memory to the system at the end of a task. Takes some ms.
 
-    The process is used again for other tasks, also by code that has nothing to do with this.
+    The process may next run other tasks, also of unrelated code.
     """
     release_memory(_worker.kept_bytes)
 
 
 def stream(make: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
-    """A blocking iterator over an async one, which is closed when this one is."""
+    """Iterate over an async iterator; closing this iterator closes the async one."""
     try:
         yield from _worker.loop.iterate(make())
     finally:

@@ -1,10 +1,10 @@
-"""Writing a DataFrame, or a streaming query: tasks write data files, the driver commits them.
+"""Writing a DataFrame or a streaming query: tasks write data files, the driver commits them.
 
-A DataFrame becomes one version; of a query each micro-batch becomes one, and once. Spark runs a
-batch again after a failure, also when the version was made and only its success was not noted. So
-the transaction names the query and the number of the batch (`versioning/tokens`): before a commit
-the driver looks for them in the table's history, and the commit itself refuses to follow a version
-that has them.
+A DataFrame becomes one version; each micro-batch of a query becomes one version, exactly once.
+Spark runs a batch again after a failure, also if the version was made and only its success was not
+recorded. So the transaction names the query and the number of the batch (`versioning/tokens`): the
+driver searches the table's history for them before a commit, and the commit itself refuses to
+follow a version that has them.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ async def target_of(
     overwrite: bool,
     keeps_required: bool = False,
 ) -> Target | None:
-    """Returns the target of a write; None if nothing is written, as the table exists.
+    """Return the target of a write. Returns None if nothing is written because the table exists.
 
     Cost: one LIST and one GET.
 
     Args:
-        overwrite: the rows take the place of those that are there; with `keep_schema` of the
-            options they are cast to their columns.
-        keeps_required: columns of a new table are not nullable where those of the rows are not.
+        overwrite: the rows replace the existing rows; with `keep_schema` they are cast to the
+            table's columns.
+        keeps_required: columns of a new table are not nullable if those of the rows are not.
 
     Raises:
-        AlreadyExistsError: the table is there, and the options refuse one.
+        AlreadyExistsError: the table exists, and the options refuse this.
         NotFoundError: there is no such branch.
         InvalidInputError: columns that do not fit the table.
     """
@@ -124,7 +124,7 @@ class AlanceWriter(DataSourceArrowWriter):
             release()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make one version of what all tasks wrote."""
+        """Make one version of the rows that all tasks wrote."""
         if self.target is None:
             return
         producer, appends = producer_of(self.options), self.target.base is not None
@@ -132,21 +132,21 @@ class AlanceWriter(DataSourceArrowWriter):
             run(commit_rows(self.target, written(messages), producer, appends=appends))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks wrote, unless a version may name it."""
+        """Remove the files that the tasks wrote, unless a version may name them."""
         if not may_be_committed(self.job):
             run(remove_files(self.options, written(messages)))
 
 
 def written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    """The messages of tasks that came to their end."""
+    """Return the messages of tasks that finished."""
     return [message for message in messages if isinstance(message, Written)]
 
 
-QUERY: Final = "sql.streaming.queryId"  # stays the same for a checkpoint, over restarts
+QUERY: Final = "sql.streaming.queryId"  # constant for a checkpoint, across restarts
 
 
 class AlanceStreamWriter(DataSourceStreamArrowWriter):
-    """The sink of a streaming query. Made anew for each batch, and for each commit."""
+    """Sink of a streaming query. Created anew for each batch, and for each commit."""
 
     def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
         check_sink(options)
@@ -169,7 +169,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
             release()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-        """Make one version of what all tasks of a batch wrote, unless it was made before."""
+        """Make one version of a batch's rows, unless it was made before."""
         parts = written(messages)
         if not parts or self.target is None:
             return
@@ -183,14 +183,14 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
             run(commit_rows(target, parts, (query, batch_id), appends=appends))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-        """Remove what the tasks wrote, unless a version may name it."""
+        """Remove the files that the tasks wrote, unless a version may name them."""
         parts = written(messages)
         query = self.options.txn_app or (parts[0].query if parts else None)
         if parts and not (query and may_be_committed(job_of(query, batch_id))):
             run(remove_files(self.options, parts))
 
     def _as_written(self, message: Written) -> Target:
-        """Returns the target of the tasks; the table may have been made or moved since the plan."""
+        """Return the tasks' target; the table may have been created or moved since the plan."""
         assert self.target is not None
         return replace(
             self.target,
@@ -201,7 +201,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
 
 
 def check_sink(options: WriteOptions) -> None:
-    """Raise `InvalidInputError` where options are not for a stream."""
+    """Raise `InvalidInputError` if options are not valid for a stream."""
     if options.if_exists != "append":
         raise InvalidInputError("if_exists: a stream appends, or overwrites in complete mode")
     if options.txn_version is not None:
@@ -209,5 +209,5 @@ def check_sink(options: WriteOptions) -> None:
 
 
 def job_of(query: str, batch_id: int) -> str:
-    """The name of the commit of a batch."""
+    """Return the name of a batch's commit."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"{query}/{batch_id}").hex

@@ -65,15 +65,15 @@ class PendingCommit:
 
     Attributes:
         base: version from which the transaction was computed. None creates the table.
-        rules: how the transaction is rebased onto newer versions, and applied.
-        manifests: how versions of the table are listed and created.
+        rules: rules by which the transaction is rebased onto newer versions, and applied.
+        manifests: lists and creates versions of the table.
         loading: loads the base during the first round, instead of `base`. The caller has just
             listed that version as the latest; its number is the transaction's `read_version`.
         data: work that ends before the version is visible, such as uploads of its files. Cancelled
             if the commit fails first.
         named: locations and contents of small objects that are written before the version. On a
             local store the thread that writes the manifest writes them, too.
-        discard: removes what was written for the version. Called if the commit fails, unless the
+        discard: removes the files written for the version. Called if the commit fails, unless the
             version may exist or may still appear; see `outcome.may_be_visible`.
         detached: make a version outside of the table's history, under a random number.
         max_retries: attempts after the first one; each because another committer was first.

@@ -29,10 +29,10 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Folders of tables, by name; `catalog.py` says where each is. All is asked of Python. */
+/** Folders of tables, by name. Python answers all requests; see `catalog.py` for the folders. */
 public final class AlanceCatalog
     implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
-  private static final String SYSTEM = "system"; // the namespace of procedures
+  private static final String SYSTEM = "system"; // namespace of procedures
 
   private String name;
 
@@ -58,7 +58,7 @@ public final class AlanceCatalog
     return Opened.ask(python().source(), request.put("catalog", name));
   }
 
-  /** What a session says of this catalog, where it says something. */
+  /** The session's setting of this catalog, or null. */
   private String setting(String key) {
     String full = "spark.sql.catalog." + name + "." + key;
     scala.Option<String> text = SparkSession.active().conf().getOption(full);
@@ -166,7 +166,7 @@ public final class AlanceCatalog
     return stage(table, columns, place, request);
   }
 
-  /** Where a new table goes, and what its properties say. */
+  /** The location of a new table, and its options and configuration. */
   private JsonNode place(Identifier table, Transform[] partitions, Map<String, String> properties)
       throws NoSuchNamespaceException {
     if (partitions.length > 0) {

@@ -10,7 +10,7 @@ import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.SupportsDelta;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** DELETE, UPDATE or MERGE of the version that is read: rows go by their address, others come. */
+/** DELETE, UPDATE or MERGE on the version that is read: removes rows by address and adds rows. */
 final class AlanceChange implements SupportsDelta {
   private final AlanceTable table;
   private final Command command;
@@ -35,7 +35,7 @@ final class AlanceChange implements SupportsDelta {
     return new NamedReference[] {Expressions.column(RowColumn.ADDRESS.name())};
   }
 
-  /** Rows that move keep their ids. */
+  /** The row id, which moved rows keep. */
   @Override
   public NamedReference[] requiredMetadataAttributes() {
     return command == Command.DELETE
@@ -53,7 +53,7 @@ final class AlanceChange implements SupportsDelta {
     ObjectNode request = Server.request("save").put("mode", "change");
     request.put("state", table.opened().state());
     if (command == Command.MERGE) {
-      request.putArray("on"); // LookedUp fills it from the plan
+      request.putArray("on"); // filled by LookedUp from the plan
     }
     return new AlanceWrite(table, info, request);
   }

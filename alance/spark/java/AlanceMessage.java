@@ -2,7 +2,7 @@ package alance.spark;
 
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
-/** What a task has written, as Python says it to Python: JSON. */
+/** The rows that a task wrote, as JSON between two Python processes. */
 record AlanceMessage(String changes) implements WriterCommitMessage {
   private static final long serialVersionUID = 1;
 }

@@ -3,10 +3,10 @@ package alance.spark;
 import org.apache.spark.sql.connector.read.InputPartition;
 
 /**
- * What one task reads.
+ * Rows that one task reads.
  *
- * @param work of a stream, or with filters that came late; null: that of all tasks
- * @param pieces records of fragments, pickled
+ * @param work pickled work of a stream's part, or with runtime filters; null: the factory's work
+ * @param pieces pickled records of fragments
  */
 record AlancePartition(byte[] work, byte[] pieces) implements InputPartition {
   private static final long serialVersionUID = 1;

@@ -18,10 +18,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * A procedure that Python has and does.
+ * A procedure that Python runs.
  *
- * @param about its name, parameters and the columns of its rows
- * @param python what asks it
+ * @param about its name, parameters and result columns
+ * @param python sends a request to Python and returns the answer
  */
 record AlanceProcedure(JsonNode about, Function<ObjectNode, JsonNode> python)
     implements UnboundProcedure, BoundProcedure {

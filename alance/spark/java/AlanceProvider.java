@@ -21,15 +21,15 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The format `alance` for Spark's own planner. The session has the data source in Python under the
- * same name: its pickled class has the storage options.
+ * The format `alance` for Spark's own planner. The session has the Python data source under the
+ * same name, whose pickled class holds the storage options.
  */
 public final class AlanceProvider
     implements TableProvider, DataSourceRegister, CreatableRelationProvider {
   static final String NAME = "alance";
-  static final String IN_MODE = "alance_in_mode"; // option: `createRelation` asks
+  static final String IN_MODE = "alance_in_mode"; // option set by `createRelation`
 
-  /** Properties of tables of Spark's own catalog, whose writes Python refuses with what to do. */
+  /** Properties of tables of Spark's own catalog; Python refuses to write these, with advice. */
   private static final Set<String> OF_SPARK = Set.of("location", "provider", "owner");
 
   private final PythonDataSourceV2 python = new PythonDataSourceV2();
@@ -44,7 +44,7 @@ public final class AlanceProvider
     return NAME;
   }
 
-  /** The columns of the version that the options ask for, to which the table keeps. */
+  /** The columns of the version that the options name; the table keeps them. */
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
     opened = Opened.of(python.source(), options);
@@ -57,10 +57,10 @@ public final class AlanceProvider
   }
 
   /**
-   * Asks nothing of the table: a writer comes here for one that is not there yet. Spark refuses modes
-   * that create to a table of its second interface. So a writer finds one that is not written in
-   * batches, and comes back by the first interface, with its mode. Not so where an option may hold
-   * secrets: Spark shows the options of its first interface in plans.
+   * Sends no request, since a writer's table may not exist yet. Spark refuses modes that create a
+   * table of the second data source interface. So a writer gets a table without batch writes, and
+   * falls back to the first interface, `createRelation`, with its mode. That is avoided if an
+   * option may hold secrets: Spark shows the options of its first interface in plans.
    */
   @Override
   public Table getTable(
@@ -102,7 +102,7 @@ public final class AlanceProvider
     };
   }
 
-  /** What cannot be stored Python says, as for writes by the second interface. */
+  /** True: Python refuses types that cannot be stored, as for the second interface. */
   @Override
   public boolean supportsDataType(DataType type) {
     return true;

@@ -11,7 +11,7 @@ import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** The batches of one task: Arrow's memory as Spark's columns, without a copy. */
+/** The batches of one task: Arrow memory as Spark columns, without a copy. */
 final class AlanceReader implements PartitionReader<ColumnarBatch> {
   private final Connection connection;
   private final BufferAllocator allocator =

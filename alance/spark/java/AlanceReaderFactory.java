@@ -12,7 +12,7 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Goes to the executors: how Python is started there, and what all tasks of a query share (null: of a stream). */
+/** Sent to the executors: how to start Python, and the work that all tasks share (null: stream). */
 public final class AlanceReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1;
 
@@ -53,7 +53,7 @@ public final class AlanceReaderFactory implements PartitionReaderFactory {
     }
   }
 
-  /** Tasks that run at once in this JVM, as far as it is told. */
+  /** Number of tasks that run at once in this JVM, by its configuration. */
   public static int cores(SparkConf conf, int processors) {
     Matcher master = OF_MASTER.matcher(conf.get("spark.master", ""));
     if (!master.matches()) {

@@ -24,7 +24,7 @@ import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
-/** A query of a version, planned by Python when Spark first asks. */
+/** A query of a version, planned by Python on first use. */
 final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Filtering, Batch {
   private static final int MOST_KEYS = 10_000;
 
@@ -37,13 +37,13 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
   private JsonNode plan;
 
   /**
-   * Filters that Spark knows when a query runs, the keys of a join's other side: for the batch that
-   * the same thread asks for next. A plan may have one scan at several places, with other filters.
+   * Runtime filters: keys of a join's other side, known when the query runs. They hold for the
+   * batch that the same thread requests next, as a plan may use a scan again with other filters.
    */
   private final ThreadLocal<ArrayNode> late = new ThreadLocal<>();
 
   /**
-   * @param isFilterable whether rows may be left out that a filter of the running query refuses
+   * @param isFilterable true if runtime filters may leave out rows
    */
   AlanceScan(
       Supplier<Opened> version,
@@ -74,10 +74,10 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
         names.length == Arrays.stream(names).map(String::toLowerCase).distinct().count();
     return areTold
         ? Arrays.stream(names).map(FieldReference::column).toArray(NamedReference[]::new)
-        : new NamedReference[0]; // Spark could not say which one is meant
+        : new NamedReference[0]; // the name would be ambiguous
   }
 
-  /** Spark joins all the same: what is not taken over costs rows that no one needs. */
+  /** Optional: Spark joins anyway, so an ignored filter only costs surplus rows. */
   @Override
   public void filter(Predicate[] predicates) {
     Predicate[] few =
@@ -190,8 +190,8 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
   }
 
   /**
-   * @param work of all partitions; null: that of the factory, which Spark asks for before it knows
-   *     filters that come late. Those of several tables tell their own.
+   * @param work work of all partitions, with runtime filters; null: the factory's work, which Spark
+   *     requests before it knows those. Partitions of several tables carry their own work.
    */
   private static InputPartition[] partitions(JsonNode plan, byte[] work) {
     JsonNode pieces = plan.get("partitions");
@@ -205,7 +205,7 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
     return planned;
   }
 
-  /** Equal scans are run once for both sides of a join, and found where one is cached. */
+  /** Spark runs equal scans once for both sides of a join, and finds cached ones. */
   @Override
   public boolean equals(Object object) {
     return object instanceof AlanceScan scan

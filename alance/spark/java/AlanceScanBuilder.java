@@ -23,7 +23,7 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** What a query needs of a table. What alance would not evaluate as Spark does stays with Spark. */
+/** Pushes parts of a query down. Operations that alance evaluates differently stay in Spark. */
 final class AlanceScanBuilder
     implements SupportsPushDownRequiredColumns,
         SupportsPushDownV2Filters,
@@ -31,10 +31,10 @@ final class AlanceScanBuilder
         SupportsPushDownLimit,
         SupportsPushDownTopN {
   private static final int MOST_ROWS = 1 << 20;
-  private static final int MOST_FIRST_ROWS = 10_000; // each task takes them one by one
+  private static final int MOST_FIRST_ROWS = 10_000; // each task takes them row by row
 
   private final AlanceTable table;
-  private final boolean isQuery; // Spark's plans of changes take no filters while they run
+  private final boolean isQuery; // plans of changes support no runtime filters
   private final Function<StructType, MicroBatchStream> stream;
   private final List<Predicate> pushed = new ArrayList<>();
   private final ObjectNode wish = Server.request("plan");
@@ -60,7 +60,7 @@ final class AlanceScanBuilder
     }
   }
 
-  /** Takes filters over; gives those back that Python says are to be evaluated by Spark. */
+  /** Pushes filters down; returns the filters that Spark has to evaluate. */
   @Override
   public Predicate[] pushPredicates(Predicate[] predicates) {
     if (predicates.length == 0 || !table.hasOwnTypes()) {
@@ -84,7 +84,7 @@ final class AlanceScanBuilder
     return pushed.toArray(new Predicate[0]);
   }
 
-  /** Limits come after all filters were taken over. One task reads the rows: they must be few. */
+  /** Called after all filters were pushed. One task reads the rows, so the limit must be small. */
   @Override
   public boolean pushLimit(int limit) {
     if (limit > MOST_ROWS) {
@@ -94,13 +94,13 @@ final class AlanceScanBuilder
     return true;
   }
 
-  /** Spark cuts what the tasks give. */
+  /** True: each task returns up to the limit, and Spark cuts the result. */
   @Override
   public boolean isPartiallyPushed() {
     return true;
   }
 
-  /** Each task gives the first rows of its own in the order; Spark merges them. */
+  /** Each task returns its own first rows in the order; Spark merges them. */
   @Override
   public boolean pushTopN(SortOrder[] orders, int limit) {
     if (limit > MOST_FIRST_ROWS || wish.has("aggregates") || !table.hasOwnTypes()) {
@@ -121,7 +121,7 @@ final class AlanceScanBuilder
     return true;
   }
 
-  /** The count of a whole table is in its manifest: no task is run for it. */
+  /** True for the count of a whole table, which the manifest has: it runs no task. */
   @Override
   public boolean supportCompletePushDown(Aggregation aggregation) {
     return pushed.isEmpty()
@@ -130,7 +130,7 @@ final class AlanceScanBuilder
         && aggregation.aggregateExpressions()[0] instanceof CountStar;
   }
 
-  /** Counts, least and greatest values of each task, of which Spark makes those of all. */
+  /** Counts, minima and maxima of each task, which Spark combines. */
   @Override
   public boolean pushAggregation(Aggregation aggregation) {
     if (aggregation.groupByExpressions().length != 0 || !table.hasOwnTypes()) {

@@ -15,12 +15,12 @@ import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.types.StructType;
 
-/** The rows that versions of a table add. Python knows nothing of the query between two questions. */
+/** Rows that versions of a table add. Each request to Python carries the query's state. */
 final class AlanceStream implements MicroBatchStream, SupportsTriggerAvailableNow {
   private final AlanceTable table;
   private final StructType schema;
   private final Map<String, String> options;
-  private Long target; // the version up to which a query reads that ends; null: it does not
+  private Long target; // last version of a query that ends; null: endless
 
   AlanceStream(AlanceTable table, StructType schema, Map<String, String> options) {
     this.table = table;
@@ -108,10 +108,10 @@ final class AlanceStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
   @Override
   public String toString() {
-    return AlanceProvider.NAME; // the options may have secrets
+    return AlanceProvider.NAME; // the options may hold secrets
   }
 
-  /** How far a stream has read, in the words of Python: `following.py`. */
+  /** Offset of a stream as Python's JSON; see `following.py`. */
   private static final class Place extends Offset {
     private final String json;
 

@@ -26,7 +26,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A table. */
+/** A table of the connector, of a catalog or opened by its path. */
 class AlanceTable
     implements SupportsRead,
         SupportsWrite,
@@ -50,12 +50,12 @@ class AlanceTable
           TableCapability.MICRO_BATCH_READ,
           TableCapability.STREAMING_WRITE);
 
-  private final String name; // in a catalog; null: it is opened by its path
+  private final String name; // in a catalog; null: opened by its path
   private final PythonDataSourceV2 python;
   private final StructType schema;
   private final Map<String, String> options;
-  private final boolean isWritten; // in batches
-  private Opened opened; // null: of a writer, or until a reader with a schema of its own asks
+  private final boolean isWritten; // supports batch writes
+  private Opened opened; // null: for a writer, or not yet opened by a reader with its own schema
 
   AlanceTable(
       String name,
@@ -82,7 +82,7 @@ class AlanceTable
   }
 
   @Override
-  @SuppressWarnings("deprecation") // columns() is made of it, as of most sources
+  @SuppressWarnings("deprecation") // columns() derives from it, as in most sources
   public StructType schema() {
     return schema;
   }
@@ -118,7 +118,7 @@ class AlanceTable
   }
 
   /**
-   * @param marks whether blobs say whose they are: their rows may move
+   * @param marks true to mark blobs with their rows, because the rows may move
    */
   ScanBuilder scanOfChange(CaseInsensitiveStringMap given, boolean marks) {
     return scan(given, marks, false);
@@ -140,7 +140,7 @@ class AlanceTable
     return () -> new AlanceChange(this, info.command());
   }
 
-  /** Whether Python finds the rows as Spark would: then no task is run. */
+  /** True if Python evaluates the filters like Spark; then no task is run. */
   @Override
   public boolean canDeleteWhere(Predicate[] predicates) {
     for (JsonNode text : textsOf(predicates)) {
@@ -158,7 +158,7 @@ class AlanceTable
     opened().ask(request);
   }
 
-  /** Filters as Python takes them over; null: it does not. */
+  /** Filters translated to SQL by Python; null for a filter that is left to Spark. */
   JsonNode textsOf(Predicate[] predicates) {
     return textsOf(opened(), predicates);
   }
@@ -172,7 +172,7 @@ class AlanceTable
     return version.ask(request).get("texts");
   }
 
-  /** The options of a write: one of a table of a catalog does not change its columns. */
+  /** Options of a write. Writing to a catalog's table does not change its columns. */
   Map<String, String> ofWrite(CaseInsensitiveStringMap given) {
     Map<String, String> all = merged(given);
     if (isNamed()) {
@@ -181,7 +181,7 @@ class AlanceTable
     return all;
   }
 
-  /** Those of the table, and above them the ones given. */
+  /** The table's options, overridden by the given options. */
   private Map<String, String> merged(CaseInsensitiveStringMap given) {
     Map<String, String> all = new HashMap<>(options);
     all.putAll(given.asCaseSensitiveMap());
@@ -197,14 +197,14 @@ class AlanceTable
     return Opened.ask(python.source(), request);
   }
 
-  /** A write has made a version, which a view of this table sees from now on. */
+  /** After a write to a path, opens the new version, so that views of this table see it. */
   synchronized void written() {
     if (!isNamed() && opened != null) {
       opened = Opened.of(python.source(), new CaseInsensitiveStringMap(options));
     }
   }
 
-  /** The version that is read: the one of the schema, or else the one that is found now. */
+  /** The version to read; the current one if none was opened yet. */
   synchronized Opened opened() {
     if (opened == null) {
       opened = Opened.of(python.source(), new CaseInsensitiveStringMap(options));
@@ -212,7 +212,7 @@ class AlanceTable
     return opened;
   }
 
-  /** Whether Spark sees the columns in the types that alance tells it: a user may say others. */
+  /** True if the columns have alance's types; a user may give other types. */
   boolean hasOwnTypes() {
     Map<String, DataType> types = new HashMap<>();
     for (StructField field : opened().schema().fields()) {

@@ -16,8 +16,8 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A write: tasks hand rows to Python, the driver's Python makes one version of them. Of a stream it
- * is one batch, whose version is made once.
+ * A write: tasks send rows to Python, the driver's Python makes one version of them. For a stream,
+ * each batch becomes one version, exactly once.
  */
 final class AlanceWrite
     implements DeltaWriteBuilder,
@@ -31,7 +31,7 @@ final class AlanceWrite
   private String save;
 
   /**
-   * @param request what Python is asked to begin; its `mode` says what becomes of older rows
+   * @param request request that begins the write; its `mode` decides about existing rows
    */
   AlanceWrite(AlanceTable table, LogicalWriteInfo info, ObjectNode request) {
     this.table = table;
@@ -41,7 +41,7 @@ final class AlanceWrite
 
   @Override
   public WriteBuilder truncate() {
-    if ("append".equals(request.get("mode").asText())) { // others are of tables that begin
+    if ("append".equals(request.get("mode").asText())) { // other modes create a table
       request.put("mode", "overwrite");
     }
     return this;
@@ -52,7 +52,7 @@ final class AlanceWrite
     return table.canDeleteWhere(predicates);
   }
 
-  /** The rows that meet a condition go, and others come. */
+  /** Replace the rows that meet a condition. */
   @Override
   public WriteBuilder overwrite(Predicate[] predicates) {
     request.put("mode", "change").put("state", table.opened().state());
@@ -77,7 +77,7 @@ final class AlanceWrite
 
   @Override
   public StreamingWrite toStreaming() {
-    request.put("query", info.queryId()); // stays the same for a checkpoint
+    request.put("query", info.queryId()); // constant for a checkpoint
     save = begin();
     return this;
   }
@@ -89,7 +89,7 @@ final class AlanceWrite
     return this;
   }
 
-  /** Ask Python what the write will do, which may be refused. */
+  /** Begin the write in Python, which may refuse it. */
   private String begin() {
     request.put("schema", info.schema().json());
     request.set("options", Opened.texts(table.ofWrite(info.options())));
@@ -98,7 +98,7 @@ final class AlanceWrite
 
   @Override
   public boolean useCommitCoordinator() {
-    return true; // both interfaces say so
+    return true; // inherited from two interfaces
   }
 
   @Override
@@ -148,7 +148,7 @@ final class AlanceWrite
     table.ask(end);
   }
 
-  /** A version without rows. */
+  /** Commit without rows. */
   void commitNothing() {
     toBatch().commit(new WriterCommitMessage[0]);
   }

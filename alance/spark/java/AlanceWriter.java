@@ -11,7 +11,7 @@ import org.apache.spark.sql.connector.write.DeltaWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.types.StructType;
 
-/** The rows that one task adds, puts in the place of others, or finds to delete. */
+/** Rows that one task adds, replaces or deletes. */
 final class AlanceWriter implements DeltaWriter<InternalRow> {
   private static final ObjectMapper JSON = new ObjectMapper();
 

@@ -8,11 +8,11 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Goes to the executors: what all tasks of a write share.
+ * Sent to the executors: the state that all tasks of a write share.
  *
- * @param save what Python wants to be told, pickled; it has the options of the store
- * @param schema of rows; addressSchema: of what says where a row is; metadataSchema: of what else
- *     is told of one that moves
+ * @param save pickled state for Python; it holds the options of the store
+ * @param schema columns of rows; addressSchema: columns that identify a row; metadataSchema:
+ *     further columns of a moved row
  */
 record AlanceWriterFactory(
     Python python,
@@ -45,6 +45,6 @@ record AlanceWriterFactory(
 
   @Override
   public String toString() {
-    return AlanceProvider.NAME; // the save has secrets
+    return AlanceProvider.NAME; // the save holds secrets
   }
 }

@@ -7,7 +7,7 @@ import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** Changes of ALTER TABLE as JSON for Python: `op`, and what it is of. */
+/** Changes of ALTER TABLE as JSON for Python: `op` and its arguments. */
 final class Changes {
   private Changes() {}
 

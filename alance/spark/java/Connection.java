@@ -12,20 +12,20 @@ import java.nio.channels.SocketChannel;
  * One request to Python and its answers, whose parts each begin with a byte:
  *
  * <pre>
- *   J  u32 length, JSON             the answer to a question
+ *   J  u32 length, JSON             the answer to a request
  *   B  Arrow IPC (schema), batch    rows; the schema comes once
- *   Z                               there are no more rows
+ *   Z                               end of the rows
  *   E  u32 length, JSON             an error, which ends the answer
  * </pre>
  *
- * Numbers are big-endian. Rows are sent in the same form. Closing it cancels what Python does for it.
+ * Numbers are big-endian. Requests with rows use the same form. Closing cancels Python's work.
  */
 final class Connection implements Closeable {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final SocketChannel channel;
   private final Server server;
-  private int kind; // of the part that comes next; 0: not read yet
+  private int kind; // kind of the next part; 0: not read yet
 
   Connection(SocketChannel channel, Server server) {
     this.channel = channel;
@@ -38,7 +38,7 @@ final class Connection implements Closeable {
     kind = read(1).get();
   }
 
-  /** Send the byte that a part of rows begins with, or that ends them. */
+  /** Send the byte that begins a part of rows, or ends the rows. */
   void mark(char part) throws IOException {
     write(ByteBuffer.allocate(1).put((byte) part).flip());
   }
@@ -69,7 +69,7 @@ final class Connection implements Closeable {
   }
 
   /**
-   * Whether another batch comes: it is the next thing in the channel.
+   * True if another batch follows next in the channel.
    *
    * @throws PythonError Python failed
    */
@@ -114,7 +114,7 @@ final class Connection implements Closeable {
     try {
       channel.close();
     } catch (IOException error) {
-      // It is gone either way.
+      // The channel is closed either way.
     }
   }
 }

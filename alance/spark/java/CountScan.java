@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.types.StructType;
 
-/** The number of all rows, which the driver knows. */
+/** A scan whose single row is the number of all rows, known to the driver. */
 record CountScan(StructType readSchema, long rowCount) implements LocalScan {
   @Override
   public InternalRow[] rows() {

@@ -15,9 +15,9 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * A column without members, read from Arrow's memory by its address, where Spark's own class for
- * Arrow checks bounds and makes a BigDecimal of each decimal. Rows are those of the batch: Spark asks
- * for no others.
+ * A column without members, read from Arrow's memory by address. Spark's own class for Arrow checks
+ * bounds and builds a BigDecimal for each decimal. Row numbers are unchecked, as Spark only passes
+ * rows of the batch.
  */
 final class FlatColumn extends ColumnVector {
   private static final Set<MinorType> FLAT =
@@ -35,7 +35,7 @@ final class FlatColumn extends ColumnVector {
           MinorType.DECIMAL,
           MinorType.VARCHAR,
           MinorType.VARBINARY);
-  private static final int LONG_DIGITS = 18; // of a decimal that its low 8 bytes hold
+  private static final int LONG_DIGITS = 18; // of a decimal that fits its low 8 bytes
 
   private final int nulls;
   private final long validity;
@@ -50,7 +50,7 @@ final class FlatColumn extends ColumnVector {
     data = vector.getDataBufferAddress();
   }
 
-  /** The column of a vector, which stays its owner; valid until the next batch is loaded. */
+  /** View of a vector, which keeps its memory; valid until the next batch is loaded. */
   static ColumnVector of(FieldVector vector) {
     MinorType kind = vector.getMinorType();
     if (!FLAT.contains(kind)) {

@@ -74,7 +74,7 @@ final class LookedUp {
     }
   }
 
-  /** The plan of the statement that this thread runs, or null. */
+  /** Plan of the statement that this thread runs, or null. */
   private static LogicalPlan plan() {
     String id =
         SparkSession.active().sparkContext().getLocalProperty(SQLExecution.EXECUTION_ID_KEY());
@@ -123,7 +123,7 @@ final class LookedUp {
     } else if (condition instanceof EqualTo equal) {
       String left = column(equal.left(), columns);
       String right = column(equal.right(), columns);
-      if ((left == null) != (right == null)) { // both: the table is merged into itself
+      if ((left == null) != (right == null)) { // both sides: the table is merged into itself
         on.add(left == null ? right : left);
       }
     }

@@ -15,17 +15,17 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * A version of a table, as the driver's Python process knows it.
  *
- * @param python how Python is started, here and on the executors
- * @param state what Python wants to be asked with: pickled options, with those of the store
- * @param schema the columns
- * @param rows those that are not deleted
- * @param properties its configuration
+ * @param python how to start Python, here and on the executors
+ * @param state pickled options for requests, including the options of the store
+ * @param schema columns
+ * @param rows number of live rows
+ * @param properties configuration of the table
  */
 record Opened(
     Python python, String state, StructType schema, long rows, Map<String, String> properties) {
 
   /**
-   * @param source the data source in Python: its class has the storage options of `register`
+   * @param source the Python data source, whose class holds the storage options of `register`
    */
   static Opened of(UserDefinedPythonDataSource source, CaseInsensitiveStringMap options) {
     ObjectNode request = Server.request("open");
@@ -34,7 +34,7 @@ record Opened(
   }
 
   /**
-   * @param answer of Python, which was asked to open a version
+   * @param answer Python's answer to a request to open a version
    */
   static Opened of(UserDefinedPythonDataSource source, JsonNode answer) {
     StructType schema = (StructType) DataType.fromJson(answer.get("schema").asText());
@@ -49,7 +49,7 @@ record Opened(
         properties);
   }
 
-  /** Ask Python with the data source of the session. */
+  /** Send a request to Python with the data source of the session. */
   static JsonNode ask(UserDefinedPythonDataSource source, ObjectNode request) {
     request.put("source", Python.command(source.dataSourceCls()));
     request.put("parallelism", SparkSession.active().sparkContext().defaultParallelism());
@@ -64,10 +64,10 @@ record Opened(
 
   @Override
   public String toString() {
-    return AlanceProvider.NAME; // the state has secrets
+    return AlanceProvider.NAME; // the state holds secrets
   }
 
-  /** Ask Python something of this version. */
+  /** Send a request about this version to Python. */
   JsonNode ask(ObjectNode request) {
     request.put("state", state);
     return ask(python, request);
@@ -83,7 +83,7 @@ record Opened(
     }
   }
 
-  /** Spark's analysis errors are checked ones, which its interfaces do not declare. */
+  /** Throw an error undeclared: Spark's analysis errors are checked, its interfaces omit them. */
   @SuppressWarnings("unchecked")
   static <E extends Throwable> E as(Throwable error) throws E {
     throw (E) error;

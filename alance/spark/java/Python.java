@@ -9,10 +9,10 @@ import org.apache.spark.api.python.PythonUtils;
 import scala.collection.Iterator;
 
 /**
- * How Python is started, as Spark starts it for functions of the session.
+ * Command to start Python as Spark does for the session's functions.
  *
- * @param executable a path, or a name that each machine finds for itself
- * @param environment what is added to that of the JVM
+ * @param executable a path, or a name that each machine resolves for itself
+ * @param environment variables added to the JVM's environment
  */
 record Python(String executable, HashMap<String, String> environment) implements Serializable {
 
@@ -25,7 +25,7 @@ record Python(String executable, HashMap<String, String> environment) implements
     return executable;
   }
 
-  /** The pickled class of a data source. */
+  /** The pickled class of a data source, as text. */
   static String command(PythonFunction function) {
     byte[] bytes = new byte[function.command().length()];
     Iterator<Object> values = function.command().iterator();
@@ -35,7 +35,7 @@ record Python(String executable, HashMap<String, String> environment) implements
     return Base64.getEncoder().encodeToString(bytes);
   }
 
-  /** A process of a module of Python. */
+  /** A process that runs a Python module. */
   ProcessBuilder process(String module, String... arguments) {
     String[] command = new String[arguments.length + 3];
     command[0] = executable;

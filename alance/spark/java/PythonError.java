@@ -1,6 +1,6 @@
 package alance.spark;
 
-/** An error of the Python process: its type, its text and where it was raised. */
+/** An error of the Python process: its type, text and traceback. */
 final class PythonError extends RuntimeException {
   private static final long serialVersionUID = 1;
 

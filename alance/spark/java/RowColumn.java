@@ -4,7 +4,7 @@ import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 
-/** What a table tells of its rows beside their columns. */
+/** A meta column: row address or row id. */
 record RowColumn(String name, String comment) implements MetadataColumn {
   static final RowColumn ADDRESS = new RowColumn("_rowaddr", "where the row is in this version");
   static final RowColumn ID = new RowColumn("_rowid", "stable where the table has stable row ids");

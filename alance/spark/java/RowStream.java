@@ -9,12 +9,12 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.types.StructType;
 
-/** Rows of one kind on their way from a task to Python, in Arrow batches. */
+/** Sends a task's rows of one kind to Python, in Arrow batches. */
 final class RowStream implements Closeable {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final int BATCH_ROWS = 8192;
   private static final long BATCH_BYTES = 4 << 20;
-  private static final int ROWS_UNWEIGHED = 64; // between looks at the bytes of a batch
+  private static final int ROWS_UNWEIGHED = 64; // between checks of a batch's bytes
 
   private final Connection connection;
   private final ArrowWriter rows;
@@ -59,9 +59,9 @@ final class RowStream implements Closeable {
   }
 
   /**
-   * Send what is left.
+   * Send the remaining rows.
    *
-   * @return what Python says that it has written
+   * @return Python's description of the written rows
    */
   String end() throws IOException {
     if (count > 0) {
@@ -75,17 +75,17 @@ final class RowStream implements Closeable {
     }
   }
 
-  /** Python hangs up on rows that it cannot take, and has said why. */
+  /** Throw the error that Python reported before it hung up, else return one of the connection. */
   private IOException failed(IOException error) {
     try {
       connection.text();
     } catch (IOException gone) {
-      // It has said nothing.
+      // Python reported no error.
     }
     return new IOException(connection.server().said(error), error);
   }
 
-  /** Before `end`: Python removes what it has written. */
+  /** If called before `end`, Python removes the files that it has written. */
   @Override
   public void close() {
     connection.close();

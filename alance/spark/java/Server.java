@@ -23,24 +23,24 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The Python process of this JVM. It is started when it is first asked, and again where it has
- * ended; it ends with the JVM, whose end of its standard input it sees, or when nobody has asked it
- * for minutes. Its socket is in a folder that this user alone may enter.
+ * The Python process of this JVM. It starts on the first request, and again if it has exited. It
+ * exits with the JVM, which closes its standard input, or after minutes without a request. Its
+ * socket is in a folder that only this user may enter.
  */
 final class Server {
   private static final Logger LOG = LoggerFactory.getLogger(Server.class);
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<Python, Server> SERVERS = new HashMap<>();
   private static final String MODULE = "alance.spark.server";
-  private static final int LAST_LINES = 40; // of what it says, for the error when it has ended
-  private static final int START_S = 600; // it takes 1 s of a core: seen 22 s, where many want it
+  private static final int LAST_LINES = 40; // of its output, for the error after its exit
+  private static final int START_S = 600; // takes 1 s of CPU; up to 22 s seen on a busy machine
   private static final int END_S = 10;
-  private static final int ATTEMPTS = 2; // a process that had been idle may end as it is asked
+  private static final int ATTEMPTS = 2; // an idle process may exit as the request arrives
 
   private final Python python;
   private final ArrayDeque<String> lines = new ArrayDeque<>();
   private volatile Process process;
-  private CompletableFuture<Boolean> ready; // completed when it listens, or has ended
+  private CompletableFuture<Boolean> ready; // completes when the process listens, or has exited
   private Path folder;
 
   private Server(Python python) {
@@ -58,9 +58,9 @@ final class Server {
   }
 
   /**
-   * A question that has one answer.
+   * Send a request and return its single answer.
    *
-   * @throws PythonError what Python raised
+   * @throws PythonError Python failed
    */
   JsonNode ask(ObjectNode request) {
     try (Connection connection = send(request)) {
@@ -70,7 +70,7 @@ final class Server {
     }
   }
 
-  /** A connection over which a request has gone, and the first byte of its answer has come. */
+  /** A connection with a sent request, after the first byte of its answer arrived. */
   Connection send(ObjectNode request) throws IOException {
     byte[] text = JSON.writeValueAsBytes(request);
     for (int attempt = 1; ; attempt++) {
@@ -91,7 +91,7 @@ final class Server {
     }
   }
 
-  /** An error of a connection, and what Python said where that is why. */
+  /** Text of a connection's error, with Python's last output if the process has exited. */
   String said(IOException error) {
     synchronized (lines) {
       String text = String.valueOf(error.getMessage());
@@ -102,7 +102,7 @@ final class Server {
     }
   }
 
-  /** Where it listens. A task that is cancelled waits no longer; others of this JVM go on. */
+  /** Address of the socket, once it listens. Cancelling a waiting task does not affect others. */
   private UnixDomainSocketAddress address() throws IOException {
     CompletableFuture<Boolean> starting = started();
     boolean isReady = false;
@@ -121,7 +121,7 @@ final class Server {
     return UnixDomainSocketAddress.of(folder.resolve("socket"));
   }
 
-  /** A process that takes no connection, or hangs up, is at its end: the JVM has to see that. */
+  /** Wait until a process that refused or closed a connection has exited. */
   private void awaitEnd() throws IOException {
     try {
       process.waitFor(END_S, TimeUnit.SECONDS);
@@ -145,7 +145,7 @@ final class Server {
     }
     Files.deleteIfExists(folder.resolve("socket"));
     ProcessBuilder builder = python.process(MODULE, folder.resolve("socket").toString());
-    process = builder.start(); // its input stays open as long as this JVM lives
+    process = builder.start(); // its input stays open until this JVM exits
     Process started = process;
     CompletableFuture<Boolean> told = new CompletableFuture<>();
     ready = told;
@@ -155,7 +155,7 @@ final class Server {
           try {
             boolean isReady = started.inputReader().readLine() != null;
             if (!isReady) {
-              listener.join(1000); // it has said why
+              listener.join(1000); // until the log has the reason
             }
             told.complete(isReady);
           } catch (IOException | InterruptedException error) {
@@ -172,7 +172,7 @@ final class Server {
     return thread;
   }
 
-  /** End a process that does not start, so that the next who asks begins anew. */
+  /** Kill a process that does not start, so that the next request starts another. */
   private synchronized void stop(CompletableFuture<Boolean> starting) {
     if (starting == ready) {
       process.destroyForcibly();

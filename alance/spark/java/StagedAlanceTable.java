@@ -10,13 +10,13 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A table that is there when its rows are: one version has its columns, settings and rows. */
+/** A table created together with its rows: one version has its columns, settings and rows. */
 final class StagedAlanceTable extends AlanceTable implements StagedTable {
   private final ObjectNode request;
   private boolean isWritten;
 
   /**
-   * @param request what Python is asked to begin
+   * @param request request that begins the write
    */
   StagedAlanceTable(
       String name,
@@ -45,22 +45,22 @@ final class StagedAlanceTable extends AlanceTable implements StagedTable {
 
   @Override
   public void commitStagedChanges() {
-    if (!isWritten) { // no rows were to be written
+    if (!isWritten) { // the statement had no rows to write
       new AlanceWrite(this, new NoRows(schema()), request).commitNothing();
     }
   }
 
-  /** Which of several interfaces has it depends on the version of Spark. */
+  /** Declared by different interfaces in different versions of Spark. */
   public CustomTaskMetric[] reportDriverMetrics() {
     return new CustomTaskMetric[0];
   }
 
   @Override
   public void abortStagedChanges() {
-    // Nothing is there before the commit of its rows.
+    // Nothing exists before the commit of the rows.
   }
 
-  /** The write of a table that is empty. */
+  /** The write of an empty table. */
   private record NoRows(StructType schema) implements LogicalWriteInfo {
     @Override
     public CaseInsensitiveStringMap options() {

@@ -14,8 +14,8 @@ import org.apache.spark.sql.connector.expressions.aggregate.Min;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 
 /**
- * Expressions of Spark as JSON for Python, which says what it makes of them: `{"op", "args"}`,
- * `{"column": path}`, `{"literal": text}`. What has no such form is an operator `?`.
+ * Spark expressions as JSON for Python to translate: `{"op", "args"}`, `{"column": path}`,
+ * `{"literal": text}`. Any other expression becomes the operator `?`.
  */
 final class Trees {
   private static final JsonNodeFactory JSON = JsonNodeFactory.instance;
@@ -31,7 +31,7 @@ final class Trees {
       }
       return tree;
     }
-    // "Always true" is a literal, too, but asks to be evaluated.
+    // AlwaysTrue is a literal, too, but is sent as an operator.
     if (expression instanceof Literal<?> literal && !(expression instanceof Predicate)) {
       Object value = literal.value(); // dates are days, times are microseconds
       return tree.put("literal", value == null ? null : value.toString());

@@ -1,4 +1,4 @@
-"""Jobs of a pipeline: each a function over a Spark session that gives a `Summary`."""
+"""Pipeline jobs: functions of a Spark session that return a `Summary`."""
 
 from alance.spark.jobs.backfill import backfill
 from alance.spark.jobs.base import Progress, Summary

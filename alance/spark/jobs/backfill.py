@@ -1,4 +1,4 @@
-"""Job `backfill`: new columns, one task a fragment, one commit; goes on where it was left."""
+"""Job `backfill`: new columns, one task a fragment, one commit; resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of each task. Pickled once for all of them.
+    """Work that all tasks share. Pickled once.
 
     Attributes:
-        columns: what is computed.
-        checkpoint: folder where what is done is noted; None: nowhere.
+        columns: expressions of the new columns.
+        checkpoint: folder with a note of each finished file; None: no notes.
     """
 
     options: WriteOptions
@@ -41,12 +41,12 @@ class Work:
     checkpoint: str | None
 
     def note(self, fragment_id: int, source: str) -> str:
-        """Returns the path of the note about the new file of a fragment."""
+        """Return the path of the note about the new file of a fragment."""
         name = hashlib.sha256(f"{source}|{self.key()}".encode()).hexdigest()[:24]
         return f"{(self.checkpoint or '').rstrip('/')}/{fragment_id}-{name}"
 
     def key(self) -> str:
-        """Names what is computed, as far as its text tells: SQL, or the columns of a function."""
+        """Identify the computation by SQL expressions, or by the schema of a function's results."""
         transforms: Any = self.columns.transforms
         if isinstance(transforms, Mapping):
             return repr(sorted(transforms.items()))
@@ -66,22 +66,23 @@ def backfill(
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:
-    """Add columns to all fragments: each gets one more file, those that it has stay.
+    """Add columns to all fragments: each gets one more file, its other files stay.
 
     Fragments that others add meanwhile are computed in another round, before the commit.
 
     Args:
-        columns: SQL of alance by new column, or a function that is called with batches of live
-            rows and gives a RecordBatch, Table or pandas frame of as many rows.
-        schema: of what a function gives: a pyarrow schema, or text as `"v array<float>"`.
-        read_columns: that a function gets; None: all.
-        checkpoint: URI of a folder; with the same one an interrupted job computes only what is
-            missing. It is not removed; the notes of other expressions in it are not used.
-        max_rounds: rounds at most, each because others were first.
+        columns: alance's SQL by new column, or a function that is called with batches of live rows
+            and returns a RecordBatch, Table or pandas frame with as many rows.
+        schema: schema of a function's results: a pyarrow schema, or text such as `"v
+            array<float>"`.
+        read_columns: columns passed to a function; None: all.
+        checkpoint: URI of a folder. An interrupted job that runs again with it computes only the
+            missing files. The folder is not removed; notes of other expressions in it are ignored.
+        max_rounds: upper bound of rounds; a round fails if another commit was first.
 
     Raises:
         InvalidInputError: a column that exists, bad SQL, values that do not fit.
-        RetryableConflictError: others were first in every round.
+        RetryableConflictError: other commits were first in every round.
         PythonException: (of Spark) around an error of a task.
     """
     where = place(spark, uri, storage_options)
@@ -142,7 +143,7 @@ def _is_done(fragment: DatasetFragment, done: Mapping[int, tuple[str, bytes]]) -
 
 
 async def _recall(dataset: Dataset, work: Work, done: dict[int, tuple[str, bytes]]) -> int:
-    """Take over what the checkpoint notes of the fragments of a version; gives how many."""
+    """Take over the checkpoint's notes for a version's fragments; return their number."""
     if work.checkpoint is None:
         return 0
     count = 0
@@ -158,14 +159,14 @@ async def _recall(dataset: Dataset, work: Work, done: dict[int, tuple[str, bytes
 
 
 def _execute(work: Work, version: Version, item: bytes) -> tuple[int, str, bytes]:
-    """The new file of one fragment, on an executor."""
+    """Compute the new file of one fragment, on an executor."""
 
     async def compute() -> tuple[int, str, bytes]:
         (fragment,) = version.dataset([item]).fragments
         source, record = await work.columns.execute(fragment)
         number = fragment.fragment_id
         if work.checkpoint is not None:
-            # Where another attempt of this task was first, its file counts.
+            # If another attempt of this task was first, its file counts.
             note = work.note(number, source)
             record = await put_once(note, record, **access(work.options))
         return number, source, record

@@ -1,4 +1,4 @@
-"""Work spread over executors, progress and summaries of jobs."""
+"""Distribution of work over executors; progress and summaries of jobs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ RESULT: Final = "number long, result binary"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a job.
+    """Progress of a job.
 
     Attributes:
-        step: the name of the current step.
-        done, total: numbers of Spark's tasks.
+        step: name of the current step.
+        done, total: numbers of Spark tasks.
     """
 
     job: str
@@ -53,11 +53,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a job.
+    """Result of a job.
 
     Attributes:
-        version: of the table after it; None: there is no table.
-        counts: by name, such as `rows` or `fragments`.
+        version: version of the table after the job; None: the job has no table version, as an
+            export.
+        counts: numbers by name, such as `rows` or `fragments`.
     """
 
     job: str
@@ -73,11 +74,11 @@ class Summary:
 
 
 class Watch:
-    """Times a job, and tells how many tasks of Spark are done while it runs and at its end.
+    """Times a job, and reports the number of finished Spark tasks while it runs and at its end.
 
-    An error of alance that Spark has wrapped leaves the job as it was. The tasks are those of the
-    thread that enters: `with Watch(...) as watch`; where Spark is elsewhere (Connect), those of its
-    session, which it tells of every two seconds (`spark.connect.progress.reportInterval`).
+    An alance error that Spark has wrapped leaves the block unwrapped. Counts the tasks of the
+    thread that enters `with Watch(...) as watch`. With Spark Connect, counts the tasks of the
+    session, which reports them every two seconds (`spark.connect.progress.reportInterval`).
     """
 
     def __init__(self, spark: SparkSession, job: str, on_progress: OnProgress | None) -> None:
@@ -118,13 +119,13 @@ class Watch:
             raise ours from error
 
     def summary(self, uri: str, version: int | None, **counts: object) -> Summary:
-        """Returns a summary of the job with its duration."""
+        """Return a summary of the job with its duration."""
         return Summary(self._job, uri, version, time.monotonic() - self._start, counts)
 
     def _poll(self, context: Any) -> None:
         tracker, is_last = context.statusTracker(), False
         while not is_last:
-            is_last = self._ended.wait(POLL_S)  # short jobs report once, at their end
+            is_last = self._ended.wait(POLL_S)  # short jobs report only once, at their end
             if is_last and self._has_failed:
                 return
             counts = []
@@ -143,7 +144,7 @@ class Watch:
         operation_id: str | None,
         done: bool,
     ) -> None:
-        """Receives the progress of one operation from Connect; the arguments are named by Spark."""
+        """Handle a progress report of a Connect operation; Spark passes the arguments by name."""
         stages = list(stages or ())
         total = sum(stage.num_tasks for stage in stages)
         completed = total if done else sum(stage.num_completed_tasks for stage in stages)
@@ -164,25 +165,25 @@ class Task(Protocol[R_co]):
 
     @property
     def fragments(self) -> Sequence[DataFragment]:
-        """Their records."""
+        """Records of the fragments."""
 
     async def execute(self, dataset: Dataset) -> R_co:
-        """Do it on a version with these fragments."""
+        """Run the task on a version that has these fragments."""
 
 
 def place(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None) -> WriteOptions:
-    """The table that a job works on, for this process and the executors."""
+    """Return options for a job's table, for this process and the executors."""
     return WriteOptions(path=uri, storage=storage_of(spark, storage_options))
 
 
 def spread(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """The results of some work, one task of Spark for each item, in the items' order.
+    """Run `work` on each item, one Spark task an item; return the results in the items' order.
 
-    All items go to all executors, once each: they are records of fragments, not rows. A task makes
-    objects of its own item alone.
+    Each executor gets all items once: they are records of fragments, not rows. A task unpickles
+    only its own item.
 
     Args:
-        work: called on an executor; of a retried task one result counts.
+        work: called on an executor; if a task is retried, one result counts.
     """
     if not items:
         return []
@@ -201,7 +202,7 @@ def spread(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> l
 
 
 def executed(version: Version, task: Task[R]) -> R:
-    """The result of a task of a plan, on an executor, which reads no manifest."""
+    """Run a planned task on an executor, without reading a manifest."""
 
     async def execute() -> R:
         records = [fragment.SerializeToString() for fragment in task.fragments]
@@ -211,12 +212,12 @@ def executed(version: Version, task: Task[R]) -> R:
 
 
 def quoted(name: str) -> str:
-    """A column's name in the SQL of Spark."""
+    """Quote a column's name for Spark's SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def result_batch(number: int, result: bytes) -> pa.RecordBatch:
-    """One row of `RESULT`."""
+    """Build a batch with one row of `RESULT`."""
     return pa.record_batch(
         {"number": pa.array([number], pa.int64()), "result": pa.array([result], pa.binary())}
     )

@@ -1,4 +1,4 @@
-"""Attempts, results of tasks and removal of files after a failure, for jobs that change rows."""
+"""Rounds, task results and cleanup after failures, for jobs that change rows."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from alance.spark.changes import Change
     from alance.spark.options import WriteOptions
 
-ROUNDS: Final = 5  # attempts on a newer version, where others changed the same rows
+ROUNDS: Final = 5  # attempts; repeated on a newer version if another commit changed the same rows
 
 
 def target_in_place(where: WriteOptions, base: Dataset) -> Target:
-    """Returns the target of rows that replace rows of a version."""
+    """Return the target of rows that replace rows of a version."""
     version = Version.of(base, where)
     return Target(where, version, base.version, base.uri, append_schema(base), overwrite=False)
 
 
 @contextmanager
 def removed_on_failure(where: WriteOptions, changes: Sequence[Change]) -> Iterator[None]:
-    """Remove what was written, unless a version may name it."""
+    """Remove the written files after an error, unless a version may name them."""
     try:
         yield
     except BaseException as error:
@@ -46,7 +46,7 @@ def removed_on_failure(where: WriteOptions, changes: Sequence[Change]) -> Iterat
 
 
 def num_rows(changes: Sequence[Change]) -> int:
-    """Rows that were written."""
+    """Return the number of written rows."""
     return sum(change.written.num_rows for change in changes if change.written is not None)
 
 
@@ -55,7 +55,10 @@ def rounds(
     attempt: Callable[[Dataset], tuple[Dataset, dict[str, int]]],
     max_rounds: int,
 ) -> tuple[Dataset, dict[str, int]]:
-    """Runs an attempt on the latest version, and again if others changed the same rows."""
+    """Run `attempt` on the latest version, and again after a conflict, up to `max_rounds` times.
+
+    Returns the new version, and the counts of `attempt` with the number of `rounds`.
+    """
     number = 1
     while True:
         try:
@@ -75,7 +78,7 @@ def table_of(
     columns: list[str],
     filter: str | None = None,
 ) -> DataFrame:
-    """Columns of a version."""
+    """Return columns of a version as a DataFrame."""
     return read(
         spark,
         uri,
@@ -87,7 +90,7 @@ def table_of(
 
 
 def collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any]) -> list[Any]:
-    """Returns the results of a function of each partition of a frame."""
+    """Return the results of a function for each partition of a frame."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield result_batch(0, pickle.dumps(work(batches)))
@@ -96,7 +99,7 @@ def collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any])
 
 
 def places(batches: Iterator[pa.RecordBatch]) -> Change:
-    """Rows that go, by their address."""
+    """Note rows to remove, by address."""
     moves = Moves()
     for batch in batches:
         moves.note(batch)

@@ -1,4 +1,4 @@
-"""Job `build_index`: executors sort a column of their fragments, and merge; the driver commits."""
+"""Job `build_index`: executors sort and merge a column's values; the driver commits."""
 
 from __future__ import annotations
 
@@ -53,37 +53,39 @@ def build_index(
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:
-    """Make an index of a column, over all rows of the latest version.
+    """Build an index of a column over all rows of the latest version.
 
-    Each task leaves a sorted file in a folder that no version names. Further tasks merge a range of
-    the values each: of a B-tree to its pages, of a bitmap index to one row set a value; of vectors
-    with graphs they link a range of partitions each. A last one merges what is left as a stream:
-    codes and graphs of vectors, few values, the row sets of a bitmap index (one file has them), the
-    table of a B-tree's pages. Of texts tasks write the partitions of the
-    index as they are. The driver makes one commit; of vectors it trains centroids first, by a
-    sample of the rows. Where others rewrite fragments meanwhile, these are read again, and the
-    rest is merged anew.
+    1. Each task writes a sorted file into a folder that no version names; for texts it writes
+    finished partitions.
+    2. Further tasks each merge a range of values: into pages of a B-tree, or into one row set a
+    value of a bitmap index. For vectors with graphs, each links a range of partitions.
+    3. A last task merges the rest as a stream: codes and graphs of vectors, few values, the single
+    file of a bitmap index's row sets, the page table of a B-tree.
+    4. The driver makes one commit.
+
+    For vectors, the driver first trains centroids on a sample of the rows. If another commit
+    rewrites fragments meanwhile, they are read again and the rest is merged anew.
 
     Args:
         index_type: as for `Dataset.create_index`.
         name: default: `{column}_idx`.
-        replace: an index of that name on that column is replaced; False: an error.
-        task_bytes: values and row numbers of a task, about.
-        max_tasks: tasks at most; then they are larger.
-        sort_bytes: that a task sorts in memory; more go to the executor's local disk.
-        merge_bytes: of the memory of a merge, about; 512 KiB a task where that is more.
-        range_bytes: of sorted values that are merged together, about.
-        max_rounds: rounds at most, each because others were first.
-        metric, vectors: of a vector index, as for `IndexBuild.plan`.
-        texts: options of an inverted index. A partition is written where it has `sort_bytes`, or
+        replace: replace an index of that name on that column; False: raise an error.
+        task_bytes: approximate bytes of values and row numbers of a task.
+        max_tasks: upper bound of tasks, which become larger instead.
+        sort_bytes: bytes that a task sorts in memory; more spill to the executor's local disk.
+        merge_bytes: approximate memory of a merge, at least 512 KiB a task.
+        range_bytes: approximate bytes of sorted values that are merged together.
+        max_rounds: upper bound of rounds; a round fails if another commit was first.
+        metric, vectors: for a vector index, as for `IndexBuild.plan`.
+        texts: options of an inverted index. A partition is written when it takes `sort_bytes`, or
             its `memory_bytes`, in memory.
         values: options of an index of values, as for `Dataset.create_scalar_index`.
 
     Raises:
-        InvalidInputError: an unknown column, or one whose values have no order; of vectors what
-            does not suit them.
+        InvalidInputError: an unknown column, values without an order, or options that do not fit
+            the vectors.
         AlreadyExistsError: the name is in use.
-        RetryableConflictError: others were first in every round.
+        RetryableConflictError: other commits were first in every round.
         PythonException: (of Spark) around an error of a task.
     """
     where = place(spark, uri, storage_options)
@@ -164,7 +166,7 @@ def _finished(
     memory: int,
     pages: Sequence[IndexPages],
 ) -> IndexSegment:
-    """The files of the index; those of an attempt that is killed stay until a cleanup."""
+    """Write the final files of the index; files of a killed attempt stay until a cleanup."""
 
     async def finish() -> IndexSegment:
         dataset = await open_version(where, plan.read_version)

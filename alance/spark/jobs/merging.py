@@ -1,4 +1,4 @@
-"""Job `merge`: rows joined by key on the executors, then updated, deleted and inserted there."""
+"""Job `merge`: joins rows by key on the executors, then updates, deletes and inserts there."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 SOURCE: Final = "source"
 TARGET: Final = "target"
-THERE: Final = "_in_source"  # true in rows that the source has
-CLAUSE: Final = "_clause"  # the number of the clause that a row meets
+THERE: Final = "_in_source"  # true in rows that exist in the source
+CLAUSE: Final = "_clause"  # number of the clause that a row meets
 _WORD: Final = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 _ACTIONS: Final = {
     "when_matched": ("update", "delete", "nothing"),
@@ -61,14 +61,14 @@ Action: TypeAlias = Literal["update", "delete", "insert", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """One clause of a merge: what is done with rows, and with which of them.
+    """One clause of a merge: an action, and the condition of its rows.
 
     Attributes:
         action: `update`, `delete`, `insert` or `nothing`.
-        condition: SQL of Spark over `source.a` and `target.a`; rows for which it is not true are
-            left to the next clause. None: all rows.
-        set: of an update or insert: SQL of Spark by column of the table. Columns that it does not
-            name keep their values, or are null in new rows. None: what the source has, by name.
+        condition: Spark SQL over `source.a` and `target.a`. Rows for which it is not true pass to
+            the next clause. None: all rows.
+        set: for an update or insert: Spark SQL by column of the table. Other columns keep their
+            values, or are null in new rows. None: the source's columns, by name.
     """
 
     action: Action
@@ -92,10 +92,10 @@ def merge(
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:
-    """Put rows into a table by key, in one version: all that SQL's MERGE INTO does.
+    """Upsert and delete rows by key in one version: all that SQL's MERGE INTO does.
 
-    Rows keep their `_rowid` and when they came into being, where ids are stable. A null key is
-    equal to nothing. Of several clauses for a row the first one counts whose condition is true.
+    With stable row ids, rows keep their `_rowid` and creation version. A null key equals nothing.
+    Of several clauses for a row, the first one with a true condition counts.
 
         jobs.merge(
             spark, uri, source, ["id"],
@@ -104,24 +104,24 @@ def merge(
             when_not_matched_by_source=When("update", set={"stale": "true"}),
         )
 
-    Cost: of the table the executors read the key, the columns that clauses name, and all columns
-    of rows that are updated which get no new value. All tasks get the records of all fragments,
-    130 bytes each, where there are such.
+    Cost: the executors read the table's key columns and the columns that clauses name, and for
+    updated rows all columns without a new value. All tasks get the records of all fragments, 130
+    bytes each, if rows keep values.
 
     Args:
-        source: its columns, or members of structs, that clauses do not set, are those of the
-            table; an update without `set` leaves what it lacks as it is, an insert makes it null.
-        on: the columns of the key, in the source and the table.
+        source: its columns (or struct members) are columns of the table, unless all clauses set
+            columns. An update without `set` keeps columns that it lacks, an insert makes them null.
+        on: key columns, in the source and the table.
         when_matched: a clause or several: `update`, `delete` or `nothing`, or `When`s of these.
-        when_not_matched: `insert` or `nothing`: rows of the source; they know no `target`.
-        when_not_matched_by_source: `update` with `set`, `delete` or `nothing`: rows of the table;
-            they know no `source`.
+        when_not_matched: `insert` or `nothing`, for rows of the source; `target` is not available.
+        when_not_matched_by_source: `update` with `set`, `delete` or `nothing`, for rows of the
+            table; `source` is not available.
 
     Raises:
-        InvalidInputError: bad SQL, unknown columns, values that never fit the table, found before
-            a task runs; several rows of the source for a row of the table that is updated; rows
-            to insert without columns that cannot be null. The table is as it was.
-        RetryableConflictError: others changed the same rows in every round.
+        InvalidInputError: before any task runs: bad SQL, unknown columns, types that never fit, or
+            inserts without required columns. During the tasks: several source rows for an updated
+            row. The table is unchanged.
+        RetryableConflictError: other commits changed the same rows in every round.
     """
     plan = _Plan(
         tuple(on),
@@ -152,12 +152,13 @@ def merge(
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """The values of the rows that a clause writes.
+    """Values of the rows that a clause writes.
 
     Attributes:
-        number: the number of the clause.
-        values: the columns that the clause sets, or all of the source.
-        gaps: the columns of updated rows that keep their values; None for new rows.
+        number: number of the clause.
+        values: columns that the clause sets, or all columns of the source.
+        gaps: columns of updated rows that keep their values; None: none do, or the rows are new.
+        is_new: the rows are inserted.
     """
 
     number: int
@@ -185,14 +186,14 @@ class _Plan:
 
     @property
     def join(self) -> str:
-        """The kind of the join that gives all rows which clauses are about."""
+        """Kind of the join that yields all rows which clauses concern."""
         others = any(clause.action != "nothing" for clause in self.others)
         if self.inserts:
             return "full" if others else "left"
         return "right" if others else "inner"
 
     def check_key(self, names: Sequence[str]) -> None:
-        """Raise `InvalidInputError` where the source has not the key."""
+        """Raise `InvalidInputError` if there is no key, or the source lacks a key column."""
         missing = [name for name in self.on if name not in names]
         if missing or not self.on:
             raise InvalidInputError(
@@ -207,7 +208,7 @@ class _Plan:
         return () if is_other else self.on
 
     def columns_of(self, names: Sequence[str]) -> list[str]:
-        """The columns of the table that are joined: the key, and those that clauses may name."""
+        """Return the table's columns to join: the key, and each column that a clause may name."""
         texts = [clause.condition or "" for clause in self.clauses]
         texts += [text for clause in self.clauses for text in (clause.set or {}).values()]
         words = {
@@ -219,7 +220,7 @@ class _Plan:
         return [name for name in names if name.casefold() in words | key]
 
     def writes(self, base: Dataset, rows: _Joined) -> Iterator[_Write]:
-        """Checks all clauses and yields the writes of those that write rows. No task is run.
+        """Check all clauses and yield the writes. Runs no task.
 
         Raises:
             InvalidInputError: see `merge`.
@@ -250,7 +251,7 @@ class _Plan:
 
 
 class _Joined:
-    """The rows of both sides."""
+    """Join of the source and the table."""
 
     def __init__(self, plan: _Plan, source: DataFrame, table: DataFrame) -> None:
         self._plan = plan
@@ -267,17 +268,17 @@ class _Joined:
         self._joined = self._left.join(self._right, condition, plan.join)
 
     def side_of(self, number: int) -> DataFrame:
-        """The rows that a clause knows."""
+        """Return the rows that a clause can refer to."""
         matched, new = len(self._plan.matched), len(self._plan.new)
         if number < matched:
             return self._joined
         return self._left if number < matched + new else self._right
 
     def checked(self, side: DataFrame, name: str, text: str) -> StructField:
-        """The type of an expression.
+        """Return the type of an expression.
 
         Raises:
-            InvalidInputError: it is no SQL, or names columns that are not there.
+            InvalidInputError: not SQL, or unknown columns.
         """
         if not isinstance(text, str):
             raise InvalidInputError(f"merge: {name} = {text!r}, expected SQL text")
@@ -287,7 +288,7 @@ class _Joined:
             raise InvalidInputError(f"merge: {name} = {text!r}: {error_message(error)}") from error
 
     def numbered(self) -> DataFrame:
-        """The rows that meet a clause which does something, with its number."""
+        """Return the rows that meet a clause with an action, with the clause's number."""
         plan, start = self._plan, 0
         address, source_mark = f.col(f"{TARGET}.{ROW_ADDRESS}"), f.col(f"{SOURCE}.{THERE}")
         cases = []
@@ -312,7 +313,7 @@ class _Joined:
 def _attempt(
     where: WriteOptions, base: Dataset, joined: DataFrame, plan: _Plan, writes: Sequence[_Write]
 ) -> tuple[Dataset, dict[str, int]]:
-    """Write the rows, then commit them with the rows that go."""
+    """Write the rows, then commit them together with the removals."""
     target = target_in_place(where, base)
     meta = [f.col(f"{TARGET}.{name}") for name in (ROW_ADDRESS, ROW_ID)]
     moved: list[Change] = []
@@ -372,7 +373,7 @@ def _written(
 async def _filled(
     target: Target, gaps: SourceGaps, batches: Iterator[pa.RecordBatch]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Rows that replace others, with what they lack taken from those."""
+    """Fill the missing columns of rows from the rows that they replace."""
     assert target.base is not None
     async with aclosing(gaps.filled(target.base.dataset(gaps.fragments), batches)) as rows:
         async for row in rows:
@@ -380,10 +381,11 @@ async def _filled(
 
 
 def _clauses(name: str, written: Clauses) -> tuple[When, ...]:
-    """The clauses of one kind.
+    """Return the clauses of one kind.
 
     Raises:
-        InvalidInputError: an action that such rows cannot have, or an update of nothing.
+        InvalidInputError: an action that is not allowed for such rows, or an update without
+            columns.
     """
     several: Sequence[Any] = [written] if isinstance(written, str | When) else written
     clauses = tuple(

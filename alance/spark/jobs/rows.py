@@ -1,4 +1,4 @@
-"""Jobs `delete` and `update`: rows by condition or by key, found and written on the executors."""
+"""Jobs `delete` and `update`: rows by condition or key, selected and written on the executors."""
 
 from __future__ import annotations
 
@@ -53,14 +53,13 @@ def delete(
     """Delete the rows that meet a condition, or whose key is in a DataFrame.
 
     Args:
-        predicate: SQL of alance.
-        keys: rows with the columns `on`; Spark broadcasts or shuffles them, as it finds better.
-        on: columns that are compared; a null is equal to nothing.
+        predicate: alance's SQL.
+        keys: rows with the columns `on`; Spark chooses between broadcast and shuffle.
+        on: key columns; a null equals nothing.
 
     Raises:
-        InvalidInputError: neither a predicate nor keys, or both; a predicate that is no SQL, or
-            names a column that is not there.
-        RetryableConflictError: others changed the same rows in every round.
+        InvalidInputError: neither predicate nor keys, or both; bad SQL or an unknown column.
+        RetryableConflictError: other commits changed the same rows in every round.
     """
     if (predicate is None) == (keys is None) or (keys is not None and not on):
         raise InvalidInputError("expected a predicate, or keys with the columns `on`")
@@ -97,23 +96,23 @@ def update(
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:
-    """Give rows new values, each computed from the row as it was; as `Dataset.update` does.
+    """Give rows new values, each computed from the row's old values, like `Dataset.update`.
 
     Rows move to new files in the table's own types, past the JVM; with stable row ids they keep
-    their `_rowid`. Where no row meets the condition, there is no new version.
+    their `_rowid`. If no row meets the condition, there is no new version.
 
     Cost: the executors scan the columns of `where`, then all columns of the rows that meet it.
 
     Args:
-        updates: SQL of alance by column, cast to the columns' types.
-        where: SQL of alance; None: all rows.
-        partition_bytes: encoded bytes that a task scans, about.
+        updates: alance's SQL by column, cast to the columns' types.
+        where: alance's SQL; None: all rows.
+        partition_bytes: approximate encoded bytes that a task scans.
 
     Raises:
-        InvalidInputError: an unknown column, bad SQL, found before a task runs; values that a
-            column cannot hold. The table is as it was.
-        UnsupportedError: a field inside of a column.
-        RetryableConflictError: others changed the same rows in every round.
+        InvalidInputError: before any task runs: an unknown column or bad SQL. During the tasks: a
+            value that does not fit its column. The table is unchanged.
+        UnsupportedError: a field inside a column.
+        RetryableConflictError: other commits changed the same rows in every round.
     """
     table = place(spark, uri, storage_options)
     work = RowUpdate(dict(updates), where)
@@ -144,7 +143,7 @@ async def _checked(work: RowUpdate, base: Dataset) -> list[str]:
 
 
 def _updated(target: Target, work: RowUpdate, pieces: Sequence[Piece]) -> Change:
-    """The rows of a split that move, on an executor, which reads no manifest."""
+    """Write the moved rows of a split on an executor, without reading a manifest."""
     moves, base = Moves(), target.base
     assert base is not None
 

@@ -1,4 +1,4 @@
-"""Jobs `ingest` and `export`: from anything that Spark reads to a table, and back."""
+"""Jobs `ingest` and `export`: from any source that Spark reads to a table, and back."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import SelectArguments, WriteArguments
 
-TARGET_BYTES: Final = 512 << 20  # of a data file: some thousand files a terabyte
-UNKNOWN: Final = 1 << 50  # Spark says so of a size that it does not know; more is no estimate
+TARGET_BYTES: Final = 512 << 20  # bytes of a data file: some thousand files a terabyte
+UNKNOWN: Final = 1 << 50  # bytes; Spark reports larger sizes if it has no estimate
 
 
 def ingest(
@@ -41,23 +41,24 @@ def ingest(
     on_progress: OnProgress | None = None,
     **options: Unpack[WriteArguments],
 ) -> Summary:
-    """Write what Spark reads to a table, in one commit.
+    """Write any source that Spark reads to a table, in one commit.
 
-    Files become about `target_bytes` large. Without `sort_by` nothing is shuffled: partitions of
-    Spark are joined where they are small, and a task begins a new file where one is full.
+    Files become about `target_bytes` large. Without `sort_by` nothing is shuffled: small Spark
+    partitions are combined, and a task begins a new file when one is full.
 
     Args:
         source: a DataFrame, or a path of files of `format` (parquet, json, csv, delta, ...).
-        schema: of the source, in the words of Spark; None: found.
-        columns: expressions of SQL that are selected; None: all columns.
+        schema: schema of the source as Spark DDL; None: inferred by Spark.
+        columns: SQL expressions to select; None: all columns.
         mode: `create`, `append`, `overwrite` or `ignore`; see `alance.spark.write`.
-        sort_by: the rows of the table are in this order, `-name` for descending.
-        target_bytes: of a data file, about, by the size of the source.
-        options: of the writer, such as `stable_row_ids`, `vectors`, or `txn_app` with
-            `txn_version`, with which a repeated job writes nothing.
+        sort_by: order of the table's rows; `-name` for descending.
+        target_bytes: approximate bytes of a data file, estimated from the size of the source.
+        options: options of the writer, such as `stable_row_ids` or `vectors`. With `txn_app` and
+            `txn_version`, a repeated job writes nothing.
 
     Raises:
-        AlreadyExistsError, InvalidInputError: inside of Spark's AnalysisException.
+        InvalidInputError: `source` is neither a path nor a DataFrame.
+        AlreadyExistsError, InvalidInputError: of the write, inside Spark's AnalysisException.
     """
     with Watch(spark, "ingest", on_progress) as watch:
         frame = source if not isinstance(source, str) else None
@@ -93,11 +94,11 @@ def export(
     on_progress: OnProgress | None = None,
     **options: Unpack[SelectArguments],
 ) -> Summary:
-    """Write a table to files of a format of Spark.
+    """Write a table to files of a Spark format.
 
     Args:
-        mode: of Spark's writer: `error`, `append`, `overwrite` or `ignore`.
-        options: of the reader: `version`, `columns`, `filter`, ...
+        mode: mode of Spark's writer: `error`, `append`, `overwrite` or `ignore`.
+        options: options of the reader: `version`, `columns`, `filter`, ...
     """
     with Watch(spark, "export", on_progress) as watch:
         watch.step = "write"
@@ -108,7 +109,7 @@ def export(
 
 
 def _laid_out(frame: DataFrame, sort_by: Sequence[str], target_bytes: int) -> DataFrame:
-    """The rows in as many partitions as files are wanted."""
+    """Repartition rows into about as many partitions as files of `target_bytes`."""
     size = _estimate(frame)
     num_files = None if size is None else max(1, -(-size // target_bytes))
     if sort_by:
@@ -123,7 +124,7 @@ def _laid_out(frame: DataFrame, sort_by: Sequence[str], target_bytes: int) -> Da
 
 
 def _estimate(frame: DataFrame) -> int | None:
-    """Bytes that Spark expects of a frame; None where it does not know, or is elsewhere."""
+    """Bytes of a frame as Spark estimates them. None if unknown, or with Spark Connect."""
     plan = getattr(frame, "_jdf", None)
     if plan is None:
         return None
@@ -132,7 +133,7 @@ def _estimate(frame: DataFrame) -> int | None:
 
 
 def _size(dataset: Dataset | None) -> tuple[int, int]:
-    """Rows and fragments, as far as the manifest tells."""
+    """Return the numbers of rows and fragments; fragments with unknown row counts add no rows."""
     if dataset is None:
         return 0, 0
     fragments = fragments_of(dataset)

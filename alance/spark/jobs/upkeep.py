@@ -1,4 +1,4 @@
-"""Jobs `compact`, `cleanup` and `validate`: the files of a table, and what its rows should be."""
+"""Jobs `compact`, `cleanup` and `validate`: maintenance and checks of a table."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def compact(
     on_progress: OnProgress | None = None,
     **options: Unpack[CompactionArguments],
 ) -> Summary:
-    """Rewrite small fragments, and those with many deleted rows, on the executors.
+    """Rewrite small fragments, and fragments with many deleted rows, on the executors.
 
-    The driver plans and commits; where others changed some of the fragments meanwhile, the others
-    are committed, and those are planned anew.
+    The driver plans and commits. If another commit changes some of the fragments meanwhile, the
+    other rewrites are committed, and the changed fragments are planned again.
 
     Args:
-        max_rounds: plans at most.
-        options: of `Dataset.optimize.compact_files`, such as `target_rows_per_fragment`.
+        max_rounds: upper bound of plans.
+        options: arguments of `Dataset.optimize.compact_files`, such as `target_rows_per_fragment`.
 
     Raises:
-        RetryableConflictError: in every round others changed all the fragments.
+        RetryableConflictError: in every round other commits changed all the fragments.
     """
     where = place(spark, uri, storage_options)
     removed = added = tasks = dropped = 0
@@ -90,7 +90,7 @@ async def _plan(
 async def _commit(
     where: WriteOptions, results: Sequence[RewriteResult]
 ) -> tuple[CompactionMetrics, int]:
-    """Commit the results whose fragments nobody has changed; gives how many others there are."""
+    """Commit the results whose fragments are unchanged; also return the number of other results."""
     lost: list[RewriteResult] = []
     left = list(results)
     while left:
@@ -125,14 +125,14 @@ def cleanup(
     on_progress: OnProgress | None = None,
     **options: Unpack[CleanupArguments],
 ) -> Summary:
-    """Remove old versions and files that no version needs, from the driver.
+    """Remove old versions and unneeded files, from the driver.
 
-    It lists, and deletes up to a thousand files a request: work that more machines do not speed
-    up. What failed and repeated tasks of Spark have left goes here, when it is seven days old.
+    The work is listing, and deleting up to a thousand files a request, which more machines do not
+    speed up. Also removes files of failed and retried Spark tasks once they are seven days old.
 
     Args:
-        older_than_hours: None: two weeks.
-        options: of `Dataset.cleanup_old_versions`.
+        older_than_hours: age of removed versions; None: two weeks.
+        options: arguments of `Dataset.cleanup_old_versions`.
     """
     where = place(spark, uri, storage_options)
     if older_than_hours is not None:
@@ -164,22 +164,22 @@ def validate(
     on_progress: OnProgress | None = None,
     **options: Unpack[SelectArguments],
 ) -> Summary:
-    """Check one version of a table: its files from the driver, its rows on the executors.
+    """Check one version of a table: its files on the driver, its rows on the executors.
 
-    `counts` of the summary: `rows`, and that they are as many as the manifest says, in
-    `rows_in_manifest`; `nulls.<column>`; `violations.<name>` of checks and unique columns;
-    `findings`: what `Dataset.validate` said, None where it said nothing.
+    `counts` of the summary: `rows`; `rows_in_manifest` for comparison; `nulls.<column>`;
+    `violations.<name>` of checks and unique columns; `findings`: text of `Dataset.validate`, or
+    None if it raised no error.
 
     Args:
-        checks: conditions of Spark SQL by name, which each row should meet; one that gives null
-            is not met.
+        checks: conditions in Spark SQL by name, which each row should meet; null counts as a
+            violation.
         nulls: columns whose nulls are counted; None: all.
-        unique: columns without a value twice.
+        unique: columns that should have no repeated value.
         files: check the files, too.
-        options: of the reader, such as `version`.
+        options: options of the reader, such as `version`.
 
     Raises:
-        AnalysisException: a check that is no SQL, an unknown column.
+        AnalysisException: a check that is not SQL, or an unknown column.
     """
     from pyspark.sql import functions as f
 
