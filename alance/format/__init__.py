@@ -1,1 +1,1 @@
-"""The format: bytes to arrays and metadata, and back. Nothing here waits."""
+"""File and table formats: bytes to arrays and metadata, and back. Pure: no I/O."""

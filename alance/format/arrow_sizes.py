@@ -1,12 +1,12 @@
-"""The sizes that a record batch of Arrow IPC states, told before anything is allocated for them.
+"""Sizes declared by an Arrow IPC record batch, read before anything is allocated for them.
 
-pyarrow decompresses a buffer into as many bytes as its first eight say. The message is a
-flatbuffer: a table begins with the signed distance back to its vtable, which has u16 sizes of
-itself and of the table, then the place of each field in the table, 0 for an absent one.
+pyarrow decompresses a buffer into as many bytes as its first eight declare. The message is a
+flatbuffer: a table begins with the signed distance back to its vtable, which has the u16 sizes of
+itself and of the table, then the offset of each field in the table, 0 if absent.
 
-    Footer:      version, schema, dictionaries, batches (structs: i64 place, i32 length, i64 length)
-    Message:     version, header type, header (a table), body length, ..
-    RecordBatch: length (i64), nodes, buffers (structs: i64 offset, i64 length), compression
+  Footer:      version, schema, dictionaries, batches (structs: i64 place, i32 length, i64 length)
+  Message:     version, header type, header (a table), body length, ..
+  RecordBatch: length (i64), nodes, buffers (structs: i64 offset, i64 length), compression
 
 Source: Apache Arrow columnar format, "Serialization and interprocess communication".
 """
@@ -22,14 +22,14 @@ BATCHES: Final = 3
 HEADER: Final = 2
 FOOTER_END: Final = 10  # i32 size of the footer, "ARROW1"
 LENGTH, BUFFERS, COMPRESSION = 0, 2, 3
-STORED: Final = -1  # the stated size of a buffer that is not compressed after all
+STORED: Final = -1  # declared size of a buffer that is stored uncompressed
 
 
 def batch_place(content: memoryview) -> int:
-    """Where the message of the first record batch of a file begins, as the footer says.
+    """Return the position of a file's first record batch message, from its footer.
 
     Raises:
-        CorruptFileError: the footer names none inside of the file.
+        CorruptFileError: the footer names no batch inside the file.
     """
     end = len(content) - FOOTER_END
     try:
@@ -45,13 +45,13 @@ def batch_place(content: memoryview) -> int:
 
 
 def batch_sizes(metadata: memoryview, body: memoryview) -> tuple[int, list[int]]:
-    """The rows of a record batch, and the bytes of each of its buffers once decompressed.
+    """Return the rows of a record batch, and the decompressed size of each buffer.
 
     Args:
         metadata: the message's flatbuffer; its header is a record batch.
 
     Raises:
-        CorruptFileError: places outside of the bytes, negative sizes.
+        CorruptFileError: positions outside of the bytes, or negative sizes.
     """
     try:
         return _batch_sizes(metadata, body)
@@ -95,7 +95,7 @@ def _follow(content: memoryview, place: int) -> int:
 
 
 def _field(content: memoryview, table: int, number: int) -> int:
-    """The place of a field of a table; 0: absent."""
+    """Return the position of a table's field; 0 if it is absent."""
     vtable = table - _number(content, "<i", table)
     if 4 + 2 * number + 2 > _number(content, "<H", vtable):
         return 0

@@ -1,4 +1,4 @@
-"""Decoded values on their way to Arrow: what codecs return and layouts hand on.
+"""Decoded values between codecs, layouts and Arrow.
 
 A block has no nulls; validity comes from definition levels. Slots of nulls hold arbitrary bytes.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FixedWidth(NamedTuple):
-    """Values of equal width, contiguous; booleans (`bits_per_value` 1) LSB first without gaps."""
+    """Contiguous values of equal width; booleans (`bits_per_value` 1) packed LSB first."""
 
     bits_per_value: int
     num_values: int
@@ -31,7 +31,7 @@ class VariableWidth(NamedTuple):
 
     offsets: Int32s | Int64s  # shape (num_values + 1,)
     data: Bytes
-    is_ascii: bool = False  # True: who made it knows that, and that its offsets are right
+    is_ascii: bool = False  # True: known to be ASCII, with valid offsets
 
     @property
     def num_values(self) -> int:
@@ -39,11 +39,11 @@ class VariableWidth(NamedTuple):
 
 
 class FixedSizeListBlock(NamedTuple):
-    """Rows of `dimension` items each, and the validity of the items where it is stored."""
+    """Rows of `dimension` items each, and the items' validity if it is stored."""
 
     dimension: int
-    items: Block  # num_values * dimension of them
-    validity: Bytes | None  # of the items: LSB-first bits, 1 is valid; None: all valid
+    items: Block  # `num_values * dimension` items
+    validity: Bytes | None  # LSB-first bits of the items, 1 is valid; None: all valid
 
     @property
     def num_values(self) -> int:
@@ -69,7 +69,7 @@ class DictionaryBlock(NamedTuple):
 
 
 class ConstantBlock(NamedTuple):
-    """One value for all slots; `value` None: all slots are null."""
+    """A single value for all slots; `value` None: all slots are null."""
 
     num_values: int
     value: Block | None  # a block of one value
@@ -81,7 +81,7 @@ Block: TypeAlias = (
 
 
 def gather(block: Block, indices: Int64s) -> Block:
-    """The values at `indices`, in that order; the arrays are fresh.
+    """Return copies of the values at `indices`, in that order.
 
     Args:
         block: values of any kind.
@@ -89,7 +89,7 @@ def gather(block: Block, indices: Int64s) -> Block:
 
     Raises:
         CorruptFileError: an index is outside of the block.
-        UnsupportedError: strings of more bytes than their offsets can say.
+        UnsupportedError: more string bytes than 32-bit offsets can address.
     """
     match block:
         case FixedWidth(bits_per_value=bits):
@@ -129,7 +129,7 @@ def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBl
         and validity is None
         and dimension * items.bits_per_value % 8 == 0
     ):
-        # The usual vectors: a row is one wide value.
+        # A usual vector: gather each row as one wide value.
         row = FixedWidth(dimension * items.bits_per_value, block.num_values, items.data)
         picked = FixedWidth(
             items.bits_per_value, len(indices) * dimension, _gather_fixed(row, indices)
@@ -142,11 +142,11 @@ def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBl
 
 
 def joined_values(blocks: Sequence[Block]) -> Block | None:
-    """Values of fixed width, or strings, end to end; None for others. A copy, even of one block.
+    """Concatenate fixed-width values or strings, as a copy. None for other kinds.
 
     Raises:
-        UnsupportedError: strings of more bytes than their offsets can say.
-        CorruptFileError: offsets that leave their bytes.
+        UnsupportedError: more string bytes than the offsets can address.
+        CorruptFileError: offsets outside of their bytes.
     """
     fixed = [block for block in blocks if isinstance(block, FixedWidth)]
     if len(fixed) == len(blocks):
@@ -168,7 +168,7 @@ def _joined_fixed(blocks: Sequence[FixedWidth]) -> FixedWidth | None:
 
 
 def join_bits(parts: Sequence[Bytes], counts: Sequence[int]) -> Bytes:
-    """Bits of all parts, LSB first, without gaps."""
+    """Concatenate bits of all parts, LSB first, without gaps."""
     sizes = [(count + 7) // 8 for count in counts]
     data = _kernels.join_bytes([part[:size] for part, size in zip(parts, sizes, strict=True)])
     if all(count % 8 == 0 for count in counts[:-1]):

@@ -1,7 +1,7 @@
-"""Byte ranges of one object to few requests: merged over small gaps, and split where too large.
+"""Turns byte ranges of an object into few requests: merges over small gaps, splits large ranges.
 
-`io/stores/profile.py` and `io/reading/speed.py` say how wide a gap may be: it depends on the store.
-Kernels merge by the same rule, `kernels/io/coalesce.hpp`.
+`io/stores/profile.py` and `io/reading/speed.py` choose the widest gap for a store. Kernels merge by
+the same rule, see `kernels/io/coalesce.hpp`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
 
 MAX_STOP: Final = 1 << 62  # with a gap added, still an int64
-MAX_RANGE_BYTES: Final = 1 << 40  # more than any memory holds, and not too many requests yet
+MAX_RANGE_BYTES: Final = 1 << 40  # more than any memory holds, yet few enough requests
 NO_LIMIT: Final = (1 << 64) - 1
 
 
@@ -33,15 +33,15 @@ def are_ranges(starts: Int64s, stops: Int64s) -> bool:
 
 
 class Coalesced(NamedTuple):
-    """Spans of bytes that cover ranges, and which span covers each of them."""
+    """Spans of bytes that cover ranges, and the span that covers each range."""
 
-    spans: list[tuple[int, int]]  # ascending by start; apart, unless `max_bytes` has cut them
-    owners: list[int]  # of each range, in the order given: the span that covers it
+    spans: list[tuple[int, int]]  # ascending by start; disjoint, unless `max_bytes` cut them
+    owners: list[int]  # number of the span that covers each range, in the order given
 
     def cut(
         self, ranges: Sequence[tuple[int, int]], contents: Sequence[memoryview]
     ) -> list[memoryview]:
-        """Return the bytes of each range, which are views of the contents of the spans."""
+        """Return the bytes of each range as views of the spans' contents."""
         firsts = [start for start, _ in self.spans]
         return [
             contents[owner][start - firsts[owner] : stop - firsts[owner]]
@@ -52,19 +52,18 @@ class Coalesced(NamedTuple):
 def coalesce(
     ranges: Sequence[tuple[int, int]] | Int64s, max_gap_bytes: int, max_bytes: int = NO_LIMIT
 ) -> Coalesced:
-    """Merge ranges of one object that overlap, touch, or have a small gap between them.
+    """Merge ranges of one object that overlap, touch, or are separated by a small gap.
 
     Args:
-        ranges: start and stop of each, in any order, overlapping or not; an array of them has the
-            shape (n, 2).
-        max_gap_bytes: bytes between two ranges that may be read in vain to save a request.
-        max_bytes: size that merging must not go beyond; a single range may be larger.
+        ranges: start and stop of each, in any order, may overlap; an array has the shape (n, 2).
+        max_gap_bytes: largest gap whose bytes are read in vain to save a request.
+        max_bytes: largest span made by merging; a single range may be larger.
     """
     return Coalesced(*_kernels.coalesce(ranges, max_gap_bytes, max_bytes))
 
 
 def split(start: int, stop: int, max_bytes: int) -> list[tuple[int, int]]:
-    """A span in pieces of about equal size, none above `max_bytes`."""
+    """Split a span into pieces of about equal size, none above `max_bytes`."""
     count = -(-(stop - start) // max_bytes)
     if count <= 1:
         return [(start, stop)]

@@ -1,7 +1,7 @@
-"""Metadata of the columns of 2.x files: the pages of each, and where their buffers are.
+"""Column metadata of 2.x files: pages of each column, and the places of their buffers.
 
-The kernel parses those of many columns of many files in one call, and leaves what is unusual in
-them to the parser of protobuf, which knows what to say of it.
+The kernel parses the metadata of many columns of many files in one call. It leaves unusual metadata
+to the protobuf parser, which reports errors precisely.
 
 Source: docs/format/file.md, "Container"; file2.proto, message ColumnMetadata.
 """
@@ -32,13 +32,13 @@ ALIGNMENT: Final = 64  # of buffers in files of 2.1 and later
 class Page(NamedTuple):
     """The buffers of a page and the undecoded description of its layout."""
 
-    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) each
+    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) of each
     num_rows: int  # rows, times the dimensions of structural fixed-size lists
     encoding: bytes  # a serialized google.protobuf.Any
 
 
 class FlatPages(Sequence[Page]):
-    """The pages of a column in flat tables; each is made when it is asked for."""
+    """Pages of a column in flat tables; each `Page` is built on access."""
 
     __slots__ = ("_length", "kernel")
 
@@ -62,11 +62,11 @@ class FlatPages(Sequence[Page]):
 
 
 class Column:
-    """The pages of one column, in row order.
+    """Pages of one column, in row order.
 
     Args:
-        index: its number in the file.
-        kernel: the pages as flat tables, and what is learned of them.
+        index: number of the column in the file.
+        kernel: pages as flat tables, with a memo of facts about them.
     """
 
     __slots__ = ("_first_rows", "index", "kernel")
@@ -78,7 +78,7 @@ class Column:
 
     @property
     def pages(self) -> Sequence[Page]:
-        """The pages, each made when it is asked for."""
+        """Pages, each built on access."""
         return FlatPages(self.kernel)
 
     @property
@@ -87,7 +87,7 @@ class Column:
 
     @property
     def first_rows(self) -> Int64s:
-        """The first row of each page, and the total; shape (pages + 1,)."""
+        """First row of each page, and the total; shape (pages + 1,)."""
         if self._first_rows is None:
             self._first_rows = np.frombuffer(self.kernel.first_rows(), np.int64)
         return self._first_rows
@@ -98,31 +98,31 @@ class Column:
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of all buffers of all pages."""
+        """Total bytes of the buffers of all pages."""
         return self.kernel.buffer_bytes
 
 
 class Metadata(NamedTuple):
-    """The metadata of neighbouring columns of a file, in bytes that begin at `first`."""
+    """Metadata of neighbouring columns of a file, in bytes that begin at `first`."""
 
     container: Container
     indices: Sequence[int]
-    spans: Int64s  # shape (n, 2): start and stop of each in the file
+    spans: Int64s  # shape (n, 2): start and stop of each column's metadata in the file
     content: memoryview
     first: int
 
     @property
     def alignment(self) -> int:
-        """The alignment of buffers in the file."""
+        """Alignment of buffers in the file."""
         return ALIGNMENT if self.container.version > FileVersion.V2_0 else 1
 
 
 def parse_columns(metadata: Sequence[Metadata]) -> list[Column]:
-    """Columns of files from their metadata, with every place checked against its file.
+    """Parse columns of files; checks every position against its file.
 
     Raises:
         CorruptFileError: metadata that contradict themselves or the file.
-        UnsupportedError: an encoding that is not known.
+        UnsupportedError: an unknown encoding.
     """
     counts = [len(part.indices) for part in metadata]
     of_parts = [
@@ -162,12 +162,12 @@ def parse_columns(metadata: Sequence[Metadata]) -> list[Column]:
 def _parse_column(
     index: int, content: bytes, path: str, file_bytes: int, version: FileVersion
 ) -> Column:
-    """A column that the kernel leaves, by the parser of protobuf.
+    """Parse a column that the kernel refused, by the protobuf parser.
 
-    Nearly always something is wrong with it, and the message says which page and buffer. What comes
-    here and is right, no writer makes: an encoding that is there twice, which protobuf merges, or
-    fields beside it that nobody knows. A kernel that knew all that would be another parser of
-    protobuf. Tests take this one for the reference of what the kernel does.
+    Nearly always the metadata are corrupt, and the error names the page and buffer. No known writer
+    produces valid metadata that come here: a repeated encoding, which protobuf merges, or unknown
+    fields. Handling these in the kernel would amount to another protobuf parser. Tests use this
+    parser as the kernel's reference.
     """
     where = f"column {index} in {path}"
     try:
@@ -204,7 +204,11 @@ def _check_encoding(encoding: bytes, where: str) -> None:
 
 
 def direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
-    """The bytes of an encoding's Any; `indirect` was never written and is refused."""
+    """Return the bytes of an encoding's Any.
+
+    Raises:
+        UnsupportedError: the encoding is `indirect`, which was never written, or missing.
+    """
     if not encoding.HasField("direct"):
         kind = encoding.WhichOneof("location")
         raise UnsupportedError(f"{where}: encoding is {kind or 'missing'}, expected 'direct'")
@@ -212,7 +216,11 @@ def direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
 
 
 def any_url(content: bytes, where: str) -> str:
-    """The type URL of a serialized google.protobuf.Any."""
+    """Return the type URL of a serialized google.protobuf.Any.
+
+    Raises:
+        CorruptFileError: not an Any.
+    """
     try:
         return _type_url(content)
     except DecodeError as error:
@@ -221,5 +229,5 @@ def any_url(content: bytes, where: str) -> str:
 
 @lru_cache(maxsize=256)
 def _type_url(content: bytes) -> str:
-    """The type URL of an Any: columns of all files have the same few."""
+    """Return the type URL of an Any; cached, as all files use the same few."""
     return str(Any.FromString(content).type_url)

@@ -1,19 +1,19 @@
 """The container of 2.x files: footer, offset tables, column metadata, global buffers.
 
-    page buffers | global buffers | column metadata 0 ... n-1 | CMO | GBO | footer
+  page buffers | global buffers | column metadata 0 ... n-1 | CMO | GBO | footer
 
-    footer, the last 40 bytes:
-      0  u64  position of column metadata 0
-      8  u64  position of the column metadata offset table (CMO): n pairs (position, size)
-     16  u64  position of the global buffer offset table (GBO): g pairs (position, size)
-     24  u32  number of global buffers, number 0 is the schema
-     28  u32  number of columns
-     32  u16  major version
-     34  u16  minor version
-     36  4    `LANC`
+  footer, the last 40 bytes:
+    0  u64  position of column metadata 0
+    8  u64  position of the column metadata offset table (CMO): n pairs (position, size)
+   16  u64  position of the global buffer offset table (GBO): g pairs (position, size)
+   24  u32  number of global buffers, number 0 is the schema
+   28  u32  number of columns
+   32  u16  major version
+   34  u16  minor version
+   36  4    `LANC`
 
-Normally one read of the file's last bytes holds all of it. One call of the kernel reads the ends of
-many files.
+Normally one read of the file's last bytes holds all of it. One kernel call parses the ends of many
+files.
 
 Source: docs/format/file.md, "Container".
 """
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 MAGIC: Final = b"LANC"
 FOOTER: Final = struct.Struct("<QQQIIHH4s")
 TAIL_BYTES: Final = 64 << 10  # holds the metadata of about 500 pages; one GET costs no more
-COLUMNS_AT_ONCE: Final = 1 << 9  # whose metadata are parsed by one call: a millisecond or so
+COLUMNS_AT_ONCE: Final = 1 << 9  # columns parsed by one kernel call: about a millisecond
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The tables of a file, and as much of its end as was read to get them."""
+    """Tables of a file, and the part of its end that was read."""
 
     path: str
     file_bytes: int
@@ -61,11 +61,11 @@ class Container:
     content: memoryview  # the file's bytes from `content_start` to its end
     content_start: int
     search: SearchBuffer | None = None
-    keep_from: int = 0  # where begins what is of use of `content` when it is no whole file
+    keep_from: int = 0  # start of the useful part of `content`, unless it is the whole file
 
     @property
     def is_whole(self) -> bool:
-        """Returns whether `content` is the whole file, pages too."""
+        """True if `content` is the whole file, including pages."""
         return self.content_start == 0
 
     @property
@@ -77,12 +77,12 @@ class Container:
         return len(self.content) + self.columns.nbytes + self.buffers.nbytes + 200
 
     def read_columns(self, indices: Sequence[int]) -> Plan[list[Column]]:
-        """Plan the metadata of columns: see the function of this name."""
+        """Plan the metadata of columns; see the function of the same name."""
         (columns,) = yield from read_columns([(self, indices)])
         return columns
 
     def spans(self, indices: Sequence[int]) -> Int64s:
-        """Returns the start and stop of columns' metadata; shape (n, 2).
+        """Return the start and stop of columns' metadata; shape (n, 2).
 
         Raises:
             CorruptFileError: the file has no such column.
@@ -112,7 +112,11 @@ class Container:
         return content
 
     def read_descriptor(self) -> Plan[file_pb2.FileDescriptor]:
-        """Plan the file's own schema and row count."""
+        """Plan the file's own schema and row count.
+
+        Raises:
+            CorruptFileError: the descriptor cannot be parsed.
+        """
         content = yield from self.read_buffer(0)
         try:
             return file_pb2.FileDescriptor.FromString(bytes(content))
@@ -120,10 +124,10 @@ class Container:
             raise CorruptFileError(f"schema of {self.path}: {error}") from error
 
     def held(self, extent: ByteRange) -> memoryview | None:
-        """Bytes of the file that its end, as far as it was read, has; else None.
+        """Return bytes of the file that are inside `content`, or None.
 
         Raises:
-            CorruptFileError: bytes of the search-cache buffer that are not those written.
+            CorruptFileError: bytes of the search-cache buffer with a wrong checksum.
         """
         if extent.start < self.content_start or extent.stop > self.file_bytes:
             return None
@@ -132,10 +136,10 @@ class Container:
         return content
 
     def check(self, start: int, content: memoryview) -> None:
-        """Check bytes of the file from `start` on, where they are in the search-cache buffer.
+        """Check bytes of the file from `start` on, if they are an entry of the search-cache buffer.
 
         Raises:
-            CorruptFileError: other bytes than were written.
+            CorruptFileError: a wrong checksum.
         """
         if self.search is not None:
             self.search.check(self.path, start, content)
@@ -145,14 +149,14 @@ class Container:
 
 
 def read_columns(asked: Sequence[tuple[Container, Sequence[int]]]) -> Plan[list[list[Column]]]:
-    """Plan the metadata of columns of files: no round if their tails held them, else one.
+    """Plan the metadata of columns of files: no round if their tails hold them, else one.
 
     Raises:
-        CorruptFileError: a column that a file has not, or metadata that contradict it.
-        UnsupportedError: an encoding that is not known.
+        CorruptFileError: an unknown column, or metadata that contradict their file.
+        UnsupportedError: an unknown encoding.
     """
     spans = [container.spans(indices) for container, indices in asked]
-    far: dict[int, list[tuple[int, int]]] = {}  # what tails do not hold, joined
+    far: dict[int, list[tuple[int, int]]] = {}  # spans outside of the tails, merged
     for number, ((container, _), own) in enumerate(zip(asked, spans, strict=True)):
         if container.content_start and (is_far := own[:, 0] < container.content_start).any():
             far[number] = joined_spans(map(tuple, own[is_far].tolist()))
@@ -187,7 +191,7 @@ def _far_metadata(
     joined: Sequence[tuple[int, int]],
     fetched: Iterator[memoryview],
 ) -> list[Metadata]:
-    """Metadata of which the file's tail does not hold all, in runs of one buffer each."""
+    """Group metadata that are partly outside of the file's tail into runs of one buffer each."""
     wholes = [*zip([start for start, _ in joined], fetched, strict=False)]
     wholes.append((container.content_start, container.content))
     firsts = np.array([first for first, _ in wholes], np.int64)
@@ -206,7 +210,7 @@ def _far_metadata(
 
 
 class FileEnd(NamedTuple):
-    """A file of which the last bytes were read."""
+    """A file whose last bytes were read."""
 
     path: str  # its location
     file_bytes: int  # exact
@@ -214,14 +218,14 @@ class FileEnd(NamedTuple):
 
 
 def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -> Plan[Container]:
-    """Plan the opening of a file: one round, or two where the tables outgrow the tail.
+    """Plan the opening of a file: one round, or two if its tables exceed the tail.
 
     Args:
-        tail: its last bytes, where they have been read already; else see `FileEnd`.
+        tail: its last bytes, if already read; see `FileEnd`.
 
     Raises:
-        CorruptFileError: no 2.x file, or tables outside of it.
-        UnsupportedError: a later version.
+        CorruptFileError: not a 2.x file, or tables outside of the file.
+        UnsupportedError: another file version.
     """
     if tail is None:
         (tail,) = yield [tail_range(path, file_bytes, TAIL_BYTES)]
@@ -230,12 +234,11 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
 
 
 def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
-    """Plan the opening of files from their last bytes: no round, or one where the tables outgrow
-    these.
+    """Plan the opening of files from their tails: no round, or one if tables exceed a tail.
 
     Raises:
-        CorruptFileError: no 2.x file, or tables outside of it.
-        UnsupportedError: a later version.
+        CorruptFileError: not a 2.x file, or tables outside of the file.
+        UnsupportedError: another file version.
     """
     sizes = np.array([file.file_bytes for file in files], np.int64)
     containers: list[Container | None] = []
@@ -253,15 +256,15 @@ def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
         tail_start = file_bytes - len(tail)
         if tables is None:
             containers.append(None)
-            # Tables first: they may be all that the tail misses, or far larger than needed.
+            # Tables first: they may be all that the tail lacks, or far larger than needed.
             is_near = tail_start - metadata <= TAIL_BYTES * 16
             head_start = min(first_table, metadata) if is_near else first_table
-            head_start -= TAIL_BYTES  # and the schema, and what readers need of pages
+            head_start -= TAIL_BYTES  # also the schema, and buffers that readers need before pages
             outgrown.append(ByteRange(path, max(0, head_start), tail_start))
             continue
         columns, buffers = tables[0].reshape(-1, 2), tables[1].reshape(-1, 2)
         search = parse_search_buffer(path, tail, tail_start, buffers)
-        # The entries of a search-cache buffer that are in the tail are of use, too.
+        # Entries of a search-cache buffer inside the tail are useful, too.
         keep = tail_start if search is not None and buffers[-1, 0] < tail_start else tables[2]
         containers.append(
             Container(path, file_bytes, version, columns, buffers, tail, tail_start, search, keep)
@@ -279,10 +282,10 @@ def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
 
 
 def tail_range(path: str, file_bytes: int, tail_bytes: int) -> ByteRange:
-    """The last bytes of a file, where opening it begins.
+    """Return the last bytes of a file, where opening it begins.
 
     Raises:
-        CorruptFileError: it is shorter than a footer.
+        CorruptFileError: the file is shorter than a footer.
     """
     if file_bytes < FOOTER.size:
         raise CorruptFileError(f"{path}: {file_bytes} bytes, a footer alone has {FOOTER.size}")

@@ -1,12 +1,12 @@
-"""Field: a node of a schema, with its ids, its Arrow type, and what is special about it.
+"""Field: a node of a schema, with its ids, Arrow type and special kinds.
 
-Its metadata says whether it is part of an unenforced primary or clustering key:
+Its metadata makes it part of an unenforced primary or clustering key:
 
-    lance-schema:unenforced-primary-key              true, 1 or yes, in any case
-    lance-schema:unenforced-primary-key:position     from 1 on; 0: in the order of the fields
-    lance-schema:unenforced-clustering-key:position  from 1 on
+  lance-schema:unenforced-primary-key              true, 1 or yes, in any case
+  lance-schema:unenforced-primary-key:position     from 1 on; 0: in the order of the fields
+  lance-schema:unenforced-clustering-key:position  from 1 on
 
-A position alone makes a field part of the key; one that is no number is as if it were not there.
+A position alone makes a field part of the key; a position that is not a number is ignored.
 
 Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 """
@@ -52,7 +52,7 @@ PACKED: Final = ("lance-encoding:packed", "packed")
 JSON: Final = "lance.json"
 BFLOAT16_LISTS: Final = f"fixed_size_list:{BFLOAT16}:"
 
-# What a blob column holds: its description.
+# Types of blob columns' descriptions.
 BLOB_V1_TYPE: Final = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
 BLOB_V2_TYPE: Final = pa.struct(
     [
@@ -65,7 +65,7 @@ BLOB_V2_TYPE: Final = pa.struct(
 )
 
 
-# Frozen it would take thrice as long to make, and a table may have thousands.
+# Not frozen: that would triple the time to build one, and a table may have thousands.
 @dataclass(slots=True)
 class Field:
     """A field with its children. Immutable.
@@ -95,23 +95,23 @@ class Field:
 
     @property
     def is_blob_v1(self) -> bool:
-        """True if this is a binary column whose bytes lie outside its pages."""
+        """True if this is a binary column whose bytes are stored outside of its pages."""
         return BLOB in self.metadata and self.logical_type in ("large_binary", "binary", "blob")
 
     @property
     def is_blob_v2(self) -> bool:
-        """True if this is a struct that stands for blobs at any place."""
+        """True if this is a struct that describes blobs stored anywhere."""
         return self.logical_type == "struct" and (
             self.metadata.get(EXTENSION_NAME) == BLOB_V2 or BLOB in self.metadata
         )
 
     @property
     def is_json(self) -> bool:
-        """True if the column stores JSONB, which reads give as JSON text."""
+        """True if the column stores JSONB, which reads return as JSON text."""
         return self.logical_type == "json" or self.metadata.get(EXTENSION_NAME) == JSON
 
     def as_stored(self) -> Field:
-        """Return the same column with the JSONB that it stores."""
+        """Return the column as the JSONB that it stores."""
         hidden = (EXTENSION_NAME, EXTENSION_METADATA)
         metadata = {key: text for key, text in self.metadata.items() if key not in hidden}
         own = (self.name, self.id, self.parent_id, "large_binary", self.nullable)
@@ -124,7 +124,7 @@ class Field:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The Arrow type of the stored values: no extension types, descriptions for blobs."""
+        """Arrow type of the stored values: without extension types, with descriptions for blobs."""
         if self.is_blob_v1:
             return BLOB_V1_TYPE
         if self.is_blob_v2:
@@ -147,14 +147,14 @@ class Field:
             raise
 
     def to_arrow(self) -> pa.Field:
-        """Return the Arrow field of a read, with extension types that pyarrow knows."""
+        """Return the Arrow field of read batches, with extension types that pyarrow knows."""
         return self.derive("arrow", Field._read_arrow)
 
     def derive(self, name: str, make: Callable[[Field], T]) -> T:
-        """Return a value computed from this field alone, which is memoized by its name.
+        """Return a value computed from this field alone; memoized by name.
 
         Args:
-            name: of the value.
+            name: key of the memo.
             make: computes the value, which must not be None.
         """
         value: T | None = self.derived.get(name)
@@ -166,9 +166,7 @@ class Field:
         return self._arrow(as_stored=False)
 
     def logical_arrow(self) -> pa.Field:
-        """Return the Arrow field of the table's schema, which differs from that of a read for blobs
-        only.
-        """
+        """Return the Arrow field of the table's schema; for blobs it differs from read batches."""
         return self._arrow(as_stored=True)
 
     def _arrow(self, *, as_stored: bool) -> pa.Field:
@@ -203,7 +201,7 @@ class Field:
 
 
 def set_keys(field: file_pb2.Field) -> None:
-    """Make a field say of keys what its metadata says."""
+    """Set a field's key members from its metadata."""
     texts = {key: field.metadata[key].decode() for key in KEYS if key in field.metadata}
     position = _position(texts.get(PRIMARY_POSITION, ""))
     is_key = texts.get(PRIMARY_KEY, "").lower() in TRUE
@@ -218,14 +216,14 @@ def _position(text: str) -> int | None:
 
 
 def check_primary_key(fields: Sequence[file_pb2.Field]) -> None:
-    """Check the fields that are a table's primary key.
+    """Check the fields of a table's primary key.
 
     Args:
-        fields: of the table, depth-first.
+        fields: fields of the table, depth-first.
 
     Raises:
-        InvalidInputError: one that has fields of its own, is in a list or map, or may be null
-            itself or by what it is in.
+        InvalidInputError: a key field has child fields, is in a list or map, or is nullable itself
+            or by a parent.
     """
     by_id = {field.id: field for field in fields}
     for field in fields:
@@ -249,7 +247,7 @@ def _refused(field: file_pb2.Field, reason: str) -> InvalidInputError:
 def struct_paths(
     fields: Sequence[Field], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The id and path of all fields that rows have one value of, those of structs included."""
+    """Yield the id and path of each field with one value a row, including members of structs."""
     for field in fields:
         path = (*above, field.name)
         yield field.id, path

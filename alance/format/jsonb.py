@@ -1,10 +1,10 @@
-"""JSONB, the stored form of JSON columns: to JSON text, and from it.
+"""JSONB, the stored form of JSON columns: conversion to and from JSON text.
 
-    container    u32 header: kind in the top three bits, count in the rest
-                 u32 descriptors: type in bits 28 to 30, bytes of the payload below
-                 payloads, in the order of the descriptors
+  container    u32 header: kind in the top three bits, count in the rest
+               u32 descriptors: type in bits 28 to 30, bytes of the payload below
+               payloads, in the order of the descriptors
 
-Big-endian throughout. An object has its keys, sorted by bytes, before its values.
+All numbers are big-endian. An object has its keys, sorted by bytes, before its values.
 
 Source: docs/format/file.md, "JSONB".
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
-    """Compact JSON text of each value; empty for nulls.
+    """Convert values to compact JSON text; empty for nulls.
 
     Args:
         values: one JSONB container each.
@@ -33,7 +33,7 @@ def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
 
     Raises:
         CorruptFileError: bytes that contradict the format.
-        UnsupportedError: values that JSON text has not, or more than 2 GiB of text.
+        UnsupportedError: values that JSON text cannot express, or more than 2 GiB of text.
     """
     try:
         with kernel_errors:
@@ -45,15 +45,15 @@ def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
 
 
 def jsonb(texts: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
-    """JSONB of each text; empty for nulls.
+    """Convert JSON texts to JSONB; empty for nulls.
 
     Args:
         texts: JSON, large strings.
-        valid: shape (n,); None: none is null.
-        where: the field's name, for messages.
+        valid: shape (n,); None: no nulls.
+        where: name of the field, for messages.
 
     Raises:
-        InvalidInputError: text that is no JSON, or a value of more than 256 MiB.
+        InvalidInputError: text that is not JSON, or a value of more than 256 MiB.
     """
     try:
         return VariableWidth(*_kernels.text_to_jsonb(*contents_of(texts), mask_bytes(valid)))

@@ -1,8 +1,8 @@
-"""Keys of rows as values that are equal where the keys are: numbers of 64 bits, or bytes.
+"""Row keys as values that are equal if the keys are: 64-bit integers or bytes.
 
-Two keys are equal if all their columns are equal. Floats are compared in the form that
-`numbers.canonical` gives them: every NaN equals every other NaN, and 0.0 equals -0.0.
-A row with a null in a key column has no key, and equals none.
+Two keys are equal if all their columns are equal. Floats are compared in the form of
+`numbers.canonical`: all NaNs are equal, and 0.0 equals -0.0. A row with a null in a key column has
+no key and equals no row.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
     Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]  # of 32 or 64 bits
 
-KEY: Final = "key"  # column of the keys of rows, see `Keys`
-ROW: Final = "row"  # column of the source's numbers of rows, or of the target's addresses
+KEY: Final = "key"  # column of row keys, see `Keys`
+ROW: Final = "row"  # column of the source's row numbers, or of the target's addresses
 WORD: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The keys of some rows, column by column, where they stand.
+    """Row keys, column by column, as views of the columns.
 
     Attributes:
-        valid: the rows that have a key, shape (n,); None: all.
+        valid: mask of rows that have a key, shape (n,); None: all.
     """
 
     parts: Sequence[_Part]
@@ -55,13 +55,13 @@ class KeyColumns:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> KeyColumns:
-        """The keys that columns make together, side by side. CPU.
+        """Build keys from columns side by side. CPU.
 
         Args:
             columns: at least one, all of the same length.
 
         Raises:
-            UnsupportedError: a type that makes no key.
+            UnsupportedError: a type that cannot be a key.
         """
         count = len(columns[0])
         valid: Mask | None = None
@@ -76,18 +76,18 @@ class KeyColumns:
         return cls([part for part in parts if part.width != 0], count, valid)
 
     def plain(self) -> _kernels.Keys:
-        """The keys as kernels take them; some value where there is none."""
+        """Return the keys for kernels; arbitrary values where a row has no key."""
         return _kernels.Keys.beside([part.plain() for part in self.parts])
 
     @property
     def widths(self) -> Int64s:
-        """Bytes of each part; 0 where they vary."""
+        """Bytes of each part; 0 if they vary."""
         return np.array([max(part.width, 0) for part in self.parts], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of some rows.
+    """Row keys, one value a row.
 
     Attributes:
         values: uint64, fixed_size_binary or large_binary; null where a row has no key.
@@ -97,19 +97,19 @@ class Keys:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> Keys:
-        """The keys that columns make together. CPU.
+        """Build keys from columns side by side. CPU.
 
         Args:
             columns: at least one, all of the same length.
 
         Raises:
-            UnsupportedError: a type that makes no key.
+            UnsupportedError: a type that cannot be a key.
         """
         columns_of_keys = KeyColumns.of(columns)
         return cls(_joined(columns_of_keys.parts, columns_of_keys.count, columns_of_keys.valid))
 
     def plain(self) -> _kernels.Keys:
-        """The keys as kernels take them; some value where there is none. CPU."""
+        """Return the keys for kernels; arbitrary values where a row has no key. CPU."""
         values = self.values
         if not pa.types.is_large_binary(values.type):
             width = WORD if pa.types.is_uint64(values.type) else values.type.byte_width
@@ -120,18 +120,18 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a column adds to the bytes of a key: so many for each row, or as offsets tell."""
+    """A column's bytes in each key, of fixed width or by offsets."""
 
-    content: Bytes  # shape (rows, width), or (bytes,) where there are offsets
+    content: Bytes  # shape (rows, width), or (bytes,) with offsets
     offsets: Offsets | None = None  # shape (rows + 1,)
 
     @property
     def width(self) -> int:
-        """Bytes of each value; -1: they vary."""
+        """Bytes of each value; -1 if they vary."""
         return -1 if self.offsets is not None else self.content.shape[1]
 
     def plain(self) -> _kernels.Keys:
-        """As kernels take them."""
+        """Return the part for kernels."""
         if self.offsets is None:
             content = np.ascontiguousarray(self.content)
             return _kernels.Keys(content.reshape(-1), content.shape[1])
@@ -139,7 +139,7 @@ class _Part:
 
 
 def _parts(array: pa.Array) -> list[_Part]:
-    """The bytes of a column's values; what stands in the place of nulls does not matter."""
+    """Return the bytes of a column's values; arbitrary for nulls."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return _parts(array.storage)
@@ -152,7 +152,7 @@ def _parts(array: pa.Array) -> list[_Part]:
         for index in range(kind.num_fields):
             child = array.field(index)
             if child.null_count:
-                # What is under a null must not tell one row from another.
+                # Bytes under nulls must not distinguish rows.
                 valid = as_mask(child.is_valid())
                 parts.append(_Part(valid.view(np.uint8).reshape(-1, 1)))
                 parts += [_cleared(part, valid) for part in _parts(child)]
@@ -173,7 +173,7 @@ def _parts(array: pa.Array) -> list[_Part]:
 
 
 def _width(kind: pa.DataType) -> int:
-    """Bytes of a value of a type with a fixed number of whole ones; else 0."""
+    """Bytes of a value of a fixed-width type of whole bytes; 0 for other types."""
     try:
         bits = kind.bit_width
     except ValueError:
@@ -183,7 +183,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _variable(array: pa.Array) -> _Part:
-    """Offsets and bytes of strings; what stands in the place of nulls is theirs, too."""
+    """Return offsets and bytes of strings; nulls may own bytes."""
     ends, content = strings_of(array)
     if ends[0] == ends[-1]:
         return _Part(np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64))
@@ -191,7 +191,7 @@ def _variable(array: pa.Array) -> _Part:
 
 
 def _cleared(part: _Part, valid: Mask) -> _Part:
-    """The part with nothing where it is not valid."""
+    """Return the part with zeros or empty strings where it is not valid."""
     if part.offsets is None:
         return _Part(part.content * valid.view(np.uint8)[:, None])
     sizes = np.diff(part.offsets)
@@ -204,7 +204,7 @@ def _cleared(part: _Part, valid: Mask) -> _Part:
 
 
 def _joined(parts: Sequence[_Part], count: int, valid: Mask | None) -> pa.Array:
-    """One value a row. Parts of a varying length have it before them, so that none runs over."""
+    """Join the parts into one value a row; parts of varying length are prefixed by their length."""
     fixed = [part for part in parts if part.offsets is None]
     if len(fixed) == len(parts):
         width = sum(part.content.shape[1] for part in parts)

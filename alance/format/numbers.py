@@ -1,4 +1,4 @@
-"""Arrow arrays as numpy arrays, without pandas, whose import takes 0.2 s; offsets and positions."""
+"""Conversion between Arrow and numpy without pandas, whose import takes 0.2 s; offsets."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def as_numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    """The values of an integer or float array without nulls; shared where it is one chunk."""
+    """Return the values of an integer or float array without nulls; a view if it is one chunk."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     return np.from_dlpack(array)
 
 
 def as_mask(array: pa.BooleanArray) -> Mask:
-    """Where a boolean array is true, and not null; shape (n,)."""
+    """Return a mask that is set where a boolean array is true and not null; shape (n,)."""
     validity, values = array.buffers()
     mask = _bits(values, array.offset, len(array))
     if array.null_count:
@@ -34,7 +34,7 @@ def as_mask(array: pa.BooleanArray) -> Mask:
 
 
 def true_rows(array: pa.BooleanArray) -> Int64s:
-    """The places of a boolean array that are true, ascending; shape (n,)."""
+    """Return the positions where a boolean array is true, ascending; shape (n,)."""
     validity, values = array.buffers()
     if not len(array) or values is None:
         return np.empty(0, np.int64)
@@ -43,9 +43,9 @@ def true_rows(array: pa.BooleanArray) -> Int64s:
 
 
 def validity_of(array: pa.Array) -> Mask | None:
-    """Where an array is not null, shape (n,); None: everywhere.
+    """Return the mask of valid slots, shape (n,). None if there are no nulls.
 
-    From the bits themselves: Arrow's own function, the first time, imports all others (30 ms).
+    Reads the bits directly, as Arrow's own function first imports all its functions (30 ms).
     """
     if not array.null_count:
         return None
@@ -56,22 +56,22 @@ def validity_of(array: pa.Array) -> Mask | None:
 
 
 def storage_type(arrow: pa.DataType) -> pa.DataType:
-    """The type whose bytes are stored: that of an extension type, else the type itself."""
+    """Return the storage type of an extension type, or the type itself."""
     return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
 
 
 def is_text(arrow: pa.DataType) -> bool:
-    """Whether values are UTF-8."""
+    """True if values are UTF-8."""
     return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
 
 
 def is_variable(arrow: pa.DataType) -> bool:
-    """Whether values are strings of bytes with offsets."""
+    """True if values are byte strings with offsets."""
     return bool(is_text(arrow) or pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow))
 
 
 def is_large(arrow: pa.DataType) -> bool:
-    """Whether offsets of strings or lists have 64 bits."""
+    """True if offsets of strings or lists have 64 bits."""
     return bool(
         pa.types.is_large_string(arrow)
         or pa.types.is_large_binary(arrow)
@@ -80,17 +80,17 @@ def is_large(arrow: pa.DataType) -> bool:
 
 
 def storage_of(array: pa.Array) -> pa.Array:
-    """The array without its extension type."""
+    """Return the array without its extension type."""
     return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
 
 
 def bitmap(valid: Mask | None) -> pa.Buffer | None:
-    """Validity as Arrow keeps it: LSB-first bits, none where all are valid."""
+    """Pack validity into Arrow's LSB-first bits. None if all are valid."""
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def bits_of(content: Bytes, start: int, count: int) -> Bytes:
-    """Bits from `start` on, LSB first, as an array that begins with them; a view if it can be."""
+    """Return `count` bits from `start` on, LSB first; a view if `start` is a multiple of 8."""
     part = content[start // 8 : (start + count + 7) // 8]
     if start % 8 == 0:
         return part
@@ -99,7 +99,7 @@ def bits_of(content: Bytes, start: int, count: int) -> Bytes:
 
 
 def bytes_of(array: pa.Array) -> Bytes:
-    """The bytes of values of a fixed width, of whole bytes each; shared. Of nulls they are any."""
+    """Return a view of fixed-width values of whole bytes. Slots of nulls are arbitrary."""
     width = array.type.bit_width // 8
     content = array.buffers()[1]
     if content is None:
@@ -108,7 +108,7 @@ def bytes_of(array: pa.Array) -> Bytes:
 
 
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
-    """Return the numpy type of an Arrow type of integers or floats.
+    """Return the numpy type of an Arrow integer or float type.
 
     `to_pandas_dtype` imports pandas in pyarrow 20, and fails without it.
     """
@@ -130,9 +130,9 @@ def canonical(array: pa.Array) -> pa.Array:
 
 
 def offsets_in(array: pa.Array) -> Int32s | Int64s:
-    """Where each string or list begins in what the array holds, and the end of the last.
+    """Return the offsets of strings or lists in their values, with the final end.
 
-    Shared, where they are at places that the processor likes.
+    A view if the buffer is aligned.
     """
     dtype = np.dtype(np.int64 if is_large(array.type) else np.int32)
     buffer = array.buffers()[1]
@@ -143,7 +143,7 @@ def offsets_in(array: pa.Array) -> Int32s | Int64s:
 
 
 def strings_of(array: pa.Array) -> tuple[Int32s | Int64s, Bytes]:
-    """Offsets and bytes of strings; shared. What stands in the place of nulls is there, too."""
+    """Return offsets and bytes of strings as views. Nulls may own bytes."""
     data = array.buffers()[2]
     return offsets_in(array), np.frombuffer(data or b"", np.uint8)
 
@@ -154,33 +154,33 @@ def strings_array(
     data: Bytes | bytes,
     valid: Mask | None = None,
 ) -> pa.Array:
-    """Strings of their offsets and bytes; shared. The inverse of `strings_of`."""
+    """Build strings from offsets and bytes without a copy. The inverse of `strings_of`."""
     buffers = [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers)
 
 
 def lists_of(array: pa.Array) -> tuple[Int64s, pa.Array]:
-    """Where each list begins in the items that all span, and the end; and these items."""
+    """Return the offsets of lists, from 0 and with the final end, and their items."""
     starts = offsets_in(array).astype(np.int64)
     first, last = int(starts[0]), int(starts[-1])
     return starts - first, array.values.slice(first, last - first)
 
 
 def items_of(array: pa.Array) -> pa.Array:
-    """The items of lists of a fixed size, those of nulls too."""
+    """Return the items of fixed-size lists, including those of null lists."""
     size = array.type.list_size
     return array.values.slice(array.offset * size, len(array) * size)
 
 
 def mask_bytes(valid: Mask | None) -> Bytes:
-    """A mask as kernels take it: a byte a row; no byte where it is None, and every row counts."""
+    """Convert a mask for kernels: a byte a row; empty if `valid` is None, so all rows count."""
     return np.empty(0, np.uint8) if valid is None else valid.view(np.uint8)
 
 
 def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
-    """The distinct values, ascending, and the place of each value among them; shape (n,).
+    """Return the distinct values, ascending, and the place of each value among them; shape (n,).
 
-    Like `np.unique`, whose first call imports more of numpy: 15 ms that the loop would stand.
+    Like `np.unique`, whose first call imports more of numpy, which blocks the loop for 15 ms.
     """
     order = values.argsort()
     ordered = values[order]
@@ -193,7 +193,11 @@ def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def places_in(values: Int64s, sought: Int64s) -> tuple[Int64s, Mask]:
-    """How many of ascending values are below each sought one, and which are among them."""
+    """Return the insertion point of each sought value, and a mask of values that are present.
+
+    Args:
+        values: ascending.
+    """
     places = np.searchsorted(values, sought)
     if not len(values):
         return places, np.zeros(len(sought), np.bool_)
@@ -201,21 +205,21 @@ def places_in(values: Int64s, sought: Int64s) -> tuple[Int64s, Mask]:
 
 
 def offsets_of(sizes: npt.NDArray[Any] | Sequence[int]) -> Int64s:
-    """Where each of some pieces begins that stand end to end, and the end; shape (n + 1,)."""
+    """Return the start and end offsets of consecutive pieces; shape (n + 1,)."""
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     return offsets
 
 
 def positions_of(starts: Int64s, counts: Int64s) -> Int64s:
-    """The numbers of some ranges, one range behind the other; shape (sum of `counts`,)."""
+    """Enumerate ranges, one range after the other; shape (sum of `counts`,)."""
     shifts = np.repeat(starts - (np.cumsum(counts) - counts), counts)
     positions: Int64s = shifts + np.arange(len(shifts))
     return positions
 
 
 def unsigned(numbers: npt.NDArray[np.integer[Any]]) -> UInt64s:
-    """Whole numbers as unsigned ones of 64 bits in the same order."""
+    """Map integers to unsigned 64-bit integers in the same order."""
     if numbers.dtype.kind == "u":
         return numbers.astype(np.uint64)
     return numbers.astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)
@@ -229,11 +233,11 @@ def _bits(buffer: pa.Buffer, offset: int, count: int) -> Mask:
 
 
 def to_arrow(values: npt.NDArray[Any], valid: Mask | None = None) -> pa.Array:
-    """Numbers or booleans as an Arrow array; numbers are shared, not copied.
+    """Convert numbers or booleans to an Arrow array; contiguous numbers are not copied.
 
     Args:
         values: shape (n,).
-        valid: shape (n,), false where the array is null; None: nowhere.
+        valid: shape (n,), false where the array is null; None: no nulls.
     """
     data = values
     if values.dtype == np.bool_:
@@ -244,10 +248,13 @@ def to_arrow(values: npt.NDArray[Any], valid: Mask | None = None) -> pa.Array:
 
 
 def as_scalar(value: object, arrow: pa.DataType | None = None) -> pa.Scalar:
-    """A value as an Arrow scalar of a type (default: what Arrow infers).
+    """Convert a value to an Arrow scalar (default type: inferred by Arrow).
 
-    Whole numbers stand for what a type stores: days of a date, units of a timestamp, the digits
-    of a decimal.
+    An integer stands for the stored integer of any type: days of a date, units of a timestamp,
+    digits of a decimal.
+
+    Raises:
+        TypeError: a value of another Python type.
     """
     if value is None:
         return pa.nulls(1, arrow or pa.null())[0]
@@ -274,26 +281,27 @@ def as_scalar(value: object, arrow: pa.DataType | None = None) -> pa.Scalar:
 def text_array(
     contents: Sequence[bytes | memoryview], arrow: pa.DataType, valid: Mask | None = None
 ) -> pa.Array:
-    """Texts or bytes as an array of a large type: of Arrow's own calls the first loads pandas."""
+    """Build an array of a large type from texts; Arrow's constructors would load pandas."""
     return strings_array(arrow, offsets_of(list(map(len, contents))), b"".join(contents), valid)
 
 
 def packed(texts: Sequence[str]) -> tuple[Int64s, Bytes]:
-    """Offsets and bytes of texts, as the kernel wants them."""
+    """Return the offsets and bytes of texts for kernels."""
     contents = [text.encode() for text in texts]
     return offsets_of(list(map(len, contents))), np.frombuffer(b"".join(contents), np.uint8)
 
 
 def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes]:
-    """Offsets and bytes of texts, or of bytes of any type, as the kernel wants them; shared where
-    the type is a large one. What stands in the place of nulls is there, too.
+    """Return 64-bit offsets and bytes of texts or bytes for kernels.
+
+    Views if the type is a large one. Nulls may own bytes.
     """
     starts, data = strings_of(texts if is_large(texts.type) else texts.cast(pa.large_binary()))
     return starts.view(np.int64), data
 
 
 def python_value(value: pa.Scalar) -> Any:
-    """A value for messages: text where Python has none such, as of years beyond 9999."""
+    """Convert a scalar for messages; text if Python cannot hold it, such as years beyond 9999."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):

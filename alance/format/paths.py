@@ -1,6 +1,6 @@
-"""Paths of fields as text: names with dots between, as in `s.a`.
+"""Text form of field paths: names separated by dots, such as `s.a`.
 
-A name may stand in backticks. There it may hold dots, and two backticks stand for one.
+A name may be quoted in backticks. Inside, dots are literal and a backtick is doubled.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """The names of a path, outermost first.
+    """Split a path into its names, outermost first.
 
     Raises:
-        InvalidInputError: a backtick that is not closed, or text beside one.
+        InvalidInputError: an unclosed backtick, or text beside a quoted name.
     """
     if "`" not in path:
         return tuple(path.split("."))
     names, start = [], 0
     while True:
         match = _NAME.match(path, start)
-        assert match is not None  # it matches nothing at least
+        assert match is not None  # matches at least the empty text
         quoted, bare = match.groups()
         names.append(bare if quoted is None else quoted.replace("``", "`"))
         if match.end() == len(path):
@@ -41,7 +41,7 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def join_path(names: Iterable[str]) -> str:
-    """The path of names, in backticks where they hold dots or backticks."""
+    """Join names to a path; quotes names with dots or backticks."""
     return ".".join(
         f"`{name.replace('`', '``')}`" if "." in name or "`" in name else name for name in names
     )

@@ -1,11 +1,11 @@
-"""How the pure half asks for bytes.
+"""Plans: how pure format code requests bytes.
 
 A plan is a generator. It yields the byte ranges of one round, is sent their buffers in the same
 order, and returns its result. It never waits, so the same plan runs over a store, over bytes in
-memory, and in a dry run. If it consists of many parts, it takes long between rounds; at a `TURN`
-its driver can leave it for a while and let the event loop run.
+memory, and in a dry run. A plan with many parts computes for long between rounds; it yields a
+`TURN` so that its driver can let the event loop run.
 
-`step` advances a plan, and all drivers are made of it: `answered` over bytes in memory, `through`
+`step` advances a plan, and all drivers are built on it: `answered` over bytes in memory, `through`
 inside another plan, `together` for many in lockstep, `io.reading.drive` over a store.
 """
 
@@ -41,51 +41,51 @@ class ByteRange(NamedTuple):
 
 
 def joined_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same bytes or rows in ascending spans, that neither touch nor overlap."""
+    """Merge spans into ascending spans that neither touch nor overlap."""
     return coalesce([*spans], 0).spans
 
 
 class Pieces(NamedTuple):
-    """Many ranges of objects, asked for together and answered by one buffer.
+    """Many ranges of objects, requested together and answered by one buffer.
 
-    The buffer has the bytes of all pieces, one behind the other.
+    The buffer holds the bytes of all pieces, concatenated.
     """
 
-    paths: Sequence[str]  # of the objects; not empty
-    ends: Sequence[int]  # where the pieces of each object end, in `starts` and `stops`
-    starts: Int64s  # shape (n,), n > 0; of an object ascending, none overlap
+    paths: Sequence[str]  # of the objects; at least one
+    ends: Sequence[int]  # end of each object's pieces in `starts` and `stops`
+    starts: Int64s  # shape (n,), n > 0; ascending and disjoint within an object
     stops: Int64s  # shape (n,), exclusive
     num_bytes: int
 
     @classmethod
     def of(cls, path: str, starts: Int64s, stops: Int64s) -> Pieces:
-        """Pieces of one object."""
+        """Return pieces of one object."""
         return cls((path,), (len(starts),), starts, stops, int((stops - starts).sum()))
 
     @property
     def path(self) -> str:
-        """The object, of pieces of one."""
+        """Path of the object, for pieces of a single object."""
         (path,) = self.paths
         return path
 
     @property
     def start(self) -> int:
-        """Where the first piece begins, of pieces of one object."""
+        """Start of the first piece, for pieces of a single object."""
         return int(self.starts[0])
 
     @property
     def stop(self) -> int:
-        """Where the last piece ends, of pieces of one object."""
+        """End of the last piece, for pieces of a single object."""
         return int(self.stops[-1])
 
     def bytes_over(self, gap: int) -> int:
-        """Bytes of the pieces, and of gaps between neighbours of up to so many."""
+        """Return the bytes of the pieces, and of gaps between neighbours of up to `gap` bytes."""
         gaps = self.starts[1:] - self.stops[:-1]
-        gaps[[end - 1 for end in self.ends[:-1]]] = 0  # from one object to the next
+        gaps[[end - 1 for end in self.ends[:-1]]] = 0  # between two objects
         return self.num_bytes + int(gaps[(gaps > 0) & (gaps <= gap)].sum())
 
     def split(self, most: int) -> list[Pieces]:
-        """The same as pieces of at most so many objects each, in order."""
+        """Split into pieces of at most `most` objects each, in order."""
         if len(self.paths) <= most:
             return [self]
         parts = []
@@ -99,7 +99,7 @@ class Pieces(NamedTuple):
         return parts
 
     def ranges(self) -> list[ByteRange]:
-        """The pieces one by one."""
+        """Return the pieces as single ranges."""
         starts, stops = self.starts.tolist(), self.stops.tolist()
         if len(self.paths) == 1:
             paths = [*self.paths] * len(starts)
@@ -111,58 +111,58 @@ class Pieces(NamedTuple):
 
 Extent: TypeAlias = ByteRange | Pieces
 Plan: TypeAlias = Generator[Sequence[Extent], Sequence[memoryview], T]
-# Gives what brings bytes of objects to the kernel that decodes them, in the thread that does: for
-# paths of objects, and for traces the pieces that will be read.
+# Opens a source of bytes for the kernel that decodes them, in the thread that decodes. Arguments:
+# paths of objects, and for traces a function that returns the pieces to read.
 Reader: TypeAlias = (
     "Callable[[Sequence[str], Callable[[], Pieces]], AbstractContextManager[_kernels.Source]]"
 )
 
 
 def cut(extent: Extent, content: memoryview, first: int = 0) -> memoryview:
-    """The answer to a range or pieces, from an object's bytes that begin at byte `first`."""
+    """Return the answer to a range or pieces, from an object's bytes that begin at byte `first`."""
     if isinstance(extent, ByteRange):
         return content[extent.start - first : extent.stop - first]
     return memoryview(b"".join([cut(part, content, first) for part in extent.ranges()]))
 
 
 class Turn(tuple[Extent, ...]):
-    """What a plan asks for that has worked for long: nothing, but that others may run first."""
+    """Request for no bytes: lets other tasks run after long computation."""
 
     __slots__ = ()
 
 
 TURN: Final = Turn()
-PLANS_A_TURN: Final = 16  # of many that go on together: a few milliseconds of work
+PLANS_A_TURN: Final = 16  # plans advanced between turns: a few milliseconds of work
 
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """The end of a plan."""
+    """End of a plan, with its result."""
 
     result: T
 
 
 def step(plan: Plan[T], buffers: Sequence[memoryview] | None = None) -> Sequence[Extent] | Done[T]:
-    """Go on with a plan: what it asks for next, or its end.
+    """Advance a plan. Returns its next request, or `Done`.
 
     Args:
-        buffers: the answer to what it asked for last; None: it has not begun.
+        buffers: answer to the previous request; None: start the plan.
     """
     try:
-        return plan.send(buffers)  # type: ignore[arg-type]  # None begins a generator
+        return plan.send(buffers)  # type: ignore[arg-type]  # None starts a generator
     except StopIteration as done:
         return Done(done.value)
 
 
 class NotAtHand(Exception):
-    """Bytes that a plan asks for are not at hand."""
+    """The bytes that a plan requests are not in memory."""
 
 
 def answered(plan: Plan[T], answer: Callable[[Sequence[Extent]], Sequence[memoryview]]) -> T:
-    """The result of a plan whose bytes are at hand; the plan is closed however this ends.
+    """Run a plan whose bytes are in memory; return its result. Always closes the plan.
 
     Args:
-        answer: gives the buffers of a round; what it raises (`NotAtHand`) ends this.
+        answer: returns the buffers of a round; its errors (`NotAtHand`) end the plan.
     """
     try:
         asked = step(plan)
@@ -176,7 +176,7 @@ def answered(plan: Plan[T], answer: Callable[[Sequence[Extent]], Sequence[memory
 def through(
     plan: Plan[T], answer: Callable[[Sequence[Extent]], Plan[Sequence[memoryview]]]
 ) -> Plan[T]:
-    """The same plan, each round of which is answered by a plan; its turns stay turns."""
+    """Run a plan whose rounds are each answered by another plan; passes its turns on."""
     try:
         asked = step(plan)
         while not isinstance(asked, Done):
@@ -191,15 +191,15 @@ def through(
 
 
 def all_read(paths: Sequence[str], pieces: Callable[[], Pieces]) -> NoReturn:
-    """The reader of what has been read before."""
+    """Reader for plans whose bytes have all been read: always fails."""
     raise AssertionError(f"{pieces().num_bytes} bytes are still to be read")
 
 
 def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
-    """Drive plans in lockstep: each round asks for the ranges of all that still need bytes.
+    """Run plans in lockstep: each round requests the ranges of all unfinished plans.
 
-    Costs as many rounds as the longest of them. The results keep the order of `plans`. Between some
-    plans and the next ones there is a turn for others.
+    Takes as many rounds as the longest plan. Results keep the order of `plans`. Yields a `TURN`
+    after every `PLANS_A_TURN` plans.
     """
     if len(plans) == 1:
         return [(yield from plans[0])]
@@ -229,7 +229,7 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
 
 
 def _after_turn(plan: Plan[T]) -> Plan[Sequence[Extent] | Done[T]]:
-    """What a plan that gives others a turn asks the store for, after its turns are passed on."""
+    """Pass a plan's turns on; return its next request or end."""
     asked: Sequence[Extent] | Done[T] = TURN
     while asked is TURN:
         yield TURN
@@ -238,7 +238,7 @@ def _after_turn(plan: Plan[T]) -> Plan[Sequence[Extent] | Done[T]]:
 
 
 def run(plan: Plan[T], content: bytes) -> tuple[T, list[Sequence[Extent]]]:
-    """Drive a plan over bytes in memory; returns its result and the ranges of each round."""
+    """Run a plan over bytes in memory; returns its result and the ranges of each round."""
     rounds: list[Sequence[Extent]] = []
     view = memoryview(content)
 

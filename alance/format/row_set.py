@@ -1,8 +1,8 @@
-"""Sets of rows: answers of indices and filters, deleted rows, the rows that a search may return.
+"""Row sets: answers of indices and filters, deleted rows, rows that a search may return.
 
-A row is a number of 64 bits: an address (fragment id << 32 | row offset) or a stable row id. A set
-is one roaring bitmap of them. So set operations on many rows take microseconds, and all rows of a
-fragment take a few bytes, because roaring stores runs.
+A row is a 64-bit number: an address (fragment id << 32 | row offset) or a stable row id. A set is
+one roaring bitmap. So set operations on many rows take microseconds, and all rows of a fragment
+take a few bytes, because roaring stores runs.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 HALF: Final = 32  # bits of a row offset
 PART: Final = struct.Struct("<I")
 COUNT: Final = struct.Struct("<Q")
-GAP_ROWS: Final = 4096  # that a scan leaves out
-SPAN_STEPS: Final = 64  # of a fragment
-LONG_RUN: Final = 64  # of so many rows a range is cheaper than the rows
+GAP_ROWS: Final = 4096  # smallest gap that a scan skips
+SPAN_STEPS: Final = 64  # most gaps examined in a fragment
+LONG_RUN: Final = 64  # rows from which adding a range is cheaper than adding rows
 
 
 class RowSet:
-    """Rows by address or stable row id. Immutable; may be shared by threads.
+    """Rows by address or stable row id. Immutable and thread-safe.
 
-    `&`, `|` and `-` cost some 0.1 us for each 65 536 numbers in which both have rows.
+    `&`, `|` and `-` cost about 0.1 us for each block of 65 536 numbers with rows of both.
     """
 
     __slots__ = ("_bitmap", "_lookup")
 
     def __init__(self, rows: Int64s | None = None) -> None:
-        """The set of some rows. CPU: some nanoseconds a row, where they ascend.
+        """Build a set. CPU: some nanoseconds a row if they ascend.
 
         Args:
             rows: not negative, in any order; shape (n,).
@@ -60,10 +60,10 @@ class RowSet:
 
     @classmethod
     def of_fragments(cls, num_rows: Iterable[tuple[int, int]]) -> RowSet:
-        """All rows of fragments. CPU: about a microsecond a fragment.
+        """Return all rows of fragments. CPU: about a microsecond a fragment.
 
         Args:
-            num_rows: fragment ids, each with its number of physical rows.
+            num_rows: fragment ids with their numbers of physical rows.
         """
         bitmap = BitMap64()
         for fragment, count in num_rows:
@@ -72,7 +72,7 @@ class RowSet:
 
     @classmethod
     def of_runs(cls, starts: Int64s, lengths: Int64s) -> RowSet:
-        """The rows of runs of consecutive numbers; shape (n,) each."""
+        """Return the rows of runs of consecutive numbers; shape (n,) each."""
         is_long = lengths >= LONG_RUN
         rows = cls(positions_of(starts[~is_long], lengths[~is_long]))
         for start, length in zip(starts[is_long].tolist(), lengths[is_long].tolist(), strict=True):
@@ -81,17 +81,17 @@ class RowSet:
 
     @classmethod
     def of_bitmaps(cls, bitmaps: Iterable[tuple[int, bytes | memoryview]]) -> RowSet:
-        """Rows by the upper half of their numbers, each with a bitmap of the lower halves.
+        """Return rows by the upper half of their numbers, each with a bitmap of lower halves.
 
         Args:
-            bitmaps: ascending; whose bytes were checked (`roaring.check_roaring`).
+            bitmaps: ascending upper halves; bytes that `roaring.check_roaring` accepted.
 
         Raises:
-            CorruptFileError: bytes that are no bitmaps after all.
+            CorruptFileError: the bytes are not bitmaps after all.
         """
         parts = [*bitmaps]
         num_bytes = COUNT.size + sum([PART.size + len(part) for _, part in parts])
-        content = _kernels.blank(num_bytes).data  # of many rows in memory that was used before
+        content = _kernels.blank(num_bytes).data  # reuses memory if there are many rows
         COUNT.pack_into(content, 0, len(parts))
         at = COUNT.size
         for high, part in parts:
@@ -99,13 +99,13 @@ class RowSet:
             at += PART.size + len(part)
             content[at - len(part) : at] = memoryview(part).cast("B")
         try:
-            return cls._of(BitMap64.deserialize(cast("bytes", content)))  # any buffer will do
+            return cls._of(BitMap64.deserialize(cast("bytes", content)))  # accepts any buffer
         except ValueError as error:
             raise CorruptFileError(f"row set of {len(parts)} bitmaps: {error}") from error
 
     @classmethod
     def union(cls, sets: Iterable[RowSet]) -> RowSet:
-        """The rows of several sets."""
+        """Return the union of sets."""
         bitmap = BitMap64()
         for rows in sets:
             bitmap |= rows._bitmap  # `BitMap64.union` takes 8 times as long for dense sets
@@ -135,13 +135,13 @@ class RowSet:
         return f"RowSet of {len(self):,} rows"
 
     def within(self, domain: RowSet, fragments: frozenset[int]) -> RowSet:
-        """Its rows that fragments have; those of other fragments are left out.
+        """Return the rows of given fragments.
 
         Args:
-            domain: all rows of the fragments.
+            domain: all rows of these fragments.
 
         Raises:
-            CorruptFileError: rows of these fragments beyond their last one.
+            CorruptFileError: a row beyond the last row of a given fragment.
         """
         if self.count_common(domain) == len(self):
             return self
@@ -153,36 +153,36 @@ class RowSet:
         return self - outside
 
     def count_common(self, other: RowSet) -> int:
-        """The number of rows that both have; nothing is made."""
+        """Return the size of the intersection without building it."""
         return int(self._bitmap.intersection_cardinality(other._bitmap))
 
     def moved(self, start: int, stop: int, by: int) -> RowSet:
-        """Its rows from `start` to `stop`, each with another number: `by` more."""
+        """Return the rows from `start` to `stop`, with `by` added to each."""
         rows = BitMap64()
         rows.add_range(start, stop)
         rows &= self._bitmap
         return self._of(rows.shift(by))
 
     def to_numpy(self) -> Int64s:
-        """The rows, ascending; shape (n,)."""
+        """Return the rows, ascending; shape (n,)."""
         return np.frombuffer(self._bitmap.to_array(), np.int64)
 
     def mask_of(self, rows: Int64s) -> Mask:
-        """Returns a mask of the rows in the set; shape (n,), like `rows`. CPU: see `lookup`."""
+        """Return a mask of the rows in the set; shape (n,), like `rows`. CPU: see `lookup`."""
         return _kernels.rows_mask(rows.view(np.uint64), self.lookup).view(np.bool_)
 
     @property
     def lookup(self) -> _kernels.RowLookup:
-        """The set as `_kernels.rows_mask` asks it, in some nanoseconds a row where these ascend.
+        """Lookup table for `_kernels.rows_mask`: some nanoseconds a row if these ascend.
 
-        Made at the first call and kept: a copy of its bytes.
+        Built on first use from a copy of the set's bytes, and cached.
         """
         if self._lookup is None:
             self._lookup = _kernels.RowLookup(self._bitmap.serialize())
         return self._lookup
 
     def fragments(self) -> list[int]:
-        """The fragments that have rows of it, ascending. CPU: about a microsecond each."""
+        """Return the fragments with rows of the set, ascending. CPU: about a microsecond each."""
         fragments = []
         if self._bitmap:
             row, last = self._bitmap.min(), self._bitmap.max() >> HALF
@@ -193,14 +193,14 @@ class RowSet:
         return fragments
 
     def count_of(self, fragment: int) -> int:
-        """The number of its rows in a fragment."""
+        """Return the number of the set's rows in a fragment."""
         return int(self._bitmap.range_cardinality(fragment << HALF, (fragment + 1) << HALF))
 
     def span_of(self, fragment: int) -> tuple[int, int]:
-        """The offsets of its first row in a fragment, and behind its last one.
+        """Return the offset of the first row in a fragment, and the end of the last one.
 
         Raises:
-            ValueError: it has none there.
+            ValueError: the fragment has no rows of the set.
         """
         base = fragment << HALF
         num_before = self._bitmap.rank(base - 1) if base else 0
@@ -210,12 +210,13 @@ class RowSet:
         return self._bitmap[num_before] - base, self._bitmap[num_to_end - 1] - base + 1
 
     def spans_of(self, fragment: int) -> list[tuple[int, int]]:
-        """Spans of offsets that have all its rows in a fragment, and few others.
+        """Return spans of offsets that cover the set's rows in a fragment, and few others.
 
-        Gaps that are worth it are left out, as far as a few steps find them. CPU: up to 100 us.
+        Skips gaps of at least `GAP_ROWS`, as far as `SPAN_STEPS` steps find them. CPU: up to 100
+        us.
 
         Raises:
-            ValueError: it has none there.
+            ValueError: the fragment has no rows of the set.
         """
         start, stop = self.span_of(fragment)
         base = fragment << HALF
@@ -235,7 +236,7 @@ class RowSet:
         return [*spans, (start, stop)]
 
     def offsets_of(self, fragment: int) -> Int64s:
-        """The offsets of its rows in a fragment, ascending; shape (n,)."""
+        """Return the offsets of the set's rows in a fragment, ascending; shape (n,)."""
         if not self.count_of(fragment):
             return np.empty(0, np.int64)
         base = fragment << HALF

@@ -1,7 +1,7 @@
 """Schema: the tree of fields with their ids, from protobuf and to Arrow.
 
-The format keeps the tree as a depth-first list whose entries name their parent. A pruned tree (a
-projection) keeps ids, so that it can be looked up in files.
+The format stores the tree as a depth-first list whose entries name their parent. A pruned tree (a
+projection) keeps the ids, so that its fields can be found in files.
 
 Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_REMEMBERED: Final = 256
 
-# What reads give beside the columns of a table: no column of a table has such a name.
+# Meta columns that reads add to a table's columns; no column may have such a name.
 RESERVED: Final = (
     "_rowid",
     "_rowaddr",
@@ -57,7 +57,7 @@ def check_not_reserved(names: Iterable[str]) -> None:
     """Check the names of new top-level columns of a table.
 
     Raises:
-        InvalidInputError: one that only reads give.
+        InvalidInputError: the name of a meta column.
     """
     for name in names:
         if name in RESERVED:
@@ -68,7 +68,7 @@ def check_not_reserved(names: Iterable[str]) -> None:
 
 
 def check_null_characters(name: str) -> None:
-    """Refuse null characters in the name of a new field, at any depth: pylance aborts at them.
+    """Refuse null characters in the name of a new field, at any depth: they abort pylance.
 
     Raises:
         InvalidInputError: the name has a null character.
@@ -78,7 +78,7 @@ def check_null_characters(name: str) -> None:
 
 
 class UnbuiltFields:
-    """The top-level fields of a wide table: each is made when it is asked for."""
+    """Top-level fields of a wide table; each `Field` is built on first access."""
 
     def __init__(self, messages: Sequence[file_pb2.Field], fields: _kernels.SchemaFields) -> None:
         self._messages = messages
@@ -86,19 +86,19 @@ class UnbuiltFields:
         self._built: dict[int, Field] = {}
 
     def named(self, name: str) -> Field | None:
-        """The first of a name; None: there is none."""
+        """Return the first field with a name, or None."""
         try:
             number = self._fields.find(name)
-        except TypeError:  # no field has a name that is no text
+        except TypeError:  # a name that is not text matches no field
             return None
         return None if number < 0 else self._at(number)
 
     def all(self) -> tuple[Field, ...]:
-        """All of them."""
+        """Return all fields."""
         return tuple([self._at(number) for number in range(len(self._fields))])
 
     def logical_arrow(self) -> pa.Schema:
-        """The Arrow schema of all, for which only those with metadata are made."""
+        """Return the Arrow schema of all fields; builds a `Field` only for fields with metadata."""
         told = self._fields
         kinds = [
             _build(file_pb2.Field(logical_type=text), {}, 0).logical_arrow() for text in told.types
@@ -119,11 +119,13 @@ class UnbuiltFields:
 
 
 class Remembered(dict[Any, object]):
-    """What was made of something that never changes, by what makes it and what from; of some
-    hundred things at most. For all threads; copies of the thing make it anew."""
+    """Memo of values derived from an immutable object. Thread-safe.
+
+    Cleared when it reaches `MAX_REMEMBERED` values. Pickled copies start empty.
+    """
 
     def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What is remembered of this key, or is now made."""
+        """Return the memoized value of a key; computes it if it is missing."""
         remembered = self.get(key)
         if remembered is None:
             remembered = make()
@@ -137,10 +139,10 @@ class Remembered(dict[Any, object]):
 
 
 class Schema:
-    """The top-level fields of a table or file, and the metadata of the whole. Immutable.
+    """Top-level fields of a table or file, and the schema's metadata. Immutable.
 
     Attributes:
-        remember: what was made of this schema alone, which versions of a table share.
+        remember: memo of values derived from this schema, shared by versions of a table.
     """
 
     __slots__ = ("__weakref__", "_by_name", "_fields", "_unbuilt", "metadata", "remember")
@@ -167,14 +169,14 @@ class Schema:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The top-level fields."""
+        """Top-level fields."""
         if self._fields is None:
             assert self._unbuilt is not None
             self._fields = self._unbuilt.all()
         return self._fields
 
     def top(self, name: str) -> Field | None:
-        """A top-level field by its name; None: there is none."""
+        """Return the top-level field with a name, or None."""
         if self._fields is None and self._unbuilt is not None:
             return self._unbuilt.named(name)
         return self.by_name.get(name)
@@ -186,10 +188,10 @@ class Schema:
         metadata: Mapping[str, bytes],
         fields: _kernels.SchemaFields | None,
     ) -> Schema:
-        """Like `from_protobuf`; no field is made where all are as usual.
+        """Like `from_protobuf`, but builds fields lazily if all are usual.
 
         Args:
-            fields: what the kernel makes of the messages; None: they are unusual.
+            fields: the messages as parsed by the kernel; None: they are unusual.
         """
         if fields is None or not all(map(_is_known, fields.types)):
             return cls.from_protobuf(messages, metadata)
@@ -200,13 +202,13 @@ class Schema:
     def from_protobuf(
         cls, fields: Iterable[file_pb2.Field], metadata: Mapping[str, bytes]
     ) -> Schema:
-        """From the depth-first list of a manifest or file.
+        """Build a schema from the depth-first list of a manifest or file.
 
-        A field of a logical type that this alance does not know is refused when its Arrow type is
-        needed.
+        A field with an unknown logical type is accepted; asking for its Arrow type raises
+        UnsupportedError.
 
         Raises:
-            CorruptFileError: a parent that is missing or comes later, an id used twice.
+            CorruptFileError: a parent that is missing or comes later, or an id used twice.
         """
         seen: set[int] = set()
         children: dict[int, list[file_pb2.Field]] = {}
@@ -214,7 +216,7 @@ class Schema:
         for message in fields:
             number, parent = message.id, message.parent_id
             if number < 0:
-                # Blob descriptions in a file's own schema: they belong to the struct before them.
+                # Blob descriptions in a file's own schema belong to the preceding struct.
                 children.setdefault(last_struct, []).append(message)
                 continue
             if number in seen:
@@ -233,12 +235,12 @@ class Schema:
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> Schema:
-        """A schema with ids from 0, depth-first, for new files.
+        """Build a schema for new files, with ids from 0, depth-first.
 
         Raises:
-            UnsupportedError: a type that the format has not.
-            InvalidInputError: names used twice, with null characters, or with dots at top level;
-                metadata or parameters of an extension type that are no UTF-8.
+            UnsupportedError: a type that the format does not have.
+            InvalidInputError: duplicate names, null characters in names, dots in top-level names,
+                or metadata or extension parameters that are not UTF-8.
         """
         messages: list[file_pb2.Field] = []
         for name, count in Counter(field.name for field in schema).items():
@@ -256,7 +258,7 @@ class Schema:
         return built
 
     def to_arrow(self) -> pa.Schema:
-        """The Arrow schema of the table; made once."""
+        """Return the Arrow schema of the table; memoized."""
         return self.remember(Schema, self._to_arrow)
 
     def _to_arrow(self) -> pa.Schema:
@@ -266,7 +268,7 @@ class Schema:
         return pa.schema([field.logical_arrow() for field in self.fields], metadata=metadata)
 
     def known_arrow(self) -> pa.Schema:
-        """Arrow schema of the fields whose types this alance knows; expressions see these alone."""
+        """Return the Arrow schema of fields with known types; expressions see only these."""
         try:
             return self.to_arrow()
         except UnsupportedError:
@@ -280,40 +282,40 @@ class Schema:
         return pa.schema(fields, metadata=dict(self.metadata) or None)
 
     def read_arrow(self) -> pa.Schema:
-        """The Arrow schema of what is read; made once."""
+        """Return the Arrow schema of read batches; memoized."""
         return self.remember(
             Schema.read_arrow, lambda: pa.schema([field.to_arrow() for field in self.fields])
         )
 
     def walk(self) -> Iterator[Field]:
-        """All fields, depth-first."""
+        """Iterate over all fields, depth-first."""
         for field in self.fields:
             if field.children:
                 yield from field.walk()
-            else:  # of most tables all
+            else:  # in most tables, every field
                 yield field
 
     @property
     def messages(self) -> tuple[file_pb2.Field, ...]:
-        """The fields as a manifest lists them: depth-first, with their ids."""
+        """Fields as in a manifest: depth-first, with their ids."""
         return tuple([field.message for field in self.walk()])
 
     @property
     def by_name(self) -> Mapping[str, Field]:
-        """The top-level fields by their names; of several the first."""
+        """Top-level fields by name; of duplicates the first."""
         if not self._by_name:
             self._by_name.update((field.name, field) for field in reversed(self.fields))
         return self._by_name
 
     def field_by_id(self, field_id: int) -> Field | None:
-        """A field at any depth by its id."""
+        """Return the field with an id at any depth, or None."""
         return next((field for field in self.walk() if field.id == field_id), None)
 
     def field(self, path: str) -> Field:
-        """A field by its name or its path (`alance.format.paths`).
+        """Return a field by its name or path (`alance.format.paths`).
 
         Raises:
-            ColumnNotFoundError: no such field; names close ones.
+            ColumnNotFoundError: no such field; suggests similar names.
         """
         names = self.names_of(path)
         field: Field | None = None
@@ -333,12 +335,17 @@ class Schema:
                 message = f"column {path!r}: no field {name!r}{below}{hint}"
                 raise ColumnNotFoundError(message, path)
             candidates = field.children
-        assert field is not None  # a path has one name at least
+        assert field is not None  # a path has at least one name
         return field
 
     def names_of(self, path: str) -> tuple[str, ...]:
-        """The names of a path, the column's first; a column that has the path as its name is one,
-        whatever dots and backticks are in it."""
+        """Split a path into names, the column's first.
+
+        A column whose name equals the path wins, whatever dots and backticks are in it.
+
+        Raises:
+            InvalidInputError: the path is not text, or is malformed.
+        """
         if not isinstance(path, str):
             raise InvalidInputError(f"column {path!r}: expected a name or a path")
         if ("." in path or "`" in path) and self.top(path) is not None:
@@ -347,7 +354,7 @@ class Schema:
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """The paths of the table's primary key, in its order; empty: it has none."""
+        """Paths of the table's primary key, in key order. Empty if the table has none."""
         keys = sorted(
             (field.message.unenforced_primary_key_position, field.id, path)
             for path, field in _paths(self.fields, ())
@@ -357,13 +364,13 @@ class Schema:
 
     @property
     def paths(self) -> dict[int, str]:
-        """The path of each field by its id, members of structs and lists after their parents."""
+        """Path of each field by id; members follow their parents."""
         return {field.id: join_path(path) for path, field in _paths(self.fields, ())}
 
     def in_this_case(self, path: str) -> str:
-        """The path with the case of letters that the fields' names have.
+        """Return a path with the upper and lower case of the fields' names.
 
-        Names that are there as they stand come first; what is not there stays as it is.
+        Exact matches win. A path that is missing or ambiguous is returned unchanged.
         """
         names: list[str] = []
         candidates: Sequence[Field] = self.fields
@@ -380,13 +387,13 @@ class Schema:
         return join_path(names)
 
     def project(self, paths: Iterable[str]) -> Schema:
-        """The schema with only the fields named, and their parents.
+        """Return the schema with only the named fields and their parents.
 
-        Top-level fields come in the order in which they are first named; children keep theirs.
-        Remembered, with what is made of it.
+        Top-level fields follow the order in which they are first named; children keep theirs.
+        Memoized, with the memo of the projection.
 
         Raises:
-            InvalidInputError: no such field.
+            ColumnNotFoundError: no such field.
         """
         named = tuple(paths)
         own = self._fields or ()
@@ -402,7 +409,8 @@ class Schema:
             top, *rest = self.names_of(path)
             tails_of.setdefault(top, []).append(rest)
         tops = [(self.top(name), tails) for name, tails in tails_of.items()]
-        fields = tuple([_prune(top, tails) for top, tails in tops if top is not None])  # all are
+        # all exist, see `field`
+        fields = tuple([_prune(top, tails) for top, tails in tops if top is not None])
         return Schema(fields, self.metadata)
 
 
@@ -427,7 +435,7 @@ def _prune(field: Field, tails: list[list[str]]) -> Field:
 
 
 def _is_known(logical_type: str) -> bool:
-    """Whether a field of a type is one without others, and has an Arrow type."""
+    """True if a type has no child fields and has an Arrow type."""
     if logical_type in SIMPLE:
         return True
     try:
@@ -442,7 +450,7 @@ def _build(
     if depth > MAX_DEPTH:
         raise CorruptFileError(f"field {message.name!r}: more than {MAX_DEPTH} levels deep")
     metadata: dict[str, str] = {}
-    if len(message.metadata):  # mostly empty, and dear to look into
+    if len(message.metadata):  # mostly empty, and slow to access
         metadata = {key: _text(value, message.name) for key, value in message.metadata.items()}
     number = message.id
     below = children.get(number) if number >= 0 else None
@@ -461,7 +469,7 @@ def _build(
     try:
         built.arrow_type  # noqa: B018  # raises on an unknown type
     except UnsupportedError:
-        pass  # raised again when this column is read: the others stay readable
+        pass  # raised again when this column is read; the others stay readable
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise CorruptFileError(f"field {message.name!r}: {error}") from error
     return built
@@ -475,10 +483,10 @@ def _text(value: bytes, where: str) -> str:
 
 
 def _texts(metadata: Mapping[bytes, bytes] | None, where: str) -> dict[str, str]:
-    """Metadata that is to be written: the format has text.
+    """Decode metadata to write: the format stores text.
 
     Raises:
-        InvalidInputError: something else.
+        InvalidInputError: a key or value is not UTF-8.
     """
     texts = {}
     for key, value in (metadata or {}).items():
@@ -527,12 +535,12 @@ def _append(
         if name.startswith("dict:")
         else _ENCODINGS.get(name, file_pb2.PLAIN),
     )
-    if metadata:  # which few fields have
+    if metadata:  # few fields have any
         message.extension_name = metadata.get(EXTENSION_NAME, "")
         message.metadata.update({key: text.encode() for key, text in metadata.items()})
         set_keys(message)
     if name.startswith("dict:"):
-        message.dictionary.SetInParent()  # older readers demand it, empty as it is
+        message.dictionary.SetInParent()  # required by older readers, even if empty
     messages.append(message)
     if not is_nested(name):
         return

@@ -1,12 +1,12 @@
-"""The search-cache buffer: what readers need of pages before they can take rows, near the end.
+"""The search-cache buffer: page buffers that readers need before taking rows, near the file's end.
 
-    global buffer, the last one of its file:
-      entries    buffers of pages, where the pages say, each at a multiple of 64 of the file
-      table      n times: u64 offset in the file, u32 bytes, u32 CRC-32 of these bytes
-      trailer    u32 n, u16 version (1), u16 zero, 8 bytes `alancesc`
+  global buffer, the last one of its file:
+    entries    page buffers at their positions, each at a multiple of 64 of the file
+    table      n times: u64 offset in the file, u32 bytes, u32 CRC-32 of these bytes
+    trailer    u32 n, u16 version (1), u16 zero, 8 bytes `alancesc`
 
-The pages name their buffers by offset as ever: a reader that does not know the buffer finds all
-that it needs. One that does has it with the read of the file's last bytes, and checks it.
+Pages still name their buffers by offset, so a reader that does not know this buffer is unaffected.
+A reader that does gets it with the file's last bytes, and checks it.
 
 Source: docs/search-cache-buffer.md.
 """
@@ -33,15 +33,15 @@ ENTRY: Final = np.dtype([("offset", "<u8"), ("num_bytes", "<u4"), ("crc", "<u4")
 
 @dataclass(frozen=True, slots=True)
 class SearchBuffer:
-    """The table of a search-cache buffer: (bytes, CRC-32) by offset in the file."""
+    """Table of a search-cache buffer: (bytes, CRC-32) by offset in the file."""
 
     entries: dict[int, tuple[int, int]]
 
     def check(self, where: str, start: int, content: memoryview) -> None:
-        """Check a page's buffer, where it is an entry.
+        """Check a page's buffer if it is an entry.
 
         Raises:
-            CorruptFileError: other bytes than were written.
+            CorruptFileError: a wrong size or checksum.
         """
         entry = self.entries.get(start)
         if entry is not None and entry != (len(content), binascii.crc32(content)):
@@ -51,10 +51,10 @@ class SearchBuffer:
             )
 
     def check_all(self, where: str, content: memoryview) -> None:
-        """Check the buffers of all entries in the bytes of a whole file.
+        """Check all entries in the bytes of a whole file.
 
         Raises:
-            CorruptFileError: other bytes than were written.
+            CorruptFileError: a wrong size or checksum.
         """
         for start, (num_bytes, _) in self.entries.items():
             self.check(where, start, content[start : start + num_bytes])
@@ -63,7 +63,9 @@ class SearchBuffer:
 def parse_search_buffer(
     where: str, tail: memoryview, tail_start: int, buffers: Int64s
 ) -> SearchBuffer | None:
-    """The table of a file's search-cache buffer; None where it has none, or one of later times.
+    """Parse the table of a file's search-cache buffer.
+
+    Returns None if the file has none, if its version is unknown, or if the tail lacks the table.
 
     Args:
         tail: the file's bytes from `tail_start` on.

@@ -1,14 +1,14 @@
-"""The statistics buffer: nulls, least and greatest value of each zone of rows, by column.
+"""The statistics buffer: null counts and bounds of each zone of rows, by column.
 
-    global buffer, before the search-cache buffer:
-      header     8 bytes `alancest`, u16 version (1), u16 zero, u32 rows of a zone, u64 rows,
-                 u32 columns, u32 bytes of the head
-      entries    one a column, 40 bytes: see ENTRY
-      bounds     of the whole file: the low and the high one of each entry, end to end
-      u32        CRC-32 of all this, which is the head
-      blocks     one a column, zlib: the zones, see `parse_zones`
+  global buffer, before the search-cache buffer:
+    header     8 bytes `alancest`, u16 version (1), u16 zero, u32 rows of a zone, u64 rows,
+               u32 columns, u32 bytes of the head
+    entries    one a column, 40 bytes: see ENTRY
+    bounds     of the whole file: low and high bound of each entry, end to end
+    u32        CRC-32 of all the above, the head
+    blocks     one a column, zlib: the zones, see `parse_zones`
 
-The head alone dismisses a file; a block is read of the columns that a filter names.
+The head alone can prune a file; a block is read only for the columns of a filter.
 
 Source: docs/statistics.md.
 """
@@ -40,14 +40,14 @@ VERSION: Final = 1
 ENTRY: Final = np.dtype(
     [
         ("column", "<u4"),  # number of the column in the file
-        ("kind", "u1"),  # place in KINDS
+        ("kind", "u1"),  # position in KINDS
         ("flags", "u1"),  # of the whole file
         ("low", "<u2"),  # bytes of the file's low bound
         ("high", "<u2"),
         ("zero", "<u2"),
-        ("raw", "<u4"),  # bytes of the block before zlib
+        ("raw", "<u4"),  # bytes of the uncompressed block
         ("nulls", "<u8"),
-        ("offset", "<u4"),  # of the block in the buffer
+        ("offset", "<u4"),  # offset of the block in the buffer
         ("num_bytes", "<u4"),
         ("crc", "<u4"),
         ("zero2", "<u4"),
@@ -61,9 +61,9 @@ KINDS: Final = (
 )
 HAS_LOW: Final = 1  # the low bound is known
 HAS_HIGH: Final = 2
-HAS_VALUES: Final = 4  # that are neither null nor NaN
+HAS_VALUES: Final = 4  # has values that are neither null nor NaN
 HAS_NANS: Final = 8
-MAX_ZONES: Final = 1 << 16  # of a buffer that is read
+MAX_ZONES: Final = 1 << 16  # upper bound for reading a buffer
 
 U8: Final = np.dtype(np.uint8)
 
@@ -73,12 +73,12 @@ class Bounds:
     """Bounds of a column in n zones of rows.
 
     Attributes:
-        has_nulls: rows may be null; shape (n,).
-        has_values: rows may be neither null nor NaN; shape (n,).
-        has_nans: rows may be NaN; shape (n,).
-        low: at or below all such values, null where unknown; of the column's type; n of them.
-            Text and binary may be cut off: then the bound is no value of the zone.
-        high: at or above them. Zeros of floats are -0.0 here if low, 0.0 if high.
+        has_nulls: the zone may have nulls; shape (n,).
+        has_values: the zone may have values other than null and NaN; shape (n,).
+        has_nans: the zone may have NaN; shape (n,).
+        low: lower bounds of such values, null if unknown; n values of the column's type. Bounds of
+            text and binary may be truncated, so that they are not values of the zone.
+        high: upper bounds. A zero bound of floats is -0.0 if low, 0.0 if high.
     """
 
     has_nulls: Mask
@@ -89,19 +89,19 @@ class Bounds:
 
     @property
     def num_bytes(self) -> int:
-        """The memory in bytes, for a cache's budget."""
+        """Memory in bytes, for a cache's budget."""
         return 300 + 3 * len(self.has_nulls) + int(self.low.nbytes + self.high.nbytes)
 
     @classmethod
     def unknown(cls, num_zones: int, arrow: pa.DataType) -> Bounds:
-        """Zones whose rows may be anything."""
+        """Return bounds that allow any rows."""
         maybe = np.ones(num_zones, np.bool_)
         nothing = pa.nulls(num_zones, arrow)
         return cls(maybe, maybe, maybe, nothing, nothing)
 
     @classmethod
     def joined(cls, many: Sequence[Bounds]) -> Bounds:
-        """The zones of some bounds of one type, end to end."""
+        """Concatenate the zones of bounds of the same type."""
         if len(many) == 1:
             return many[0]
         return cls(
@@ -113,11 +113,11 @@ class Bounds:
         )
 
     def at_edges(self, own: Int64s, edges: Int64s) -> Bounds:
-        """Bounds between some edges as those between more: what may be in a zone may be in a part.
+        """Split zones at more edges: each part inherits its zone's bounds.
 
         Args:
-            own: the first row of each zone here, and the number of rows; shape (n + 1,).
-            edges: `own` and others.
+            own: first row of each zone, and the number of rows; shape (n + 1,).
+            edges: `own` and additional rows, ascending.
         """
         if np.array_equal(own, edges):
             return self
@@ -134,14 +134,14 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The head of a statistics buffer.
+    """Head of a statistics buffer.
 
     Attributes:
-        zone_rows: rows of a zone; the last one of a file may have fewer.
-        entries: of ENTRY, one a column.
-        rows: the place of each column among the entries.
-        bounds: of the whole file, those of all entries.
-        places: where the bounds of each entry begin; shape (n + 1,).
+        zone_rows: rows of a zone; the last zone of a file may have fewer.
+        entries: array of ENTRY, one a column.
+        rows: position of each column in `entries`.
+        bounds: bounds of the whole file, of all entries.
+        places: offsets of each entry's bounds; shape (n + 1,).
     """
 
     zone_rows: int
@@ -153,20 +153,20 @@ class Statistics:
 
     @property
     def num_zones(self) -> int:
-        """Zones of each column."""
+        """Number of zones of each column."""
         return -(-self.num_rows // self.zone_rows)
 
     @property
     def num_bytes(self) -> int:
-        """The memory in bytes, for a cache's budget."""
+        """Memory in bytes, for a cache's budget."""
         return 300 + self.entries.nbytes + self.bounds.nbytes + 100 * len(self.rows)
 
     def kind(self, column: int) -> str:
-        """The kind of a column that has an entry."""
+        """Return the kind of a column that has an entry."""
         return KINDS[int(self.entries["kind"][self.rows[column]])]
 
     def block(self, column: int) -> tuple[int, int]:
-        """Returns the offset and size in the buffer of the block of a column that has an entry."""
+        """Return the offset and size of a column's block in the buffer; it must have an entry."""
         entry = self.entries[self.rows[column]]
         return int(entry["offset"]), int(entry["num_bytes"])
 
@@ -197,7 +197,7 @@ def whole_bounds(files: Sequence[tuple[Statistics, int] | None], arrow: pa.DataT
 
 
 def kind_of(arrow: pa.DataType) -> str | None:
-    """The kind of the bounds of a storage type; None: a type without statistics."""
+    """Return the kind of bounds for a storage type. None if the type has no statistics."""
     if pa.types.is_boolean(arrow):
         return "b"
     if pa.types.is_unsigned_integer(arrow):
@@ -212,7 +212,7 @@ def kind_of(arrow: pa.DataType) -> str | None:
 
 
 def width_of(kind: str) -> int:
-    """Bytes of a bound; 0: they differ."""
+    """Return the bytes of a bound; 0 if they vary."""
     if kind in ("b", "s"):
         return 1 if kind == "b" else 0
     return int(kind[1:])
@@ -222,10 +222,10 @@ WIDTHS: Final = np.array([width_of(kind) for kind in KINDS])
 
 
 def head_bytes(where: str, content: memoryview) -> int | None:
-    """The bytes of the head of a buffer, from its beginning; None: other content.
+    """Return the size of a buffer's head from its first bytes. None if it is another buffer.
 
     Raises:
-        CorruptFileError: a head that cannot be.
+        CorruptFileError: an impossible head.
     """
     if len(content) < HEADER.size:
         return None
@@ -245,14 +245,14 @@ def head_bytes(where: str, content: memoryview) -> int | None:
 
 
 def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
-    """The head of a buffer.
+    """Parse the head of a buffer.
 
     Args:
         content: the head, of `head_bytes` bytes.
-        num_bytes: of the whole buffer.
+        num_bytes: size of the whole buffer.
 
     Raises:
-        CorruptFileError: other bytes than were written, or bounds that do not fit.
+        CorruptFileError: a wrong checksum, or entries that do not fit.
     """
     crc = int.from_bytes(content[-4:], "little")
     if zlib.crc32(content[:-4]) != crc:
@@ -275,13 +275,16 @@ def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
 def parse_zones(
     where: str, head: Statistics, column: int, content: memoryview, arrow: pa.DataType
 ) -> Bounds:
-    """The zones of a column, from its block, as bounds of a type of its kind.
+    """Parse the zones of a column's block as bounds of a type.
 
-    The block, before zlib: u32 nulls of each zone, u8 flags of each, and for kinds of equal width
-    the lows, then the highs; for text u8 bytes of each low, of each high, then all lows, all highs.
+    Args:
+        arrow: a type of the column's kind.
+
+    The uncompressed block: u32 nulls of each zone, u8 flags of each; for kinds of equal width the
+    lows, then the highs; for text the u8 sizes of lows, of highs, then all lows, all highs.
 
     Raises:
-        CorruptFileError: other bytes than were written.
+        CorruptFileError: a wrong checksum or size.
     """
     entry = head.entries[head.rows[column]]
     crc, num_raw = int(entry["crc"]), int(entry["raw"])
@@ -319,7 +322,7 @@ def parse_zones(
 
 
 def _side(kind: str, bounds: Sequence[bytes]) -> FixedWidth | VariableWidth:
-    """Bounds as a block."""
+    """Join bounds into a block."""
     content = np.frombuffer(b"".join(bounds), np.uint8)
     if kind != "s":
         return FixedWidth(8 * width_of(kind), len(bounds), content)
@@ -334,7 +337,7 @@ def _bounds(
     lows: FixedWidth | VariableWidth,
     highs: FixedWidth | VariableWidth,
 ) -> Bounds:
-    """Bounds of stored zones; the slot of a bound is arbitrary where its flag is not set."""
+    """Build bounds of stored zones; a bound whose flag is not set becomes null."""
     return Bounds(
         nulls > 0,
         flags & HAS_VALUES != 0,

@@ -1,9 +1,9 @@
-"""Logical type strings of the format <-> Arrow types.
+"""Conversion between the format's logical type strings and Arrow types.
 
-A type of no children is one string: `int32`, `timestamp:us:UTC`, `fixed_size_list:float:768`.
-Lists, structs and maps keep their children as fields of their own; `nested_type` builds those. A
-field names its extension type in `ARROW:extension:name`, and has the parameters as Arrow serialises
-them in `ARROW:extension:metadata`.
+A type without children is a single string: `int32`, `timestamp:us:UTC`,
+`fixed_size_list:float:768`. Lists, structs and maps store their children as fields of their own;
+`nested_type` builds those. A field names its extension type in `ARROW:extension:name`, and stores
+the parameters, as serialized by Arrow, in `ARROW:extension:metadata`.
 
 Source: docs/format/file.md, "Logical types"; Arrow columnar format, "Extension Types"; the C data
 interface, `ArrowSchema.metadata`.
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 EXTENSION_NAME: Final = "ARROW:extension:name"
 EXTENSION_METADATA: Final = "ARROW:extension:metadata"
 
-MAX_DEPTH: Final = 200  # levels of a field: Python's own stack ends at a few times as many
-BFLOAT16: Final = "lance.bfloat16"  # an extension type, and the logical type of items of lists
+MAX_DEPTH: Final = 200  # levels of a field; Python's stack overflows at a few times as many
+BFLOAT16: Final = "lance.bfloat16"  # extension type, and logical type of list items
 SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "null": pa.null(),
     "bool": pa.bool_(),
@@ -68,17 +68,17 @@ _NAME_OF: Final = {
 
 
 def is_nested(logical_type: str) -> bool:
-    """Whether the type's children are fields of their own."""
+    """True if the type's children are fields of their own."""
     return logical_type in NESTED or (
         logical_type.startswith("fixed_size_list:struct:") and logical_type.count(":") == 2
     )
 
 
 def leaf_type(logical_type: str) -> pa.DataType:
-    """The Arrow type of a type without child fields.
+    """Return the Arrow type of a logical type without child fields.
 
     Raises:
-        UnsupportedError: no type that this alance knows.
+        UnsupportedError: this alance does not know the type.
     """
     simple = SIMPLE.get(logical_type)
     if simple is not None:
@@ -96,10 +96,10 @@ def leaf_type(logical_type: str) -> pa.DataType:
 
 
 def nested_type(logical_type: str, children: Sequence[pa.Field]) -> pa.DataType:
-    """The Arrow type of a struct, list, map or fixed-size list of structs.
+    """Return the Arrow type of a struct, list, map or fixed-size list of structs.
 
     Raises:
-        UnsupportedError: a type of another number of children.
+        UnsupportedError: the type does not fit its children.
     """
     if logical_type == "struct":
         return pa.struct(children)
@@ -117,10 +117,11 @@ def nested_type(logical_type: str, children: Sequence[pa.Field]) -> pa.DataType:
 
 
 def logical_type(arrow: pa.DataType) -> str:
-    """The logical type string of an Arrow type; children of nested types are not part of it.
+    """Return the logical type string of an Arrow type, without the children of nested types.
 
     Raises:
-        UnsupportedError: a type that the format has not.
+        UnsupportedError: the format does not have the type.
+        InvalidInputError: fixed-size lists nested too deeply.
     """
     if isinstance(arrow, pa.BaseExtensionType):
         raise UnsupportedError(
@@ -235,7 +236,7 @@ _WRITERS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataT
 
 
 class _ArrowSchema(ctypes.Structure):
-    """The first members of the C data interface's struct."""
+    """First members of the C data interface's struct."""
 
     _fields_ = (
         ("format", ctypes.c_char_p),
@@ -250,17 +251,18 @@ _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def parameters_of(arrow: pa.BaseExtensionType) -> bytes:
-    """The parameters of an extension type, as Arrow serialises them.
+    """Return the parameters of an extension type as Arrow serializes them.
 
-    Arrow's own types have no method for it in Python; the C data interface tells those of all.
+    Arrow's own types have no Python method for it, but the C data interface provides them for all
+    types.
     """
-    capsule = arrow.__arrow_c_schema__()  # owns what is pointed to
+    capsule = arrow.__arrow_c_schema__()  # owns the memory at the pointer
     schema = _ArrowSchema.from_address(_pointer_of(capsule, b"arrow_schema"))
     return _pairs(schema.metadata)[EXTENSION_METADATA.encode()]
 
 
 def _pairs(address: int) -> dict[bytes, bytes]:
-    """Metadata as the C data interface has it: a count, then lengths and bytes, all in order."""
+    """Parse metadata of the C data interface: a count, then lengths and bytes, in order."""
 
     def number() -> int:
         nonlocal address
@@ -279,14 +281,14 @@ def _pairs(address: int) -> dict[bytes, bytes]:
 
 
 def with_extension(field: pa.Field) -> pa.Field:
-    """The field with the extension type that its metadata names, where pyarrow has it registered.
+    """Return the field with the extension type in its metadata, if it is registered in pyarrow.
 
-    Where the parameters do not make the type it stays of its storage type, without the metadata,
-    and a warning says so.
+    If the parameters do not fit the type, warns, and returns a field of the storage type without
+    this metadata.
     """
     try:
         return pa.ipc.read_schema(pa.schema([field]).serialize()).field(0)
-    except Exception as error:  # extension types are anybody's code
+    except Exception as error:  # extension types run arbitrary code
         metadata = dict(field.metadata)
         name = metadata.pop(EXTENSION_NAME.encode())
         parameters = metadata.pop(EXTENSION_METADATA.encode(), None)

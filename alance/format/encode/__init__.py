@@ -1,1 +1,1 @@
-"""Arrow arrays to pages of file version 2.1 and later: the mirror of codecs and layouts."""
+"""Encodes Arrow arrays to pages of file version 2.1 and later: inverts codecs and layouts."""

@@ -1,7 +1,7 @@
-"""Arrow arrays down to the leaves: levels and values of each column, as pages hold them.
+"""Splits Arrow arrays into leaves: levels and values of each column, as pages store them.
 
-The inverse of `layouts.fields.assemble`. On the way down, what lies under nulls is left out:
-children of null lists are cut, nulls of structs are nulls of all that is inside them.
+The inverse of `layouts.fields.assemble`. Values under nulls are dropped on the way down: children
+of null lists are cut, and a null struct makes everything inside it null.
 
 Source: docs/format/file.md, "Columns" and "Arrow to levels".
 """
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
     from alance.format.encode.levels import Path
     from alance.format.field import Field
 
-LISTS: Final = ("list", "large_list", "map")  # how the names of such types begin
+LISTS: Final = ("list", "large_list", "map")  # prefixes of these logical types
 
 
 def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
-    """Levels and values of each leaf column of some rows of a top-level field, by field id.
+    """Return levels and values of each leaf column of a top-level field's rows, by field id.
 
     Args:
-        field: of a schema made by `Schema.from_arrow`, or of a table.
-        array: the rows; its type is that of the field, or one that casts to it (dictionaries,
-            views, large offsets, extension types of the same storage). Blobs of version 1 are
-            their bytes; blobs of version 2 are their descriptions (`field.BLOB_V2_TYPE`), or
-            what `blob_v2.blob_rows` takes, which gives `BlobRows` as values.
+        field: field of a schema made by `Schema.from_arrow`, or of a table.
+        array: the rows, of the field's type or one that casts to it (dictionaries, views, large
+            offsets, extension types of the same storage). Version 1 blobs are their bytes. Version
+            2 blobs are descriptions (`field.BLOB_V2_TYPE`), or arrays accepted by
+            `blob_v2.blob_rows`, which become `BlobRows` as values.
 
     Returns:
-        By field id, in the order of `layouts.fields.leaf_columns`. Values are views of the
-        array's buffers where they can be. `num_rows` is rows times the dimensions of structural
-        fixed-size lists, as pages count; where there are lists inside or around these, they are
-        lists as well, that all have as many items (2.3 alone holds them), and rows are counted.
+        Leaves by field id, in the order of `layouts.fields.leaf_columns`. Values are views of the
+        array's buffers where possible. `num_rows` is rows times the dimensions of structural
+        fixed-size lists, as pages count. If lists are inside or around these, the fixed-size lists
+        are stored as lists of equal length (2.3 only), and `num_rows` counts rows.
 
     Raises:
         InvalidInputError: nulls or text that the format cannot hold (nulls inside packed structs,
-            text that is no JSON), or another type.
+            text that is not JSON), or another type.
     """
     leaves: dict[int, PageValues] = {}
     try:
@@ -80,12 +80,12 @@ def _descend(
     num_rows: int,
     leaves: dict[int, PageValues],
 ) -> None:
-    """Walk one field.
+    """Process one field and its children.
 
     Args:
-        path: the layers further out.
-        outer: the slots that are not null further out, up to the next list; None: all.
-        num_rows: of the whole array.
+        path: outer layers.
+        outer: mask of slots that are valid in the outer layers, up to the next list; None: all.
+        num_rows: rows of the whole array.
     """
     array = storage_of(array)
     if owns_column(field):
@@ -147,7 +147,7 @@ def _leaf(
 
 
 def _nulls(field: Field, array: pa.Array, outer: Mask | None) -> tuple[Mask | None, Mask | None]:
-    """Slots that are null here or further out, and those that are not; None, None: all are not."""
+    """Return masks of null and of valid slots, including outer nulls; None, None: all are valid."""
     own = validity_of(array)
     if own is None and outer is None:
         return None, None
@@ -165,7 +165,7 @@ def _nulls(field: Field, array: pa.Array, outer: Mask | None) -> tuple[Mask | No
 def _lists(
     name: str, array: pa.Array, nulls: Mask | None, valid: Mask | None
 ) -> tuple[ListLayer, pa.Array]:
-    """The lists, and the children of those that are not null."""
+    """Return the layer of lists, and the children of valid lists."""
     starts, items = lists_of(array)
     check_offsets(starts, len(items), name)
     sizes = np.diff(starts)
@@ -179,7 +179,7 @@ def _lists(
 def _equal_lists(
     items: pa.Array, dimension: int, nulls: Mask | None, valid: Mask | None, count: int
 ) -> tuple[ListLayer, pa.Array]:
-    """Fixed-size lists as lists, and the children of those that are not null."""
+    """Return fixed-size lists as a list layer, and the children of valid lists."""
     starts = np.arange(count + 1, dtype=np.int64) * dimension
     if valid is None:
         return ListLayer(starts, None, has_empty=False), items
@@ -189,7 +189,7 @@ def _equal_lists(
 
 
 def _has_lists(field: Field) -> bool:
-    """Whether there are lists or maps below a field."""
+    """True if a field has lists or maps below it."""
     return any(
         not owns_column(child) and (child.logical_type.startswith(LISTS) or _has_lists(child))
         for child in field.children
@@ -197,21 +197,21 @@ def _has_lists(field: Field) -> bool:
 
 
 def _kept(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:
-    """The items of some lists, one behind the other."""
+    """Return the items of some lists, concatenated."""
     if "fixed_size_list" not in str(items.type):
         return items.take(to_arrow(positions_of(starts, sizes)))
-    # pyarrow takes wrong items from slices of nested fixed-size lists.
+    # pyarrow's `take` returns wrong items for slices of nested fixed-size lists.
     runs = np.flatnonzero(sizes)
     pieces = [items.slice(int(starts[run]), int(sizes[run])) for run in runs]
     return pa.concat_arrays(pieces) if pieces else items[:0]
 
 
 def _children(field: Field, array: pa.Array) -> list[pa.Array]:
-    """The children of a struct in the order of the field."""
+    """Return the children of a struct in the order of the field."""
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
     expected = [child.name for child in field.children]
     if names != expected and (sorted(names) != sorted(expected) or len(set(names)) < len(names)):
-        # The key and value of a map have names of their own in each implementation.
+        # Implementations name the key and value of a map differently.
         if len(names) != len(expected) or field.name != "entries":
             raise InvalidInputError(f"field {field.name!r}: children {names}, expected {expected}")
         expected = names

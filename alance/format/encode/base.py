@@ -1,12 +1,12 @@
-"""Types that the parts of the encoder hand to each other.
+"""Types that the parts of the encoder exchange.
 
-    arrays    Arrow array of a field -> `PageValues` of each leaf (levels and values)
-    pages     `PageValues` -> `EncodedPage`: the layout is chosen by the data and by hints; the
-              kernel makes constants and chunks, of many columns at once
-    values    values -> compressed values of full-zip pages, one by one
-    container `EncodedPage`s -> the bytes of a file
+  arrays    Arrow array of a field -> `PageValues` of each leaf (levels and values)
+  pages     `PageValues` -> `EncodedPage`: chooses the layout by data and hints; the kernel
+            makes constant and mini-block pages, of many columns at once
+  values    values -> compressed values of full-zip pages, one by one
+  container `EncodedPage`s -> the bytes of a file
 
-Blocks are those that decoding gives, so that each step is tested by the step that undoes it.
+Decoding returns the same blocks, so each step is tested by the step that inverts it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The version and metadata by which a leaf is encoded.
+    """File version and metadata that control the encoding of a leaf.
 
     Attributes:
-        version: of the file; says which encodings are legal.
-        metadata: of the field: the `lance-encoding:*` keys that Lance users know.
-        dimensions: of the layers from the row to the leaf: that of a fixed-size list of structs,
+        version: file version, which decides the allowed encodings.
+        metadata: metadata of the field: the `lance-encoding:*` keys of Lance.
+        dimensions: for each layer from row to leaf: the dimension of a fixed-size list of structs,
             or 0.
     """
 
@@ -43,12 +43,12 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPage:
-    """A page of a column as it goes into a file."""
+    """An encoded page of a column."""
 
-    description: bytes  # a PageLayout; of sparse pages a PlanarLayout, in 2.0 an ArrayEncoding
+    description: bytes  # a PageLayout; a PlanarLayout for sparse pages, an ArrayEncoding in 2.0
     buffers: tuple[Bytes, ...]  # in the order of the layout, without padding; shape (num_bytes,)
     num_rows: int
-    search: tuple[int, ...] = ()  # buffers that readers need before they can take rows
+    search: tuple[int, ...] = ()  # numbers of buffers that readers need before taking rows
     is_planar: bool = False
 
     @classmethod
@@ -59,17 +59,17 @@ class EncodedPage:
         num_rows: int,
         search: tuple[int, ...] = (),
     ) -> EncodedPage:
-        """A page by the message that describes it."""
+        """Build a page from its description message."""
         description = layout.SerializeToString(deterministic=True)
         return cls(description, buffers, num_rows, search, isinstance(layout, pb3.PlanarLayout))
 
     @property
     def layout(self) -> pb.PageLayout | pb3.PlanarLayout:
-        """The message that describes it."""
+        """Description message of the page."""
         kind = pb3.PlanarLayout if self.is_planar else pb.PageLayout
         return kind.FromString(self.description)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all buffers."""
+        """Total bytes of the buffers."""
         return sum(len(buffer) for buffer in self.buffers)

@@ -1,24 +1,24 @@
-"""Blob columns: rows of payloads, and pages of descriptions, which say where the bytes lie.
+"""Blob columns: rows of payloads, and pages of descriptions that locate the bytes.
 
-    version 1    one buffer a payload in the same file, the column holds (position, size)
-    version 2    the column holds kind, position, size, blob id and URI of each payload
+  version 1    one buffer a payload in the same file, the column holds (position, size)
+  version 2    the column holds kind, position, size, blob id and URI of each payload
 
-Users hand over rows of version 2 as payloads, or say where objects elsewhere are:
+Users pass version 2 rows as payloads, or as references to objects:
 
-    large_binary, binary, ...                    payloads
-    struct<data, uri>                            payloads, or whole objects
-    struct<data, uri, position, size>            payloads, or parts of objects
-    struct<data, uri, position, size, base_id>   likewise; what `uri` is relative to is told
-    struct<kind, data, uri, blob_id, blob_size, position>
-                                                 payloads, or parts of objects beside the data file
-                                                 that the caller has written, or of other objects
-                                                 that the table keeps
+  large_binary, binary, ...                    payloads
+  struct<data, uri>                            payloads, or whole objects
+  struct<data, uri, position, size>            payloads, or parts of objects
+  struct<data, uri, position, size, base_id>   likewise, with the base of `uri`
+  struct<kind, data, uri, blob_id, blob_size, position>
+                                               payloads, parts of sidecar objects that the caller
+                                               has written, or parts of managed objects that the
+                                               table keeps
 
-Where a payload goes is decided by its size:
+The size of a payload decides its place:
 
-    > dedicated            an object of its own
-    > inline               an object that blobs of the file share, up to `pack` bytes
-    else                   a buffer of the data file
+  > dedicated            an object of its own
+  > inline               an object shared by blobs of the file, up to `pack` bytes
+  else                   a buffer of the data file
 
 Source: docs/format/file.md, "Blobs".
 """
@@ -64,9 +64,9 @@ INLINE: Final = 0
 PACKED: Final = 1
 DEDICATED: Final = 2
 EXTERNAL: Final = 3
-MANAGED: Final = 4  # a part of an object of the table, by its path there
-MANAGED_ELSEWHERE: Final = 5  # the same below a base path
-UNKNOWN_BASE: Final = (1 << 32) - 1  # no base path has this id
+MANAGED: Final = 4  # a part of a managed object, by its path in the table's folder
+MANAGED_ELSEWHERE: Final = 5  # likewise, below a base path
+UNKNOWN_BASE: Final = (1 << 32) - 1  # reserved: no base path has this id
 INLINE_BYTES: Final = 64 << 10
 DEDICATED_BYTES: Final = 4 << 20
 PACK_BYTES: Final = 1 << 30
@@ -83,7 +83,7 @@ _CHILDREN: Final = {
 }
 
 
-PREPARED_TYPE: Final = pa.struct(  # of blobs that have their place
+PREPARED_TYPE: Final = pa.struct(  # type of blobs that the caller has placed
     [
         ("kind", pa.uint8()),
         ("data", pa.large_binary()),
@@ -98,16 +98,17 @@ PREPARED_TYPE: Final = pa.struct(  # of blobs that have their place
 def encode_blob_page(
     field: Field, values: PageValues, positions: Int64s, hints: Hints
 ) -> EncodedPage:
-    """A page of descriptions of version 1 blobs.
+    """Encode a page of descriptions of version 1 blobs.
 
     Args:
         field: the binary field.
-        values: its rows with their payloads, as `leaf_values` gives them.
-        positions: where `FileBuilder.add_blobs(values.values)` put each payload, shape (n,).
+        values: its rows with their payloads, from `leaf_values`.
+        positions: positions of the payloads from `FileBuilder.add_blobs(values.values)`, shape
+            (n,).
 
     Raises:
-        UnsupportedError: blobs in lists.
-        InvalidInputError: another number of positions than of rows, or no payloads.
+        UnsupportedError: blobs in lists, or a version without such blobs.
+        InvalidInputError: the numbers of positions and rows differ, or there are no payloads.
     """
     payloads = values.values
     if values.rep is not None:
@@ -119,7 +120,7 @@ def encode_blob_page(
     places = positions.astype("<u8")
     sizes = np.diff(payloads.offsets).astype("<u8")
     if values.definition is not None:
-        # What is absent says why: its level, above the bits of a repetition level.
+        # A null stores its definition level, above the bits of a repetition level.
         absent = values.definition > 0
         places[absent] = values.definition[absent].astype("<u8") << 16
         sizes[absent] = 0
@@ -143,15 +144,15 @@ def describe_blobs(
     uris: pa.Array | None = None,
     valid: Mask | None = None,
 ) -> pa.Array:
-    """Descriptions of version 2 blobs, of `field.BLOB_V2_TYPE`, for `leaf_values`.
+    """Build descriptions of version 2 blobs, of `field.BLOB_V2_TYPE`, for `leaf_values`.
 
     Args:
         kinds: 0 inline, 1 packed, 2 dedicated, 3 external; shape (n,).
-        positions: absolute in this file (inline), in the sidecar (packed), in the object.
+        positions: absolute in this file (inline), in the sidecar (packed), or in the object.
         sizes: bytes of each.
-        blob_ids: of sidecars, or the id of a base path; 0 else.
+        blob_ids: of sidecars, or the id of a base path; otherwise 0.
         uris: strings; None: all empty.
-        valid: False where the row is null; None: nowhere.
+        valid: False where the row is null; None: no nulls.
     """
     count = len(kinds)
     if uris is None:
@@ -167,7 +168,7 @@ def describe_blobs(
 
 
 def uri_array(count: int, uris: Mapping[int, str]) -> pa.Array:
-    """Strings of `count` rows: those that are given by row, in order, and empty ones."""
+    """Build `count` strings: given ones by row, in ascending order, and empty ones."""
     texts = [text.encode() for text in uris.values()]
     ends = np.zeros(count + 1, np.int32)
     ends[np.fromiter(uris, np.int64, len(uris)) + 1] = [len(text) for text in texts]
@@ -177,7 +178,7 @@ def uri_array(count: int, uris: Mapping[int, str]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class BlobLimits:
-    """Bytes up to which blobs are inline, share an object, and such an object grows."""
+    """Size limits in bytes: of an inline blob, a blob in a shared object, a shared object."""
 
     inline: int = INLINE_BYTES
     dedicated: int = DEDICATED_BYTES
@@ -200,7 +201,7 @@ class BlobLimits:
         )
 
     def kinds(self, sizes: Int64s) -> Bytes:
-        """Where payloads of some sizes go; shape (n,)."""
+        """Return the kind of place for payloads of these sizes; shape (n,)."""
         kinds = np.where(sizes > self.inline, PACKED, INLINE)
         return np.where(sizes > self.dedicated, DEDICATED, kinds).astype(np.uint8)
 
@@ -218,12 +219,13 @@ def _limit(field: Field, key: str, default: int, at_least: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where blobs are that the caller has placed; each array of shape (n,).
+    """Places of blobs that the caller has placed; each array has shape (n,).
 
     Attributes:
-        kinds: INLINE where there is a payload, or a null.
-        positions, sizes, blob_ids: of the others; of `MANAGED_ELSEWHERE` the base path.
-        uris: by number of the slot, the path of each object that the table keeps.
+        kinds: INLINE for a payload or a null.
+        positions, sizes, blob_ids: places of the others; for `MANAGED_ELSEWHERE`, `blob_ids` has
+            the base path.
+        uris: paths of managed objects, by slot number.
     """
 
     kinds: Bytes
@@ -234,29 +236,28 @@ class Placed:
 
     @property
     def is_managed(self) -> bool:
-        """Whether all are payloads, or parts of objects that the table keeps."""
+        """True if all are payloads, nulls or parts of managed objects."""
         return bool(np.isin(self.kinds, (INLINE, MANAGED, MANAGED_ELSEWHERE)).all())
 
     @property
     def base_ids(self) -> set[int]:
-        """The base paths below which objects are."""
+        """Ids of the base paths of managed objects."""
         return {*self.blob_ids[self.kinds == MANAGED_ELSEWHERE].tolist()}
 
 
 @dataclass(frozen=True, slots=True)
 class BlobRows:
-    """Slots of a column of version 2 blobs, before their payloads have a place.
+    """Slots of a version 2 blob column, before their payloads are placed.
 
     Attributes:
-        payloads: of each slot; empty where it is null or external.
-        valid: the slots that are not null; None: all.
-        external: number of each slot that names an object, ascending; shape (m,).
-        uris: of these.
-        positions, sizes: of these; size 0: the whole object.
-        base_ids: of these: what their URI is relative to; None, or `UNKNOWN_BASE` among others:
-            it is not known yet.
-        kinds: of these: `EXTERNAL`, or a part of an object that the table keeps; None: the former.
-        placed: None: it is for the writer to place them.
+        payloads: payload of each slot; empty for nulls and external blobs.
+        valid: mask of slots that are not null; None: all.
+        external: numbers of slots that reference an object, ascending; shape (m,).
+        uris: URIs of the referenced objects.
+        positions, sizes: ranges in the referenced objects; size 0: the whole object.
+        base_ids: base of each URI; None, or the value `UNKNOWN_BASE`: not resolved yet.
+        kinds: `EXTERNAL`, or a kind of managed object, of each reference; None: all are `EXTERNAL`.
+        placed: places chosen by the caller; None: the writer places the payloads.
     """
 
     payloads: VariableWidth
@@ -275,25 +276,25 @@ class BlobRows:
 
     @property
     def has_managed(self) -> bool:
-        """Whether some are parts of objects that the table keeps."""
+        """True if any reference is a part of a managed object."""
         return self.kinds is not None and bool((self.kinds != EXTERNAL).any())
 
     @property
     def is_resolved(self) -> bool:
-        """Whether it is known what all URIs are relative to."""
+        """True if the base of each URI is known."""
         return self.base_ids is not None and UNKNOWN_BASE not in self.base_ids
 
 
 def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
-    """The slots of an array of one of the types above.
+    """Parse an array of one of the types above.
 
     Args:
-        valid: the slots that matter, shape (n,); None: all.
-        where: the field's name, for messages.
+        valid: mask of slots that are not null, shape (n,); None: all.
+        where: name of the field, for messages.
 
     Raises:
-        InvalidInputError: another type; a slot with both or none of `data` and `uri`, an empty
-            URI, half a range or an empty one.
+        InvalidInputError: another type; a slot with both or none of `data` and `uri`; an empty URI;
+            an incomplete or empty range.
     """
     array = storage_of(array)
     nowhere = np.empty(0, np.int64)
@@ -379,10 +380,10 @@ def _placed(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
 
 
 def check_managed(path: str, position: int, size: int, where: str) -> None:
-    """Check a reference to a part of an object that the table keeps.
+    """Check a reference to a part of a managed object.
 
     Raises:
-        InvalidInputError: no path inside of a folder, or bytes that no object has.
+        InvalidInputError: not a relative path below its folder, or an impossible range.
     """
     parts = path.split("/")
     if {"", ".", ".."} & {*parts} or "\\" in path or "://" in path:

@@ -1,12 +1,12 @@
-"""The bytes of a 2.x file around its pages: places of buffers, metadata, tables, footer.
+"""Writes a 2.x file around its pages: buffer positions, metadata, tables, footer.
 
-    page buffers, blobs, global buffers from 1 on      each at a multiple of 64
-    search-cache buffer, the last of these             see format.search_buffer
-    global buffer 0: FileDescriptor                    at a multiple of 64
-    column metadata | their offset table | offset table of global buffers | footer
+  page buffers, blobs, global buffers from 1 on      each at a multiple of 64
+  search-cache buffer, the last of these             see format.search_buffer
+  global buffer 0: FileDescriptor                    at a multiple of 64
+  column metadata | their offset table | offset table of global buffers | footer
 
-Buffers that readers need before others are kept back until the end, for the search-cache buffer.
-The kernel places everything and writes what is behind the pages (kernels/encode/container.cpp).
+Buffers that readers need first are held back until the end, for the search-cache buffer. The kernel
+assigns positions and writes everything after the pages (kernels/encode/container.cpp).
 
 Source: docs/format/file.md, "Container".
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.schema import Schema
 
-ALIGNMENT: Final = 64  # of every buffer, as readers of 2.1 and later demand
+ALIGNMENT: Final = 64  # of every buffer, required by readers of 2.1 and later
 FILLER: Final = 0x48
 PADDING: Final = np.full(ALIGNMENT, FILLER, np.uint8)
 FOOTER_NUMBERS: Final = {
@@ -48,20 +48,20 @@ FOOTER_NUMBERS: Final = {
     FileVersion.V2_2: (2, 2),
     FileVersion.V2_3: (2, 3),
 }
-MANIFEST_NUMBERS: Final = {  # what `DataFile` says
+MANIFEST_NUMBERS: Final = {  # version numbers in `DataFile` records
     **FOOTER_NUMBERS,
     FileVersion.V0_1: (0, 2),
     FileVersion.V2_0: (2, 0),
 }
 
-SEARCH_BYTES: Final = 1 << 20  # kept back at most, of one file
-SMALL_BYTES: Final = 256 << 10  # chunks of less are copied together
+SEARCH_BYTES: Final = 1 << 20  # largest search-cache buffer of a file
+SMALL_BYTES: Final = 256 << 10  # smaller chunks are joined by copying
 
 
 class FileBuilder:
-    """Where everything of one file goes; the caller appends what methods return, in order.
+    """Builds one file; the caller appends the returned bytes, in order.
 
-    Not safe to share among threads. What it keeps is the metadata: about 300 bytes a page.
+    Not thread-safe. Memory: about 300 bytes of metadata a page.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class FileBuilder:
         search_bytes: int = SEARCH_BYTES,
         encodings: list[bytes] | None = None,
     ) -> None:
-        """An empty file. Its columns are `leaf_columns` of the fields of `schema`, in order.
+        """Start an empty file. Its columns are `leaf_columns` of the fields of `schema`, in order.
 
         Args:
-            search_bytes: of the search-cache buffer at most; 0: none.
-            encodings: one a column, where columns are others than these.
+            search_bytes: largest search-cache buffer; 0: none.
+            encodings: encoding of each column, if the columns are not these.
 
         Raises:
-            UnsupportedError: a version that is not written.
+            UnsupportedError: a version that alance does not write.
         """
         if version not in FOOTER_NUMBERS:
             numbers = [number.value for number in FOOTER_NUMBERS]
@@ -94,7 +94,7 @@ class FileBuilder:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes given out so far; after `finish` the size of the file."""
+        """Bytes returned so far; after `finish` the size of the file."""
         return self._container.num_bytes
 
     @property
@@ -104,9 +104,9 @@ class FileBuilder:
         return max((length // multiplier for length, multiplier in pairs), default=0)
 
     def add_page(self, column: int, page: EncodedPage) -> list[Bytes]:
-        """The bytes of the next page of a column: its buffers and their padding.
+        """Return the bytes of a column's next page: its buffers with padding.
 
-        Pages of a column come in row order; columns may take turns in any way.
+        Pages of a column come in row order; columns may alternate in any way.
         """
         url, description = PAGE_LAYOUT, page.description
         if self._version >= FileVersion.V2_3:
@@ -129,7 +129,7 @@ class FileBuilder:
         """Place each payload as a buffer of its own.
 
         Returns:
-            Where each begins (0 where it is empty), shape (n,), and the bytes to append.
+            Positions (0 for empty payloads), shape (n,), and the bytes to append.
         """
         sizes = np.diff(values.offsets).astype(np.int64)
         places = -(-sizes // ALIGNMENT) * ALIGNMENT
@@ -141,14 +141,14 @@ class FileBuilder:
         return np.where(sizes > 0, starts + self._container.place(total), 0), [content]
 
     def add_buffer(self, content: Bytes) -> tuple[int, list[Bytes]]:
-        """The number of a new global buffer, from 1 on, and the bytes to append."""
+        """Return the number of a new global buffer, from 1 on, and the bytes to append."""
         return self._container.add_buffer(len(content)), padded(content)
 
     def finish(self) -> list[Bytes]:
-        """The end of the file: schema, column metadata, tables, footer.
+        """Return the end of the file: schema, column metadata, tables, footer.
 
         Raises:
-            InvalidInputError: columns of different numbers of rows.
+            InvalidInputError: columns with different numbers of rows.
         """
         num_rows = self.num_rows
         for number, (length, multiplier) in enumerate(
@@ -161,19 +161,19 @@ class FileBuilder:
         return self._end(num_rows)
 
     def _end(self, num_rows: int) -> list[Bytes]:
-        """The bytes behind all pages of a file of so many rows."""
+        """Return all bytes after the pages of a file of `num_rows` rows."""
         descriptor = file_descriptor(self._schema, num_rows).SerializeToString(deterministic=True)
         return [np.frombuffer(self._container.end(descriptor), np.uint8)]
 
 
 def padded(content: Bytes) -> list[Bytes]:
-    """A buffer and what fills it up to where the next one begins; an empty one takes no space."""
+    """Return a buffer with padding to the alignment; nothing for an empty buffer."""
     padding = -len(content) % ALIGNMENT
     return [chunk for chunk in (content, PADDING[:padding]) if len(chunk)]
 
 
 def with_small_ones_joined(chunks: Iterable[Bytes]) -> list[Bytes]:
-    """The same bytes in fewer chunks: large ones as they are, small neighbours as one."""
+    """Join small neighbouring chunks; large ones stay as they are."""
     joined: list[Bytes] = []
     small: list[Bytes] = []
     for chunk in chunks:
@@ -191,7 +191,7 @@ def _together(chunks: list[Bytes]) -> list[Bytes]:
 
 
 def file_descriptor(schema: Schema, num_rows: int) -> file_pb2.FileDescriptor:
-    """The file's descriptor: its schema and number of rows."""
+    """Build the file's descriptor: its schema and number of rows."""
     fields = [message for field in schema.fields for message in _messages(field)]
     metadata = {key: value.encode() for key, value in schema.metadata.items()}
     return file_pb2.FileDescriptor(
@@ -200,7 +200,7 @@ def file_descriptor(schema: Schema, num_rows: int) -> file_pb2.FileDescriptor:
 
 
 def _messages(field: Field) -> Iterator[file_pb2.Field]:
-    """A field and all below it, as files list them."""
+    """Yield a field and its descendants as files list them."""
     if not field.is_blob_v2:
         yield field.message
         for child in field.children:
@@ -224,7 +224,7 @@ def _messages(field: Field) -> Iterator[file_pb2.Field]:
 
 
 def column_encoding(*, is_blob: bool = False) -> bytes:
-    """What the metadata of every column say of it; in files of 2.0 also whether it has blobs."""
+    """Return the encoding in every column's metadata; in 2.0 it marks blob columns."""
     encoding = encodings_v2_0_pb2.ColumnEncoding()
     (encoding.blob.inner if is_blob else encoding).values.SetInParent()
     content = Any(type_url=COLUMN_ENCODING, value=encoding.SerializeToString())

@@ -1,4 +1,4 @@
-"""Descriptions of codecs, as pages carry them.
+"""Builders of codec descriptions in pages.
 
 Source: encodings_v2_1.proto, CompressiveEncoding.
 """
@@ -18,7 +18,7 @@ Encoding = pb.CompressiveEncoding
 
 
 def flat(bits: int) -> Encoding:
-    """Values as they are."""
+    """Uncompressed values."""
     return Encoding(flat=pb.Flat(bits_per_value=bits))
 
 
@@ -28,7 +28,7 @@ def variable(bits_per_offset: int) -> Encoding:
 
 
 def out_of_line_bitpacking(bits: int, width: int) -> Encoding:
-    """Any number of values at one width."""
+    """Any number of values bit-packed at one width."""
     return Encoding(
         out_of_line_bitpacking=pb.OutOfLineBitpacking(
             uncompressed_bits_per_value=bits, values=flat(width)
@@ -37,12 +37,12 @@ def out_of_line_bitpacking(bits: int, width: int) -> Encoding:
 
 
 def fsst(table: bytes, values: Encoding) -> Encoding:
-    """Strings as codes of the symbols in `table`."""
+    """Strings as codes of symbols in `table`."""
     return Encoding(fsst=pb.Fsst(symbol_table=table, values=values))
 
 
 def general(scheme: Scheme, level: int | None, values: Encoding) -> Encoding:
-    """Compressed bytes of what `values` describes."""
+    """General compression of the bytes that `values` describes."""
     compression = pb.BufferCompression(scheme=pb.CompressionScheme.Name(scheme.value))
     if level is not None:
         compression.level = level
@@ -59,11 +59,11 @@ def fixed_size_list(dimension: int, has_validity: bool, items: Encoding) -> Enco
 
 
 def packed_struct(child_bits: Sequence[int]) -> Encoding:
-    """Children of fixed width side by side."""
+    """Fixed-width children side by side."""
     rows = flat(sum(child_bits))
     return Encoding(packed_struct=pb.PackedStruct(bits_per_value=child_bits, values=rows))
 
 
 def empty_constant() -> Encoding:
-    """Items that are all null."""
+    """Items that are all null; also an empty set of numbers."""
     return Encoding(constant=pb.Constant())

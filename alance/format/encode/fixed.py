@@ -1,8 +1,8 @@
-"""Lists of fixed sizes laid open: their levels, and the items of all.
+"""Fixed-size lists taken apart: the levels of nesting, and all items.
 
-They are nested to any depth, of fixed-width items. In mini-blocks the validity of
-the items of each level stands in a buffer of its own, in front of the items. Zipped, and as blocks,
-a row is the validity bytes of each level and then the items.
+They are nested to any depth, with fixed-width items. In mini-blocks, each level's item validity is
+a buffer of its own, before the items. In full-zip rows, a row is the validity bytes of each level
+and then the items.
 
 Source: encodings_v2_1.proto, message FixedSizeList; docs/format/encodings.md, "FixedSizeList".
 """
@@ -30,13 +30,13 @@ class _Level:
     """One level of lists."""
 
     dimension: int
-    validity: Bytes | None  # of the items, LSB first
-    items_per_row: int  # of all levels down to this one
+    validity: Bytes | None  # LSB-first bits of the items; None: all valid
+    items_per_row: int  # product of the dimensions down to this level
 
 
 @dataclass(frozen=True, slots=True)
 class FixedLists:
-    """Nested lists laid open: the levels from the outside in, and the items."""
+    """Nested lists taken apart: levels from the outside in, and items."""
 
     num_rows: int
     levels: tuple[_Level, ...]
@@ -44,7 +44,7 @@ class FixedLists:
 
     @classmethod
     def of(cls, values: FixedSizeListBlock) -> FixedLists:
-        """The levels and items of a block.
+        """Take a block apart.
 
         Raises:
             UnsupportedError: lists of 0 items, or of items that are not fixed-width.
@@ -84,7 +84,7 @@ class FixedLists:
 
     @property
     def item_bits(self) -> int:
-        """Bits of the items of a row."""
+        """Bits of a row's items."""
         return self.levels[-1].items_per_row * (self.items.bits_per_value if self.items else 0)
 
     @property
@@ -95,10 +95,10 @@ class FixedLists:
         )
 
     def rows(self) -> FixedWidth:
-        """The rows zipped.
+        """Return the rows with validity and items zipped.
 
         Raises:
-            UnsupportedError: the items of a row are no whole bytes.
+            UnsupportedError: the items of a row are not whole bytes, or there are no bytes.
         """
         if self.item_bits % 8:
             raise UnsupportedError(f"full-zip rows of {self.item_bits} bits")

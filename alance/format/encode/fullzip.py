@@ -1,4 +1,4 @@
-"""Full-zip pages: each row by itself, levels and value side by side.
+"""Full-zip pages: levels and value of each row side by side.
 
 Source: docs/format/file.md, "Full-zip layout".
 """
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageValues
 
 NO_STARTS: Final = np.zeros(0, np.int64)
-MAX_ITEMS: Final = 0xFFFFFFFF  # a page says its entries in 32 bits
+MAX_ITEMS: Final = 0xFFFFFFFF  # a page stores its number of entries in 32 bits
 
 
 def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
-    """All rows as one page.
+    """Encode all rows as one page.
 
     Raises:
-        UnsupportedError: values that do not fill whole bytes, or too many entries.
+        UnsupportedError: values that are not whole bytes, or too many entries.
     """
     block = values.values
-    if isinstance(block, DictionaryBlock):  # values that stand one by one have no indices
+    if isinstance(block, DictionaryBlock):  # full-zip values have no indices
         indices = block.indices.data.view(f"<u{block.indices.bits_per_value // 8}")
         block = gather(block.items, indices.astype(np.int64))
     encoding, encoded = per_value(block, hints)
@@ -68,7 +68,7 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
     with kernel_errors:
         if isinstance(encoded, FixedWidth):
             message.bits_per_value = encoded.bits_per_value
-            rows, starts = encoded.data, NO_STARTS  # without levels values are rows
+            rows, starts = encoded.data, NO_STARTS  # without levels, rows are the values
             if bits:
                 width = encoded.bits_per_value // 8
                 rows, starts = _kernels.zip_fixed(*levels, rows, width)
@@ -88,7 +88,7 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
 
 
 def _index(starts: Int64s) -> Bytes:
-    """Where each row begins, and the end, in the least width that can say it."""
+    """Encode the start of each row and the final end, in the smallest sufficient width."""
     end = int(starts[-1])
     width = next(width for width in (1, 2, 4, 8) if end < 1 << 8 * width)
     return starts.astype(f"<u{width}").view(np.uint8)

@@ -1,7 +1,7 @@
-"""Arrow arrays of leaves as blocks: views of their buffers, cut to the slice that is written.
+"""Arrow arrays of leaves as blocks: views of their buffers, cut to the written slice.
 
-The inverse of `layouts.arrays`. Blocks have no nulls: what is absent is said by levels, and its
-slot holds what the array held there; strings are emptied.
+The inverse of `layouts.arrays`. Blocks have no nulls: levels record them, and a null's slot holds
+the array's arbitrary bytes; null strings are emptied.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
-    """The array in a storage type without children: decoded, narrowed or widened.
+    """Convert an array to a storage type without children.
 
     Raises:
-        InvalidInputError: it does not fit.
+        InvalidInputError: the values do not fit.
     """
     array = _without_extensions(array)
     if _is_same(array.type, arrow):
@@ -65,7 +65,7 @@ def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
 
 
 def _is_same(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether values are stored alike, whatever items are called or dictionaries are sorted by."""
+    """True if values are stored alike; item names and dictionary order do not matter."""
     if pa.types.is_dictionary(left) and pa.types.is_dictionary(right):
         return bool(left.index_type == right.index_type and left.value_type == right.value_type)
     if pa.types.is_fixed_size_list(left) and pa.types.is_fixed_size_list(right):
@@ -74,7 +74,7 @@ def _is_same(left: pa.DataType, right: pa.DataType) -> bool:
 
 
 def _without_extensions(array: pa.Array) -> pa.Array:
-    """The array, and the items of fixed-size lists, of storage types."""
+    """Replace extension types by storage types, also of items of fixed-size lists."""
     array = storage_of(array)
     if not pa.types.is_fixed_size_list(array.type):
         return array
@@ -88,15 +88,15 @@ def _without_extensions(array: pa.Array) -> pa.Array:
 
 
 def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
-    """The values of an array of a storage type.
+    """Return the values of an array of a storage type.
 
     Args:
-        array: a slice of any array; no extension type.
-        valid: the slots that matter, shape (n,); None: all of the array's own.
-        where: the field's name, for messages.
+        array: a slice of any array; not an extension type.
+        valid: mask of slots that are not null, shape (n,); None: the array's own validity.
+        where: name of the field, for messages.
 
     Raises:
-        InvalidInputError: a null inside a packed struct.
+        InvalidInputError: a null inside a packed struct, or malformed indices or offsets.
         UnsupportedError: a type that no page holds.
     """
     arrow = array.type
@@ -124,7 +124,7 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
 
 
 def _indices(data: Bytes, bits: int, num_items: int, valid: Mask | None, where: str) -> FixedWidth:
-    """Indices that are all inside the dictionary: those of nulls may be anything in Arrow."""
+    """Return indices inside the dictionary; Arrow allows arbitrary indices for nulls."""
     raw = data.view(f"<u{bits // 8}")
     if len(raw) and int(raw.max()) >= num_items:
         if valid is not None:
@@ -151,7 +151,7 @@ def check_offsets(offsets: npt.NDArray[np.integer[Any]], num_values: int, where:
 
 
 def _variable(array: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
-    """Strings from offset 0 on, those of nulls empty."""
+    """Return strings with offsets from 0; null strings are empty."""
     offsets, data = strings_of(array)
     check_offsets(offsets, len(data), where)
     start, stop = int(offsets[0]), int(offsets[-1])
@@ -183,13 +183,13 @@ def _fixed_size_list(array: pa.Array, valid: Mask | None, where: str) -> FixedSi
 
 
 def _all_valid(item_valid: Mask, valid: Mask | None, dimension: int) -> bool:
-    """Whether the only null items are those of lists that are null themselves."""
+    """True if only items of null lists are null."""
     rows = item_valid.reshape(-1, dimension).all(axis=1)
     return bool((rows if valid is None else rows | ~valid).all())
 
 
 def _struct(array: pa.Array, valid: Mask | None, where: str) -> StructBlock:
-    """A packed struct: one value, whose children have no nulls of their own."""
+    """Return a packed struct: a single value, whose children have no nulls of their own."""
     if valid is None:
         valid = validity_of(array)
     children = []
@@ -211,7 +211,7 @@ def _struct(array: pa.Array, valid: Mask | None, where: str) -> StructBlock:
 
 
 def _without_null_items(array: pa.Array) -> pa.Array:
-    """A dictionary array whose items are not null: the rows that used one are null instead."""
+    """Move nulls from a dictionary's items to the rows that use them."""
     items = array.dictionary
     if items.null_count == 0:
         return array

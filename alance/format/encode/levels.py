@@ -1,13 +1,13 @@
-"""Structure to levels: what is null or empty at each depth, in one level an entry; and compressed.
+"""Structure to levels: records nulls and empty lists at each depth as one level an entry.
 
-Layers are given from the row to the leaf. The kind of each comes from what occurs in these rows:
-a layer without nulls or empty lists has no levels. What is inside a null struct is null too, up to
-the next list: the reference implementation does not read lists that say otherwise. An entry says
-the outermost reason of absence.
+Layers are ordered from the row to the leaf. The kind of each layer depends on these rows: a layer
+without nulls or empty lists has no levels. Everything inside a null struct is null, up to the next
+list: the reference implementation cannot read lists that say otherwise. An entry's level is the
+outermost reason for its absence.
 
-In the chunks of a mini-block page levels are u16 before coding, by one codec a page. The least of
-four is taken: flat; bit-packed with the width in front, at most 1024 levels a chunk; bit-packed at
-one width; runs, from 2.2 on.
+In the chunks of a mini-block page, levels are u16 before coding, with one codec a page: the
+smallest of flat; bit-packed with the width in front, at most 1024 levels a chunk; bit-packed at one
+width; runs, from 2.2 on.
 
 Source: docs/format/file.md, "Arrow to levels"; encodings_v2_1.proto, message MiniBlockLayout.
 """
@@ -35,9 +35,9 @@ NO_NULLS: Final = np.empty(0, np.uint8)
 class ItemLayer:
     """The slots of a leaf, struct or structural fixed-size list."""
 
-    nulls: Mask | None  # shape (slots,): null here, or in a struct around it; None: nowhere
-    repeats: int = 1  # slots further in for each slot: the dimension of a fixed-size list
-    is_nullable: bool = False  # says the schema
+    nulls: Mask | None  # shape (slots,): null here, or in an outer struct; None: no nulls
+    repeats: int = 1  # inner slots for each slot: the dimension of a fixed-size list
+    is_nullable: bool = False  # nullable in the schema
 
     @property
     def kind(self) -> Layer:
@@ -46,11 +46,11 @@ class ItemLayer:
 
 @dataclass(frozen=True, slots=True)
 class ListLayer:
-    """The slots of a list or map; what is absent has no children."""
+    """The slots of a list or map; null slots have no children."""
 
     offsets: Int64s  # shape (slots + 1,), from 0
-    nulls: Mask | None  # shape (slots,): null here, or in a struct around it; None: nowhere
-    has_empty: bool  # lists without children that are not null
+    nulls: Mask | None  # shape (slots,): null here, or in an outer struct; None: no nulls
+    has_empty: bool  # some valid lists have no children
 
     @property
     def kind(self) -> Layer:
@@ -65,14 +65,14 @@ Path: TypeAlias = "tuple[ItemLayer | ListLayer, ...]"  # outermost first, the le
 def levels_of(
     path: Path, num_rows: int
 ) -> tuple[tuple[Layer, ...], UInt16s | None, UInt16s | None]:
-    """The layers of a leaf, inner-most first, and its repetition and definition levels.
+    """Return the layers of a leaf, innermost first, and its repetition and definition levels.
 
     Args:
-        path: the structure from the row to the leaf.
+        path: structure from the row to the leaf.
         num_rows: slots of the first layer.
 
     Raises:
-        UnsupportedError: structural fixed-size lists inside lists or around them.
+        UnsupportedError: structural fixed-size lists inside or around lists.
     """
     layers = tuple(reversed(_kinds(path)))
     max_rep, max_def = max_repetition(layers), max_definition(layers)
@@ -107,11 +107,11 @@ def levels_of(
 
 
 def _kinds(path: Path) -> list[Layer]:
-    """The kind of each layer.
+    """Return the kind of each layer.
 
-    A nullable struct around a list counts as one with nulls even where it has none, and so does
-    what is inside it up to the last list: the reference implementation does not read such columns
-    if pages differ in whether the struct has nulls.
+    A nullable struct around a list counts as one with nulls even if it has none, and so does
+    everything inside it up to the last list: the reference implementation cannot read a column
+    whose pages differ in this respect.
     """
     kinds = [layer.kind for layer in path]
     last_list = max((n for n, kind in enumerate(kinds) if kind.is_list), default=-1)
@@ -125,7 +125,7 @@ def _kinds(path: Path) -> list[Layer]:
 
 
 def with_nulls(kind: Layer) -> Layer:
-    """The kind of a layer that has nulls too."""
+    """Return the kind of a layer that also has nulls."""
     return {
         Layer.ALL_VALID_ITEM: Layer.NULLABLE_ITEM,
         Layer.ALL_VALID_LIST: Layer.NULLABLE_LIST,
@@ -134,12 +134,12 @@ def with_nulls(kind: Layer) -> Layer:
 
 
 def layer_names(layers: Sequence[Layer]) -> list[str]:
-    """Layers by the names that page descriptions have for them."""
+    """Return the names of layers in page descriptions."""
     return [f"REPDEF_{layer.name}" for layer in layers]
 
 
 def _flat_levels(path: Sequence[ItemLayer | ListLayer], num_rows: int, max_def: int) -> UInt16s:
-    """Definition levels without lists: every slot of the leaf is an entry."""
+    """Return definition levels without lists: every slot of the leaf is an entry."""
     definition = np.zeros(num_rows, np.uint16)
     level = max_def
     for layer in path:

@@ -1,18 +1,18 @@
-"""What the metadata of a field asks of its compression: the `lance-encoding:*` keys.
+"""Compression options in a field's metadata: the `lance-encoding:*` keys.
 
 compression                  lz4, zstd, fsst or none
 compression-level            integer
-rle-threshold                0 to 1: runs must be fewer than this part of the values
+rle-threshold                0 to 1: runs must be fewer than this fraction of the values
 bss                          off, on, or auto: by the entropy of the bytes
 minichunk-size               bytes of a chunk of strings, 4096 by default
-dict-divisor                 distinct values are at most 1 of so many, 2 by default
-dict-size-ratio              what a dictionary page may take of the raw values, 0.8 by default
-dict-max-size                bytes of the distinct values
+dict-divisor                 least values per distinct value, 2 by default
+dict-size-ratio              largest dictionary page as a fraction of the raw values, 0.8 by default
+dict-max-size                largest size of the distinct values in bytes
 dict-values-compression      lz4 (by default), zstd or none; from 2.2 on
 dict-values-compression-level
 
-Where pylance takes a value that its key does not have, so does this: as the nearest one that it
-has, or as if there were none; `doubtful` says so.
+Values that are out of range but accepted by pylance are accepted here, too: they are clamped, or
+ignored. `doubtful` warns of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "lance-encoding:"
 COMPRESSIONS: Final = ("lz4", "zstd", "fsst", "none")
 SCHEMES: Final = {"lz4": Scheme.LZ4, "zstd": Scheme.ZSTD}
-# Words of keys whose other words pylance takes, in some files or pages at least.
+# Keys whose unknown words pylance accepts, at least in some files or pages.
 WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "bss": ("off", "on", "auto"),
     "dict-values-compression": ("lz4", "zstd", "none"),
@@ -41,7 +41,7 @@ WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The keys of a field, checked; the defaults where it has none."""
+    """Checked options of a field, with defaults."""
 
     compression: str | None  # of COMPRESSIONS
     level: int | None
@@ -56,10 +56,10 @@ class Options:
 
     @classmethod
     def of(cls, hints: Hints) -> Options:
-        """The options that a field asks for.
+        """Parse the options of a field.
 
         Raises:
-            InvalidInputError: a value that its key does not have, and that pylance does not take.
+            InvalidInputError: a value that is neither valid nor accepted by pylance.
         """
         return cls._of(tuple(_keys(hints.metadata).items()))
 
@@ -84,7 +84,7 @@ class Options:
 
     @classmethod
     def doubtful(cls, metadata: Mapping[str, str]) -> list[str]:
-        """Warnings of values that are not used as they are; empty where all are."""
+        """Return warnings about values that are not used as given; empty if there are none."""
         keys = _keys(metadata)
         warnings: list[str] = []
         if not keys:
@@ -107,16 +107,16 @@ class Options:
 
     @property
     def numbers(self) -> tuple[int | float | None, ...]:
-        """The options as the kernel takes them (kernels/encode/encode_page.hpp)."""
+        """Options in the kernel's form (kernels/encode/encode_page.hpp)."""
         return _numbers(self)
 
     @property
     def scheme(self) -> Scheme | None:
-        """The general compression that is asked for."""
+        """Requested general compression, or None."""
         return SCHEMES.get(self.compression or "")
 
 
-CODES: Final = {None: 0, "none": 1, "fsst": 2, "lz4": 3, "zstd": 4}  # of compressions
+CODES: Final = {None: 0, "none": 1, "fsst": 2, "lz4": 3, "zstd": 4}  # numbers of compressions
 SPLITS: Final = {"off": 0, "on": 1, "auto": 2}
 
 
@@ -164,11 +164,11 @@ def _whole(value: float | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The numbers that a key has.
+    """Range of numbers of a key.
 
     Attributes:
-        takes_more: numbers beyond become the nearest one; else they are refused.
-        takes_text: text that is no number is left out; else it is refused.
+        takes_more: clamp numbers out of range; otherwise refuse them.
+        takes_text: ignore text that is not a number; otherwise refuse it.
     """
 
     kind: type[int] | type[float]
@@ -179,10 +179,10 @@ class Limits:
     takes_text: bool = True
 
     def read(self, text: str) -> float | None:
-        """The number to use; None: as if there were none.
+        """Return the number to use, or None to ignore the value.
 
         Raises:
-            InvalidInputError: pylance does not take it either.
+            InvalidInputError: pylance does not accept the value either.
         """
         value = self._parse(text)
         if not self.has(text) and not self.is_loose(text):
@@ -193,12 +193,12 @@ class Limits:
         return None if value is None else min(max(value, self.least), self.most)
 
     def has(self, text: str) -> bool:
-        """Whether the text is one of the numbers."""
+        """True if the text is a number in range."""
         value = self._parse(text)
         return value is not None and self.least <= value <= self.most
 
     def is_loose(self, text: str) -> bool:
-        """Whether another text is taken as something else."""
+        """True if a value out of range or not a number is clamped or ignored."""
         return self.takes_text if self._parse(text) is None else self.takes_more
 
     def _parse(self, text: str) -> float | None:
@@ -206,7 +206,7 @@ class Limits:
             value = self.kind(text)
         except ValueError:
             return None
-        return None if value != value else value  # NaN is no number to compare with
+        return None if value != value else value  # NaN is not comparable
 
 
 LEVEL: Final = (int, -(1 << 17), 22)

@@ -1,14 +1,14 @@
-"""Rows of a leaf to pages: which layout suits the values, and what the user asked for.
+"""Encodes rows of a leaf as pages; chooses the layout by the values and the user's hints.
 
-In this order:
+The first match wins:
 
-    constant      nothing but nulls; from 2.2 on: nothing but one value and nulls
-    full-zip      packed structs of strings or lists, fixed-size lists of nulls
-    mini-block    with a dictionary, where one pays or the column is one
-    as asked      `lance-encoding:structural-encoding`: `miniblock` or `fullzip`, from 2.3 on
-                  `sparse`, which is also what lists in or around fixed-size lists of structs are
-    mini-block    no value has more than 255 bytes
-    full-zip      else
+  constant      only nulls; from 2.2 on: only one value and nulls
+  full-zip      packed structs of strings or lists, fixed-size lists of nulls
+  mini-block    with a dictionary, if it saves bytes or the column is a dictionary
+  as requested  `lance-encoding:structural-encoding`: `miniblock` or `fullzip`; from 2.3 on
+                `sparse`, which is also used for lists in or around fixed-size lists of structs
+  mini-block    no value has more than 255 bytes
+  full-zip      otherwise
 
 Source: what the reference implementation writes.
 """
@@ -61,7 +61,7 @@ MINI_BLOCK, FULL_ZIP, SPARSE = "miniblock", "fullzip", "sparse"
 
 
 def hints_of(root: Field, leaf: Field, version: FileVersion) -> Hints:
-    """What is asked of a leaf: its own metadata, and the layout that its top-level field wants."""
+    """Collect the hints of a leaf: its own metadata, and its top-level field's layout."""
     metadata = {key: value for key, value in leaf.metadata.items() if key != STRUCTURE}
     if STRUCTURE in root.metadata:
         metadata[STRUCTURE] = root.metadata[STRUCTURE]
@@ -69,15 +69,15 @@ def hints_of(root: Field, leaf: Field, version: FileVersion) -> Hints:
 
 
 def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
-    """One page of all rows.
+    """Encode all rows as one page.
 
     Args:
         field: the leaf that owns the column.
         values: at least one row.
-        hints: the version of the file, and what the metadata of the fields ask for.
+        hints: version of the file, and options in the fields' metadata.
 
     Raises:
-        InvalidInputError: a layout that was asked for and cannot hold the values.
+        InvalidInputError: a requested layout that cannot hold the values.
         UnsupportedError: values that the file version cannot hold.
     """
     leaf = _Leaf(field, values, hints)
@@ -88,14 +88,14 @@ def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
 
 
 def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list[EncodedPage]]:
-    """The pages of some rows of several leaves, with one call of the kernel.
+    """Encode rows of several leaves, with one kernel call.
 
-    Of each leaf one, or several where empty lists are too many for one page's chunks. What is
-    given of each, and the errors, are those of `encode_page`.
+    Each leaf becomes one page, or several if empty lists exceed the level budget of one page's
+    chunks. Pages and errors are the same as for `encode_page`.
 
     Raises:
-        InvalidInputError: an array that contradicts itself, or that no page can hold; the message
-            names its field.
+        InvalidInputError: an array that contradicts itself, or that no page can hold; names its
+            field.
     """
     inputs = [_Leaf(*leaf) for leaf in leaves]
     try:
@@ -106,7 +106,7 @@ def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list
 
 
 def _refused(inputs: Sequence[_Leaf], error: ValueError) -> InvalidInputError:
-    """What the kernel refused, with the field that it was: of many, the first that fails alone."""
+    """Build the kernel's error with the name of the first field that fails alone."""
     for leaf in inputs:
         try:
             encoded([leaf.input])
@@ -131,7 +131,7 @@ class _Leaf:
         self.input = page_input(values, hints, is_sparse=self._is_sparse, zip_bits=zip_bits)
 
     def pages(self, result: _kernels.PageResult) -> list[EncodedPage]:
-        """The pages, by what the kernel made of the input."""
+        """Return the pages, from the kernel's result."""
         try:
             return [self.page(result)]
         except TooManyLevels:
@@ -139,7 +139,7 @@ class _Leaf:
             return [encode_page(self._field, part, self._hints) for part in parts]
 
     def page(self, result: _kernels.PageResult) -> EncodedPage:
-        """The page.
+        """Return the page, from the kernel's result.
 
         Raises:
             TooManyLevels: a chunk would have too many entries.
@@ -184,11 +184,11 @@ def _all_null(field: Field, values: PageValues) -> PageValues:
 
 
 def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str | None, bool]:
-    """The layout that was asked for, and whether the page has to be sparse.
+    """Return the requested layout, and True if the page has to be sparse.
 
     Raises:
-        InvalidInputError: one that there is not.
-        UnsupportedError: lists and fixed-size lists of structs in a file before 2.3.
+        InvalidInputError: an unknown layout.
+        UnsupportedError: lists together with fixed-size lists of structs in a file before 2.3.
     """
     layout = hints.metadata.get(STRUCTURE)
     layouts = [MINI_BLOCK, FULL_ZIP]
@@ -206,13 +206,13 @@ def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str |
             f"version {hints.version.value}; 2.3 has them"
         )
     if layout == SPARSE:
-        # Values without structure have nothing to list.
+        # A page without structure has nothing sparse.
         return None, is_sparse or values.rep is not None or values.definition is not None
     return layout, is_sparse
 
 
 def _is_zipped(block: Block, layout: str | None) -> bool:
-    """Whether values go one by one, each by itself."""
+    """True if values are stored one by one, in a full-zip page."""
     if isinstance(block, StructBlock) and not all(
         isinstance(child, FixedWidth) for child in block.children
     ):
@@ -225,14 +225,14 @@ def _is_zipped(block: Block, layout: str | None) -> bool:
 
 
 def _is_of_nulls(block: Block) -> bool:
-    """Whether the items of fixed-size lists take no bytes, which chunks cannot hold."""
+    """True if the items of fixed-size lists take no bytes, which chunks cannot hold."""
     while isinstance(block, FixedSizeListBlock):
         block = block.items
     return isinstance(block, ConstantBlock)
 
 
 def longest_bits(block: Block) -> int:
-    """Bits of the longest value, without the validity of items."""
+    """Return the bits of the longest value, without the validity of items."""
     if isinstance(block, FixedWidth):
         return block.bits_per_value
     if isinstance(block, VariableWidth):
@@ -245,7 +245,7 @@ def longest_bits(block: Block) -> int:
 
 
 def _can_stand_alone(block: Block) -> bool:
-    """Whether full-zip pages hold such values: those of whole bytes."""
+    """True if full-zip pages can hold the values: they are whole bytes."""
     if isinstance(block, FixedSizeListBlock):
         return longest_bits(block) % 8 == 0
     return True

@@ -1,9 +1,9 @@
 """Pages of 2.3, described in two planes: structure and values.
 
-Dense pages are those of 2.2. In sparse ones every layer lists its slots: those that are null or
-those that are not, whichever are fewer, and of lists those that have items. A set is stored as
-nothing where its numbers are equally spaced, else as packed differences. Values of sparse pages are
-one or none, in chunks (one for every slot), or zipped (the valid ones).
+Dense pages equal those of 2.2. In sparse pages, each layer lists its null or its valid slots,
+whichever are fewer, and its non-empty lists. A set of equally spaced numbers takes no buffer;
+others are stored as bit-packed differences. Values of sparse pages are constant or absent, in
+chunks (one for every slot), or zipped (only valid ones).
 
 Source: encodings_v2_3.proto, PlanarLayout; docs/format/file.md, "Planar pages", "Sparse structure"
 and "Sparse values".
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.encode.base import Hints
 
-BITS = 64  # of a number of a set
+BITS = 64  # of a number in a set
 
 
 def planar_layout(layout: pb.PageLayout | pb3.PlanarLayout) -> pb3.PlanarLayout:
-    """The description that a file of 2.3 has of a page of 2.2.
+    """Convert the description of a 2.2 page to 2.3.
 
     Raises:
-        UnsupportedError: a page that 2.3 does not have: blobs of version 1.
+        UnsupportedError: blobs of version 1, which 2.3 does not have.
     """
     if isinstance(layout, pb3.PlanarLayout):
         return layout
@@ -104,20 +104,20 @@ def _dense(layers: Iterable[pb.RepDefLayer], values: pb3.ValuePlane) -> pb3.Plan
 
 @dataclass(frozen=True, slots=True)
 class SparseStructure:
-    """The structure of a page, ready to be written."""
+    """Encoded structure of a page."""
 
     layers: tuple[pb3.SparseStructuralLayer, ...]  # outermost first
-    buffers: tuple[Bytes, ...]  # of the sets
+    buffers: tuple[Bytes, ...]  # buffers of the sets
     num_rows: int  # as pages count: rows times all dimensions
-    present: Mask | None  # slots of the leaf that have a value or null of their own; None: all
-    valid: Mask | None  # of those; None: all
+    present: Mask | None  # mask of slots that have a value or null of their own; None: all
+    valid: Mask | None  # validity of these slots; None: all
 
     def page(self, plane: pb3.ValuePlane, values: EncodedPage | None = None) -> EncodedPage:
-        """The page.
+        """Build the page.
 
         Args:
-            plane: the description of the values.
-            values: their buffers; None: none are stored.
+            plane: description of the values.
+            values: buffers of the values; None: no stored values.
         """
         layout = pb3.PlanarLayout(
             structure=pb3.StructuralPlane(sparse=pb3.SparseStructure(layers=self.layers)),
@@ -130,12 +130,12 @@ class SparseStructure:
 
 
 def sparse_page(values: PageValues, dimensions: Sequence[int], scalar: bytes | None) -> EncodedPage:
-    """A page of which only the structure is stored.
+    """Encode a page that stores only its structure.
 
     Args:
         values: levels of all rows.
-        dimensions: of the layers from the row to the leaf: that of a fixed-size list, or 0.
-        scalar: the value of all items that are not null; None: all are.
+        dimensions: for each layer from row to leaf: the dimension of a fixed-size list, or 0.
+        scalar: value of all items that are not null; None: all items are null.
     """
     plane = pb3.ValuePlane(none=pb3.NoValues())
     if scalar is not None:
@@ -144,20 +144,20 @@ def sparse_page(values: PageValues, dimensions: Sequence[int], scalar: bytes | N
 
 
 def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStructure:
-    """The structure that levels say.
+    """Convert levels to a sparse structure.
 
-    Levels know fixed-size lists as items that are repeated, or, where there are lists as well, as
-    lists; then the items of null ones have no levels, though they have slots.
+    In levels, fixed-size lists are repeated items, or lists if there are other lists, too; then the
+    items of null ones have slots but no levels.
 
     Args:
         values: levels of all rows.
-        dimensions: of the layers from the row to the leaf: that of a fixed-size list, or 0.
+        dimensions: for each layer from row to leaf: the dimension of a fixed-size list, or 0.
     """
     buffers: list[Bytes] = []
     messages = []
     layers = unravel(values)
     has_lists = any(isinstance(layer, Lists) for layer in layers)
-    present: Mask | None = None  # slots that the levels know
+    present: Mask | None = None  # mask of slots with levels
     for number, (layer, dimension) in enumerate(zip(layers, dimensions, strict=True)):
         step = 1 if has_lists else product(dimensions[number:])
         valid = layer.valid
@@ -185,7 +185,7 @@ def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStr
 
 
 def product(dimensions: Sequence[int]) -> int:
-    """How many slots of the leaf a row has by its fixed-size lists."""
+    """Return the leaf slots of a row due to fixed-size lists."""
     return prod(max(dimension, 1) for dimension in dimensions)
 
 
@@ -208,7 +208,7 @@ def _lists(
 
 
 def _validity(valid: Mask | None, num_slots: int, buffers: list[Bytes]) -> pb3.SparseValiditySet:
-    """The null slots, or the valid ones if they are fewer."""
+    """Encode the null slots, or the valid ones if they are fewer."""
     positions = np.empty(0, np.int64)
     meaning = pb3.SparseValiditySet.NULL_POSITIONS
     if valid is not None:
@@ -224,7 +224,7 @@ def _validity(valid: Mask | None, num_slots: int, buffers: list[Bytes]) -> pb3.S
 
 
 def _numbers(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
-    """Describe a set; where it has bytes, they become the next buffer."""
+    """Describe a set of numbers; appends a buffer if it needs one."""
     if len(numbers) == 0:
         return encodings.empty_constant()
     first = int(numbers[0])
@@ -246,7 +246,7 @@ def _numbers(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
 
 
 def _packed(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
-    """Numbers at the width of the largest one."""
+    """Bit-pack numbers at the width of the largest one."""
     width = int(numbers.max()).bit_length()
     data = np.ascontiguousarray(numbers).view(np.uint8)
     counts = np.array([len(numbers)], np.int64)
@@ -256,14 +256,14 @@ def _packed(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
 
 
 def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> EncodedPage:
-    """All rows as one page.
+    """Encode all rows as one sparse page with values.
 
     Args:
         values: at least one value that is not null.
-        zipped: values one by one; else in chunks, with a dictionary where it pays.
+        zipped: store values one by one; otherwise in chunks, with a dictionary if it saves bytes.
 
     Raises:
-        UnsupportedError: values that do not fill whole bytes and are to be zipped.
+        UnsupportedError: values to be zipped that are not whole bytes.
     """
     structure = sparse_structure(values, hints.dimensions)
     block = values.values
@@ -288,5 +288,5 @@ def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> Enc
 
 
 def _flat(block: Block) -> PageValues:
-    """Values without structure."""
+    """Wrap values without structure."""
     return PageValues((Layer.ALL_VALID_ITEM,), None, None, block, block.num_values)

@@ -1,4 +1,4 @@
-"""Rows of a leaf before they become a page: how large they are, joined and cut."""
+"""Rows of a leaf before they become a page: their size, joining and cutting."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 
 def values_bytes(page: PageValues) -> int:
-    """Bytes that the rows hold in memory: values and levels; what pages are cut by."""
+    """Return the bytes of values and levels in memory, by which pages are cut."""
     levels = [kind.nbytes for kind in (page.rep, page.definition) if kind is not None]
     return block_bytes(page.values) + sum(levels)
 
 
 def join(parts: Sequence[PageValues]) -> PageValues:
-    """Neighbouring rows as one: copies, unless there is one part.
+    """Join rows into one `PageValues`; copies, unless there is a single part.
 
-    Layers of the result are the least that all parts fit in; levels are renumbered.
+    The layers of the result are the smallest that hold all parts; levels are renumbered.
 
     Raises:
         UnsupportedError: strings of more than 2^31 - 1 bytes in 32-bit offsets.
@@ -73,12 +73,12 @@ def join(parts: Sequence[PageValues]) -> PageValues:
 
 
 def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageValues]:
-    """Cut rows into pieces of about `max_bytes` each, at least a row; views where they can be.
+    """Cut rows into pieces of about `max_bytes` each, at least a row; views where possible.
 
     Args:
         page: any rows.
-        max_bytes: of levels and values; a row that is larger is a piece of its own.
-        multiple: pieces have a multiple of so many rows: the multiplier of a `LeafColumn`.
+        max_bytes: of levels and values; a larger row is a piece of its own.
+        multiple: pieces have a multiple of this many rows: the multiplier of a `LeafColumn`.
     """
     if values_bytes(page) <= max_bytes or page.num_rows <= multiple:
         return [page]
@@ -88,7 +88,7 @@ def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageVa
     def before(row: int) -> int:
         return _bytes_before(page.values, int(slots[row])) + int(entries[row]) * level_bytes
 
-    # Pieces of equal size, not full ones and a rest. A dictionary goes into each of them.
+    # Pieces of equal size, without a small rest. Each piece repeats the dictionary.
     total = before(page.num_rows)
     if total <= max_bytes:
         return [page]
@@ -97,14 +97,14 @@ def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageVa
 
 
 def cut_entries(page: PageValues, max_entries: int) -> list[PageValues]:
-    """Cut rows into pieces of at most so many entries, at least a row."""
+    """Cut rows into pieces of at most `max_entries` entries, at least a row."""
     entries, slots = _row_places(page)
     bounds = _bounds(lambda row: int(entries[row]), page.num_rows, max_entries, 1)
     return _cut(page, entries, slots, bounds)
 
 
 def _row_places(page: PageValues) -> tuple[Places, Places]:
-    """Entries and values before each row, and all: `num_rows + 1` each."""
+    """Return the numbers of entries and of values before each row, and the totals."""
     if page.rep is None:
         rows = range(page.num_rows + 1)
         return rows, rows
@@ -118,7 +118,7 @@ def _row_places(page: PageValues) -> tuple[Places, Places]:
 
 
 def _bytes_before(block: Block, place: int) -> int:
-    """Bytes of the values before a place."""
+    """Return the bytes of the values before a position."""
     if isinstance(block, FixedWidth):
         return place * block.bits_per_value // 8
     if isinstance(block, VariableWidth):
@@ -133,7 +133,7 @@ def _bytes_before(block: Block, place: int) -> int:
 
 
 def _bounds(before: Callable[[int], int], num_rows: int, target: int, multiple: int) -> list[int]:
-    """Where to cut, from 0 to the number of rows; `before` ascends."""
+    """Return the cuts, from 0 to the number of rows; `before` ascends."""
     bounds = [0]
     while bounds[-1] < num_rows:
         start = bounds[-1]
@@ -159,7 +159,7 @@ def _cut(page: PageValues, entries: Places, slots: Places, bounds: list[int]) ->
 def _tight(
     layers: tuple[Layer, ...], definition: UInt16s
 ) -> tuple[tuple[Layer, ...], UInt16s | None]:
-    """The layers that these levels need, and the levels by them."""
+    """Return the smallest layers for these levels, and the renumbered levels."""
     occurs = [level in definition for level in range(max_definition(layers) + 1)]
     kinds: list[Layer] = []
     last_list = min((n for n, layer in enumerate(layers) if layer.is_list), default=len(layers))
@@ -169,9 +169,10 @@ def _tight(
         if _has_empty(layer):
             empty, level = occurs[level], level - 1
         if _has_null(layer):
-            # Items below nulls are null too, up to the next list.
+            # Items below nulls are null, too, up to the next list.
             null, level = occurs[level] or outer, level - 1
-            # From a struct around a list on, layers are of one kind on all pages: `levels_of`.
+            # From a struct around a list on, layers have the same kind on all pages: see
+            # `levels_of`.
             fixed |= not layer.is_list
             null |= fixed and number >= last_list
         outer = null and not layer.is_list
@@ -183,7 +184,7 @@ def _tight(
 
 
 def _renumbered(definition: UInt16s, own: tuple[Layer, ...], other: tuple[Layer, ...]) -> UInt16s:
-    """Levels by layers of their own, as levels by other layers that have all that occur."""
+    """Translate levels to other layers, which contain all occurring levels."""
     if own == other:
         return definition
     numbers, level = [0], 0
@@ -197,7 +198,7 @@ def _renumbered(definition: UInt16s, own: tuple[Layer, ...], other: tuple[Layer,
 
 
 def _levels_by(part: PageValues, layers: tuple[Layer, ...]) -> UInt16s:
-    """The definition levels of a part, by layers that have all levels of its own."""
+    """Return the definition levels of a part in layers that contain all its levels."""
     if part.definition is None:
         count = part.values.num_values if part.rep is None else len(part.rep)
         return np.zeros(count, np.uint16)
@@ -213,7 +214,7 @@ def _has_empty(layer: Layer) -> bool:
 
 
 def _kind(null: bool, empty: bool, like: Layer) -> Layer:
-    """The layer with nulls or empty lists, of items or lists as another."""
+    """Return the kind of layer with these nulls and empty lists, an item or list like `like`."""
     if not like.is_list:
         return Layer.NULLABLE_ITEM if null else Layer.ALL_VALID_ITEM
     if null:
@@ -222,7 +223,7 @@ def _kind(null: bool, empty: bool, like: Layer) -> Layer:
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:
-    """The values of all blocks, in order; copies, unless there is one.
+    """Concatenate blocks; copies, unless there is a single one.
 
     Raises:
         InvalidInputError: blocks of different kinds.
@@ -271,14 +272,14 @@ def _join_lists(blocks: Sequence[FixedSizeListBlock]) -> FixedSizeListBlock:
 
 
 def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:
-    """One dictionary: parts that are equal are there once, others one behind the other."""
+    """Merge dictionaries: equal ones once, the others one after the other."""
     kept: list[Block] = []
     starts: list[int] = []
     shifts = []
     total = 0
     for block in blocks:
         if not block.items.num_values and kept:
-            shifts.append(0)  # nothing but nulls, whose indices must be ones that are there
+            shifts.append(0)  # all null; indices must be inside the dictionary
             continue
         number = next((n for n, items in enumerate(kept) if _are_equal(items, block.items)), None)
         if number is None:
@@ -303,7 +304,7 @@ def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:
 
 
 def _are_equal(left: Block, right: Block) -> bool:
-    """Whether two dictionaries are the same; quick where they are one object."""
+    """True if two dictionaries are equal; fast if they are the same object."""
     if left is right:
         return True
     if left.num_values != right.num_values or block_bytes(left) != block_bytes(right):

@@ -1,8 +1,8 @@
-"""Files of few rows and plain columns: all their bytes by one call of the kernel.
+"""Files with few rows and plain columns, written by a single kernel call.
 
-What the kernel takes are columns of numbers, booleans and byte strings without hints of their
-fields, of fewer rows than a dictionary has; it writes byte for byte what the modules beside this
-one write of them. Where anything else is among the rows, it takes none of them.
+The kernel accepts columns of numbers, booleans and byte strings without hints in their fields, with
+fewer rows than a dictionary needs; it writes the same bytes as the neighbouring modules. If any
+column is not plain, it is not used.
 
 Source: kernels/encode/small_file.cpp.
 """
@@ -39,11 +39,12 @@ WIDTHS: Final = (1, 8, 16, 32, 64, 128)  # bits of values
 
 @dataclass(frozen=True, slots=True)
 class SmallFiles:
-    """The small files of one schema and version.
+    """Writer of small files of one schema and version.
 
     Attributes:
-        expected: the schema of their batches; others are cast.
-        metadata: of the schema, as they have it.
+        expected: schema of accepted batches; others have to be cast.
+        metadata: metadata of the schema.
+        kernel: encodes batches.
     """
 
     expected: pa.Schema
@@ -51,10 +52,10 @@ class SmallFiles:
     kernel: _kernels.SmallFiles
 
     def encode(self, batch: pa.RecordBatch, page_bytes: int, *, statistics: bool) -> bytes | None:
-        """The bytes of a file of these rows; None where a column is no page of chunks.
+        """Encode a batch as a file. Returns None if it has no rows or does not fit the kernel.
 
         Args:
-            page_bytes: of a column that has one page.
+            page_bytes: largest column that has a single page.
         """
         if not batch.num_rows or not batch.schema.equals(self.expected):
             return None
@@ -62,7 +63,7 @@ class SmallFiles:
 
 
 def small_files(schema: Schema, version: FileVersion) -> SmallFiles | None:
-    """How small files of a schema are written at once; None where a column is not plain."""
+    """Return the writer of a schema's small files; memoized. None if a column is not plain."""
     return schema.remember(("small files", version), lambda: (_of(schema, version),))[0]
 
 
@@ -96,7 +97,7 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
 
 
 def _kind(field: Field) -> _Kind | None:
-    """Bits of values, bytes of offsets, kind of bounds, whether nulls may be."""
+    """Return bits of values, bytes of offsets, kind of bounds and nullability. None: not plain."""
     special = field.is_blob_v1 or field.is_blob_v2 or field.is_packed or field.is_json
     if special or not field.is_leaf or not owns_column(field):
         return None

@@ -1,4 +1,4 @@
-"""Statistics of the columns of a file while they are encoded, and their buffer.
+"""Collects statistics of columns during encoding, and writes their buffer.
 
 The kernel keeps the zones of a column and writes the buffer (kernels/encode/zones.cpp).
 """
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from alance.format.layouts.fields import LeafColumn
 
 ZONE_ROWS: Final = 8192
-MAX_ZONES: Final = 1024  # of a column; then two become one
+MAX_ZONES: Final = 1024  # of a column; when exceeded, neighbours are merged in pairs
 ALL_VALID: Final = np.empty(0, np.uint8)
 COMPRESS: Final = partial(zlib.compress, level=1)
 
 
 class FileStatistics:
-    """The statistics of a file that is being written: the zones of each column that has them."""
+    """Statistics of a file being written: zones of each column that has them."""
 
     def __init__(self, columns: Sequence[LeafColumn]) -> None:
         self._columns: dict[int, tuple[str, _kernels.Zones]] = {}
@@ -40,9 +40,9 @@ class FileStatistics:
                 self._columns[number] = kind, _kernels.Zones(number, kind, ZONE_ROWS, MAX_ZONES)
 
     def add(self, column: int, values: PageValues) -> None:
-        """Count the next rows of a column, which one thread at a time adds to.
+        """Add the next rows of a column; one thread at a time for each column.
 
-        What lies in lists has no statistics. CPU: about 1 ns a number.
+        A column inside lists has no statistics. CPU: about 1 ns a number.
         """
         if values.rep is not None:
             self._columns.pop(column, None)
@@ -65,13 +65,13 @@ class FileStatistics:
         zones.add_numbers(data, valid)
 
     def finish(self) -> Bytes | None:
-        """The buffer; None where there is nothing to say. CPU: about 10 microseconds a column."""
+        """Return the buffer, or None if it would be empty. CPU: about 10 microseconds a column."""
         zones = [zones for _, zones in self._columns.values()]
         content = _kernels.statistics_buffer(zones, COMPRESS)
         return np.frombuffer(content, np.uint8) if content else None
 
 
 def zones_kind(field: Field) -> str | None:
-    """The kind of the bounds of a field's zones; None where it has no statistics."""
+    """Return the kind of bounds of a field's zones. None if it has no statistics."""
     special = field.is_blob_v1 or field.is_blob_v2 or field.is_packed or field.is_json
     return None if special or not field.is_leaf else kind_of(field.arrow_type)

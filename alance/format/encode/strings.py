@@ -1,9 +1,9 @@
-"""Byte strings one by one, as full-zip pages have them: as they are or as codes of symbols (FSST).
+"""Byte strings of full-zip pages: plain, as codes of symbols (FSST), or compressed one by one.
 
 A symbol table is learned from a sample of a page.
 
 Source: encodings_v2_1.proto, messages Variable and Fsst; docs/format/encodings.md, "Variable" and
-"Fsst". What a table looks like: `format/codecs/strings.py`.
+"Fsst". Form of a symbol table: `format/codecs/strings.py`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from alance.format.encode.options import Options
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-MIN_BYTES: Final = 32768  # below it strings are not worth a symbol table or compression
-LONG_STRING: Final = 32768  # above it strings are compressed one by one
-TRIAL_BYTES: Final = 1 << 16  # in the middle, that tell whether long strings compress
-FSST_LENGTH: Final = 5  # shorter strings have nothing in common that a symbol could say
-SAMPLE_BYTES: Final = 32768  # more finds hardly better symbols
-MAX_BYTES: Final = 1 << 30  # all bytes may be escaped, and offsets have 32 bits
-WORTH_IT: Final = 0.95  # of the bytes, with the table: else strings are read faster as they are
+MIN_BYTES: Final = 32768  # smaller pages get no symbol table or compression
+LONG_STRING: Final = 32768  # longer strings are compressed one by one
+TRIAL_BYTES: Final = 1 << 16  # sample from the middle that decides about compressing long strings
+FSST_LENGTH: Final = 5  # shorter strings have too little in common for symbols
+SAMPLE_BYTES: Final = 32768  # larger samples hardly improve the symbols
+MAX_BYTES: Final = 1 << 30  # if every byte is escaped, offsets still fit 32 bits
+# largest relative size, with the table; otherwise plain strings, which are read faster
+WORTH_IT: Final = 0.95
 
 
 def compressed(strings: VariableWidth) -> tuple[bytes, VariableWidth] | None:
-    """The symbol table and the strings as codes; None if they would hardly be smaller.
+    """Return the symbol table and the strings as codes. None if they would hardly be smaller.
 
     Offsets keep their type.
     """
@@ -48,35 +49,35 @@ def compressed(strings: VariableWidth) -> tuple[bytes, VariableWidth] | None:
     offsets, codes = _kernels.encode_fsst(strings.offsets, strings.data, symbols, lengths)
     if offsets[-1] > most:
         return None
-    # The header says that strings are compressed.
+    # Flags in the header: the strings are compressed.
     header = bytes([len(symbols), 0, 0, 1]) + MAGIC
     table = header + symbols.astype("<u8").tobytes() + lengths.tobytes()
     return table.ljust(TABLE_BYTES, b"\0"), VariableWidth(offsets, codes[: offsets[-1]])
 
 
 def bits_per_offset(strings: VariableWidth) -> int:
-    """32 or 64, by the type that the strings have."""
+    """Return 32 or 64, by the type of the strings' offsets."""
     return strings.offsets.itemsize * 8
 
 
 def encode_strings(
     strings: VariableWidth, options: Options
 ) -> tuple[pb.CompressiveEncoding, VariableWidth]:
-    """Return the encoding and the bytes of a full-zip page's strings, each compressed by itself."""
+    """Return the encoding and bytes of a full-zip page's strings, each compressed on its own."""
     encoding = encodings.variable(bits_per_offset(strings))
     long = _kernels.longest_string(strings.offsets) > LONG_STRING
     asked = options.scheme is not None
     if options.compression != "none" and (asked or long) and _raw_bytes(strings) >= MIN_BYTES:
         if not asked and not _compresses(strings):
             return encoding, strings
-        # Other writers take Zstandard also where LZ4 is asked for; each value has its own unit.
+        # Other writers use Zstandard even if LZ4 is requested; each value is a unit of its own.
         level = options.level or 0
         start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
         lengths = np.diff(strings.offsets).astype(np.int64)
         units, sizes = compress(Scheme.ZSTD, level, strings.data[start:stop], lengths)
         if len(units) >= stop - start:
             return encoding, strings
-        # Lengths in the page are as wide as the offsets of the type: others refuse narrower ones.
+        # Lengths in the page are as wide as the type's offsets: other readers refuse narrower ones.
         ends = np.zeros_like(strings.offsets)
         np.cumsum(sizes, out=ends[1:])
         return encodings.general(Scheme.ZSTD, level, encoding), VariableWidth(ends, units)
@@ -88,7 +89,7 @@ def encode_strings(
 
 
 def has_codes(strings: VariableWidth, options: Options) -> bool:
-    """Whether a symbol table is worth a trial."""
+    """True if a symbol table is worth a trial."""
     return options.compression == "fsst" or (
         options.compression is None
         and _raw_bytes(strings) >= MIN_BYTES
@@ -97,17 +98,17 @@ def has_codes(strings: VariableWidth, options: Options) -> bool:
 
 
 def _codes(strings: VariableWidth, options: Options) -> tuple[bytes, VariableWidth] | None:
-    """A symbol table and the strings as its codes, if that is wanted and makes them smaller."""
+    """Return a symbol table and codes, or None if not worth a trial or not smaller."""
     return compressed(strings) if has_codes(strings, options) else None
 
 
 def _raw_bytes(strings: VariableWidth) -> int:
-    """Bytes and offsets of the strings."""
+    """Return the bytes of the strings and their offsets."""
     return int(strings.offsets[-1]) - int(strings.offsets[0]) + strings.offsets.nbytes
 
 
 def _compresses(strings: VariableWidth) -> bool:
-    """Whether a sample of long strings becomes smaller: pictures and the like do not."""
+    """True if a sample of long strings becomes smaller; pictures, for example, do not."""
     start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
     middle = max(start, (start + stop - TRIAL_BYTES) // 2)
     sample = strings.data[middle : min(stop, middle + TRIAL_BYTES)]

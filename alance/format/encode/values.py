@@ -1,7 +1,7 @@
-"""Values of full-zip pages, one by one: which codec, by the data and by hints.
+"""Encodes values of full-zip pages one by one; chooses the codec by data and hints.
 
-The modules beside this one hold the codecs of each kind of value; packed structs, whose
-children stand side by side in each row, are here.
+The neighbouring modules hold the codecs of each kind of value. Packed structs, whose children are
+side by side in each row, are here.
 
 Source: encodings_v2_1.proto, CompressiveEncoding, PackedStruct and VariablePackedStruct.
 """
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 
 def has_fixed_rows(values: StructBlock) -> bool:
-    """Whether all children are fixed-width."""
+    """True if all children are fixed-width."""
     return all(isinstance(child, FixedWidth) for child in values.children)
 
 
 def struct_rows(values: StructBlock) -> tuple[pb.CompressiveEncoding, FixedWidth]:
-    """Rows of fixed-width children.
+    """Zip fixed-width children into rows.
 
     Raises:
-        UnsupportedError: another child, or one of single bits.
+        UnsupportedError: a child of another kind, or not of whole bytes.
     """
     children: list[FixedWidth] = []
     for child in values.children:
@@ -61,15 +61,15 @@ def struct_rows(values: StructBlock) -> tuple[pb.CompressiveEncoding, FixedWidth
 def variable_struct_rows(
     values: StructBlock, version: FileVersion, encode: Callable[[Block], Encoded]
 ) -> tuple[pb.CompressiveEncoding, VariableWidth]:
-    """Rows in which each child is encoded on its own.
+    """Zip children into rows, each child encoded on its own.
 
     Args:
-        values: structs of children that are no structs themselves.
-        version: of the file, 2.2 or later.
+        values: structs without nested structs.
+        version: file version, 2.2 or later.
         encode: the per-value encoding of a child.
 
     Raises:
-        UnsupportedError: before 2.2, or a child that such rows do not hold.
+        UnsupportedError: a version before 2.2, or a child that such rows cannot hold.
     """
     if version < FileVersion.V2_2:
         raise UnsupportedError(
@@ -101,7 +101,7 @@ def variable_struct_rows(
 
 
 def narrowed(offsets: Int64s) -> Int32s | Int64s:
-    """Offsets in 32 bits if they fit."""
+    """Convert offsets to 32 bits if they fit."""
     if offsets[-1] > np.iinfo(np.int32).max:
         return offsets
     return offsets.astype(np.int32)
@@ -120,15 +120,15 @@ def per_value(
 
     Args:
         values: fixed-width of any bits, variable-width, fixed-size lists, or a struct: of
-            fixed-width children, from 2.2 on of any but structs.
-        hints: the version and the compression keys of the field.
+            fixed-width children, from 2.2 on of any children but structs.
+        hints: version and compression keys of the field.
 
     Returns:
         The description, and the encoded values: whole bytes each, or byte strings.
 
     Raises:
         InvalidInputError: a key of the field is wrong.
-        UnsupportedError: values that full-zip pages of this version do not hold.
+        UnsupportedError: values that full-zip pages of this version cannot hold.
     """
     match values:
         case FixedWidth():
@@ -150,10 +150,10 @@ def per_value(
 
 
 def _whole_bytes(values: FixedWidth) -> FixedWidth:
-    """Booleans as a byte each, other values as they are.
+    """Expand booleans to a byte each; other values stay as they are.
 
     Raises:
-        UnsupportedError: values of other numbers of bits.
+        UnsupportedError: values of another number of bits.
     """
     bits = values.bits_per_value
     if bits % 8 == 0:

@@ -1,1 +1,1 @@
-"""File version 0.1: batches of rows, a page a field and batch, a table of the pages."""
+"""File version 0.1: batches of rows, one page for each field and batch, a page table."""

@@ -1,10 +1,10 @@
-"""The values of dictionary fields: one block a data file, and again in each manifest file.
+"""Values of dictionary fields: one block a data file, and again in each manifest file.
 
-`Field.dictionary` is their place in the file that holds the field's message, and their number.
-They are stored as a page of a field that is nullable; an empty string is null.
+`Field.dictionary` holds their position in the file that holds the field's message, and their
+number. They are stored as a page of a nullable field; an empty string is null.
 
-Values that are written are one list for all batches and files of a field. Where the table has
-values already, they are all that there are: files before know no others.
+Written values form one list for all batches and files of a field. If the table already has values,
+no others can be written, because existing files know no others.
 
 Source: docs/format/file-0.1.md, "Dictionary".
 """
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
 
-VALUES: Final = "values"  # in `Field.derived`: of a field that is being written
-ITEMS: Final = "items"  # in `Field.derived`: the values of the dictionary
+VALUES: Final = "values"  # key in `Field.derived`: values of a field being written
+ITEMS: Final = "items"  # key in `Field.derived`: values of the dictionary
 
 
 def is_text(field: Field) -> bool:
-    """Returns whether the values of a dictionary field are strings or bytes."""
+    """True if the values of a dictionary field are strings or bytes."""
     return is_variable(field.arrow_type.value_type)
 
 
 def value_dtype(field: Field) -> np.dtype[Any]:
-    """The type of values that are integers."""
+    """Return the numpy type of integer values."""
     arrow = field.arrow_type.value_type
     kind = "i" if pa.types.is_signed_integer(arrow) else "u"
     return np.dtype(f"<{kind}{arrow.bit_width // 8}")
@@ -55,8 +55,8 @@ def read_items(
     """Plan the values of a dictionary: one round, two for strings.
 
     Args:
-        field: of a dictionary type, as the file itself has it.
-        start: where its page is; None: where its message says.
+        field: of a dictionary type, from the file's own schema.
+        start: position of the page; None: as in the field's message.
 
     Raises:
         CorruptFileError: values outside of the file.
@@ -88,9 +88,9 @@ def read_items(
 
 
 def stored(field: Field, items: DictionaryItems) -> bytes:
-    """Values as a file has them: the page, and before it the bytes of strings.
+    """Serialize values as in a file: the bytes of strings, then the page.
 
-    Offsets of strings are counted from the first byte.
+    Offsets of strings are relative to the first byte.
     """
     block = items.block
     if isinstance(block, VariableWidth):
@@ -100,16 +100,16 @@ def stored(field: Field, items: DictionaryItems) -> bytes:
 
 
 def page_start(field: Field) -> int:
-    """Returns the offset of the page in the `stored` bytes of a field with values."""
+    """Return the offset of the page in the `stored` bytes of a field with values."""
     message = field.message.dictionary
     return len(message.values) - 8 * (message.length + 1) if is_text(field) else 0
 
 
 def items_of(field: Field) -> DictionaryItems | None:
-    """The values that came with a field of a manifest; None where there were none.
+    """Return the values in a manifest's field message, or None if it has none.
 
     Raises:
-        CorruptFileError: bytes that are no values.
+        CorruptFileError: malformed values.
     """
     items: DictionaryItems | None = field.derived.get(ITEMS)
     if items is None and field.message.dictionary.values:
@@ -120,7 +120,7 @@ def items_of(field: Field) -> DictionaryItems | None:
 
 
 class KeptValues:
-    """The values of one field, in the order of their keys."""
+    """Values of a field being written, in the order of their keys."""
 
     def __init__(self, field: Field) -> None:
         self._field = field
@@ -139,10 +139,10 @@ class KeptValues:
         self._values = values
 
     def keys(self, array: pa.DictionaryArray, valid: Mask | None) -> npt.NDArray[Any]:
-        """The keys of rows; 0 for nulls.
+        """Return the keys of rows; 0 for nulls.
 
         Raises:
-            InvalidInputError: values that the table does not have, or more than keys can say.
+            InvalidInputError: values that the table does not have, or more than keys can address.
         """
         indices = array.indices.cast(pa.int64())
         places = np.from_dlpack(indices.fill_null(0) if valid is not None else indices)
@@ -160,7 +160,7 @@ class KeptValues:
         return keys
 
     def _table(self, dictionary: pa.Array) -> Int64s:
-        """The place of each value of an array's dictionary."""
+        """Return the key of each value of an array's dictionary; adds new values."""
         if self._last is not None and self._last[0].equals(dictionary):
             return self._last[1]
         values = dictionary.to_pylist()
@@ -187,7 +187,7 @@ class KeptValues:
         return table
 
     def keep(self) -> None:
-        """Put the values so far into the field's message, for manifests and the file's end."""
+        """Store the values in the field's message, for manifests and the file's end."""
         message = self._field.message.dictionary
         message.length = len(self._values)
         message.values = stored(self._field, self._items())
@@ -213,7 +213,7 @@ def _bytes(value: object) -> bytes:
 
 
 def _listed(field: Field, items: DictionaryItems) -> list[object]:
-    """KeptValues as Python has them."""
+    """Return the values as Python objects."""
     block = items.block
     if isinstance(block, FixedWidth):
         return list(block.data.view(value_dtype(field)).tolist())
@@ -226,7 +226,7 @@ def _listed(field: Field, items: DictionaryItems) -> list[object]:
 
 
 def values_of(fields: Iterable[Field]) -> dict[int, KeptValues]:
-    """The values of dictionary fields; the same for all files that are written of one schema."""
+    """Return the values of dictionary fields by id; shared by all files of a schema."""
     kept = {}
     for field in fields:
         if field.logical_type.startswith("dict:"):

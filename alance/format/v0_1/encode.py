@@ -1,7 +1,7 @@
-"""The bytes of a 0.1 file: pages of batches, page table, statistics, dictionaries, metadata.
+"""Writes a 0.1 file: pages of batches, page table, statistics, dictionaries, metadata.
 
-Pages are plain bytes, offsets, keys. Most nulls are lost: a null string is an empty one, a null
-list has no items, numbers under nulls are zeros; a struct is what its children are.
+Pages are plain bytes, offsets or keys. Most nulls are lost: a null string becomes an empty one, a
+null list has no items, null numbers are zeros, and a null struct is lost.
 
 Source: docs/format/file-0.1.md, "File skeleton", "Pages" and "Rules for a 0.1 writer".
 """
@@ -56,16 +56,16 @@ KEYED: Final = ("string", "large_string", "binary", "large_binary")
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatchPage:
-    """A page of a batch, before it has its place.
+    """A page of a batch, before it is placed.
 
     Attributes:
-        field: whose page it is.
-        length: entries, as the page table counts them.
-        data: what lies before the page's position: the bytes of strings.
-        body: what begins there; None: `offsets` do.
-        offsets: of strings, from 0; shape (n + 1,).
-        leaf: the rows, of a leaf outside of lists.
-        is_lossy: whether values were null that will not be.
+        field: field of the page.
+        length: number of entries in the page table.
+        data: bytes before the page's position: the bytes of strings.
+        body: bytes at the position; None: `offsets`.
+        offsets: offsets of strings, from 0; shape (n + 1,).
+        leaf: rows of a leaf outside of lists.
+        is_lossy: some nulls are not stored.
     """
 
     field: Field
@@ -78,13 +78,13 @@ class EncodedBatchPage:
 
 
 def check_types(field: Field) -> None:
-    """Check that files of 0.1 hold a field.
+    """Check that 0.1 files can hold a field.
 
     Raises:
-        UnsupportedError: they do not.
+        UnsupportedError: they cannot.
     """
     kind = field.logical_type
-    bad = field.is_json or field.is_blob_v2  # packed structs are structs like others
+    bad = field.is_json or field.is_blob_v2  # packed structs are stored like other structs
     if kind.startswith("dict:"):
         value = kind.split(":")[1]
         bad |= value not in KEYED and not pa.types.is_integer(leaf_type(value))
@@ -103,7 +103,7 @@ def check_types(field: Field) -> None:
 def pages_of(
     field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues], *, in_list: bool = False
 ) -> Iterator[EncodedBatchPage]:
-    """The pages of a batch of a field, depth first.
+    """Yield the pages of a field's batch, depth-first.
 
     Raises:
         InvalidInputError: values that do not fit the field.
@@ -173,7 +173,7 @@ def _list(
 
 
 def _plain(block: Block, valid: Mask | None) -> Bytes:
-    """The bytes of values of equal width; zeros for nulls."""
+    """Return the bytes of fixed-width values; zeros for nulls."""
     per_row = 1
     while isinstance(block, FixedSizeListBlock):
         per_row *= block.dimension
@@ -184,7 +184,7 @@ def _plain(block: Block, valid: Mask | None) -> Bytes:
         if spare == 0:
             return block.data
         data = block.data.copy()
-        data[-1] &= 0xFF >> spare  # they are of the rows behind
+        data[-1] &= 0xFF >> spare  # clears bits of the following rows
         return data
     if block.bits_per_value == 1:
         count = block.num_values
@@ -201,23 +201,23 @@ def _misfit(field: Field, array: pa.Array) -> InvalidInputError:
 
 
 class BatchFileBuilder:
-    """Builds one file. The caller appends the bytes that its methods return, in order.
+    """Builds one file; the caller appends the returned bytes, in order.
 
-    Not safe to share among threads. Keeps the page table and statistics in memory.
+    Not thread-safe. Keeps the page table and statistics in memory.
 
     Attributes:
-        num_bytes: the bytes returned so far; after `finish` the size of the file.
-        lost: names of fields with nulls, which the file does not store.
+        num_bytes: bytes returned so far; after `finish` the size of the file.
+        lost: names of fields with nulls that the file does not store.
     """
 
     def __init__(self, schema: Schema, *, statistics: bool = True) -> None:
-        """An empty file.
+        """Start an empty file.
 
         Args:
-            statistics: keep null counts and bounds of each batch.
+            statistics: store null counts and bounds of each batch.
 
         Raises:
-            UnsupportedError: a type that files of 0.1 do not hold.
+            UnsupportedError: a type that 0.1 files cannot hold.
         """
         for field in schema.fields:
             check_types(field)
@@ -236,19 +236,19 @@ class BatchFileBuilder:
 
     @property
     def num_rows(self) -> int:
-        """Rows so far."""
+        """Number of rows so far."""
         return self._first_rows[-1]
 
     @property
     def field_ids(self) -> list[int]:
-        """All fields of the file, ascending."""
+        """Ids of the file's fields, ascending."""
         return sorted(self._table)
 
     def add_batch(self, arrays: Sequence[pa.Array]) -> list[Bytes]:
-        """The bytes of the next batch: a page a field.
+        """Return the bytes of the next batch: a page a field.
 
         Args:
-            arrays: of each field of the schema, all of the same length.
+            arrays: rows of each field of the schema, all of the same length.
 
         Raises:
             InvalidInputError: values that do not fit the schema, or too many rows for a file.
@@ -264,7 +264,7 @@ class BatchFileBuilder:
         return chunks
 
     def finish(self) -> list[Bytes]:
-        """The end of the file."""
+        """Return the end of the file."""
         chunks: list[Bytes] = []
         metadata = file_pb2.Metadata(batch_offsets=self._first_rows if self.num_rows else [])
         if self.num_rows:
@@ -307,7 +307,7 @@ class BatchFileBuilder:
             self.num_bytes += len(content)
 
     def _table_bytes(self) -> bytes:
-        """Pages by field id from the smallest to the largest, zeros where there are none."""
+        """Serialize the page table: all ids from the smallest to the largest, zeros for gaps."""
         ids, count = self.field_ids, len(self._first_rows) - 1
         table = np.zeros((ids[-1] - ids[0] + 1, count, 2), "<i8")
         for field_id, pages in self._table.items():
@@ -338,7 +338,7 @@ class BatchFileBuilder:
 
 
 def _outside_lists(field: Field) -> Iterator[Field]:
-    """The leaves that have statistics."""
+    """Yield the leaves that have statistics."""
     if is_list(field):
         return
     if page_bits(field) is not None and has_statistics(field):

@@ -1,6 +1,7 @@
-"""Statistics of batches as they are written; what they mean is in `statistics`.
+"""Collects statistics of written batches; `statistics` explains their meaning.
 
-Strings are cut to 64 bytes, and if any of a batch was cut, its upper bound is raised by one.
+Strings are truncated to 64 bytes; if any string of a batch was truncated, its upper bound is raised
+to the next larger string.
 
 Source: docs/format/file-0.1.md, "Page statistics".
 """
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 
     from alance.format.field import Field
 
-MAX_BYTES: Final = 64  # of a bound
+MAX_BYTES: Final = 64  # longest bound
 DECIMAL_MOST: Final = (1 << 127) - 1
 _EXACT: Final = decimal.Context(prec=60)
 
 
 @dataclass(slots=True)
 class Gathered:
-    """Null counts and bounds of a field, a batch each."""
+    """Null counts and bounds of a field, one each a batch."""
 
     field: Field
     null_counts: list[int] = attribute(default_factory=list)
@@ -43,14 +44,14 @@ class Gathered:
     most: list[Any] = attribute(default_factory=list)
 
     def add(self, array: pa.Array) -> None:
-        """The next batch, an array of the field's storage type."""
+        """Add the next batch, an array of the field's storage type."""
         self.null_counts.append(array.null_count)
         least, most = _bounds(array, is_texts=is_text(self.field))
         self.least.append(least)
         self.most.append(most)
 
     def messages(self, first_id: int) -> list[file_pb2.Field]:
-        """The struct of the field and its children, numbered from `first_id`."""
+        """Return the field's struct and its children, numbered from `first_id`."""
         own, kind = self.field.message, self.field.logical_type
         messages = [
             file_pb2.Field(
@@ -74,7 +75,7 @@ class Gathered:
         return messages
 
     def pages(self) -> list[bytes | list[bytes]]:
-        """The three pages: bytes, or the values of strings."""
+        """Return the three pages: bytes, or a list of strings."""
         counts = np.array(self.null_counts, "<i8").tobytes()
         if is_text(self.field):
             return [counts, self.least, self.most]
@@ -122,7 +123,7 @@ def _bounds(array: pa.Array, *, is_texts: bool) -> tuple[Any, Any]:
         if not len(numbers):
             return -np.inf, np.inf
         least, most = numbers.min(), numbers.max()
-        # A zero may be of either sign in the batch.
+        # A zero in the batch may have either sign.
         return (least if least else -0.0), (most if most else 0.0)
     if not len(numbers):
         limits = np.iinfo(_dtype(arrow))
@@ -135,7 +136,7 @@ def _digits(value: pa.Scalar, arrow: pa.DataType) -> int:
 
 
 def _text_bounds(array: pa.Array) -> tuple[bytes, bytes]:
-    """Cut bounds; empty where nothing is known."""
+    """Return truncated bounds; empty if unknown."""
     if not len(array):
         return b"", b""
     is_text = is_text_type(array.type)
@@ -154,20 +155,20 @@ def _cut(value: bytes, *, is_text: bool) -> bytes:
     if len(value) <= MAX_BYTES:
         return value
     stop = MAX_BYTES
-    while is_text and stop and value[stop] & 0xC0 == 0x80:  # inside of a character
+    while is_text and stop and value[stop] & 0xC0 == 0x80:  # inside a character
         stop -= 1
     return value[:stop]
 
 
 def _raised(value: bytes, *, is_text: bool) -> bytes:
-    """The least value above all that begin with one; empty where there is none."""
+    """Return the least value above all values with this prefix; empty if there is none."""
     if not is_text:
         kept = value.rstrip(b"\xff")
         return kept[:-1] + bytes([kept[-1] + 1]) if kept else b""
     for stop in range(len(text := value.decode()), 0, -1):
         code = ord(text[stop - 1]) + 1
         if code == 0xD800:
-            code = 0xE000  # no characters in between
+            code = 0xE000  # skips surrogates
         if code <= 0x10FFFF:
             return (text[: stop - 1] + chr(code)).encode()
     return b""

@@ -1,7 +1,7 @@
-"""Fields of 0.1 files: trees of pages, with the rows that each level has.
+"""Fields of 0.1 files: trees of pages, with the number of rows at each level.
 
-A list has a page of offsets a batch, each counted from the first item of its batch; its items have
-pages of their own. Structs have none. Neither can be null.
+A list has a page of offsets for each batch, relative to the batch's first item; its items have
+pages of their own. Structs have no pages. Neither can be null.
 
 Source: docs/format/file-0.1.md, "Pages" and "Reading in few requests".
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class NoPages:
-    """The pages that structs of 0.1 do not have."""
+    """Placeholder for the header column that structs of 0.1 lack."""
 
     first_rows: Final = np.zeros(1, np.int64)
 
@@ -53,12 +53,12 @@ HEADER: Final = NoPages()
 
 
 def is_list(field: Field) -> bool:
-    """Returns whether the field has a page of offsets and a child."""
+    """True if the field has a page of offsets and a child."""
     return field.logical_type.startswith(("list", "large_list"))
 
 
 def is_text(field: Field) -> bool:
-    """Returns whether values have offsets into bytes."""
+    """True if values have offsets into bytes."""
     return field.logical_type in (
         "string",
         "large_string",
@@ -70,7 +70,7 @@ def is_text(field: Field) -> bool:
 
 
 def page_bits(field: Field) -> int | None:
-    """Bits of an entry of the field's pages; None for structs and other types without pages."""
+    """Return the bits of an entry of the field's pages. None for types without pages."""
     if is_list(field):
         return 64 if field.logical_type.startswith("large") else 32
     if is_text(field):
@@ -81,7 +81,7 @@ def page_bits(field: Field) -> int | None:
 
 
 def page_ends(field: Field, run: PageRun) -> Int64s:
-    """Returns the ends of the pages of a field that has pages; shape (batches,)."""
+    """Return the ends of a field's pages; shape (batches,). The field has pages."""
     bits = page_bits(field)
     assert bits is not None
     entries = run.lengths + is_text(field)
@@ -90,9 +90,9 @@ def page_ends(field: Field, run: PageRun) -> Int64s:
 
 
 def pages_before(schema: Schema) -> dict[int, Field]:
-    """For each field with pages, the one whose pages are right before its own in the file.
+    """Map each field with pages to the field whose pages precede its own in the file.
 
-    For the first it is the last: its pages of the batch before.
+    The first field maps to the last one, whose pages of the previous batch precede.
     """
     order = [field for field in schema.walk() if page_bits(field) is not None]
     before_each = {field.id: before for before, field in pairwise(order)}
@@ -103,22 +103,22 @@ def pages_before(schema: Schema) -> dict[int, Field]:
 
 @dataclass(frozen=True, slots=True)
 class ListNode:
-    """Lists, and the field of their items."""
+    """Lists, and the tree of their items."""
 
     field: Field
     pages: Pages
     items: Node
-    first_items: Int64s  # shape (batches + 1,): the first item of each batch, and their number
+    first_items: Int64s  # shape (batches + 1,): first item of each batch, and the number of items
     width: int  # bytes of an offset
-    item_bytes: Int64s  # shape (batches,): of the pages of the items
+    item_bytes: Int64s  # shape (batches,): bytes of the items' pages
 
     def columns(self) -> Iterator[PagedColumn]:
         return self.items.columns()
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
-        """One round for the offsets, and those of the items.
+        """Plan one round for the offsets, then the rounds of the items.
 
-        Both at once where all items of the batches are few, or most likely wanted.
+        If whole batches are requested, reads offsets and all items concurrently.
         """
         parts = self.pages.parts(spans)
         hit, first_rows = parts.batches, self.pages.first_rows
@@ -154,13 +154,14 @@ class ListNode:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A maker of nodes from fields: the page table of a file, as far as it was read.
+    """Builds nodes of fields from the part of a file's page table that was read.
 
     Attributes:
-        runs: of the fields that are read, by field id.
-        others: of more fields, some of which are `before` those.
-        before: what is right before the pages of a field, by its id; none where it is not known.
-        items: the values of dictionaries, by field id.
+        runs: pages of the requested fields, by field id.
+        others: pages of more fields, including fields in `before`.
+        before: field whose pages directly precede a field's pages, by id; fields without a known
+            one are missing.
+        items: values of dictionaries, by field id.
     """
 
     path: str
@@ -171,13 +172,14 @@ class Tree:
     items: Mapping[int, DictionaryItems]
 
     def node(self, field: Field, num_rows: Int64s) -> Node:
-        """The tree of a field.
+        """Build the tree of a field.
 
         Args:
-            num_rows: of the field in each batch; shape (batches,).
+            num_rows: rows of the field in each batch; shape (batches,).
 
         Raises:
-            CorruptFileError: pages of other numbers of rows, or outside of the file.
+            CorruptFileError: pages with other numbers of rows, or outside of the file.
+            UnsupportedError: a type that 0.1 files do not have.
         """
         if field.logical_type == "struct":
             if not any(below.id in self.runs for below in field.walk()):
@@ -219,7 +221,7 @@ class Tree:
         return ListNode(field, pages, items, offsets_of(counts), width, item_bytes)
 
     def _page_bytes(self, field: Field, num_batches: int) -> Int64s:
-        """Bytes of a field's pages and of those below it in each batch."""
+        """Return the bytes of a field's pages and its descendants' in each batch."""
         num_bytes = np.zeros(num_batches, np.int64)
         for below in field.walk():
             run = self.runs.get(below.id)
@@ -229,7 +231,7 @@ class Tree:
         return num_bytes
 
     def _counts(self, field: Field) -> Int64s | None:
-        """The rows of a field in each batch, by what its pages say; None where it has none."""
+        """Return the rows of a field in each batch from its pages; None if it has no pages."""
         if field.logical_type == "struct":
             for child in field.children:
                 counts = self._counts(child)
@@ -240,13 +242,13 @@ class Tree:
         return None if run is None else run.lengths - is_list(field)
 
     def begins(self, field: Field, run: PageRun) -> Int64s | None:
-        """Returns where strings' bytes start in each batch; None if pages are not adjacent."""
+        """Return the start of the strings' bytes in each batch; None if it cannot be inferred."""
         before = self.before.get(field.id)
         pages = None if before is None else self.others.get(before.id)
         if before is None or pages is None:
             return None
         starts = page_ends(before, pages)
-        if len(starts) and starts[0] > run.positions[0]:  # of the batch before
+        if len(starts) and starts[0] > run.positions[0]:  # from the previous batch
             starts = np.concatenate([np.zeros(1, np.int64), starts[:-1]])
         return starts if ((starts >= 0) & (starts <= run.positions)).all() else None
 
@@ -260,7 +262,7 @@ class Tree:
 
 
 def fields_before(fields: Sequence[Field], before: Mapping[int, Field]) -> list[int]:
-    """The ids of fields whose pages tell where the bytes of strings of some fields begin."""
+    """Return the ids of fields whose pages mark where the strings' bytes of `fields` begin."""
     return [
         before[below.id].id
         for field in fields

@@ -1,14 +1,14 @@
-"""Leaves of 0.1 files: values of equal width, keys of dictionaries, strings, and places of blobs.
+"""Leaves of 0.1 files: fixed-width values, dictionary keys, strings, and places of blobs.
 
-    plain       the values as Arrow has them; booleans a bit each, from a whole byte in each batch
-    dictionary  plain keys; the values are one block a file, or a table
-    strings     bytes of all values | i64 offsets, absolute: one more than values
-                                    ^ position of the page
+  plain       values in Arrow's form; booleans a bit each, each batch from a whole byte
+  dictionary  plain keys; the values are one block for each file or table
+  strings     bytes of all values | i64 offsets, absolute: one more than values
+                                  ^ position of the page
 
-What was null has the value of the bytes that were written, zeros normally; in a nullable field an
-empty string is null. Where the bytes of strings begin is told by the offsets alone; as pages follow
-each other, it is also known from the page before, and one round reads both. Blobs are strings like
-others, described by where their bytes are.
+A null reads as the value of its stored bytes, normally zeros; in a nullable field an empty string
+is null. Only the offsets record where the bytes of strings begin. But as pages are adjacent, the
+preceding page's end marks it too, so that one round can read both. Blobs are strings, described by
+the positions of their bytes.
 
 Source: docs/format/file-0.1.md, "Pages", "What nulls decode to" and "Strings and binary".
 """
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from alance.format.v2_0.base import BitPiece
     from alance.format.v2_0.fields import FieldPiece, PagedColumn
 
-# Bytes up to this many are read beside the offsets, whichever are wanted: at 100 MB/s they take
-# 5 ms, another round 30 ms.
+# Smaller string bytes are read whole together with the offsets: at 100 MB/s they take 5 ms, another
+# round 30 ms.
 MAX_WHOLE_BYTES: Final = 512 << 10
 
 
 def row_bits(arrow: pa.DataType) -> int | None:
-    """Bits of a row of a fixed-width type or a dictionary's keys; None for others."""
+    """Return the bits of a row of a fixed-width type or of dictionary keys. None for others."""
     arrow = storage_type(arrow)
     if pa.types.is_fixed_size_list(arrow):
         bits = row_bits(arrow.value_type)
@@ -70,7 +70,7 @@ def row_bits(arrow: pa.DataType) -> int | None:
 
 
 def is_bits(arrow: pa.DataType) -> bool:
-    """Returns whether values are single bits, alone or in fixed-size lists."""
+    """True if values are single bits, alone or in fixed-size lists."""
     arrow = storage_type(arrow)
     if pa.types.is_fixed_size_list(arrow):
         return is_bits(arrow.value_type)
@@ -78,7 +78,7 @@ def is_bits(arrow: pa.DataType) -> bool:
 
 
 def plain_block(arrow: pa.DataType, num_rows: int, data: Bytes) -> Block:
-    """Rows of a fixed-width type from their bytes."""
+    """Build rows of a fixed-width type from their bytes."""
     arrow = storage_type(arrow)
     if pa.types.is_fixed_size_list(arrow):
         dimension = int(arrow.list_size)
@@ -91,15 +91,15 @@ def plain_block(arrow: pa.DataType, num_rows: int, data: Bytes) -> Block:
 
 @dataclass(frozen=True, slots=True)
 class DictionaryItems:
-    """The values of a dictionary."""
+    """Values of a dictionary."""
 
     block: Block
-    valid: Mask | None  # None: all are
+    valid: Mask | None  # None: all valid
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRows:
-    """Bytes of rows of a leaf."""
+    """Read bytes of a leaf's rows."""
 
     field: Field
     num_rows: int
@@ -131,7 +131,7 @@ class PlainRows:
 
 @dataclass(frozen=True, slots=True)
 class BitRows:
-    """Bits of rows of a leaf."""
+    """Read bits of a leaf's rows."""
 
     field: Field
     num_rows: int
@@ -150,19 +150,19 @@ class BitRows:
 
 @dataclass(frozen=True, slots=True)
 class PlainNode:
-    """A leaf of equal width."""
+    """A fixed-width leaf."""
 
     field: Field
     pages: Pages
     bits: int  # of a row
     of_bits: bool
-    items: DictionaryItems | None  # of a dictionary
+    items: DictionaryItems | None  # values of a dictionary; None: not a dictionary
 
     def columns(self) -> Iterator[PagedColumn]:
         return iter(())
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
-        """One round."""
+        """Plan rows in one round."""
         parts = self.pages.parts(spans)
         if self.of_bits:
             piece = yield from self.pages.fetch_bits(parts, self.bits)
@@ -172,10 +172,10 @@ class PlainNode:
 
 
 def decode_ends(entries: memoryview, parts: Parts, limit: int, *, wide: bool) -> Ends:
-    """Offsets of parts, each with one entry more than rows.
+    """Decode the offsets of parts, each with one entry more than rows.
 
     Raises:
-        CorruptFileError: they decrease, or end behind `limit`.
+        CorruptFileError: offsets that decrease or exceed `limit`.
     """
     decode = _kernels.page_offsets_64 if wide else _kernels.page_offsets_32
     with kernel_errors:
@@ -186,7 +186,7 @@ def decode_ends(entries: memoryview, parts: Parts, limit: int, *, wide: bool) ->
 
 @dataclass(frozen=True, slots=True)
 class TextRows:
-    """Strings whose offsets were decoded, and their bytes one behind the other."""
+    """Decoded offsets of strings, and their concatenated bytes."""
 
     field: Field
     ends: Ends
@@ -202,15 +202,15 @@ class TextRows:
 
 @dataclass(frozen=True, slots=True)
 class WholeRows:
-    """Offsets of some strings, and the bytes of all strings of their batches."""
+    """Offsets of requested strings, and the bytes of all strings in their batches."""
 
     field: Field
     parts: Parts
     entries: memoryview
     content: memoryview
-    begins: Int64s  # of each part: where the bytes of its batch begin in the file
-    ends: Int64s  # and end
-    shifts: Int64s  # and where they begin in the content, less `begins`
+    begins: Int64s  # for each part: start of its batch's bytes in the file
+    ends: Int64s  # their end
+    shifts: Int64s  # their position in the content, minus `begins`
 
     @property
     def num_bytes(self) -> int:
@@ -250,13 +250,14 @@ class TextNode:
 
     field: Field
     pages: Pages
-    begins: Int64s | None  # shape (batches,): where the bytes of each page begin, by what precedes
+    # shape (batches,): start of each page's string bytes, by the preceding page; None: unknown
+    begins: Int64s | None
 
     def columns(self) -> Iterator[PagedColumn]:
         return iter(())
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
-        """One round where all bytes of the batches are few or wanted, else two."""
+        """Plan one round if the batches' bytes are few or mostly requested, else two."""
         parts = self.pages.parts(spans)
         if self.begins is not None and len(parts.batches) == 1:
             hit = parts.batches
@@ -279,7 +280,7 @@ class TextNode:
         return (yield from self._by_offsets(parts))
 
     def _whole_of_one_part(self, parts: Parts, begin: int, end: int) -> Plan[WholeRows | None]:
-        """As `_whole`, of one part, without the vectors of many."""
+        """Like `_whole` for a single part, without the arrays of the general case."""
         start = end + 8 * int(parts.starts[0])
         stop = start + 8 * (int(parts.counts[0]) + 1)
         place = self.pages.place
@@ -293,7 +294,7 @@ class TextNode:
     def _whole(
         self, parts: Parts, hit: Int64s, begins: Int64s, ends: Int64s
     ) -> Plan[WholeRows | None]:
-        """Returns None if the bytes are not at the expected positions."""
+        """Read offsets and all bytes. Returns None if the bytes are not where expected."""
         entries, content = yield from together(
             [self.pages.fetch(parts, 8, extra=1), fetch_range(self.pages.place, begins, ends)]
         )
@@ -317,7 +318,7 @@ class TextNode:
 
 @dataclass(frozen=True, slots=True)
 class BlobRows:
-    """The offsets of strings."""
+    """Read offsets of blobs."""
 
     field: Field
     parts: Parts
@@ -347,7 +348,7 @@ class BlobRows:
 
 @dataclass(frozen=True, slots=True)
 class BlobNode:
-    """A field of blobs, of which only the places are read."""
+    """A blob field; only the places of blobs are read."""
 
     field: Field
     pages: Pages
@@ -356,7 +357,7 @@ class BlobNode:
         return iter(())
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
-        """One round."""
+        """Plan rows in one round."""
         parts = self.pages.parts(spans)
         entries = yield from self.pages.fetch(parts, 8, extra=1)
         return BlobRows(self.field, parts, entries, self.pages.place.size(0))

@@ -1,10 +1,10 @@
-"""The end of a 0.1 file: what says where its pages are.
+"""The end of a 0.1 file: metadata that locate its pages.
 
-    batch 0 | batch 1 | ... | page table | statistics | dictionaries | schema | metadata | footer
+  batch 0 | batch 1 | ... | page table | statistics | dictionaries | schema | metadata | footer
 
-    page table: for each field id from the smallest to the largest, and for each batch,
-      i64 position, i64 number of entries
-    footer, the last 16 bytes: u64 position of the metadata | u16 major | u16 minor | `LANC`
+  page table: for each field id from the smallest to the largest, and for each batch,
+    i64 position, i64 number of entries
+  footer, the last 16 bytes: u64 position of the metadata | u16 major | u16 minor | `LANC`
 
 Source: docs/format/file-0.1.md, "File skeleton", "Metadata" and "Page table".
 """
@@ -40,10 +40,10 @@ WITHOUT_PAGES: Final = ("struct",)  # types whose entries in the page table are 
 
 
 class PageRun(NamedTuple):
-    """The pages of one field, a batch each."""
+    """Pages of one field, one a batch."""
 
     positions: Int64s  # shape (batches,): absolute
-    lengths: Int64s  # shape (batches,): entries; of lists one more than rows
+    lengths: Int64s  # shape (batches,): entries; for lists one more than rows
 
     @property
     def num_bytes(self) -> int:
@@ -52,11 +52,11 @@ class PageRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchContainer(Container):
-    """A 0.1 file: what its metadata say, and as much of its end as was read to get them.
+    """Metadata of a 0.1 file, and the part of its end that was read.
 
     Attributes:
-        first_rows: the first row of each batch, and the number of rows; shape (batches + 1,).
-        schema: of the file itself; None where it has none.
+        first_rows: first row of each batch, and the number of rows; shape (batches + 1,).
+        schema: schema in the file; None: the file has none.
     """
 
     first_rows: Int64s
@@ -78,17 +78,18 @@ class BatchContainer(Container):
         return size + (0 if self.schema is None else 400 * sum(1 for _ in self.schema.walk()))
 
     def field_ids(self) -> dict[int, str]:
-        """The fields of the file with their logical types; none where it has no schema."""
+        """Return the logical types of the file's fields by id; empty if it has no schema."""
         fields = () if self.schema is None else self.schema.walk()
         return {field.id: field.logical_type for field in fields}
 
     def read_runs(self, field_ids: Sequence[int], types: Mapping[int, str]) -> Plan[list[PageRun]]:
-        """Plan the pages of fields: no round if the tail held their part of the table, else one.
+        """Plan the pages of fields: no round if the tail holds their part of the table, else one.
 
-        Tables of releases up to 0.7 begin with field 0, whatever the file has; then it is one more.
+        Tables of releases up to 0.7 begin with field 0, even if the file lacks it; detecting that
+        may take another round.
 
         Args:
-            types: the logical types of all fields of the file, by field id.
+            types: logical types of all fields of the file, by field id.
 
         Raises:
             CorruptFileError: pages outside of the file.
@@ -108,7 +109,7 @@ class BatchContainer(Container):
         return (yield from self._runs(field_ids, first, self.page_table_start, self.num_batches))
 
     def read_statistics_runs(self, field_ids: Sequence[int]) -> Plan[list[PageRun]]:
-        """Plan the pages of fields of the statistics, of which each has one: one round at most.
+        """Plan the pages of statistics fields, one page each: at most one round.
 
         Raises:
             CorruptFileError: pages outside of the file.
@@ -163,7 +164,7 @@ class BatchContainer(Container):
         """Plan the file's own schema and row count; no round.
 
         Raises:
-            CorruptFileError: it has no schema.
+            CorruptFileError: the file has no schema.
         """
         if self.schema is None:
             raise CorruptFileError(f"{self.path}: a 0.1 file without a schema of its own")
@@ -180,7 +181,7 @@ def _has_pages(run: PageRun) -> bool:
 
 
 def is_batch_file(tail: memoryview) -> bool:
-    """Returns whether a file's last bytes are those of version 0.1."""
+    """True if a file's last bytes are a footer of version 0.1."""
     if len(tail) < FOOTER.size:
         return False
     _, major, minor, magic = FOOTER.unpack(tail[-FOOTER.size :])
@@ -188,11 +189,11 @@ def is_batch_file(tail: memoryview) -> bool:
 
 
 def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchContainer]:
-    """Plan the opening of a file: no round, or one or two where its metadata outgrow the tail.
+    """Plan the opening of a file: no round, or one or two if its metadata exceed the tail.
 
     Args:
-        path: the file's location.
-        file_bytes: its exact size.
+        path: location of the file.
+        file_bytes: exact size of the file.
         tail: its last bytes, with a footer of version 0.1.
 
     Raises:
@@ -237,19 +238,20 @@ def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchC
 
 
 def _from(path: str, file_bytes: int, tail: memoryview, start: int, what: str) -> Plan[memoryview]:
-    """The end of the file from `start`, or from before: with what the tail lacks of it."""
+    """Plan the end of the file from `start` or earlier; reads the part that the tail lacks."""
     tail_start = file_bytes - len(tail)
     if start > file_bytes - FOOTER.size - LENGTH.size:
         raise CorruptFileError(f"{path}: {what} at {start}, in a file of {file_bytes} bytes")
     if start >= tail_start:
         return tail
-    head_start = max(0, start - TAIL_BYTES)  # and as much again, for what lies before
+    # also as much again before it, for the preceding sections
+    head_start = max(0, start - TAIL_BYTES)
     (head,) = yield [ByteRange(path, head_start, tail_start)]
     return memoryview(bytes(head) + bytes(tail))
 
 
 def _parse(path: str, file_bytes: int, tail: memoryview, start: int, into: Message) -> int:
-    """Read a message block at `start`; returns where it ends."""
+    """Parse a message block at `start`; returns its end."""
     begin = start - (file_bytes - len(tail))
     (length,) = LENGTH.unpack_from(tail, begin)
     begin += LENGTH.size

@@ -1,6 +1,6 @@
-"""Positions of rows of a 0.1 field. Rows are counted over all batches; each batch has a page.
+"""Positions of rows of a 0.1 field. Rows are counted over all batches; each batch has one page.
 
-Items of lists are counted in the same way over the item pages of all batches.
+Items of lists are counted likewise over the item pages of all batches.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Ranges of rows, none over the end of a batch; ascending."""
+    """Ascending ranges of rows, each inside one batch."""
 
     batches: Int64s  # shape (n,)
-    starts: Int64s  # shape (n,): rows, counted from the first of the batch
-    counts: Int64s  # shape (n,), none 0
+    starts: Int64s  # shape (n,): rows, relative to the first row of the batch
+    counts: Int64s  # shape (n,), all positive
 
     @property
     def num_rows(self) -> int:
@@ -36,12 +36,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The pages of a field, and the rows that each has.
+    """Pages of a field, and their numbers of rows.
 
     Attributes:
         place: the whole file.
-        first_rows: the first row of each page, and the number of rows; shape (batches + 1,).
-        positions: where each page begins; of strings, where its offsets do.
+        first_rows: first row of each page, and the number of rows; shape (batches + 1,).
+        positions: start of each page; for strings, of its offsets.
     """
 
     place: PagePlace
@@ -52,12 +52,12 @@ class Pages:
     def of(
         cls, path: str, file_bytes: int, run: PageRun, num_rows: Int64s, bits: int, extra: int
     ) -> Pages:
-        """Pages of entries of `bits` bits, `extra` more of them than rows.
+        """Build pages of entries of `bits` bits, with `extra` more entries than rows.
 
         Raises:
-            CorruptFileError: pages that end behind the file.
+            CorruptFileError: a page that exceeds the file.
         """
-        # Entries are less than 2^40 and rows of vectors of less than 2^31 items: no overflow.
+        # No overflow: there are less than 2^40 entries, and vectors have less than 2^31 items.
         ends = run.positions + np.minimum((num_rows + extra) * (bits / 8), 2.0**62)
         if (ends > file_bytes).any():
             batch = int(np.argmax(ends > file_bytes))
@@ -73,17 +73,17 @@ class Pages:
         return int(self.first_rows[-1])
 
     def parts(self, spans: Spans) -> Parts:
-        """Rows, batch by batch.
+        """Split rows by batch.
 
         Raises:
-            CorruptFileError: rows behind the last.
+            CorruptFileError: a row beyond the last one.
         """
         starts, stops, first_rows = spans.starts, spans.stops, self.first_rows
         if not len(starts):
             return Parts(starts, starts, starts)
         if stops[-1] > first_rows[-1]:
             raise self.place.corrupt(f"row {stops[-1] - 1} of a field of {first_rows[-1]} rows")
-        if len(starts) == 1:  # the usual case of takes, without the vectors of the general one
+        if len(starts) == 1:  # the usual case of takes, without the arrays of the general one
             batch = int(first_rows.searchsorted(starts[0], "right")) - 1
             if stops[0] <= first_rows[batch + 1]:
                 return Parts(np.array([batch]), starts - first_rows[batch], stops - starts)
@@ -100,7 +100,7 @@ class Pages:
         return Parts(batches, starts - first_rows[batches], stops - starts)
 
     def fetch(self, parts: Parts, width: int, extra: int = 0) -> Plan[memoryview]:
-        """Plan entries of `width` bytes; `extra` more behind the rows of each part. One round."""
+        """Plan entries of `width` bytes, `extra` more after each part's rows. One round."""
         starts = self.positions[parts.batches] + parts.starts * width
         return (yield from fetch_range(self.place, starts, starts + (parts.counts + extra) * width))
 
@@ -109,14 +109,14 @@ class Pages:
         starts = self.positions[parts.batches] * 8 + parts.starts * per_row
         stops = starts + parts.counts * per_row
         if len(starts) > 1 and not (starts % 8).any() and not (stops[:-1] % 8).any():
-            # Whole bytes: one behind the other, the bits are too.
+            # All parts are whole bytes, so their concatenated bits have no gaps.
             content = yield from fetch_range(self.place, starts // 8, (stops + 7) // 8)
             return BitPiece(content, 0, None, int((stops - starts).sum()))
         return (yield from fetch_bits(self.place, 0, Spans.of(starts, stops)))
 
 
 def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
-    """Ask for pieces in one round, neighbours that touch as one; empty ones are not asked for."""
+    """Plan pieces of the file in one round; merges touching neighbours, skips empty pieces."""
     if len(starts) == 1:
         (content,) = yield from fetch([place.part(0, int(starts[0]), int(stops[0]))])
         return content
@@ -125,7 +125,7 @@ def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryv
 
 
 def distinct(ascending: Int64s) -> Int64s:
-    """Numbers without repetitions."""
+    """Remove repetitions from ascending numbers."""
     if len(ascending) < 2:
         return ascending
     numbers: Int64s = ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])]

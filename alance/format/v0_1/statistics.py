@@ -1,13 +1,13 @@
-"""Statistics of batches: null counts and bounds of each field, as files of 0.1 keep them.
+"""Statistics of batches in 0.1 files: null counts and bounds of each field.
 
-They are pages of a schema of their own, one batch in all, one row a batch of the data:
+They are pages of a schema of their own, in a single batch, with one row a batch of the data:
 
-    struct <field id>
-      null_count  int64
-      min_value   of the field's type; where all is null or NaN, the smallest value of the type
-      max_value   likewise, the largest
+  struct <field id>
+    null_count  int64
+    min_value   of the field's type; if all are null or NaN, the smallest value of the type
+    max_value   likewise, the largest
 
-Bounds hold, but need not be attained. An empty string says nothing.
+Bounds hold, but need not be attained. An empty string means unknown.
 
 Source: docs/format/file-0.1.md, "Page statistics".
 """
@@ -43,10 +43,11 @@ class BatchStatistics:
     """Statistics of a field in each batch.
 
     Attributes:
-        first_rows: the first row of each batch, and the number of rows; shape (batches + 1,).
-        null_counts: of the rows that were written, though most nulls were not; shape (batches,).
-        least: a value that none of the batch is below; null where it is not known.
-        most: a value that none is above; likewise. Both leave NaN out.
+        first_rows: first row of each batch, and the number of rows; shape (batches + 1,).
+        null_counts: nulls among the written rows, though most nulls were not stored; shape
+            (batches,).
+        least: lower bound of each batch's values, null if unknown. NaN is excluded.
+        most: upper bound, likewise.
     """
 
     first_rows: Int64s
@@ -56,10 +57,10 @@ class BatchStatistics:
 
 
 def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStatistics | None]:
-    """Plan the statistics of a field: no round if the file's tail held them, else up to two.
+    """Plan the statistics of a field: no round if the file's tail holds them, else up to two.
 
     Returns:
-        None where the file has none of the field, or what it has is not known to this alance.
+        None if the file has no statistics of the field, or in an unknown form.
 
     Raises:
         CorruptFileError: statistics that contradict the format.
@@ -97,7 +98,7 @@ def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStati
 
 
 def has_statistics(field: Field) -> bool:
-    """Returns whether writers keep statistics of a leaf outside of lists."""
+    """True if writers keep statistics of a leaf outside of lists."""
     kind = field.logical_type
     simple = ("bool", "float", "double", "date32:day", "date64:ms", "string", "binary")
     return (

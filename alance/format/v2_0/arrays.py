@@ -1,6 +1,6 @@
-"""Pages of 2.0: a description becomes a tree of encodings, checked against the page's buffers.
+"""Pages of 2.0: parses a description to a tree of encodings, checked against the page's buffers.
 
-Single rows of values of equal width without nulls are taken by the kernel.
+The kernel takes single rows of fixed-width values without nulls.
 
 Source: encodings_v2_0.proto, ArrayEncoding; file format 2.0, "Layout of each encoding".
 """
@@ -45,12 +45,12 @@ PLAIN: Final = Shape.from_proto([Layer.ALL_VALID_ITEM])
 ARRAY_ENCODING: Final = "/lance.encodings.ArrayEncoding"
 MAX_ROWS: Final = 1 << 62
 SCHEMES: Final = {"zstd": Scheme.ZSTD, "lz4": Scheme.LZ4}
-DICTIONARY: Final = "dict:"  # how the logical types of dictionaries begin
+DICTIONARY: Final = "dict:"  # prefix of logical types of dictionaries
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """The page of a list: where the items of each row end."""
+    """Page of a list: the end of each row's items."""
 
     indices: Indices
     num_items: int
@@ -58,7 +58,7 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The page of a struct: rows without values."""
+    """Page of a struct: rows without values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ArrayPage:
         """Plan the values of rows.
 
         Args:
-            as_places: give blobs as the places of their bytes, if they are stored as strings.
+            as_places: describe blobs stored as strings by the positions of their bytes.
 
         Raises:
             CorruptFileError: the page has offsets of lists, or is the header of a struct.
@@ -94,18 +94,18 @@ def array_page(
     num_rows: int,
     logical_type: str,
 ) -> ArrayPage:
-    """The page of a description.
+    """Parse the description of a page.
 
     Args:
         encoding: a serialized google.protobuf.Any.
         path: location of the file.
         buffers: (absolute offset, size) of each buffer, inside the file.
         num_rows: rows of the page.
-        logical_type: of the field, which tells the two meanings of dictionaries apart.
+        logical_type: type of the field, which decides between the two meanings of dictionaries.
 
     Raises:
         CorruptFileError: the description contradicts itself or the buffers.
-        UnsupportedError: an encoding that pages of 2.0 do not have.
+        UnsupportedError: an encoding that 2.0 pages do not have.
     """
     place = PagePlace(path, tuple((int(start), int(size)) for start, size in buffers), num_rows)
     try:
@@ -145,7 +145,7 @@ class _Parser:
         return self.encoding(message, self.place.num_rows)
 
     def encoding(self, message: pb.ArrayEncoding, count: int) -> ArrayEncoding:
-        """The tree of a message that describes `count` values."""
+        """Parse the tree of a message that describes `count` values."""
         match kind := kind_of(message):
             case "flat":
                 return self._flat(message.flat, count)
@@ -287,7 +287,7 @@ def _scheme(message: pb.Flat) -> Scheme | None:
 
 
 def row_page(page: ArrayPage) -> RowPage | None:
-    """A page for the kernel that takes rows; None for one of another kind."""
+    """Return a page for the kernel that takes rows. None if it is not a plain fixed-width page."""
     root, width = page.root, 1
     while isinstance(root, FixedSizeList):
         width *= root.dimension
@@ -313,13 +313,13 @@ def row_page(page: ArrayPage) -> RowPage | None:
 
 
 def value_buffers(encoding: bytes) -> frozenset[int]:
-    """The numbers of a page's buffers that do not tell where others are to be read.
+    """Return the numbers of a page's buffers that no other reads depend on.
 
     Args:
         encoding: a serialized google.protobuf.Any of an ArrayEncoding.
 
     Raises:
-        CorruptFileError: it is none.
+        CorruptFileError: the encoding cannot be parsed.
     """
     try:
         message = AnyMessage.FromString(encoding)

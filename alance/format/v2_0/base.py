@@ -1,4 +1,4 @@
-"""What array encodings of 2.0 share: which rows of a page are read, and pieces of them."""
+"""Shared parts of 2.0 array encodings: spans of rows, and decoding tasks of their bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_0_pb2 as pb
 
-# Bits of rows that lie this close are read with all bits between them: one piece, 32 Ki rows.
+# Bits of rows within this distance are read in one piece: 32 Ki rows.
 NEAR_BYTES: Final = 4 << 10
 
 
@@ -33,7 +33,7 @@ class Spans:
 
     @classmethod
     def of(cls, starts: Int64s, stops: Int64s) -> Spans:
-        """Ascending ranges, the empty ones dropped and neighbours that touch joined."""
+        """Build from ascending ranges: drops empty ranges and merges touching ones."""
         has_bytes = stops > starts
         if not has_bytes.all():
             starts, stops = starts[has_bytes], stops[has_bytes]
@@ -46,19 +46,19 @@ class Spans:
 
     @classmethod
     def of_range(cls, start: int, stop: int) -> Spans:
-        """One range."""
+        """Return a single span, or none if it is empty."""
         if start >= stop:
             return cls(np.empty(0, np.int64), np.empty(0, np.int64))
         return cls(np.array([start], np.int64), np.array([stop], np.int64))
 
     @classmethod
     def of_rows(cls, rows: Int64s) -> Spans:
-        """Ascending, unique rows."""
+        """Return the spans of ascending, unique rows."""
         return cls(rows, rows + 1) if len(rows) == 1 else cls.of(rows, rows + 1)
 
     @property
     def counts(self) -> Int64s:
-        """Rows of each span."""
+        """Number of rows in each span."""
         return self.stops - self.starts
 
     @property
@@ -66,15 +66,15 @@ class Spans:
         return int(self.counts.sum())
 
     def times(self, factor: int) -> Spans:
-        """The spans of what each row has `factor` of, side by side."""
+        """Return the spans of values if each row has `factor` values."""
         return self if factor == 1 else Spans(self.starts * factor, self.stops * factor)
 
     def is_all(self, num_rows: int) -> bool:
-        """Whether these are all of so many rows."""
+        """True if the span is all of `num_rows` rows."""
         return len(self.starts) == 1 and self.starts[0] == 0 and self.stops[0] == num_rows
 
     def within(self, start: int, stop: int) -> Spans:
-        """The part inside a range, counted from its start."""
+        """Return the part inside a range, relative to its start."""
         if len(self.starts) == 1:
             begin = max(int(self.starts[0]), start) - start
             return Spans.of_range(begin, min(int(self.stops[0]), stop) - start)
@@ -86,26 +86,26 @@ class Spans:
         )
 
     def positions(self) -> Int64s:
-        """All rows, one by one."""
+        """Enumerate all rows."""
         return positions_of(self.starts, self.counts)
 
 
 def fetch_values(place: PagePlace, buffer: int, spans: Spans, width: int) -> Plan[memoryview]:
-    """Plan values of `width` bytes each: one round, none where there are no rows."""
+    """Plan values of `width` bytes each: one round, none if there are no rows."""
     return (yield from fetch_pieces(place, buffer, spans.starts * width, spans.stops * width))
 
 
 @dataclass(frozen=True, slots=True)
 class BitPiece:
-    """Bits of rows, and where in the bytes that were read they are."""
+    """Bits of rows inside the bytes that were read."""
 
     content: memoryview
-    first_bit: int  # of the rows, where they are one span
-    places: Int64s | None  # of each row in the content; None: one behind the other
+    first_bit: int  # first row's bit, if the rows are a single span
+    places: Int64s | None  # position of each row's bit in the content; None: consecutive
     num_rows: int
 
     def bits(self) -> Bytes:
-        """The rows' bits, LSB first, beginning at bit 0; a view where they are so already."""
+        """Return the rows' bits, LSB first, from bit 0; a view if they already begin there."""
         data = np.frombuffer(self.content, np.uint8)
         if self.places is None and self.first_bit == 0:
             return data[: (self.num_rows + 7) // 8]
@@ -115,7 +115,7 @@ class BitPiece:
         return _kernels.gather_bits(data, places)
 
     def mask(self) -> Mask:
-        """The bits as booleans, shape (num_rows,)."""
+        """Return the bits as booleans, shape (num_rows,)."""
         data = np.frombuffer(self.content, np.uint8)
         bits = np.unpackbits(data, bitorder="little").view(np.bool_)
         if self.places is not None:
@@ -124,7 +124,7 @@ class BitPiece:
 
 
 def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
-    """Plan bits of rows: one round, none where there are no rows."""
+    """Plan bits of rows: one round, none if there are no rows."""
     if len(spans.starts) == 0:
         return BitPiece(memoryview(b""), 0, None, 0)
     starts, stops = spans.starts // 8, (spans.stops + 7) // 8
@@ -136,7 +136,7 @@ def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
             return BitPiece(content, int(spans.starts[0]) - first, None, spans.num_rows)
         places = spans.positions() - first
         return BitPiece(content, 0, places, len(places))
-    # Two spans may share a byte: it belongs to the first of them.
+    # A byte shared by two spans belongs to the first one.
     starts[1:] = np.maximum(starts[1:], stops[:-1])
     pieces = Spans.of(starts, stops)
     content = yield from fetch_pieces(place, buffer, pieces.starts, pieces.stops)
@@ -149,10 +149,10 @@ def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
 
 @dataclass(frozen=True, slots=True)
 class NullableBlock:
-    """Decoded rows: what is at nulls is arbitrary. Arrays may be views of what was read."""
+    """Decoded rows; slots of nulls are arbitrary. Arrays may be views of the read bytes."""
 
     block: Block
-    valid: Mask | None  # shape (num_values,); None: all are
+    valid: Mask | None  # shape (num_values,); None: all valid
 
     @property
     def num_values(self) -> int:
@@ -160,7 +160,7 @@ class NullableBlock:
 
 
 class Piece(Protocol):
-    """Bytes of some rows that were read; decoding them never waits."""
+    """Bytes of rows that were read; decoding them needs no I/O."""
 
     @property
     def num_bytes(self) -> int:
@@ -168,11 +168,11 @@ class Piece(Protocol):
         ...
 
     def decode(self) -> NullableBlock:
-        """Exactly the rows that were asked for.
+        """Decode exactly the requested rows.
 
         Raises:
             CorruptFileError: the bytes contradict the description.
-            UnsupportedError: more bytes of strings than 32-bit offsets can say.
+            UnsupportedError: more string bytes than 32-bit offsets can address.
         """
         ...
 
@@ -181,7 +181,7 @@ class ArrayEncoding(Protocol):
     """A node of a page's description, checked against the page's buffers."""
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
-        """Plan rows: one round, two for strings of which not all are wanted."""
+        """Plan rows: one round; two for a part of a large page of strings."""
         ...
 
 
@@ -201,7 +201,7 @@ class NullPiece:
 
 @dataclass(frozen=True, slots=True)
 class AllNulls:
-    """No buffers: every row is null."""
+    """Only nulls, without buffers."""
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
         return NullPiece(spans.num_rows)
@@ -209,10 +209,10 @@ class AllNulls:
 
 
 def fixed(values: NullableBlock, what: str) -> FixedWidth:
-    """The block of values of equal width.
+    """Return the block of fixed-width values.
 
     Raises:
-        CorruptFileError: they are of another kind, or some are null.
+        CorruptFileError: values of another kind, or nulls.
     """
     if not isinstance(values.block, FixedWidth) or values.valid is not None:
         raise CorruptFileError(f"{what}: {type(values.block).__name__}, expected plain values")
@@ -220,15 +220,15 @@ def fixed(values: NullableBlock, what: str) -> FixedWidth:
 
 
 def unsupported(what: str) -> UnsupportedError:
-    """The error for an encoding that pages of 2.0 have in no known release."""
+    """Build the error for an encoding that no known release writes in 2.0 pages."""
     return UnsupportedError(f"array encoding {what}: not in pages of 2.0")
 
 
 def kind_of(message: pb.ArrayEncoding) -> str:
-    """The name of the encoding that a message describes.
+    """Return the name of the encoding that a message describes.
 
     Raises:
-        UnsupportedError: none that is known.
+        UnsupportedError: no known encoding.
     """
     kind: str | None = message.WhichOneof("array_encoding")
     if kind is None:

@@ -1,6 +1,6 @@
 """Dictionaries: indices into distinct items of a page.
 
-Of a field of a dictionary type, nulls are indices of a null item. Of a string field, where the
+For a field of a dictionary type, a null is an index of a null item. For a string field, where the
 dictionary is only a compression, index 0 is null and k stands for item k - 1.
 
 Source: encodings_v2_0.proto, Dictionary.
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DictionaryPiece:
-    """Indices of rows, and all items."""
+    """Read indices of rows, and all items."""
 
     indices: Piece
     items: Piece
-    of_strings: bool  # the field has another type: 0 is null
+    of_strings: bool  # the field is a string: index 0 is null
 
     @property
     def num_bytes(self) -> int:
@@ -62,7 +62,7 @@ class DictionaryPiece:
             return NullableBlock(ConstantBlock(len(raw), None), np.zeros(len(raw), np.bool_))
         block = items.block
         if int(kept[-1]) < items.num_values - 1:
-            # The null item is the last one, as writers append it.
+            # Writers append the null item last.
             block = gather(block, np.arange(int(kept[-1]) + 1))
         return NullableBlock(_block(raw, block), _anded(valid, indices.valid))
 
@@ -84,7 +84,7 @@ def _unsigned(block: Block) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Indices like values of their own; the items are read whole beside them."""
+    """Indices, encoded as values of their own; the items are read whole, concurrently."""
 
     indices: ArrayEncoding
     items: ArrayEncoding
@@ -100,9 +100,12 @@ class Dictionary:
 
 
 def narrowed(values: NullableBlock, arrow: pa.DataType) -> NullableBlock:
-    """Values of a dictionary with no more items than the type's indices can say.
+    """Reduce a dictionary to the items in use if the type's indices cannot address all items.
 
-    Releases up to 0.33 wrote wider indices where the items outgrew the declared type.
+    Releases up to 0.33 wrote wider indices when the items outgrew the declared type.
+
+    Raises:
+        BatchTooLargeError: more items in use than the type's indices can address.
     """
     block = values.block
     if not isinstance(block, DictionaryBlock) or not pa.types.is_dictionary(arrow):

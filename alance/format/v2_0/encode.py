@@ -1,10 +1,10 @@
-"""Values of a leaf as pages of 2.0: the encodings that the reference implementation writes.
+"""Encodes values of a leaf as 2.0 pages, with the encodings of the reference implementation.
 
-    fixed width, lists of fixed size   flat, nullable where there are nulls
-    strings                            binary; a dictionary of few distinct ones; zstd, lz4, fsst
-                                       where the field's metadata ask for it
-    dictionaries                       indices of the width of the type; nulls are a null item
-    packed structs, blobs              row-major, without nulls
+  fixed width, lists of fixed size   flat; nullable if there are nulls
+  strings                            binary; a dictionary of few distinct ones; zstd, lz4, fsst
+                                     if the field's metadata request it
+  dictionaries                       indices of the type's width; a null is a null item
+  packed structs, blobs              row-major, without nulls
 
 Source: file format 2.0, "What pylance's 2.0 writer emits", "Rules for our 2.0 writer".
 """
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.field import Field
 
-MAX_ITEMS: Final = 99  # of a dictionary that only compresses strings
-COUNTED: Final = 2048  # counting stops here: the sample that it begins with cannot tell fewer
-MIN_ROWS: Final = 100  # of a page that may have one
+MAX_ITEMS: Final = 99  # in a dictionary that only compresses strings
+COUNTED: Final = 2048  # distinct values at which counting stops; must exceed the initial sample
+MIN_ROWS: Final = 100  # of a page that may have a dictionary
 ITEM_BYTES: Final = 1 << 20
 
 
 def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
-    """A page of a leaf, packed struct or dictionary; blobs are their places.
+    """Encode a page of a leaf, packed struct or dictionary; blobs are passed as their places.
 
     Args:
         array: of the field's type, or one that casts to it.
 
     Raises:
         InvalidInputError: nulls or text that the format cannot hold, or another type.
-        UnsupportedError: nulls in a packed struct, or values that files of 2.0 do not hold.
+        UnsupportedError: values that 2.0 files cannot hold.
     """
     leaf = leaf_values(field, array)[field.id]
     valid = None if leaf.definition is None else leaf.definition == 0
@@ -62,7 +62,7 @@ def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
 
 
 def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -> EncodedPage:
-    """A page of values; `valid` None: none is null."""
+    """Encode a page of values; `valid` None: no nulls."""
     buffers = Buffers()
     options = Options.of(Hints(FileVersion.V2_0, field.metadata))
     if num_rows == 0:
@@ -157,7 +157,7 @@ def _strings(
 def _dictionary(
     field: Field, block: DictionaryBlock, valid: Mask | None, buffers: Buffers
 ) -> pb.ArrayEncoding:
-    """Indices of the declared width; nulls are indices of one more item, which is null."""
+    """Encode indices of the declared width; a null is the index of an additional null item."""
     bits, items, count = block.indices.bits_per_value, block.items, block.items.num_values
     raw = block.indices.data.view(f"<u{bits // 8}")[: block.num_values]
     item_valid = None
@@ -184,7 +184,7 @@ def _dictionary(
 
 
 def _with_one_more(field: Field, items: Block) -> Block:
-    """The values and one that stands for null."""
+    """Append an item that stands for null."""
     if isinstance(items, VariableWidth):
         offsets = np.append(items.offsets, items.offsets[-1:]).astype(np.int64)
         return VariableWidth(offsets, items.data)
@@ -226,7 +226,7 @@ def _packed_struct(field: Field, block: StructBlock, buffers: Buffers) -> pb.Arr
 
 
 def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> EncodedPage:
-    """A page of the places of blobs; those of nulls are (1, 0), of empty ones (0, 0)."""
+    """Encode a page of blob places; a null is (1, 0), an empty blob (0, 0)."""
     places = np.zeros((len(positions), 2), "<u8")
     places[:, 0], places[:, 1] = np.where(sizes > 0, positions, 0), sizes
     if valid is not None:
@@ -238,43 +238,43 @@ def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> EncodedPa
 
 
 class Buffers:
-    """The buffers of a page that is being made, and messages that name them."""
+    """Collects the buffers of a page, and builds messages that name them."""
 
     def __init__(self) -> None:
         self.all: list[Bytes] = []
 
     def add(self, content: Bytes) -> pb.Buffer:
-        """The message of a new buffer."""
+        """Add a buffer; return its message."""
         self.all.append(content)
         return pb.Buffer(buffer_index=len(self.all) - 1)
 
     def flat(self, bits: int, content: Bytes) -> pb.ArrayEncoding:
-        """Values of equal width in a new buffer."""
+        """Add fixed-width values as a buffer."""
         return pb.ArrayEncoding(flat=pb.Flat(bits_per_value=bits, buffer=self.add(content)))
 
     def validity(self, valid: Mask) -> pb.ArrayEncoding:
-        """A bitmap in a new buffer."""
+        """Add a validity bitmap as a buffer."""
         return self.flat(1, np.packbits(valid, bitorder="little"))
 
 
 def no_nulls(values: pb.ArrayEncoding) -> pb.ArrayEncoding:
-    """Values that are all valid."""
+    """Describe values without nulls."""
     return pb.ArrayEncoding(nullable=pb.Nullable(no_nulls=pb.Nullable.NoNull(values=values)))
 
 
 def all_nulls() -> pb.ArrayEncoding:
-    """Nothing but nulls; also no rows at all."""
+    """Describe only nulls, or no rows."""
     return pb.ArrayEncoding(nullable=pb.Nullable(all_nulls=pb.Nullable.AllNull()))
 
 
 def some_nulls(validity: pb.ArrayEncoding, values: pb.ArrayEncoding) -> pb.ArrayEncoding:
-    """Values beside a bitmap."""
+    """Describe values beside a validity bitmap."""
     some_null = pb.Nullable.SomeNull(validity=validity, values=values)
     return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=some_null))
 
 
 def ends_of(offsets: Int64s, valid: Mask | None) -> tuple[Bytes, int]:
-    """Entries of strings or lists from their offsets, and what is added to those of nulls."""
+    """Return the entries of strings or lists, and the adjustment added to entries of nulls."""
     adjustment = int(offsets[-1]) + 1
     ends = offsets[1:].astype("<u8")
     if valid is not None:

@@ -1,4 +1,4 @@
-"""Fields of a schema as columns of 2.0, and rows of them as pages.
+"""Maps fields of a schema to 2.0 columns, and their rows to pages.
 
 Source: file format 2.0, "From schema to columns", "Rules for our 2.0 writer".
 """
@@ -37,7 +37,7 @@ LISTS = ("list", "list.struct", "large_list", "large_list.struct")
 
 @dataclass(frozen=True, slots=True)
 class Blobs:
-    """Rows of a blob column, before their payloads have a place in the file."""
+    """Rows of a blob column, before their payloads are placed in the file."""
 
     payloads: VariableWidth
     valid: Mask | None
@@ -45,31 +45,32 @@ class Blobs:
 
 @dataclass(frozen=True, slots=True)
 class HeaderRows:
-    """Rows of a struct: all of a column's become its one page."""
+    """Rows of a struct; all rows of its column become a single page."""
 
     num_rows: int
 
 
-# With the number of its column.
+# A column's number and its page or rows.
 Output: TypeAlias = "tuple[int, EncodedPage | Blobs | HeaderRows]"
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A leaf or list outside of lists: its rows wait together, and become pages together."""
+    """A leaf or list outside of lists; its rows are buffered and encoded together."""
 
     field: Field
-    path: tuple[int, ...]  # place of the top field, then of children of structs
+    path: tuple[int, ...]  # position of the top field, then of children of structs
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a file.
+    """Columns of a file.
 
     Attributes:
-        by_field: the column of each field that has one, by field id, in the order of columns.
-        headers: columns of structs outside of lists, which have a row a row of the file.
-        blobs: columns that hold places of blobs.
+        by_field: number of each field's column, by field id, in column order.
+        units: leaves and lists outside of lists.
+        headers: columns of structs outside of lists, with one row a row of the file.
+        blobs: columns of blob places.
     """
 
     by_field: dict[int, int] = attribute(default_factory=dict)
@@ -79,10 +80,10 @@ class Columns:
 
     @classmethod
     def of(cls, fields: Sequence[Field]) -> Columns:
-        """Number the columns of a schema, depth first.
+        """Number the columns of a schema, depth-first.
 
         Raises:
-            UnsupportedError: a type that files of 2.0 do not hold.
+            UnsupportedError: a type that 2.0 files cannot hold.
         """
         columns = cls()
         for place, field in enumerate(fields):
@@ -98,7 +99,7 @@ class Columns:
             self.blobs.add(number)
         if field.logical_type == "struct" and not field.is_packed:
             if not field.children and not in_list:
-                self.units.append(Unit(field, path))  # no child has its rows and nulls
+                self.units.append(Unit(field, path))  # no child stores its number of rows
             elif not in_list:
                 self.headers.append(number)
             for place, child in enumerate(field.children):
@@ -115,10 +116,10 @@ def _is_held(field: Field) -> bool:
 
 
 def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
-    """The rows of a unit out of those of its top field.
+    """Return the rows of a unit inside the rows of its top field.
 
     Raises:
-        InvalidInputError: a null struct, which files of 2.0 cannot say.
+        InvalidInputError: a null struct, which 2.0 files cannot store.
     """
     field = schema[unit.path[0]]
     for place in unit.path[1:]:
@@ -128,10 +129,10 @@ def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
 
 
 def child_of(field: Field, array: pa.Array, place: int) -> pa.Array:
-    """A child's rows out of those of a struct.
+    """Return a child's rows from the rows of a struct.
 
     Raises:
-        InvalidInputError: other children, or a null struct, which files of 2.0 cannot say.
+        InvalidInputError: other children, or a null struct, which 2.0 files cannot store.
     """
     array = as_struct(field, array)
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
@@ -142,10 +143,10 @@ def child_of(field: Field, array: pa.Array, place: int) -> pa.Array:
 
 
 def as_struct(field: Field, array: pa.Array) -> pa.Array:
-    """The rows of a struct that has a header.
+    """Return the rows of a struct that has a header, as storage type.
 
     Raises:
-        InvalidInputError: no struct, or a null one, which files of 2.0 cannot say.
+        InvalidInputError: not a struct, or a null struct, which 2.0 files cannot store.
     """
     array = storage_of(array)
     if not pa.types.is_struct(array.type):
@@ -158,10 +159,10 @@ def as_struct(field: Field, array: pa.Array) -> pa.Array:
 
 
 def unit_pages(unit: Unit, array: pa.Array, columns: Columns) -> Iterator[Output]:
-    """The pages of rows of a unit.
+    """Encode rows of a unit as pages.
 
     Raises:
-        InvalidInputError, UnsupportedError: values that files of 2.0 do not hold.
+        InvalidInputError, UnsupportedError: values that 2.0 files cannot hold.
     """
     yield from _pages(unit.field, array, columns)
 
@@ -187,7 +188,7 @@ def _pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
 
 
 def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
-    """The page of a list's offsets, and its items; null lists keep theirs."""
+    """Return the page of a list's offsets, and its items; null lists keep their items."""
     if not (pa.types.is_large_list(array.type) or pa.types.is_list(array.type)):
         raise InvalidInputError(f"field {field.name!r}: {array.type} where a list is expected")
     valid = validity_of(array)
@@ -208,7 +209,7 @@ def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
 
 
 class ArrayFileBuilder(FileBuilder):
-    """Where everything of one file of 2.0 goes: a `FileBuilder` with other pages."""
+    """Builds one 2.0 file: a `FileBuilder` with array-encoded pages."""
 
     def __init__(self, schema: Schema, columns: Columns) -> None:
         numbers = range(len(columns.by_field))
@@ -219,11 +220,11 @@ class ArrayFileBuilder(FileBuilder):
 
     @property
     def num_rows(self) -> int:
-        """Rows of the longest top column so far."""
+        """Rows of the longest top-level column so far."""
         return max((self._lengths[number] for number in self._tops), default=0)
 
     def add_array_page(self, column: int, page: EncodedPage) -> list[Bytes]:
-        """The bytes of the next page of a column: its buffers and their padding."""
+        """Return the bytes of a column's next page: its buffers with padding."""
         self._container.add_page(
             column, ARRAY_ENCODING, page.description, page.buffers, (), page.num_rows, priority=0
         )
@@ -231,15 +232,15 @@ class ArrayFileBuilder(FileBuilder):
         return [chunk for buffer in page.buffers for chunk in padded(buffer)]
 
     def add_header_rows(self, column: int, num_rows: int) -> None:
-        """Rows of a struct, which get their page at the end."""
+        """Count rows of a struct, whose page is written at the end."""
         self._headers.add(column)
         self._lengths[column] += num_rows
 
     def finish(self) -> list[Bytes]:
-        """The end of the file.
+        """Return the end of the file.
 
         Raises:
-            InvalidInputError: top columns of different numbers of rows.
+            InvalidInputError: top-level columns with different numbers of rows.
         """
         num_rows = self.num_rows
         for number in self._tops:

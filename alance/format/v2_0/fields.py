@@ -1,7 +1,8 @@
-"""Fields of 2.0 files: trees of columns, and Arrow arrays from the rows that were read of them.
+"""Fields of 2.0 files: trees of columns, and Arrow arrays from their rows.
 
-A list has a column of offsets and the columns of its items, which have a row an item. A struct has
-a header without values; its children have a row each of its own rows. Null structs do not exist.
+A list has a column of offsets and the columns of its items, with one row an item. A struct has a
+header without values; its children have one row for each row of the struct. There are no null
+structs.
 
 Source: file format 2.0, "From schema to columns", "Finding bytes".
 """
@@ -41,11 +42,11 @@ class FieldPiece(Protocol):
     def num_bytes(self) -> int: ...
 
     def decode(self, arrow: pa.DataType) -> pa.Array:
-        """The rows as an array of the field's type.
+        """Decode the rows as an array of the field's type.
 
         Raises:
             CorruptFileError: the bytes contradict the description.
-            UnsupportedError: more bytes of strings than 32-bit offsets can say.
+            UnsupportedError: more string bytes than 32-bit offsets can address.
         """
         ...
 
@@ -54,17 +55,17 @@ class Node(Protocol):
     """A field and its columns."""
 
     def columns(self) -> Iterator[PagedColumn]:
-        """All columns at or below."""
+        """Iterate over the columns of this field and its descendants."""
         ...
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
-        """Plan rows, all below the number that the columns have."""
+        """Plan rows, which must be inside the columns."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NullRows:
-    """Rows of a field that no file has."""
+    """Null rows of a field that is in no file."""
 
     num_rows: int
 
@@ -121,7 +122,7 @@ class LeafRows:
 
 
 def _with_null_blobs(places: pa.Array) -> pa.Array:
-    """Replace the descriptions (1, 0) of blobs by null: pages of 2.0 store a null that way."""
+    """Replace blob descriptions (1, 0), which store nulls in 2.0, by null."""
     positions, sizes = (as_numbers(places.field(name)) for name in ("position", "size"))
     valid = (positions != 1) | (sizes != 0)
     children = [places.field(number) for number in range(places.type.num_fields)]
@@ -130,7 +131,7 @@ def _with_null_blobs(places: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class LeafNode:
-    """A field whose values are in one column."""
+    """A field whose values are in a single column."""
 
     field: Field
     column: PagedColumn
@@ -218,7 +219,7 @@ class ListRows:
 
 @dataclass(frozen=True, slots=True)
 class ListNode:
-    """A list: where the items of each row end, and the items; also strings, in old files."""
+    """A list: offsets and items; in old files also strings."""
 
     field: Field
     column: PagedColumn
@@ -229,7 +230,7 @@ class ListNode:
         yield from self.items.columns()
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
-        """One round for the offsets, and those of the items."""
+        """Plan one round for the offsets, then the rounds of the items."""
         hit = list(overlaps(self.column, spans))
         last = hit[-1][0] if hit else -1
         bases, base = [], 0
@@ -261,7 +262,7 @@ class ListNode:
 
 
 def _joined(pages: Sequence[Ends]) -> tuple[Int64s, Mask | None]:
-    """Offsets and validity of all pages."""
+    """Join the offsets and validity of all pages."""
     if len(pages) == 1:
         return pages[0].offsets.astype(np.int64, copy=False), pages[0].mask()
     offsets = [np.zeros(1, np.int64)]
@@ -279,19 +280,19 @@ class PagedColumn(Protocol):
 
     @property
     def first_rows(self) -> Int64s:
-        """The first row of each page, and the number of rows; shape (pages + 1,)."""
+        """First row of each page, and the number of rows; shape (pages + 1,)."""
         ...
 
     def array_page(self, number: int) -> ArrayPage:
-        """A page by its number."""
+        """Return a page by its number."""
         ...
 
 
 def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
-    """The pages that hold rows, and the rows counted from the first of each page.
+    """Yield the pages that hold rows, and the rows relative to each page's first row.
 
     Raises:
-        CorruptFileError: rows behind the last.
+        CorruptFileError: a row beyond the last one.
     """
     first_rows = column.first_rows
     if not len(spans.starts):
@@ -303,7 +304,7 @@ def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
     if len(first_rows) == 2:
         yield 0, spans
         return
-    if len(spans.starts) == 1:  # the usual case, without the vectors of the general one
+    if len(spans.starts) == 1:  # the usual case, without the arrays of the general one
         start, stop = int(spans.starts[0]), int(spans.stops[0])
         number = int(first_rows.searchsorted(start, "right")) - 1
         first = int(first_rows[number])

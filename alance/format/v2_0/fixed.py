@@ -1,15 +1,15 @@
-"""Values of equal width: flat, nullable, fixed-size lists, packed structs, integers of few bits.
+"""Fixed-width values: flat, nullable, fixed-size lists, packed structs, bit-packed integers.
 
-    flat              n values back to back; of 1 bit each: LSB first
-    nullable          a bitmap (1 is valid) beside other values, or no nulls, or only nulls
-    fixed_size_list   the items of row r are values [r * dimension, (r + 1) * dimension)
-    packed_struct     rows back to back, each the values of its children, without padding
+  flat              n values back to back; of 1 bit each: LSB first
+  nullable          a bitmap (1 is valid) beside other values, or no nulls, or only nulls
+  fixed_size_list   the items of row r are values [r * dimension, (r + 1) * dimension)
+  packed_struct     rows back to back, each the values of its children, without padding
 
-Releases that called themselves 2.1 too early packed integers; no file of a stable release has such
-pages, and their buffer is read whole:
+Some prereleases labelled 2.1 bit-packed integers; no file of a stable release has such pages. Their
+buffer is read whole:
 
-    bitpacked              one little-endian stream: value i is bits [i * b, (i + 1) * b)
-    bitpacked_for_non_neg  chunks of 1024 values in lanes, 128 * b bytes each, the last padded
+  bitpacked              one little-endian stream: value i is bits [i * b, (i + 1) * b)
+  bitpacked_for_non_neg  chunks of 1024 values in lanes, 128 * b bytes each, the last padded
 
 Source: encodings_v2_0.proto, Flat, Nullable, FixedSizeList, PackedStruct, Bitpacked,
 BitpackedForNonNeg.
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from alance.format.v2_0.base import ArrayEncoding
 
 CHUNK: Final = 1024  # values of a chunk in lanes
-CHUNK_BYTES: Final = CHUNK // 8  # of each bit of the packed width
+CHUNK_BYTES: Final = CHUNK // 8  # for each bit of the packed width
 
 
 @dataclass(frozen=True, slots=True)
 class FlatPiece:
-    """Values of whole bytes, in order."""
+    """Read values of whole bytes, in order."""
 
     bits_per_value: int
     num_rows: int
@@ -69,7 +69,7 @@ class FlatPiece:
 
 @dataclass(frozen=True, slots=True)
 class BooleanPiece:
-    """Values of one bit."""
+    """Read values of one bit."""
 
     piece: BitPiece
 
@@ -83,7 +83,7 @@ class BooleanPiece:
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """Values of one buffer, uncompressed."""
+    """Uncompressed values of one buffer."""
 
     bits_per_value: int  # 1, or a multiple of 8
     buffer: int
@@ -98,7 +98,7 @@ class Flat:
 
 @dataclass(frozen=True, slots=True)
 class NullablePiece:
-    """Values and the validity of them."""
+    """Read values and their validity."""
 
     validity: BitPiece
     values: Piece
@@ -117,7 +117,7 @@ class NullablePiece:
 
 @dataclass(frozen=True, slots=True)
 class SomeNulls:
-    """Values and a bitmap; one round together."""
+    """Values and a validity bitmap, read in the same round."""
 
     validity: Flat  # of 1 bit
     values: ArrayEncoding
@@ -131,7 +131,7 @@ class SomeNulls:
 
 @dataclass(frozen=True, slots=True)
 class ListPiece:
-    """The items of rows."""
+    """Read items of fixed-size lists."""
 
     dimension: int
     items: Piece
@@ -143,7 +143,7 @@ class ListPiece:
     def decode(self) -> NullableBlock:
         items = self.items.decode()
         block, bits = items.block, None
-        # Items that are all null say so themselves, by a constant.
+        # A constant block already marks all items as null.
         if items.valid is not None and not isinstance(block, ConstantBlock):
             bits = np.packbits(items.valid, bitorder="little")
         return NullableBlock(FixedSizeListBlock(self.dimension, block, bits), None)
@@ -151,7 +151,7 @@ class ListPiece:
 
 @dataclass(frozen=True, slots=True)
 class FixedSizeList:
-    """`dimension` items a row."""
+    """Fixed-size lists of `dimension` items."""
 
     dimension: int
     items: ArrayEncoding
@@ -163,14 +163,18 @@ class FixedSizeList:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """Values of equal width, perhaps in fixed-size lists: a child of a packed struct, or a row."""
+    """Fixed-width values, possibly in fixed-size lists: a child of a packed struct."""
 
     bits_per_value: int
-    dimensions: tuple[int, ...]  # of fixed-size lists, outermost first; none: plain values
+    dimensions: tuple[int, ...]  # of fixed-size lists, outermost first; empty: plain values
 
     @classmethod
     def from_proto(cls, message: pb.ArrayEncoding) -> Nested:
-        """The child of a packed struct that an encoding describes."""
+        """Parse the child of a packed struct.
+
+        Raises:
+            CorruptFileError: not fixed-width values of whole bytes without nulls.
+        """
         dimensions: list[int] = []
         while True:
             match kind := kind_of(message):
@@ -197,7 +201,7 @@ class Nested:
         return total
 
     def __call__(self, rows: FixedWidth) -> Block:
-        """The values from their bytes, whatever width they were read by."""
+        """Build the block of values from the rows' bytes."""
         bits, data = self.bits_per_value, rows.data
         block: Block = FixedWidth(bits, len(data) * 8 // bits, data)
         for dimension in reversed(self.dimensions):
@@ -207,7 +211,7 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class PackedPiece:
-    """Rows of a packed struct."""
+    """Read rows of a packed struct."""
 
     children: tuple[Nested, ...]
     num_rows: int
@@ -246,7 +250,7 @@ class PackedStruct:
 
 @dataclass(frozen=True, slots=True)
 class PackedBitsPiece:
-    """The buffer, and which values of it are wanted."""
+    """The read buffer, and the requested values."""
 
     page: PackedBits
     spans: Spans
@@ -281,7 +285,7 @@ def _from_lanes(page: PackedBits, data: Bytes) -> Bytes:
         return np.zeros(page.num_values * bits // 8, np.uint8)
     chunks = -(-page.num_values // CHUNK)
     if width == bits:
-        # Packed to their own width they lie in lanes all the same.
+        # Even values packed to their own width are in lanes, which is not supported.
         raise CorruptFileError(f"bit-packing of {bits} bits to as many")
     starts = np.zeros(1, np.int64)
     sizes = np.array([chunks * CHUNK_BYTES * width], np.int64)
@@ -293,18 +297,18 @@ def _from_lanes(page: PackedBits, data: Bytes) -> Bytes:
 
 @dataclass(frozen=True, slots=True)
 class PackedBits:
-    """Integers of `packed_bits` each."""
+    """Integers of `packed_bits` bits each."""
 
     bits_per_value: int  # 8, 16, 32 or 64
     packed_bits: int
     buffer: int
     num_values: int
     is_signed: bool
-    lanes: bool  # in chunks of lanes; else one stream
+    lanes: bool  # in chunks of lanes; otherwise a single stream
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes that the buffer must have."""
+        """Required size of the buffer in bytes."""
         if self.lanes:
             return -(-self.num_values // CHUNK) * CHUNK_BYTES * self.packed_bits
         return (self.num_values * self.packed_bits + 7) // 8

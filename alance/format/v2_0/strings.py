@@ -1,7 +1,7 @@
-"""Strings: binary, compressed or not, FSST, and strings of one length.
+"""Strings: binary (optionally compressed), FSST, and strings of equal length.
 
-    indices   one u64 a value: where it ends in the bytes, plus `adjustment` if it is null
-    bytes     all values of the page, the first at 0; a null may own some
+  indices   one u64 a value: its end in the bytes, plus `adjustment` if it is null
+  bytes     all values of the page, the first at 0; a null may own some
 
 Source: encodings_v2_0.proto, Binary, Fsst, FixedSizeBinary.
 """
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
 
-# Bytes up to this many are read beside the indices, whichever are wanted: at 100 MB/s they take
-# 2.5 ms, another round 30 ms.
+# Smaller buffers of bytes are read whole together with the indices: at 100 MB/s they take 2.5 ms,
+# another round 30 ms.
 MAX_WHOLE_BYTES: Final = 256 << 10
-WIDE_BYTES: Final = (1 << 31) - 1  # from here on offsets have 64 bits
+WIDE_BYTES: Final = (1 << 31) - 1  # larger contents need 64-bit offsets
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Ends of rows, decoded."""
+    """Decoded ends of rows."""
 
-    spans: Spans  # of the bytes or items that the rows own: as many as spans of rows
+    spans: Spans  # spans of the rows' bytes or items, one for each span of rows
     offsets: Int32s | Int64s  # shape (n + 1,), from 0
     valid: Bytes | None  # LSB-first bits; None: all valid
 
     def mask(self) -> Mask | None:
-        """The validity as booleans."""
+        """Return the validity as booleans, or None if all are valid."""
         if self.valid is None:
             return None
         count = len(self.offsets) - 1
@@ -51,25 +51,25 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Indices:
-    """One u64 a row: where what it owns ends."""
+    """One u64 a row: the end of its bytes or items."""
 
     buffer: int
     adjustment: int
 
     def fetch(self, place: PagePlace, spans: Spans) -> Plan[memoryview]:
-        """Plan the entries of rows and the one before each span: one round."""
+        """Plan the entries of rows, and the entry before each span: one round."""
         starts = np.maximum(spans.starts - 1, 0)
         return (yield from fetch_pieces(place, self.buffer, starts * 8, spans.stops * 8))
 
     def decode(self, content: memoryview, spans: Spans, limit: int, *, wide: bool) -> Ends:
-        """The ends of rows.
+        """Decode the ends of rows.
 
         Args:
-            limit: where the last may end.
-            wide: 64-bit offsets also where 32 would do.
+            limit: upper bound of the last end.
+            wide: return 64-bit offsets even if 32 bits suffice.
 
         Raises:
-            CorruptFileError: they decrease or go beyond.
+            CorruptFileError: ends that decrease or exceed the limit.
         """
         entries = np.frombuffer(content, np.uint8)
         from_start = bool(len(spans.starts)) and int(spans.starts[0]) == 0
@@ -83,7 +83,7 @@ class Indices:
 
 @dataclass(frozen=True, slots=True)
 class StringPiece:
-    """Strings whose indices were decoded, and their bytes one behind the other."""
+    """Decoded ends of strings, and their concatenated bytes."""
 
     ends: Ends
     content: memoryview
@@ -100,7 +100,7 @@ class StringPiece:
 
 @dataclass(frozen=True, slots=True)
 class WholePiece:
-    """Indices of some strings, and the bytes of all of the page."""
+    """Indices of requested strings, and all bytes of the page."""
 
     page: Binary
     spans: Spans
@@ -134,7 +134,7 @@ class Binary:
     indices: Indices
     buffer: int  # of the bytes
     num_values: int
-    scheme: Scheme | None  # of the compression of all bytes
+    scheme: Scheme | None  # compression of all bytes together; None: uncompressed
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
         size = place.size(self.buffer)
@@ -162,12 +162,12 @@ def _whole(place: PagePlace, buffer: int) -> Plan[memoryview]:
 
 @dataclass(frozen=True, slots=True)
 class PlacesPiece:
-    """Where strings lie in the file, as blobs are described."""
+    """Positions of strings in the file, in the form of blob descriptions."""
 
     page: Binary
     spans: Spans
     entries: memoryview
-    first_byte: int  # of the bytes of the page, in the file
+    first_byte: int  # position of the page's bytes in the file
     size: int
 
     @property
@@ -193,7 +193,7 @@ class PlacesPiece:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Blobs of releases that stored them as strings: one round, and the bytes when asked for."""
+    """Blobs of releases that stored them as strings: one round for their places; no bytes."""
 
     page: Binary
 
@@ -205,7 +205,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class FsstPiece:
-    """Strings of codes."""
+    """Read strings of FSST codes."""
 
     table: SymbolTable
     inner: Piece
@@ -227,9 +227,9 @@ class FsstPiece:
 
 @dataclass(frozen=True, slots=True)
 class Fsst:
-    """Strings, each compressed by itself."""
+    """Strings, each compressed on its own."""
 
-    table: SymbolTable | None  # None: they are stored as they are
+    table: SymbolTable | None  # None: stored uncompressed
     inner: Binary
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
@@ -239,7 +239,7 @@ class Fsst:
 
 @dataclass(frozen=True, slots=True)
 class SameLengthPiece:
-    """Strings of one length."""
+    """Read strings of equal length."""
 
     width: int
     num_rows: int
@@ -263,10 +263,10 @@ class SameLengthPiece:
 
 @dataclass(frozen=True, slots=True)
 class SameLength:
-    """Strings of one length: their bytes alone."""
+    """Strings of equal length, without indices."""
 
     width: int
-    per_row: int  # values of `inner` a row: 1, or `width` where it counts bytes
+    per_row: int  # inner values a row: 1, or `width` if they are bytes
     inner: ArrayEncoding
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
