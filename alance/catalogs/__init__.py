@@ -1,8 +1,9 @@
-"""Tables by name: in a folder, as LanceDB and Lance's directory namespace lay them out, or of a
-catalog server that speaks the REST protocol of Lance namespaces.
+"""Tables by name: in a folder, or of a catalog server.
 
-`alance.connect` gives a `Catalog`, whose tables are opened, created, renamed and dropped by name.
-What is below it is a `Backend`: `directory` or `client`. A new kind of catalog is one more.
+A folder has the layout of LanceDB and Lance's directory namespace; a server speaks the REST
+protocol of Lance namespaces. `alance.connect` returns a `Catalog`, which opens, creates, renames
+and drops tables by name. A `Catalog` uses a `Backend`: `directory` or `client`. A new kind of
+catalog is a new backend.
 """
 
 from alance.catalogs.catalog import Catalog, connect

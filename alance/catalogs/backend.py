@@ -1,4 +1,4 @@
-"""What a catalog needs of what keeps its names."""
+"""Interface between a catalog and the backend that keeps its names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from alance.io.opening.credentials import StorageOptions
 
-Names: TypeAlias = tuple[str, ...]  # a namespace, or a table behind its namespace
+# names of a namespace, or a table's name after those of its namespace
+Names: TypeAlias = tuple[str, ...]
 TableName: TypeAlias = str | Sequence[str]
 
-DELIMITER: Final = "$"  # between the names of an identifier, on the wire and in `__manifest`
+DELIMITER: Final = "$"  # between the names of an identifier, in requests and in `__manifest`
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,8 @@ class Place:
     """URI of a table, and the options that open it.
 
     Attributes:
-        uri: of the table.
-        storage_options: options, or a provider of options that expire; None: those of the
+        uri: URI of the table.
+        storage_options: options, or a provider of options that expire; None: options of the
             environment.
     """
 
@@ -32,7 +33,7 @@ class Place:
     storage_options: StorageOptions | None = None
 
     def __repr__(self) -> str:
-        return f"Place({self.uri!r})"  # options have secrets
+        return f"Place({self.uri!r})"  # options hold secrets
 
 
 class Backend(Protocol):
@@ -40,7 +41,7 @@ class Backend(Protocol):
 
     @property
     def uri(self) -> str:
-        """What it was connected to."""
+        """URI that the backend is connected to."""
         ...
 
     async def list_namespaces(self, parent: Names) -> list[str]: ...
@@ -52,27 +53,27 @@ class Backend(Protocol):
     async def list_tables(self, namespace: Names, *, include_declared: bool) -> list[str]: ...
 
     async def find(self, names: Names) -> Place:
-        """Where a table is.
+        """Return the place of a table.
 
         Raises:
-            TableNotFoundError: there is none of that name.
+            TableNotFoundError: no table of that name.
         """
         ...
 
     async def begin(self, names: Names) -> Place:
-        """Where a table that is to be made goes; its name may be taken from then on.
+        """Return the place for a new table; its name may be reserved from then on.
 
         Raises:
-            AlreadyExistsError: there is one of that name.
+            AlreadyExistsError: the name is in use.
         """
         ...
 
     async def finish(self, names: Names, place: Place) -> None:
-        """The table that was begun is there."""
+        """Register a table that `begin` started, now that it is written."""
         ...
 
     async def abandon(self, names: Names, place: Place) -> None:
-        """The table that was begun is not there, and will not be."""
+        """Release the name of a table that `begin` started and that will not be written."""
         ...
 
     async def drop(self, names: Names) -> None: ...
@@ -81,10 +82,10 @@ class Backend(Protocol):
 
 
 def names_of(name: TableName, what: str) -> Names:
-    """The names that an identifier consists of.
+    """Return the names in an identifier after checking them.
 
     Raises:
-        InvalidInputError: no text, an empty one, or one that cannot be part of a path.
+        InvalidInputError: not text, empty, or not valid as a part of a path.
     """
     if not isinstance(name, Iterable):
         raise InvalidInputError(f"{what} {name!r}: expected a name, or a sequence of names")
@@ -99,10 +100,10 @@ def names_of(name: TableName, what: str) -> Names:
 
 
 def table_names(name: TableName) -> Names:
-    """The names of a table: that of its namespace first.
+    """Return the names of a table: its namespace's names, then its own.
 
     Raises:
-        InvalidInputError: none, or bad ones.
+        InvalidInputError: no name, or a name that is not valid.
     """
     names = names_of(name, "table")
     if not names:
@@ -111,19 +112,19 @@ def table_names(name: TableName) -> Names:
 
 
 def namespace_names(name: TableName) -> Names:
-    """The names of a namespace; none is the root.
+    """Return the names of a namespace; empty for the root.
 
     Raises:
-        InvalidInputError: bad ones.
+        InvalidInputError: a name that is not valid.
     """
     return names_of(name, "namespace")
 
 
 def shown(names: Names) -> str:
-    """The names in a message."""
+    """Format names for a message."""
     return ".".join(names) or "the root"
 
 
 def plain(options: Any) -> dict[str, str]:
-    """Storage options as texts."""
+    """Convert storage options to texts."""
     return {str(key): str(value) for key, value in dict(options or {}).items()}

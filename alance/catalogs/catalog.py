@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitArguments
     from alance.ops.write.sources import Data
 
-ABANDON_S: Final = 60.0  # to undo what was begun
+ABANDON_S: Final = 60.0  # to undo a table that was begun
 _log: Final = logging.getLogger(__name__)
 
 
@@ -44,21 +44,22 @@ async def connect(
 
     A folder has its tables as `name.lance`, as LanceDB lays them out; a table `__manifest` in it,
     if there is one, has namespaces and the tables in them. A server speaks the REST protocol of
-    Lance namespaces; it tells where tables are, and may give credentials for them, which are
-    renewed before they expire.
+    Lance namespaces; it returns the places of tables, and may return credentials for them, which
+    are renewed before they expire.
 
     Cost: no request.
 
     Args:
-        uri: a path or URI of a folder; `http://` or `https://`: that of a server; or an object with
-            the methods of a `lance_namespace.LanceNamespace`, whose calls are made in threads.
-        headers: of each request to a server, such as `Authorization`.
-        storage_options: of a folder's store; those of tables of a server where it names none.
+        uri: a path or URI of a folder; an `http://` or `https://` URI of a server; or an object
+            with the methods of a `lance_namespace.LanceNamespace`, whose calls are made in threads.
+        headers: headers of each request to a server, such as `Authorization`.
+        storage_options: options of a folder's store; for a server, options of tables for which it
+            returns none.
         session: shared scheduler, cache and limits; by default the event loop's own.
 
     Raises:
         InvalidInputError: a bad URI or option.
-        UnsupportedError: a server, and its client is not installed (the extra `catalog`).
+        UnsupportedError: a server's client is not installed (the extra `catalog`).
     """
     from alance.catalogs.client import ClientBackend, rest_client
     from alance.catalogs.directory import DirectoryBackend
@@ -78,10 +79,10 @@ async def connect(
 
 
 class Catalog:
-    """Tables by name, made by `connect`.
+    r"""Tables by name, opened by `connect`.
 
-    A table is named by a text, `"users"`, or by texts, that of its namespace first:
-    `("shop", "users")`. Names have no `/`, `\\` or `$`, and begin neither with a dot nor with `__`.
+    A table is named by a text, `"users"`, or by texts, its namespace first: `("shop", "users")`.
+    Names contain no `/`, `\` or `$`, and begin neither with a dot nor with `__`.
     """
 
     __slots__ = ("_backend", "_session")
@@ -108,8 +109,8 @@ class Catalog:
 
         Args:
             namespace: default: the root.
-            include_declared: also names that another program has declared for tables that are not
-                written yet. False costs one LIST more per table of a folder.
+            include_declared: include names that another program has declared for tables that are
+                not written yet. False costs one more LIST per table of a folder.
 
         Raises:
             NotFoundError: no such namespace.
@@ -134,14 +135,14 @@ class Catalog:
     async def create_namespace(
         self, namespace: TableName, *, properties: Mapping[str, str] | None = None
     ) -> None:
-        """Make a namespace.
+        """Create a namespace.
 
         Cost: in a folder a LIST and a GET to open `__manifest`, a scan of it, and an append to it;
         from a server a request.
 
         Args:
-            namespace: its name, after the names of the namespaces that it is in.
-            properties: texts by key, kept with the namespace.
+            namespace: names of the enclosing namespaces, then its own name.
+            properties: texts by key, stored with the namespace.
 
         Raises:
             AlreadyExistsError: there is such a namespace.
@@ -158,7 +159,7 @@ class Catalog:
         from a server a request.
 
         Args:
-            namespace: its name, after the names of the namespaces that it is in.
+            namespace: names of the enclosing namespaces, then its own name.
 
         Raises:
             NotFoundError: no such namespace.
@@ -179,20 +180,19 @@ class Catalog:
         """Write rows as a new table, or to an existing one.
 
         For other arguments of `alance.write_dataset`, call it with the result of `place`.
-
         Cost: as `place` and `alance.write_dataset`; in a namespace of a folder also an append to
         `__manifest`.
 
         Args:
-            table: its name.
+            table: name of the table.
             data: anything that `write_dataset` accepts.
-            mode: `create`: there must be no table of that name; `overwrite` replaces its rows and
-                schema, `append` adds rows; both make the table if there is none.
+            mode: `create`: the name must be unused; `overwrite` replaces rows and schema, `append`
+                adds rows; both create the table if it does not exist.
             schema, stable_row_ids: as for `write_dataset`.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            AlreadyExistsError: there is such a table, and the mode is `create`.
+            AlreadyExistsError: the table exists, and the mode is `create`.
             NotFoundError: no such namespace.
             InvalidInputError: a bad name, mode or data.
         """
@@ -219,7 +219,7 @@ class Catalog:
             if is_new:
                 await self._backend.finish(names, place)
         except CommitStateUnknownError:
-            raise  # it may be there
+            raise  # the table may exist
         except BaseException:
             if is_new:
                 await self._abandon(names, place)

@@ -1,7 +1,7 @@
-"""A catalog behind a client of Lance namespaces: that of a server, or any other `LanceNamespace`.
+"""A catalog behind a client of Lance namespaces: a server's client, or any `LanceNamespace`.
 
-These clients block: each call is made in a thread. What they raise is told as errors of alance, by
-the codes that the protocol has.
+These clients block, so each call runs in a thread. Their errors become alance's errors by the
+protocol's error codes.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from alance.io.opening.credentials import StorageOptions
 
 TIME_LIMITS: Final = (10.0, 60.0)  # seconds to connect, and for an answer
-ANSWER_S: Final = 180.0  # for one that comes in drops, which each are in time
-PAGE: Final = 1000  # names of one answer
-TRIES: Final = 3  # of a request beyond the first, as is usual
-MAX_IDLE_PAGES: Final = 1000  # a server may filter what it lists, and so send pages without names
-MAX_NAMES: Final = 10_000_000  # of a namespace: a gigabyte
+ANSWER_S: Final = 180.0  # for a whole answer, even if each part arrives in time
+PAGE: Final = 1000  # names in one answer
+TRIES: Final = 3  # retries of a request
+MAX_IDLE_PAGES: Final = 1000  # a server that filters may send pages without names
+MAX_NAMES: Final = 10_000_000  # in one namespace: a gigabyte
 
-# The protocol's codes of errors.
+# Error codes of the protocol.
 _ERRORS: Final[Mapping[int, type[AlanceError]]] = {
     0: UnsupportedError,
     1: NotFoundError,
     2: AlreadyExistsError,
-    3: InvalidInputError,  # a namespace that is not empty
+    3: InvalidInputError,  # the namespace is not empty
     4: TableNotFoundError,
     5: AlreadyExistsError,
     13: InvalidInputError,
@@ -65,7 +65,7 @@ _BY_STATUS: Final[Mapping[int, type[AlanceError]]] = {
 
 
 class ClientBackend:
-    """The tables that a client knows."""
+    """Backend that calls a client."""
 
     def __init__(self, client: Any, uri: str, options: StorageOptions | None) -> None:
         missing = [name for name in ("describe_table", "list_tables") if not hasattr(client, name)]
@@ -115,7 +115,7 @@ class ClientBackend:
         return self._place(names, answer)
 
     async def finish(self, names: Names, place: Place) -> None:
-        """Its declaration is all that the client needs."""
+        """Do nothing: the declaration by `begin` is sufficient."""
 
     async def abandon(self, names: Names, place: Place) -> None:
         with suppress(AlanceError):
@@ -134,10 +134,10 @@ class ClientBackend:
         )
 
     def _place(self, names: Names, answer: Any) -> Place:
-        """Where an answer says that a table is.
+        """Return the place in an answer.
 
         Raises:
-            StoreError: it does not say.
+            StoreError: the answer has no location.
         """
         uri = answer.location
         if not uri:
@@ -153,14 +153,14 @@ class ClientBackend:
     async def _all(
         self, method: str, request: str, field: str, names: Names, **fields: Any
     ) -> list[str]:
-        """The names of all pages of an answer.
+        """Return the names of all pages of an answer.
 
         Raises:
-            StoreError: the pages do not end, or one is none.
+            StoreError: the pages do not end, or a page is not a list of names.
         """
         result: dict[str, None] = {}
         token: str | None = None
-        idle = 0  # pages one after the other that had no new name
+        idle = 0  # consecutive pages without a new name
         while True:
             answer = await self._call(
                 method, request, names, page_token=token, limit=PAGE, **fields
@@ -195,7 +195,7 @@ class ClientBackend:
             ) from error
 
     def call(self, method: str, request: str, names: Names, **fields: Any) -> Any:
-        """One call of the client, which blocks.
+        """Call the client; blocks.
 
         Raises:
             AlanceError: by the code of the client's error.
@@ -205,7 +205,7 @@ class ClientBackend:
         try:
             message = getattr(models, request)(id=list(names), **present)
             return getattr(self._client, method)(message)
-        except _values_refused() as error:  # its text and it itself have the values
+        except _values_refused() as error:  # the error and its text contain the values
             places = {".".join(map(str, detail["loc"])) for detail in error.errors()}
             what = f"{request} or its answer is not of the protocol: {', '.join(sorted(places))}"
             raise StoreError(f"catalog {self.uri}: {shown(names)!r}: {what}") from None
@@ -213,7 +213,7 @@ class ClientBackend:
             raise self._told(error, method, names) from error
 
     def _told(self, error: Exception, method: str, names: Names) -> AlanceError:
-        """What a client raised, as an error of alance."""
+        """Translate a client's error."""
         code: Any = error.code if _is_of_protocol(error) else None  # type: ignore[attr-defined]
         status: Any = getattr(error, "status", None)
         text = str(error)
@@ -234,7 +234,7 @@ class ClientBackend:
 
 
 class Vended:
-    """Credentials that a catalog gives for a table, and gives anew when they expire."""
+    """Provider of a table's credentials that the catalog issues and renews."""
 
     def __init__(self, backend: ClientBackend, names: Names, first: dict[str, Any]) -> None:
         self._backend = backend
@@ -245,7 +245,7 @@ class Vended:
         return f"Vended({shown(self._names)!r})"
 
     def fetch_storage_options(self) -> dict[str, Any]:
-        """The credentials and when they expire; those of the first answer once."""
+        """Return credentials and their expiry; the first call returns those already received."""
         first, self._first = self._first, None
         if first is not None:
             return first
@@ -256,7 +256,7 @@ class Vended:
 
 
 class RestClient:
-    """The client of a server, with the methods of a `LanceNamespace`."""
+    """Client of a server, with the methods of a `LanceNamespace`."""
 
     def __init__(self, tables: Any, namespaces: Any) -> None:
         self._tables = tables
@@ -300,15 +300,15 @@ _OPTIONS: Final[Mapping[str, Any]] = {"delimiter": DELIMITER, "_request_timeout"
 
 
 def _joined(request: Any) -> str:
-    """The identifier of a request as it is in URLs; the root is the delimiter."""
+    """Return the identifier of a request as in URLs; the root is the delimiter."""
     return DELIMITER.join(request.id) or DELIMITER
 
 
 def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
-    """A client of a server.
+    """Return a client of a server.
 
     Raises:
-        UnsupportedError: its package is not installed.
+        UnsupportedError: the package is not installed.
     """
     try:
         from lance_namespace_urllib3_client.api.namespace_api import NamespaceApi
@@ -319,7 +319,7 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
     except ImportError as error:
         raise _no_client() from error
     configuration: Any = Configuration(host=uri.rstrip("/"))
-    # Headers may be secrets, whatever their names: they go to this server alone.
+    # Headers may hold secrets under any name, so they are not sent to other servers on redirect.
     secrets = Retry.DEFAULT_REMOVE_HEADERS_ON_REDIRECT.union(headers)
     configuration.retries = Retry(TRIES, remove_headers_on_redirect=secrets)
     client = ApiClient(configuration)
@@ -328,20 +328,24 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
 
 
 def _is_of_protocol(error: Exception) -> bool:
-    """True if an error's code is one of the protocol: other libraries have codes of their own."""
-    errors = sys.modules.get("lance_namespace.errors")  # not imported: no such error
+    """True if an error's code belongs to the protocol; other libraries have their own codes."""
+    errors = sys.modules.get("lance_namespace.errors")  # not imported: no such error can be raised
     return errors is not None and isinstance(error, errors.LanceNamespaceError)
 
 
 def _values_refused() -> Any:
-    """What messages raise that are given other values than the protocol has."""
+    """Return the exception type raised by messages with values outside of the protocol."""
     from pydantic import ValidationError
 
     return ValidationError
 
 
 def _models() -> Any:
-    """The messages of the protocol."""
+    """Return the module of the protocol's messages.
+
+    Raises:
+        UnsupportedError: the package is not installed.
+    """
     try:
         from lance_namespace_urllib3_client import models
     except ImportError as error:

@@ -1,9 +1,10 @@
-"""A folder as a catalog: tables `name.lance`, and a table `__manifest` that has namespaces.
+"""A folder as a catalog: tables `name.lance`, and a table `__manifest` with namespaces.
 
 `__manifest` has a row for each namespace and table: `object_id` is the primary key, the names
-joined by `$`; `object_type` is `namespace` or `table`; `location` the folder of a table, below the
-catalog's. A table of the root may be in it or not, its folder counts. One of a namespace is known
-by its row alone, which is written after the data and deleted before it: a name means a whole table.
+joined by `$`; `object_type` is `namespace` or `table`; `location` is a table's folder below the
+catalog's. A table of the root is identified by its folder, and may have a row. A table of a
+namespace is identified only by its row, which is written after the data and deleted before it, so a
+name always means a whole table.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ SCHEMA: Final = pa.schema(
 
 
 class DirectoryBackend:
-    """The tables of a folder."""
+    """Backend of a folder."""
 
     def __init__(self, uri: str, options: StorageOptions | None, session: Session) -> None:
-        self._is_path = "://" not in uri  # which is literal: no query, nothing quoted
+        self._is_path = "://" not in uri  # a path is literal: no query, no quoting
         self._uri, mark, query = (uri, "", "") if self._is_path else uri.partition("?")
         self._uri = self._uri.rstrip("/") or "/"
         self._query = mark + query
         self._options = options
         self._session = session
-        session.engine.registry.open(uri, storage_options=options)  # a bad URI is an error now
+        session.engine.registry.open(uri, storage_options=options)  # fails early for a bad URI
 
     @property
     def uri(self) -> str:
@@ -73,12 +74,12 @@ class DirectoryBackend:
         return Place(posixpath.join(self._uri, name) + self._query, self._options)
 
     def _folder(self, place: Place) -> str:
-        """The folder of a place directly below."""
+        """Return the folder name of a place directly below the catalog."""
         name = posixpath.basename(place.uri.removesuffix(self._query))
         return name if self._is_path else name.replace("%25", "%")
 
     async def _manifest(self) -> _Manifest:
-        """The table of namespaces as it is now; a call of the catalog opens it once."""
+        """Open the latest version of `__manifest`; each call of the catalog opens it once."""
         place = self._place(MANIFEST)
         try:
             table = await dataset(
@@ -110,7 +111,7 @@ class DirectoryBackend:
         location: str | None = None,
         metadata: str | None = None,
     ) -> None:
-        """Add a row, in one commit that fails where the name is taken."""
+        """Add a row in one commit, which fails if the name is in use."""
         if manifest.table is None:
             manifest = await self._new_manifest()
         try:
@@ -168,7 +169,7 @@ class DirectoryBackend:
         raise TableNotFoundError(f"catalog {self.uri!r}: no table {shown(names)!r}")
 
     async def _is_in_root(self, name: str) -> bool:
-        """Whether a table's folder is there: one that has folders, as every table has."""
+        """True if the folder `name.lance` has subfolders, as every table's folder has."""
         return bool(await self._folders(self._place(name + SUFFIX).uri))
 
     async def begin(self, names: Names) -> Place:
@@ -181,9 +182,9 @@ class DirectoryBackend:
             manifest.check_namespace(rows, namespace)
         if _row(rows, names, "table") or (not namespace and await self._is_in_root(name)):
             raise _taken(self.uri, names, "table")
-        if not namespace:  # its folder is its name: writing finds out whether that is taken
+        if not namespace:  # the folder is the name: the write fails if it exists
             return self._place(name + SUFFIX)
-        # A folder of its own, whatever happens to those of other attempts.
+        # A unique folder, independent of other attempts.
         return self._place(f"{uuid.uuid4().hex[:8]}_{DELIMITER.join(names)}")
 
     async def finish(self, names: Names, place: Place) -> None:
@@ -192,7 +193,7 @@ class DirectoryBackend:
             await self._add(manifest, names, "table", location=self._folder(place))
 
     async def abandon(self, names: Names, place: Place) -> None:
-        if len(names) > 1:  # nobody knows this folder
+        if len(names) > 1:  # only this call knows the folder
             with suppress(NotFoundError):
                 await self._drop(place)
 
@@ -219,10 +220,11 @@ class DirectoryBackend:
 
 @dataclass(frozen=True, slots=True)
 class _Manifest:
-    """The table of namespaces, open at a version, if there is one.
+    """The table `__manifest` at a version, if it exists.
 
     Attributes:
-        uri: the catalog's, for messages.
+        uri: URI of the catalog, for messages.
+        table: None: there is no `__manifest`.
     """
 
     uri: str
@@ -236,15 +238,15 @@ class _Manifest:
         return rows.to_pylist()  # type: ignore[no-any-return]
 
     async def rows(self, *objects: Names) -> list[dict[str, Any]]:
-        """The rows of some tables and namespaces, by one scan."""
+        """Return the rows of tables and namespaces with these names, by one scan."""
         condition = f"object_id IN ({', '.join('?' * len(objects))})"
         return await self._rows(condition, [DELIMITER.join(names) for names in objects])
 
     async def below(self, namespace: Names, *kinds: str) -> dict[str, Any]:
-        """The last names of what is in a namespace, with the locations, by one scan.
+        """Return the last names and the locations of a namespace's direct children, by one scan.
 
         Raises:
-            NotFoundError: there is no such namespace.
+            NotFoundError: no such namespace.
         """
         prefix = DELIMITER.join((*namespace, ""))
         rows = await self._rows(
@@ -274,7 +276,7 @@ class _Manifest:
         """Add a row.
 
         Raises:
-            InvalidInputError: there is one of these names.
+            InvalidInputError: a row with these names exists.
         """
         assert self.table is not None
         row = {
@@ -296,13 +298,13 @@ class _Manifest:
         )
 
     async def forget(self, names: Names) -> None:
-        """Delete the row of some names, if there is one."""
+        """Delete the row with these names, if it exists."""
         if self.table is not None and await self.rows(names):
             await self.table.delete("object_id = ?", params=[DELIMITER.join(names)])
 
 
 def _row(rows: Iterable[dict[str, Any]], names: Names, kind: str) -> dict[str, Any] | None:
-    """The one among rows that has these names and is of a kind."""
+    """Return the row with these names and this kind, or None."""
     key = (DELIMITER.join(names), kind)
     return next((row for row in rows if (row["object_id"], row["object_type"]) == key), None)
 
@@ -312,7 +314,7 @@ def _taken(uri: str, names: Names, kind: str) -> AlreadyExistsError:
 
 
 def _checked(location: Any, names: Names) -> str:
-    """The folder of a table, which is below the catalog's.
+    """Return the folder of a table after checking that it is below the catalog's.
 
     Raises:
         CorruptFileError: it is not.
