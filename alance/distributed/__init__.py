@@ -1,27 +1,28 @@
-"""Functions for engines that spread the work on a table over machines, such as Spark, Ray or Dask.
+"""Functions for engines that distribute work on a table, such as Spark, Ray or Dask.
 
 They complement `alance.write_fragments`, `alance.commit`, `Compaction`, `IndexBuild` and the
 methods of `DatasetFragment`:
 
-- a version of a table on its way from a driver to tasks, which read no manifest: `version_record`
-  and `open_record`; one for whatever event loop reads it: `in_any_loop`;
+- a version sent from a driver to tasks, which read no manifest: `version_record` and `open_record`;
+a dataset usable in any event loop: `in_any_loop`;
 - a scan in splits of about equal bytes: `plan_splits`, `read_split` and `member_paths`; least and
-  greatest values: `read_extremes`;
-- what versions added, for readers that follow a table: `added_by`, and columns that were renamed or
-  added meanwhile: `ColumnsAcross`;
-- commits that are made once, however often a driver repeats them: `producer_properties` and
-  `last_sequence`; what an error says of a commit: `may_be_visible`; and what to do with files that
-  no version will name: `remove_data_files`;
-- records of data files that were written one by one: `create_data_file`, and
-  `DatasetFragment.create_from_file`;
-- new columns, a fragment a task: `ColumnBackfill`;
-- rows that were found on executors and are deleted or replaced in one commit: `delete_rows`,
-  `replace_rows`, `RowUpdate`, `SourceGaps`; keys that concurrent merges insert once:
-  `inserted_keys`; the row ids of rows that are moved by hand: `with_row_ids`, `row_ids_of`;
+greatest values: `read_extremes`;
+- rows that versions added, for readers that follow a table: `added_by`; columns that were renamed
+or added meanwhile: `ColumnsAcross`;
+- commits that take effect only once, however often a driver repeats them: `producer_properties` and
+`last_sequence`; the state of a failed commit: `may_be_visible`; removal of files that no version
+will name: `remove_data_files`;
+- records of data files that were written singly: `create_data_file`, and
+`DatasetFragment.create_from_file`;
+- new columns, one task a fragment: `ColumnBackfill`;
+- rows selected on executors, to delete or replace in one commit: `delete_rows`, `replace_rows`,
+`RowUpdate`, `SourceGaps`; keys that concurrent merges must insert only once: `inserted_keys`; row
+ids of rows that a custom transaction moves: `with_row_ids`, `row_ids_of`;
 - catalogs that are folders of tables: `list_folders`, `list_tables`, `is_table`, `move_table`,
-  `remove_folder`.
+`remove_folder`.
 
-Whatever is sent to tasks can be pickled. All take and give the objects of `alance`.
+Everything that is sent to tasks can be pickled. All functions accept and return the objects of
+`alance`.
 """
 
 from alance.data_files import create_data_file

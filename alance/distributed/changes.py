@@ -1,4 +1,4 @@
-"""What the versions of a table added, and which batches of a producer they have."""
+"""Rows that versions of a table added, and batches of a producer that they hold."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.session import OpenArguments
 
-AT_ONCE: Final = 16  # manifests read together on the way back
-QUIET: Final = (Delete, Rewrite, Merge, Project, DataReplacement)  # no row comes with them
+AT_ONCE: Final = 16  # manifests read concurrently in the search
+QUIET: Final = (Delete, Rewrite, Merge, Project, DataReplacement)  # operations that add no rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +92,18 @@ async def _version(snapshot: Snapshot, version: int) -> Snapshot:
 
 
 async def last_sequence(uri: str, producer: str, **place: Unpack[OpenArguments]) -> int | None:
-    """Return the number of a producer's last batch in the table. Returns None if it has none, or if
-    there is no table.
+    """Return the number of a producer's last batch in the table.
 
-    The latest version records the number in its configuration. If others wrote the table, or so
-    many producers that this one was dropped, the transactions of the versions are searched.
+    Returns None if the table has no batch of the producer, or does not exist.
+    The latest version records the number in its configuration. If other programs wrote the table,
+    or this producer's entry was dropped because of many others, the transactions of the versions
+    are searched.
 
     Cost: a LIST and a GET. For a producer that the latest version does not record, such as a new
     one: all manifests that cleanup has left, 16 at a time.
 
     Args:
-        uri: of the table.
+        uri: URI of the table.
         producer: name of the producer.
         place: `storage_options` and `session`, as for `dataset`.
 

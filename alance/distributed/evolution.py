@@ -1,4 +1,4 @@
-"""Columns of one version in the rows of another: renamed, added since, or with other members."""
+"""Maps columns of one version to rows of another: renamed, added later, or with other members."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FieldSource:
         return self.name == self.source and not self.members
 
     def of(self, array: pa.Array | None, count: int) -> pa.Array:
-        """Values of the field, from the column of the other version. CPU.
+        """Return the values of the field, from the column of the other version. CPU.
 
         Args:
             array: values of `source`; None if the other version lacks the field.

@@ -1,7 +1,7 @@
-"""Folders of tables, for catalogs that are folders: what is in one, and tables that move.
+"""Folders as catalogs: listing a folder's tables, and moving tables.
 
-A table is a folder with manifests in it. Most stores have no folders, only names with `/`: one is
-there as long as an object is below it.
+A table is a folder with manifests. Most stores have no folders, only names with `/`: a folder
+exists as long as it has an object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 COPIES_AT_ONCE: Final = 16
-CHECKED_AT_ONCE: Final = 32  # tables of a folder
+CHECKED_AT_ONCE: Final = 32  # tables of a folder checked concurrently
 
 
 async def list_folders(uri: str, **place: Unpack[OpenArguments]) -> list[str]:
@@ -37,7 +37,7 @@ async def list_folders(uri: str, **place: Unpack[OpenArguments]) -> list[str]:
     Cost: a LIST per thousand names.
 
     Args:
-        uri: of the folder.
+        uri: URI of the folder.
         place: `storage_options` and `session`, as for `dataset`.
 
     Raises:
@@ -57,8 +57,8 @@ async def list_tables(uri: str, suffix: str, **place: Unpack[OpenArguments]) -> 
     Cost: a LIST per thousand names, and one per name with the suffix, 32 at once.
 
     Args:
-        uri: of the folder.
-        suffix: of the tables' names, such as `.lance`.
+        uri: URI of the folder.
+        suffix: suffix of the tables' names, such as `.lance`.
         place: `storage_options` and `session`, as for `dataset`.
 
     Raises:
@@ -73,7 +73,7 @@ async def list_tables(uri: str, suffix: str, **place: Unpack[OpenArguments]) -> 
 
 
 async def tables_among(uris: Iterable[str], **place: Unpack[OpenArguments]) -> list[bool]:
-    """Whether a table is at each of some places. Cost: a LIST each, 32 at once."""
+    """Return for each URI True if a table exists there. Cost: a LIST each, 32 at once."""
 
     async def checks() -> AsyncGenerator[Awaitable[bool], None]:
         for uri in uris:
@@ -89,7 +89,7 @@ async def is_table(uri: str, **place: Unpack[OpenArguments]) -> bool:
     Cost: one LIST.
 
     Args:
-        uri: of the table.
+        uri: URI of the table.
         place: `storage_options` and `session`, as for `dataset`.
 
     Raises:
@@ -104,13 +104,13 @@ async def is_table(uri: str, **place: Unpack[OpenArguments]) -> bool:
 
 
 async def remove_folder(uri: str, names: tuple[str, ...], **place: Unpack[OpenArguments]) -> None:
-    """Remove objects of a folder, and the folder if nothing else is in it.
+    """Remove objects of a folder, and the folder if it is then empty.
 
     Cost: one DELETE.
 
     Args:
-        uri: of the folder.
-        names: of the objects in it.
+        uri: URI of the folder.
+        names: names of the objects in it.
         place: `storage_options` and `session`, as for `dataset`.
 
     Raises:
@@ -125,13 +125,13 @@ async def move_table(uri: str, target: str, **place: Unpack[OpenArguments]) -> N
     """Move a table to another place of the same store, with all versions, branches and tags.
 
     On a local disk the folder is renamed. On other stores all objects are copied, the manifests
-    last, and then deleted: nobody may write to the table meanwhile; an interrupted move leaves the
-    table at its old place, and objects that are not a table at the new place.
+    last, and then deleted. Nobody may write to the table meanwhile. An interrupted move leaves the
+    table at its old place, and at the new place objects that are not a table.
 
     Cost: on other stores a LIST, a COPY per object, and the cost of `drop`.
 
     Args:
-        uri: of the table.
+        uri: URI of the table.
         target: its new URI.
         place: `storage_options` and `session`, as for `dataset`.
 
@@ -170,7 +170,7 @@ def _rename(folder: str, new_folder: str) -> None:
 
 
 async def _copy(source: Table, target: Table) -> None:
-    """Copy all objects, the manifests behind the others."""
+    """Copy all objects, the manifests last."""
     store = source.store
 
     async def copy(path: str) -> None:

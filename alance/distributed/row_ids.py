@@ -1,4 +1,4 @@
-"""Stable row ids of new fragments: those of rows that a transaction made by hand moves."""
+"""Stable row ids of new fragments, for custom transactions that move rows."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ NO_ROW: Final = (1 << 64) - 1
 def with_row_ids(
     fragment: DataFragment, row_ids: range | pa.Array | pa.ChunkedArray | Iterable[int]
 ) -> DataFragment:
-    """A new fragment whose first rows have ids that are there already: rows that were rewritten.
+    """Return a new fragment whose first rows keep existing ids: rows that were rewritten.
 
-    The commit gives new ids to the rows behind them. For `operations.Update`, which has to remove
-    these rows from the fragments that they were in: nobody checks that. Ids of new rows come from
-    the commit alone, as they are counted in the manifest.
+    The commit assigns new ids to the remaining rows. Use it for `operations.Update`, which must
+    also remove these rows from their old fragments: this is not checked. Only the commit can assign
+    ids of new rows, since the manifest counts them.
 
     Args:
-        fragment: of `alance.write_fragments`; it stays as it is.
-        row_ids: in the order of the rows; at most as many as rows.
+        fragment: from `alance.write_fragments`; it is not changed.
+        row_ids: ids in row order; at most as many as rows.
 
     Raises:
-        InvalidInputError: ids that are no integers from 0, too many, or one of them twice.
+        InvalidInputError: ids that are not integers from 0 on, too many, or repeated.
     """
     if not isinstance(row_ids, range):
         row_ids = _numbers(row_ids)
@@ -46,7 +46,7 @@ def with_row_ids(
         raise InvalidInputError(
             f"row ids: {len(row_ids)} of them, the fragment has {fragment.physical_rows} rows"
         )
-    ids = _numbers(row_ids)  # of a range, which may be of any length, only now
+    ids = _numbers(row_ids)  # a range, which may be huge, is expanded only now
     if (ids == NO_ROW).any():
         raise InvalidInputError(f"row ids: {NO_ROW}: stands for no row, expected a smaller one")
     if len(np.unique(ids)) < len(ids):
@@ -58,14 +58,14 @@ def with_row_ids(
 
 
 def row_ids_of(fragment: DataFragment) -> pa.UInt64Array:
-    """Return the stable ids of a fragment's rows, in their order, including deleted rows.
+    """Return the stable ids of a fragment's rows, in row order, including deleted rows.
 
     Args:
-        fragment: its record.
+        fragment: record of the fragment.
 
     Raises:
         InvalidInputError: a fragment without ids.
-        UnsupportedError: ids in a file of their own: scan the fragment's `_rowid`.
+        UnsupportedError: ids outside of the manifest: scan the fragment's `_rowid`.
         CorruptFileError: bytes that are not row ids.
     """
     kind = fragment.WhichOneof("row_id_sequence")
@@ -78,10 +78,10 @@ def row_ids_of(fragment: DataFragment) -> pa.UInt64Array:
 
 
 def _numbers(row_ids: Any) -> UInt64s:
-    """Ids as numbers.
+    """Convert ids to an array.
 
     Raises:
-        InvalidInputError: something else than integers from 0.
+        InvalidInputError: not integers from 0 on.
     """
     array = _array(row_ids)
     if array is not None and array.min(initial=0) >= 0:
@@ -91,7 +91,7 @@ def _numbers(row_ids: Any) -> UInt64s:
         listed = row_ids.to_pylist() if is_arrow else list(row_ids)
     except TypeError as error:
         raise InvalidInputError(f"row ids: {error}") from error
-    if all(map(_is_integer, set(map(type, listed)))):  # Arrow would make 1 of 1.5
+    if all(map(_is_integer, set(map(type, listed)))):  # Arrow would convert 1.5 to 1
         with suppress(OverflowError):
             return as_numbers(pa.array(listed, pa.uint64()))
     wrong = next(
@@ -101,10 +101,10 @@ def _numbers(row_ids: Any) -> UInt64s:
 
 
 def _array(row_ids: Any) -> npt.NDArray[np.integer[Any]] | None:
-    """Ids as an array of integers, where one need not look at each for that."""
+    """Return ids as an integer array, or None if each has to be checked."""
     array = row_ids
     if isinstance(array, range):
-        array = np.arange(array.start, array.stop, array.step)  # floats beyond 63 bits
+        array = np.arange(array.start, array.stop, array.step)  # becomes floats beyond 63 bits
     elif isinstance(array, pa.Array | pa.ChunkedArray):
         is_plain = pa.types.is_integer(array.type) and not array.null_count
         array = as_numbers(array) if is_plain else None

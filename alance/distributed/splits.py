@@ -1,8 +1,8 @@
-"""A version on its way from a driver to tasks, and splits of a scan, from the manifest alone.
+"""A version sent from a driver to tasks, and splits of a scan, planned from the manifest alone.
 
-A task is told what it needs and reads no manifest: the record of the version, without its
-fragments, and the records of the fragments that it works on. A manifest of a million fragments is
-read by the driver alone. Splits are rows of fragments of about equal bytes.
+A task receives all metadata that it needs and reads no manifest: the record of the version without
+fragments, and the records of its fragments. Only the driver reads a manifest of a million
+fragments. Splits are rows of fragments of about equal bytes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def open_record(
 
     Args:
         record: from `version_record`.
-        uri: of the table; for a version of a branch, of that branch or of the table.
+        uri: URI of the table; for a version of a branch, of that branch or of the table.
         fragments: serialized records of fragments.
         place: `storage_options` and `session`, as for `dataset`.
     """
@@ -87,8 +87,8 @@ def in_any_loop(dataset: Dataset, storage_options: StorageOptions | None = None)
     The result keeps its credentials, which a pickle does not. Sends no request.
 
     Args:
-        dataset: of any loop or session.
-        storage_options: of the store; None: those with which the dataset was opened.
+        dataset: a dataset of any loop or session.
+        storage_options: options of the store; None: those with which the dataset was opened.
 
     Raises:
         InvalidInputError: unknown options, or options for a dataset that was opened with a `store`.
@@ -108,11 +108,11 @@ def fragments_of(dataset: Dataset) -> Sequence[Fragment]:
 
 
 BLOB: Final = b"lance-encoding:blob"
-MAX_PIECES: Final = 4096  # fragments of one split: its message stays below a megabyte
-FILE_COST: Final = 64 << 10  # what opening a file costs, in bytes that could be read meanwhile
-UNKNOWN_BYTES: Final = 64 << 20  # of a file whose size the manifest does not tell
-WORTH_A_TASK: Final = 1 << 20  # about what is read while a task is started
-MIN_ROWS: Final = 4096  # a piece of a fragment is not cut smaller
+MAX_PIECES: Final = 4096  # fragments of one split, whose message then stays below a megabyte
+FILE_COST: Final = 64 << 10  # cost of opening a file, in bytes that could be read meanwhile
+UNKNOWN_BYTES: Final = 64 << 20  # assumed size of a file that the manifest does not record
+WORTH_A_TASK: Final = 1 << 20  # about the bytes read while a task starts
+MIN_ROWS: Final = 4096  # smallest piece of a fragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Piece:
     """Rows of a fragment.
 
     Attributes:
-        fragment: its record in the manifest.
+        fragment: record of the fragment in the manifest.
         start, stop: physical rows; `stop` None: to the end.
     """
 
@@ -130,8 +130,7 @@ class Piece:
 
 
 def field_ids(dataset: Dataset, columns: Sequence[str]) -> frozenset[int] | None:
-    """Return the ids of the fields that a read of columns needs. Returns None if it needs meta
-    columns only.
+    """Return the ids of the fields that a read of columns needs; None if only meta columns.
 
     Args:
         dataset: the version.
@@ -158,12 +157,12 @@ def plan_splits(
 
     Args:
         fragments: see `fragments_of`.
-        fields: ids of the fields that are read; None: all.
+        fields: ids of the fields to read; None: all.
         split_bytes: approximate encoded bytes of a split.
-        min_splits: least number of splits, if the bytes suffice.
+        min_splits: lower bound of splits, if the bytes suffice.
         parallelism: number of concurrent tasks: splits become smaller if some tasks would have
             none.
-        limit: number of rows that are read at most.
+        limit: upper bound of rows to read.
         is_filtered: True if a filter may drop any of the rows.
     """
     if limit is not None:
@@ -192,7 +191,7 @@ def plan_splits(
 
 
 def _first(fragments: Sequence[Fragment], limit: int) -> Iterator[Fragment]:
-    """The first fragments, as many as surely hold the rows of a limit."""
+    """Yield the first fragments, until they surely hold `limit` rows."""
     left = limit
     for fragment in fragments:
         if left <= 0:
@@ -202,7 +201,7 @@ def _first(fragments: Sequence[Fragment], limit: int) -> Iterator[Fragment]:
 
 
 def _pieces(fragment: Fragment, size: int, target: int) -> Iterator[tuple[Piece, int]]:
-    """A fragment as a whole, or cut into parts of equal rows."""
+    """Yield a fragment as a whole, or cut into parts of equal rows."""
     record, rows = _record(fragment), fragment.physical_rows
     count = min(-(-size // target), rows // MIN_ROWS)
     if size <= target * 1.25 or count < 2:
@@ -217,7 +216,7 @@ def fragment_bytes(fragment: Fragment, fields: frozenset[int] | None = None) -> 
     """Estimate the encoded bytes of some fields of a fragment, by their share of the columns.
 
     Args:
-        fragment: of the manifest.
+        fragment: fragment of the manifest.
         fields: ids of the fields; None: all.
     """
     total = 0
@@ -267,9 +266,9 @@ async def read_split(
         record, uri: as for `open_record`.
         split: from `plan_splits`.
         columns: names, or paths of members of structs.
-        options: of the scan.
-        flat: members are columns of their own; False: they keep their parents, which then also have
-            the members that the filter needs; see `member_paths`.
+        options: options of the scan.
+        flat: members are columns of their own; False: they stay inside their parents, which then
+            also have the members that the filter needs; see `member_paths`.
         place: as for `open_record`.
 
     Raises:
@@ -292,14 +291,13 @@ async def read_extremes(
     options: ScanOptions,
     **place: Unpack[OpenArguments],
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Stream some rows of a split, among them the rows with the least and the greatest value of
-    each column.
+    """Stream rows of a split that include the least and the greatest value of each column.
 
     Cost: see `extreme_rows`.
 
     Args:
         record, uri, split, place: as for `read_split`.
-        columns: of types with an order; no floats.
+        columns: columns of types with an order; no floats.
         options: without a filter or limit.
 
     Raises:
@@ -316,7 +314,7 @@ def member_paths(schema: pa.Schema, kept: pa.Schema) -> list[str]:
     """Return the paths to read for columns of a table whose structs may lack members.
 
     Args:
-        schema: of the table.
+        schema: schema of the table.
         kept: columns by name, in types that may lack members; other differences are ignored.
     """
     return [
@@ -332,7 +330,7 @@ def member_paths(schema: pa.Schema, kept: pa.Schema) -> list[str]:
 
 def _members(path: tuple[str, ...], field: pa.Field, kept: pa.DataType) -> list[str]:
     whole = [join_path(path)]
-    if _has_blobs(field):  # their bytes are put in where the column is read as a whole
+    if _has_blobs(field):  # blob bytes are filled in only for whole columns
         return whole
     if pa.types.is_struct(field.type) and pa.types.is_struct(kept):
         names = [member.name for member in kept]
@@ -364,12 +362,12 @@ def _has_blobs(field: pa.Field) -> bool:
 def open_split(
     record: bytes, uri: str, split: Sequence[Piece], **place: Unpack[OpenArguments]
 ) -> tuple[Dataset, dict[int, list[tuple[int, int]]]]:
-    """A version with the fragments of a split, and the rows of those of which it has some only.
+    """Open a version with the fragments of a split; return it with the rows of partial fragments.
 
     No request.
     """
     ranges: dict[bytes, tuple[int, int | None]] = {}
-    for piece in split:  # those of one fragment follow each other
+    for piece in split:  # pieces of the same fragment are adjacent
         start = ranges[piece.fragment][0] if piece.fragment in ranges else piece.start
         ranges[piece.fragment] = (start, piece.stop)
     dataset = open_record(record, uri, list(ranges), **place)
@@ -381,7 +379,7 @@ def open_split(
 
 
 class _RangeScanner(Scanner):
-    """A scan of some physical rows of fragments."""
+    """Scan of physical row ranges of fragments."""
 
     __slots__ = ("flat", "spans")
 

@@ -1,4 +1,4 @@
-"""An update that many processes share: each computes the new values of some rows."""
+"""An update that many processes share: each computes the new values of its rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RowUpdate:
     """New values for the rows that meet a condition. Can be pickled.
 
     Attributes:
-        updates: columns to SQL text, computed from the row as it was; see `Dataset.update`.
+        updates: SQL text by column, computed from the row's old values; see `Dataset.update`.
         where: SQL text; None: all rows.
     """
 
@@ -46,7 +46,7 @@ class RowUpdate:
 
         Raises:
             InvalidInputError: an unknown column, bad SQL, a type that does not cast.
-            UnsupportedError: a field inside of a column.
+            UnsupportedError: a field inside a column.
         """
         schema = dataset._snapshot.schema
         assignments = self._parsed(dataset)

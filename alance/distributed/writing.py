@@ -1,9 +1,9 @@
-"""Changes that many processes share: what comes before them, their commit, their leftovers.
+"""Changes that many processes share: their preparation, commit and cleanup.
 
-The files of new rows are written by `alance.write_fragments`, and become a version by
-`alance.commit`. Of rows that are deleted or replaced the driver gets their places, as roaring
-bitmaps by fragment, and with stable row ids the ids of rows that move. New columns are written a
-fragment a task; what is done can be taken over later.
+`alance.write_fragments` writes the files of new rows, and `alance.commit` makes a version of them.
+For rows that are deleted or replaced, the driver receives their places as roaring bitmaps by
+fragment, and with stable row ids the ids of moved rows. New columns are written one task a
+fragment; an interrupted job can take over finished files.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def append_schema(dataset: Dataset) -> pa.Schema:
 
 
 def new_table(schema: pa.Schema, fragments: Sequence[DataFragment]) -> Overwrite:
-    """Return the operation that makes a table of fragments, or replaces all rows by them.
+    """Return the operation that creates a table of fragments, or replaces all rows by them.
 
     Args:
-        schema: with which the fragments were written.
+        schema: schema with which the fragments were written.
         fragments: records of the fragments.
     """
     fields = Schema.from_arrow(schema)
@@ -82,7 +82,7 @@ def has_fields_of(dataset: Dataset, schema: pa.Schema) -> bool:
 
     Args:
         dataset: the existing table.
-        schema: with which the fragments were written.
+        schema: schema with which the fragments were written.
     """
 
     def shape(fields: Schema) -> list[tuple[int, str, str, bool]]:
@@ -100,14 +100,14 @@ def has_fields_of(dataset: Dataset, schema: pa.Schema) -> bool:
 
 
 def producer_properties(producer: str, sequence: int) -> dict[str, str]:
-    """Return the `properties` of a commit of one batch, by which it is committed only once.
+    """Return the `properties` of a commit of one batch, which make it commit only once.
 
     A commit raises a `CommitConflictError` if the table already has this batch, or a later batch of
     the producer; `last_sequence` returns the last batch that a table has.
 
     Args:
         producer: name of the producer.
-        sequence: number of the batch, one above that of the batch before.
+        sequence: number of the batch, one more than the previous batch's.
     """
     return Notes(producers={producer: (sequence - 1, sequence)}).properties()
 
@@ -115,14 +115,14 @@ def producer_properties(producer: str, sequence: int) -> dict[str, str]:
 async def remove_data_files(
     uri: str, fragments: Iterable[bytes | DataFragment], **place: Unpack[OpenArguments]
 ) -> None:
-    """Remove the data files of fragments that no version names, as far as the store can be reached.
+    """Remove the data files of fragments that no version names.
 
-    A later cleanup removes the remaining files.
+    A later cleanup removes files that could not be removed.
 
     Cost: a DELETE per file. Errors of the store are ignored.
 
     Args:
-        uri: of the table, or of the branch, for which the files were written.
+        uri: URI of the table, or of the branch, for which the files were written.
         fragments: records of the fragments.
         place: `storage_options` and `session`, as for `dataset`.
 
@@ -139,22 +139,22 @@ async def remove_data_files(
             location = table.new_data_file(DataFile.from_protobuf(file).path)
             places.append(table.registry.resolve(location))
     for store, path in places:
-        with suppress(AlanceError):  # an orphan, which cleanup finds
+        with suppress(AlanceError):  # cleanup will remove the orphan
             await store.delete([path])
 
 
 async def put_once(uri: str, content: bytes, **place: Unpack[OpenArguments]) -> bytes:
     """Write a small object unless it exists, such as a record of a finished task.
 
-    Cost: one PUT; a GET more if the object exists.
+    Cost: one PUT; also a GET if the object exists.
 
     Args:
-        uri: of the object.
-        content: of the object.
+        uri: URI of the object.
+        content: content of the object.
         place: `storage_options` and `session`, as for `dataset`.
 
     Returns:
-        The content of the object now, which may be that of an earlier writer.
+        The stored content, which may be that of an earlier writer.
 
     Raises:
         StoreError: the store failed.
@@ -168,13 +168,14 @@ async def put_once(uri: str, content: bytes, **place: Unpack[OpenArguments]) -> 
 
 
 async def get_object(uri: str, **place: Unpack[OpenArguments]) -> bytes | None:
-    """Return the content of a small object, such as that of `put_once`. Returns None if there is no
-    such object.
+    """Return the content of a small object, such as one written by `put_once`.
+
+    Returns None if there is no such object.
 
     Cost: one GET.
 
     Args:
-        uri: of the object.
+        uri: URI of the object.
         place: `storage_options` and `session`, as for `dataset`.
 
     Raises:
@@ -306,8 +307,8 @@ class SourceGaps:
             source: columns, or members of structs, that have new values.
 
         Raises:
-            InvalidInputError: columns that the table lacks, or values that cannot fit it.
-            UnsupportedError: other columns have blobs that are not moved.
+            InvalidInputError: columns that the table lacks, or types that never fit it.
+            UnsupportedError: missing columns have blobs that cannot be moved.
         """
         base = dataset._snapshot
         schema = base.schema
@@ -336,8 +337,8 @@ class SourceGaps:
             source: schema of the rows.
 
         Raises:
-            InvalidInputError: columns that the table lacks, values that cannot fit it, or a missing
-                column that cannot be null.
+            InvalidInputError: columns that the table lacks, types that never fit it, or a missing
+                column that is not nullable.
         """
         schema = dataset._snapshot.schema
         source_schema = pa.schema(source_fields(schema, source))
@@ -387,8 +388,8 @@ class ColumnBackfill:
 
     Attributes:
         transforms: SQL text by column, or a `BatchUdf`.
-        read_columns: columns that a function gets; None: all.
-        batch_size: most rows that are computed at once.
+        read_columns: columns passed to a function; None: all.
+        batch_size: upper bound of rows computed at once.
     """
 
     transforms: Transforms
@@ -410,10 +411,9 @@ class ColumnBackfill:
 
     @staticmethod
     def source(fragment: DatasetFragment) -> str:
-        """Return a fingerprint of a fragment's data files: the same fingerprint gives the same new
-        values.
+        """Return a fingerprint of a fragment's data files, which does not depend on deleted rows.
 
-        Deleted rows do not change it.
+        Equal fingerprints give equal new values.
 
         Args:
             fragment: the fragment.
@@ -433,7 +433,7 @@ class ColumnBackfill:
             nothing to write.
 
         Raises:
-            InvalidInputError: values that do not fit; no file stays.
+            InvalidInputError: values that do not fit; no file remains.
         """
         handle = fragment._handle
         await fragment._snapshot.prepare([handle])
@@ -482,6 +482,6 @@ class ColumnBackfill:
         return type(dataset)(await PreparedChange(snapshot, change, options).commit())
 
     async def _grown(self, snapshot: Snapshot) -> tuple[Schema, Schema]:
-        """The schema with the new fields, and these alone."""
+        """Return the schema with the new fields, and the schema of only the new fields."""
         columns = await opened(snapshot, self.transforms, self.read_columns, self.batch_size)
         return await grown(snapshot, columns)
