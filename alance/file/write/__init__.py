@@ -1,1 +1,1 @@
-"""Writing of a data file: rows wait for a page, pages are encoded and leave."""
+"""Writing of a data file: rows are buffered up to a page, encoded and uploaded."""

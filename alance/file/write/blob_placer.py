@@ -1,7 +1,7 @@
-"""Blobs of version 2 to where they stay: the data file, objects beside it, or where they are.
+"""Stores version 2 blobs: in the data file, in sidecar objects, or by reference.
 
-Objects of one data file have ids in the order of their rows, from 1 on; small payloads share one
-until it is full. In memory are the batch that holds the payloads, and what uploads have under way.
+Sidecar objects of a data file are numbered in row order, from 1 on; small payloads share an object
+until it is full. Memory holds the batch of the payloads, and the uploads under way.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ if TYPE_CHECKING:
     from alance.io.reading.pool import DecodePool
     from alance.io.stores.upload import Upload
 
-AT_ONCE: Final = 4  # objects of one blob each that are under way
+AT_ONCE: Final = 4  # uploads of dedicated objects under way
 
 
 class Sidecars(Protocol):
-    """Objects beside a data file, and objects that rows name."""
+    """Access to the sidecar objects of a data file, and to objects that rows reference."""
 
     @property
     def pack_bytes(self) -> int | None:
-        """Bytes to which an object of several blobs grows; None: as the field says."""
+        """Largest size of a shared object; None: the field's limit."""
         ...
 
     def open(self, blob_id: int) -> Upload:
-        """A new object; removed where the data file is given up."""
+        """Open a new object; it is removed if the data file is aborted."""
         ...
 
     def resolved(self, rows: BlobRows, where: str) -> AsyncIterator[BlobRows]:
-        """The rows in pieces, with `base_ids`, or with payloads in place of what they name."""
+        """Yield the rows in pieces, with `base_ids`, or with payloads in place of references."""
         ...
 
 
 @dataclass(slots=True)
 class _Pack:
-    """The object that small payloads go to."""
+    """The object that small payloads are appended to."""
 
     blob_id: int
     num_bytes: int = 0
@@ -68,22 +68,22 @@ class _Pack:
 
 @dataclass(slots=True)
 class _Described:
-    """Descriptions of some rows, each array of shape (n,), and what has to be written for them."""
+    """Descriptions of rows, each array of shape (n,), and payloads to write to objects."""
 
     kinds: Bytes
     positions: UInt64s
     sizes: UInt64s
     blob_ids: UInt32s
     uris: dict[int, str]
-    alone: list[tuple[int, Bytes]]  # id of an object, its content
-    packed: list[tuple[int, Bytes]]  # id of an object, what it goes on with
+    alone: list[tuple[int, Bytes]]  # id and content of a dedicated object
+    packed: list[tuple[int, Bytes]]  # id of a shared object, and the content to append
 
 
 class BlobPlacer:
-    """Places the blobs of one data file. For one task at a time.
+    """Places the blobs of one data file. For a single task at a time.
 
     Args:
-        sidecars: None: all blobs have their place, the caller has written the objects.
+        sidecars: None: the caller has written all objects, and all blobs have their place.
     """
 
     def __init__(
@@ -102,15 +102,17 @@ class BlobPlacer:
         self._open: tuple[int, Upload] | None = None
 
     async def place(self, field: Field, page: PageValues) -> PageValues:
-        """The rows with descriptions as values; what is described is on its way.
+        """Upload the payloads of rows; return the rows with descriptions as values.
+
+        Shared objects may still be under way; see `finish`.
 
         Args:
             page: its values are `BlobRows`.
 
         Raises:
-            InvalidInputError: a URI that may not be named, thresholds that are no numbers, or
-                places in a file whose objects are not the caller's.
-            UnsupportedError: rows without a place in a file that has no objects of its own.
+            InvalidInputError: a URI that is not allowed, limits that are not numbers, or places in
+                a file whose objects the caller does not write.
+            UnsupportedError: rows without a place in a file without sidecar objects.
             StoreError: the store failed.
         """
         rows = cast("BlobRows", page.values)
@@ -156,7 +158,7 @@ class BlobPlacer:
             yield piece
 
     def _plan(self, rows: BlobRows, limits: BlobLimits) -> tuple[VariableWidth, _Described]:
-        """Where each row goes, and the payloads that go to the data file."""
+        """Choose the place of each row; also return the payloads for the data file."""
         placed = rows.placed
         if placed is not None:
             inline = placed.kinds == INLINE
@@ -204,7 +206,7 @@ class BlobPlacer:
         return _chosen_payloads(rows.payloads, kinds == INLINE), described
 
     def _room(self, num_bytes: int, limit: int) -> _Pack:
-        """The object for the next small payload."""
+        """Return the shared object for the next small payload."""
         pack = self._pack
         if pack is None or pack.num_bytes + num_bytes > limit:
             pack = self._pack = _Pack(self._new_id())
@@ -215,7 +217,7 @@ class BlobPlacer:
         return self._last_id
 
     def _new(self, blob_id: int) -> Upload:
-        assert self._sidecars is not None  # else every blob has its place
+        assert self._sidecars is not None  # otherwise every blob has its place
         return self._sidecars.open(blob_id)
 
     async def _write_alone(self, objects: Sequence[tuple[int, Bytes]]) -> None:
@@ -235,7 +237,7 @@ class BlobPlacer:
 
 
 def _chosen_payloads(payloads: VariableWidth, chosen: Mask) -> VariableWidth:
-    """The payloads of some slots."""
+    """Return the payloads of chosen slots."""
     if chosen.all():
         return payloads
     offsets = payloads.offsets
@@ -249,7 +251,7 @@ def _chosen_payloads(payloads: VariableWidth, chosen: Mask) -> VariableWidth:
 
 
 def _block(parts: Sequence[_Described], where: str) -> Block:
-    """The descriptions of all parts."""
+    """Join the descriptions of all parts into a block."""
     starts = np.cumsum([0, *(len(part.kinds) for part in parts)]).tolist()
     uris = {
         start + row: uri

@@ -1,4 +1,4 @@
-"""Coroutines of a writer run where they are called: no thread, no upload, nothing to wait for."""
+"""Runs a writer's coroutines synchronously: without threads, uploads or waiting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Here(DecodePool):
-    """A pool whose work is done by the caller."""
+    """Pool whose caller runs the work itself."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -27,36 +27,36 @@ class Here(DecodePool):
         return work()
 
     async def share_turn(self) -> None:
-        """It is no loop's turn."""
+        """Do nothing: no event loop is running this."""
 
 
 class Pieces(Upload):
-    """An upload that stays in memory."""
+    """Upload that stays in memory."""
 
     def __init__(self, where: str = "memory") -> None:
         super().__init__(where)
         self._chunks: list[Body] = []
 
     async def write(self, buffer: Body | Bytes) -> None:
-        """Keep a buffer as it is."""
+        """Store a buffer without copying."""
         self._chunks.append(cast("Body", buffer))
 
     def content(self) -> bytes:
-        """All that was written."""
+        """Return all written bytes."""
         return b"".join(self._chunks)
 
     async def _advance(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no upload is under way."""
 
     async def _publish(self) -> None:
-        """The bytes are there already."""
+        """Do nothing: the bytes are in memory."""
 
     async def _drop(self) -> None:
-        """They go with the upload."""
+        """Do nothing: the bytes are freed with the object."""
 
 
 def without_waiting(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that never waits."""
     return answered(work.__await__(), _never)
 
 

@@ -1,6 +1,6 @@
-"""DataFileWriter of 2.1 and later: pages of single columns, which leave as they fill.
+"""DataFileWriter of 2.1 and later: writes pages of single columns as they fill.
 
-Rows are kept as views of the batches until a column has a page full; then its rows are joined and
+Rows are kept as views of the batches until a column has a full page; then its rows are joined and
 encoded.
 """
 
@@ -46,20 +46,22 @@ else:
     v0_1_writer = Deferred("alance.file.older.v0_1_writer")
     v2_0_writer = Deferred("alance.file.older.v2_0_writer")
 
-RELEASED_BYTES: Final = 1 << 20  # of rows: to release them costs 0.3 ms, to encode them 5 ms
-KEPT_BYTES: Final = 16 << 20  # of blocks that encoding uses again
-QUICK_COLUMNS: Final = 64  # of files that the loop encodes: 5 microseconds each
-QUICK_PAGES: Final = 4  # that the loop places: 30 microseconds each
+# encoded bytes after which memory is released: takes 0.3 ms, encoding them 5 ms
+RELEASED_BYTES: Final = 1 << 20
+KEPT_BYTES: Final = 16 << 20  # free memory kept, as encoding reuses blocks
+QUICK_COLUMNS: Final = 64  # columns of a file that the event loop encodes: 5 microseconds each
+QUICK_PAGES: Final = 4  # pages that the event loop places: 30 microseconds each
 
 
 @dataclass(frozen=True, slots=True)
 class _Flushed:
-    """Rows of a column that leave: as pages, or as blobs that have to be placed first."""
+    """Rows of a column to write: as pages, or as blobs that have to be placed first."""
 
     column: WaitingColumn
     pages: Sequence[EncodedPage] = ()
     blobs: Sequence[PageValues] = ()
-    rows: PageValues | None = None  # of version 2 blobs, which wait for a page when they are placed
+    # version 2 blobs, which are buffered up to a page after they are placed
+    rows: PageValues | None = None
 
 
 class PageWriter(DataFileWriter):
@@ -74,14 +76,14 @@ class PageWriter(DataFileWriter):
         self._plain = small_files(self._schema, self._version)
         if self._plain is not None:
             self._small = SmallBatches(enough_bytes=whole_bytes(len(self._schema.fields)))
-        else:  # of plain columns there is nothing to check
+        else:  # plain columns need no checks
             leaves = [leaf.field for root in self._schema.fields for leaf in leaf_columns(root)]
             check_version(self._version, leaves)
             if any(leaf.is_blob_v2 for leaf in leaves):
-                self._may_be_small = False  # objects may be uploaded meanwhile
+                self._may_be_small = False  # sidecar objects may be uploaded before the file ends
 
     def _prepare(self) -> None:
-        """Set up what pages are written with; a file that is written at once needs none of it."""
+        """Create the state for writing pages; a file that is written at once needs none."""
         if self._columns:
             return
         self._builder = FileBuilder(self._schema, self._version)
@@ -97,7 +99,8 @@ class PageWriter(DataFileWriter):
     def _at_once(self, batch: pa.RecordBatch) -> bytes | None:
         if self._plain is None or self._extra_buffers:
             return None
-        if self._plain.metadata != self._schema.metadata:  # some came while rows were written
+        # metadata were added while rows were written
+        if self._plain.metadata != self._schema.metadata:
             return None
         return self._plain.encode(batch, self._page_bytes, statistics=self._has_statistics)
 
@@ -106,7 +109,7 @@ class PageWriter(DataFileWriter):
         return self._plain is not None and len(self._schema.fields) <= QUICK_COLUMNS
 
     def attach(self, sidecars: Sidecars) -> None:
-        """Tell where blobs of version 2 go; without it all of them must have their place."""
+        """Set the sidecars of version 2 blobs; without them all blobs must have their place."""
         self._sidecars = sidecars
 
     def _bytes_so_far(self) -> int:
@@ -127,10 +130,10 @@ class PageWriter(DataFileWriter):
         return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
 
     async def publish(self, content: bytes = b"") -> None:
-        """Make the sealed object visible.
+        """Make the sealed object visible, after the sidecar objects.
 
         Raises:
-            StoreError: of the upload.
+            StoreError: the upload failed.
         """
         if self._blobs is not None:
             await self._blobs.finish()
@@ -144,7 +147,7 @@ class PageWriter(DataFileWriter):
         await self._flush(largest(self._columns, self._buffer_bytes))
 
     def _add(self, root: Field, array: pa.Array) -> list[_Flushed]:
-        """Take rows of a field, and encode the columns whose page is full; CPU work."""
+        """Buffer rows of a field, and encode the columns whose page is full; CPU work."""
         flushed = []
         if array.nbytes < self._page_bytes:
             array = owned(array)
@@ -171,14 +174,14 @@ class PageWriter(DataFileWriter):
         num_bytes = sum(column.num_bytes for column in columns)
         flushed = self._encoded(columns)
         if num_bytes >= RELEASED_BYTES:
-            # Of pages that are all of another size little is used again; Arrow's allocator keeps
-            # what a thread was given.
+            # Pages of varying sizes reuse little memory, and Arrow's allocator keeps memory by
+            # thread.
             _kernels.trim_memory(KEPT_BYTES)
             pa.default_memory_pool().release_unused()
         return flushed
 
     def _encoded(self, columns: Sequence[WaitingColumn]) -> list[_Flushed]:
-        """The rows that wait in some columns, as pages that are made by one call."""
+        """Encode the waiting rows of columns as pages, by one kernel call."""
         flushed, leaves, owners = [], [], []
         for column in columns:
             pieces, leaf = column.take(self._page_bytes), column.leaf.field
@@ -192,7 +195,7 @@ class PageWriter(DataFileWriter):
         return flushed + [_Flushed(column, pages) for column, pages in pairs]
 
     async def _flush(self, columns: Sequence[WaitingColumn]) -> None:
-        """Write the rows that wait, about a page for each thread at a time."""
+        """Write the waiting rows of columns, about a page for each thread at a time."""
         waiting = [column for column in columns if column.parts]
         for group in grouped(waiting, NUM_BYTES, self._threads * self._page_bytes):
             share = -(-sum(map(NUM_BYTES, group)) // self._threads)
@@ -201,7 +204,7 @@ class PageWriter(DataFileWriter):
             await self._put([part for share in flushed for part in share])
 
     async def _put(self, flushed: Sequence[_Flushed]) -> None:
-        """Write what leaves: first the blobs, which pages say the places of."""
+        """Write pages, after the blobs whose places they hold."""
         pages: list[tuple[int, EncodedPage]] = []
         for part in flushed:
             added = [*part.pages, *await self._put_blobs(part)]
@@ -211,7 +214,7 @@ class PageWriter(DataFileWriter):
             await self._upload_all(await self._pool.run(place, inline=len(pages) <= QUICK_PAGES))
 
     async def _put_blobs(self, part: _Flushed) -> list[EncodedPage]:
-        """Write blobs; gives the pages that say where they are."""
+        """Write blobs; return the pages of their places."""
         leaf = part.column.leaf.field
         pages: list[EncodedPage] = []
         if part.rows is not None and self._blobs is not None:
@@ -231,7 +234,7 @@ class PageWriter(DataFileWriter):
         return pages
 
     def _place(self, pages: Sequence[tuple[int, EncodedPage]]) -> list[Bytes]:
-        """Give pages of columns their places in the file; what to append there."""
+        """Add pages to the file; return the bytes to append."""
         chunks = [chunk for number, page in pages for chunk in self._builder.add_page(number, page)]
         return with_small_ones_joined(chunks)
 
@@ -242,16 +245,17 @@ def _payloads(values: PageValues) -> VariableWidth:
 
 
 def writer_of(version: FileVersion) -> type[DataFileWriter]:
-    """The writer of files of a version; those of 2.0 and 0.1 are imported, see `older_writers`."""
+    """Return the writer class of a version; 2.0 and 0.1 are imported, see `older_writers`."""
     if version is FileVersion.V0_1:
         return v0_1_writer.BatchWriter
     return v2_0_writer.ArrayWriter if version is FileVersion.V2_0 else PageWriter
 
 
 def older_writers(version: FileVersion) -> Sequence[ModuleType]:
-    """What `writer_of` imports: a tenth of a second, so that a thread does it before the loop asks.
+    """Return the modules to import for `writer_of`.
 
-    Files of 2.1 and later, which most are, do without.
+    Importing takes 0.1 s, so a thread does it before the event loop needs them. Empty for 2.1 and
+    later.
     """
     older = {FileVersion.V0_1: v0_1_writer, FileVersion.V2_0: v2_0_writer}
     return [older[version]] if version in older else []
@@ -260,14 +264,14 @@ def older_writers(version: FileVersion) -> Sequence[ModuleType]:
 def encode_file(
     schema: Schema, version: FileVersion, batch: pa.RecordBatch, *, statistics: bool = True
 ) -> tuple[bytes, WrittenFile]:
-    """The bytes of a data file with the rows of a batch, and what it holds; CPU work.
+    """Encode a batch as a whole data file; return its bytes and a description; CPU work.
 
     Args:
-        schema: without blobs of version 2, which have objects beside the file.
+        schema: without blobs of version 2, which need sidecar objects.
 
     Raises:
         InvalidInputError: values that the format cannot hold.
-        UnsupportedError: types that files of the version do not hold.
+        UnsupportedError: types that files of the version cannot hold.
     """
     upload = Pieces()
     writer = writer_of(version)(upload, schema, version, Here(), threads=1, statistics=statistics)

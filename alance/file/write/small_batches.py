@@ -1,7 +1,7 @@
-"""Small batches wait until they are enough for the encoder, and are encoded as one.
+"""Buffers small batches until they are worth an encoder's call, and merges them.
 
-What a batch costs an encoder does not depend on its rows: of 100 rows it is a hundred times what
-copying them takes.
+An encoder's cost for a small batch hardly depends on its rows: for 100 rows it is a hundred times
+the cost of copying them.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ if TYPE_CHECKING:
 
 ENOUGH_ROWS: Final = 8 << 10
 ENOUGH_BYTES: Final = 1 << 20  # copied in a third of a millisecond
-COLUMN_BYTES: Final = 64 << 10  # as many rows of numbers
-WHOLE_BYTES: Final = 32 << 20  # of a file that is held in memory; a thread encodes it in 30 ms
-OWN_BYTES: Final = 64 << 10  # so little memory need not be asked what of it is a batch's own
+COLUMN_BYTES: Final = 64 << 10  # about ENOUGH_ROWS numbers
+# largest file that is encoded at once in memory; takes a thread 30 ms
+WHOLE_BYTES: Final = 32 << 20
+OWN_BYTES: Final = 64 << 10  # below this size, memory shared with other batches does not matter
 
 
 def whole_bytes(num_columns: int) -> int:
-    """Bytes of rows that are encoded at once, as a whole file, where columns are plain."""
+    """Return the bytes of rows up to which a file of plain columns is encoded at once."""
     return max(ENOUGH_BYTES, min(num_columns * COLUMN_BYTES, WHOLE_BYTES))
 
 
 class BatchSizes:
-    """How large the batches of a stream are, about: asking Arrow for each costs 20 microseconds.
+    """Estimates the sizes of a stream's batches, as asking Arrow costs 20 microseconds a batch.
 
-    Of small ones it is the memory that they hold. Of slices of one large batch the first, second,
-    fourth and so on are measured, and the others are taken to have rows of the same size.
+    The size of a small batch is the memory that it holds. Of slices of one large batch, the first,
+    second, fourth and so on are measured; the others are assumed to have rows of the same size.
 
     Attributes:
-        is_new: the last batch is a small part of memory that those before it do not hold.
+        is_new: the last batch is a small part of memory that earlier batches do not hold.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class BatchSizes:
         self._num_seen = 0
 
     def of(self, batch: pa.RecordBatch) -> int:
-        """Bytes of the rows of the next batch."""
+        """Return the approximate bytes of the next batch's rows."""
         held = int(batch.get_total_buffer_size())
         self.is_new = False
         if held <= OWN_BYTES or not batch.num_columns:
@@ -59,13 +60,13 @@ class BatchSizes:
 
 
 class SmallBatches:
-    """Batches of a stream that wait; they hold little memory beside their rows, or share it.
+    """Waiting batches of a stream. They hold little memory beside their rows, or share it.
 
     Args:
-        enough_rows, enough_bytes: what has as many of one of them waits no longer.
+        enough_rows, enough_bytes: either of these limits ends the waiting.
 
     Attributes:
-        num_bytes: of the rows that wait, about.
+        num_bytes: approximate bytes of the waiting rows.
     """
 
     def __init__(self, enough_rows: int = ENOUGH_ROWS, enough_bytes: int = ENOUGH_BYTES) -> None:
@@ -75,10 +76,10 @@ class SmallBatches:
         self._sizes = BatchSizes()
 
     def add(self, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
-        """Let a batch wait; gives those that leave before it.
+        """Add a batch; return the batches that must be encoded before it.
 
-        A large one waits alone, and so is not copied. Slices of one large batch wait together, but
-        those of several would keep all of these alive.
+        A large batch waits alone, so it is not copied. Slices of one large batch wait together;
+        slices of several would keep all of these alive.
         """
         num_bytes = self._sizes.of(batch)
         leaving: Sequence[pa.RecordBatch] = ()
@@ -92,11 +93,11 @@ class SmallBatches:
 
     @property
     def are_enough(self) -> bool:
-        """Whether they are worth an encoder's call."""
+        """True if the waiting batches are worth an encoder's call."""
         return self.num_rows >= self._enough_rows or self.num_bytes >= self._enough_bytes
 
     def take(self) -> Sequence[pa.RecordBatch]:
-        """All of them; none waits any longer."""
+        """Remove and return all waiting batches."""
         batches, self._batches = self._batches, []
         self.num_rows = self.num_bytes = 0
         return batches
@@ -107,7 +108,7 @@ async def in_groups(
     enough_rows: int = ENOUGH_ROWS,
     enough_bytes: int = ENOUGH_BYTES,
 ) -> AsyncGenerator[Sequence[pa.RecordBatch], None]:
-    """Yield the batches of a stream, small neighbours as a group: work on a group costs a hop."""
+    """Yield the batches of a stream in groups of small neighbours: one hop a group."""
     waiting = SmallBatches(enough_rows, enough_bytes)
     async for batch in batches:
         if leaving := waiting.add(batch):
@@ -125,5 +126,5 @@ def merged(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
     try:
         joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
         return joined or batches[:1]
-    except pa.ArrowException:  # of several types, or of dictionaries that do not fit into one
+    except pa.ArrowException:  # different types, or dictionaries that do not fit into a single one
         return batches

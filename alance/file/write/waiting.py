@@ -1,4 +1,4 @@
-"""Rows of a file that is written: slices of batches, columns that wait for a page, which leave."""
+"""Waiting rows of a file being written: columns that fill a page, and memory limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class WaitingColumn:
-    """A column and the rows that wait for its next page."""
+    """A column, and the rows for its next page."""
 
     number: int
     root: Field
@@ -36,13 +36,16 @@ class WaitingColumn:
     num_bytes: int = 0
 
     def add(self, values: PageValues) -> None:
-        """Take rows."""
+        """Add rows."""
         if values.num_rows:
             self.parts.append(values)
             self.num_bytes += values_bytes(values)
 
     def take(self, page_bytes: int) -> list[PageValues]:
-        """The waiting rows, in pieces of about a page; they are counted here. CPU work."""
+        """Remove the waiting rows; return them in pieces of about a page.
+
+        Also adds them to the statistics. CPU work.
+        """
         if not self.parts:
             return []
         joined = join(self.parts)
@@ -56,7 +59,7 @@ class WaitingColumn:
 
 
 class Waiting(Protocol):
-    """Rows that wait, whatever they are of."""
+    """Anything with waiting rows."""
 
     num_bytes: int
 
@@ -66,7 +69,10 @@ NUM_BYTES: Final = attrgetter("num_bytes")
 
 
 def largest(waiting: Sequence[W], buffer_bytes: int | None) -> list[W]:
-    """The columns to write where more than the budget waits: the largest, until half is free."""
+    """Return the largest columns to write if the budget is exceeded, until half of it is free.
+
+    Returns an empty list if the budget suffices.
+    """
     if buffer_bytes is None:
         buffer_bytes = buffer_bytes_for(len(waiting))
     num_bytes = sum(column.num_bytes for column in waiting)
@@ -81,12 +87,12 @@ def largest(waiting: Sequence[W], buffer_bytes: int | None) -> list[W]:
     return chosen
 
 
-HELD_BYTES: Final = 64 << 10  # that a small column may keep alive beside itself
-STEP_BYTES: Final = 32 << 20  # of a batch that are encoded at a time
+HELD_BYTES: Final = 64 << 10  # memory that a small column may keep alive beyond its own
+STEP_BYTES: Final = 32 << 20  # part of a batch encoded at a time
 
 
 def steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in slices that are encoded one after the other: bounds what waits to be uploaded."""
+    """Yield slices of a batch to encode one after the other, which bounds the waiting bytes."""
     rows = batch.num_rows
     parts = max(1, -(-batch_bytes(batch) // STEP_BYTES))
     step = max(1, -(-rows // parts))
@@ -95,9 +101,9 @@ def steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def owned(array: pa.Array) -> pa.Array:
-    """An array whose rows may wait for long: a copy, where it keeps much more memory alive.
+    """Return an array that may be kept for long: a copy if it keeps much more memory alive.
 
-    A column of a batch that came by IPC holds the batch, and a slice what it is a slice of.
+    A column of a batch from IPC holds the whole batch, and a slice its whole parent.
     """
     held: dict[int, int] = {}
     for buffer in array.buffers():
@@ -112,14 +118,14 @@ def owned(array: pa.Array) -> pa.Array:
 
 
 def joined(parts: Sequence[pa.Array], where: str = "") -> pa.Array:
-    """Neighbouring rows in one array of a storage type.
+    """Concatenate rows into one array of a storage type.
 
     Args:
-        parts: one or more; of several types all are cast to that of the first.
-        where: what an error's message begins with.
+        parts: one or more; parts of other types are cast to the first part's type.
+        where: prefix of an error's message.
 
     Raises:
-        InvalidInputError: rows that do not fit into one array, or not the first one's type.
+        InvalidInputError: rows that do not fit into one array, or do not cast to the first type.
     """
     plain = [storage_of(part) for part in parts]
     if len(plain) == 1:

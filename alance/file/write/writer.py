@@ -1,9 +1,8 @@
-"""DataFileWriter: makes one object of batches. This is the part that all file versions share.
+"""DataFileWriter: writes batches to one object. This is the part that all file versions share.
 
 Batches wait until the encoder has enough rows, and rows until a page is full. Threads encode pages,
-and the bytes go to the upload. Memory holds the waiting rows, up to a budget, and what the upload
-has under way. If a file has only small batches, one job encodes it, from the first row to the last
-byte.
+and the bytes go to the upload. Memory holds the waiting rows, up to a budget, and the upload's
+bytes under way. If a file has only small batches, one job encodes it completely.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 
 
 def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
-    """Check the leaves of a file that is begun.
+    """Check the leaves of a new file.
 
-    Warns where later releases may not read it, and of metadata that are not used as they are.
+    Warns if later releases may not read the version, and of metadata that are not used as given.
 
     Raises:
         InvalidInputError: blobs of a version that these files do not have.
@@ -61,21 +60,21 @@ def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
     if version >= FileVersion.V2_3:
         warnings.warn(
             f"file version {version.value} is unstable: later releases of Lance may not read it",
-            stacklevel=4,  # who makes the writer
+            stacklevel=4,  # the caller who creates the writer
         )
 
 
 T = TypeVar("T")
-QUICK_ROWS: Final = 99  # of files that the loop encodes, in less time than a hop takes
+QUICK_ROWS: Final = 99  # rows of a file that the event loop encodes in less time than a hop takes
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A data file that is there.
+    """A finished data file.
 
     Attributes:
-        num_bytes: its exact size.
-        columns: the column of each field that has one, by field id.
+        num_bytes: exact size of the file.
+        columns: number of each field's column, by field id.
     """
 
     num_rows: int
@@ -84,20 +83,20 @@ class WrittenFile:
 
 
 class DataFileWriter(ABC):
-    """Writes one data file. For one task at a time; after an error it can only be aborted.
+    """Writes one data file. For a single task at a time; after an error it can only be aborted.
 
     Args:
-        upload: the object; ended by `finish` and `abort`.
-        schema: of the file, with the field ids that its descriptor names.
-        version: what the writer is for (`writer_of`); of 2.3 there is a warning: it is unstable.
+        upload: the object; ended by `finish` or `abort`.
+        schema: schema with the field ids of the file's descriptor.
+        version: file version of the writer (`writer_of`); 2.3 is unstable, which warns.
         pool: threads that encode.
-        threads: of them, how many may work for this file at once.
-        page_bytes: values of a page, before they are encoded.
-        buffer_bytes: rows that may wait for pages; None: as `buffer_bytes_for` says.
-        statistics: the file says what its zones of rows hold (not in 2.0): docs/statistics.md.
+        threads: number of threads that may work for this file at once.
+        page_bytes: bytes of a page's values before encoding.
+        buffer_bytes: bytes of rows that may wait for pages; None: `buffer_bytes_for`.
+        statistics: write statistics of zones of rows (not in 2.0): docs/statistics.md.
 
     Raises:
-        UnsupportedError: a version that is not written, or types that files of it do not hold.
+        UnsupportedError: a version that alance does not write, or types that its files cannot hold.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class DataFileWriter(ABC):
         statistics: bool = True,
     ) -> None:
         self._upload = upload
-        self._sink = upload  # of what is encoded
+        self._sink = upload  # destination of encoded bytes
         self._schema = schema
         self._version = version
         self._pool = pool
@@ -132,29 +131,29 @@ class DataFileWriter(ABC):
         """Set up an empty file.
 
         Raises:
-            UnsupportedError: types that files of the version do not hold.
+            UnsupportedError: types that files of the version cannot hold.
         """
 
     def attach(self, sidecars: Sidecars) -> None:
-        """Tell where blobs of version 2 go; without it all of them must have their place.
+        """Set the sidecars of version 2 blobs; without them all blobs must have their place.
 
         Raises:
-            InvalidInputError: files of this version have none.
+            InvalidInputError: files of this version have no such blobs.
         """
         raise InvalidInputError(f"files of {self._version.value} have no blobs of version 2")
 
     def add_buffer(self, content: Bytes) -> None:
-        """Add a global buffer, which lies behind all pages; the first one has number 1."""
+        """Add a global buffer after all pages; the first one has number 1."""
         self._extra_buffers.append(content)
 
     @property
     def num_rows(self) -> int:
-        """Rows written so far."""
+        """Number of rows written so far."""
         return self._num_rows
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the file so far, and of the rows that wait, before they are encoded."""
+        """Encoded bytes so far, plus unencoded bytes of waiting rows."""
         return self._encoded_bytes + self._small.num_bytes
 
     async def write(self, batch: pa.RecordBatch) -> None:
@@ -165,7 +164,7 @@ class DataFileWriter(ABC):
 
         Raises:
             InvalidInputError: another number of columns, or values that the format cannot hold.
-            StoreError: of the upload.
+            StoreError: the upload failed.
         """
         if batch.num_columns != len(self._schema.fields):
             raise InvalidInputError(
@@ -183,22 +182,22 @@ class DataFileWriter(ABC):
             await self._pool.share_turn()
 
     async def finish(self) -> WrittenFile:
-        """Write what waits and the file's end; the object is visible when this returns.
+        """Write the waiting rows and the file's end; the object is visible when this returns.
 
         Raises:
             InvalidInputError: values that the format cannot hold.
-            StoreError: of the upload.
+            StoreError: the upload failed.
         """
         written = await self.seal()
         await self.publish()
         return written
 
     async def seal(self) -> WrittenFile:
-        """Hand all bytes to the upload; the object is not visible yet.
+        """Pass all bytes to the upload; the object is not visible yet.
 
         Raises:
             InvalidInputError: values that the format cannot hold.
-            StoreError: of the upload.
+            StoreError: the upload failed.
         """
         if not self._may_be_small:
             await self._write_merged(self._small.take())
@@ -208,7 +207,7 @@ class DataFileWriter(ABC):
         return written
 
     async def encode(self) -> tuple[bytes, WrittenFile]:
-        """All bytes of a file that has small batches alone; one hop. No row may follow.
+        """Return all bytes of a file with only small batches; one hop. No row may follow.
 
         Raises:
             InvalidInputError: values that the format cannot hold.
@@ -223,7 +222,7 @@ class DataFileWriter(ABC):
         return await self._pool.run(partial(self._encode_here, batches))
 
     def _encode_here(self, batches: Sequence[pa.RecordBatch]) -> tuple[bytes, WrittenFile]:
-        """The bytes of a file of these rows; CPU work."""
+        """Encode rows as a whole file; CPU work."""
         batches = merged(batches)
         file = self._file_at_once(batches)
         if file is None:
@@ -245,30 +244,30 @@ class DataFileWriter(ABC):
 
     @property
     def _is_plain(self) -> bool:
-        """Whether `_at_once` takes so little time that it is done on the loop."""
+        """True if `_at_once` is fast enough for the event loop."""
         return False
 
     def _at_once(self, batch: pa.RecordBatch) -> bytes | None:
-        """The whole file, where it has so few and plain rows; None: they are written in steps."""
+        """Encode the whole file at once. Returns None if its rows are too many or not plain."""
         return None
 
     @property
     def is_small(self) -> bool:
-        """Whether `encode` gives the file: nothing of it has been encoded yet."""
+        """True if `encode` can return the file: nothing of it has been encoded yet."""
         return self._may_be_small
 
     @abstractmethod
     async def _seal(self) -> WrittenFile:
-        """Encode what waits, and the file's end."""
+        """Encode the waiting rows and the file's end."""
 
     async def publish(self, content: bytes = b"") -> None:
         """Make the sealed object visible.
 
         Args:
-            content: what `encode` gave, where that took the place of `seal`.
+            content: result of `encode`, if that was called instead of `seal`.
 
         Raises:
-            StoreError: of the upload.
+            StoreError: the upload failed.
         """
         if content:
             await self._upload.write(content)
@@ -279,7 +278,7 @@ class DataFileWriter(ABC):
         await self._upload.abort()
 
     async def _write_merged(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Give batches to the encoder, as one."""
+        """Merge batches and pass them to the encoder."""
         if len(batches) > 1:
             batches = await self._pool.run(partial(merged, batches))
         self._may_be_small = False
@@ -290,14 +289,14 @@ class DataFileWriter(ABC):
 
     @abstractmethod
     async def _write(self, batch: pa.RecordBatch) -> None:
-        """Take rows of a batch that is not large, and write what has become enough."""
+        """Add rows of a batch that is not large, and write full pages."""
 
     @abstractmethod
     def _bytes_so_far(self) -> int:
-        """Bytes of the file so far, and of the rows that wait for pages."""
+        """Return the encoded bytes so far, plus unencoded bytes of rows that wait for pages."""
 
     async def _in_threads(self, works: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of CPU work, in order: one hop for each thread that may help."""
+        """Return the results of CPU work, in order: one hop for each thread used."""
         if self._threads == 1:
             return await self._pool.run(lambda: [work() for work in works])
         left = deque(enumerate(works))
@@ -315,7 +314,7 @@ class DataFileWriter(ABC):
         try:
             await all_of(self._pool.run(help_out) for _ in range(helpers))
         finally:
-            left.clear()  # after a failure or a cancellation nothing more is begun
+            left.clear()  # start no more work after a failure or cancellation
         return [results[number] for number in range(len(works))]
 
     async def _upload_all(self, chunks: Sequence[Bytes]) -> None:
