@@ -1,6 +1,6 @@
-"""Entry to files of 2.0 and 0.1, whose readers are imported with the first such file.
+"""Entry to 2.0 and 0.1 files, whose readers are imported with the first such file.
 
-On the event loop, this import takes some 20 ms. If the manifest names such files,
+On the event loop, this import takes about 20 ms. If the manifest names such files,
 `alance.ops.version.first_use` imports the readers beforehand in a thread.
 """
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
 
-FOOTER: Final = struct.Struct("<HH4s")  # the end of that of any version
+FOOTER: Final = struct.Struct("<HH4s")  # end of the footer of any version
 
 
 def is_older(container: Container) -> bool:
-    """Whether a file has whole fields, and not columns of leaves."""
+    """True if a file stores whole fields instead of leaf columns."""
     return container.version < FileVersion.V2_1
 
 
 def holds_older(tail: memoryview) -> bool:
-    """Whether a file's last bytes are those of such a file; of no file at all: False."""
+    """True if a file's last bytes are a footer of 2.0 or 0.1."""
     if len(tail) < FOOTER.size:
         return False
     major, minor, _ = FOOTER.unpack(tail[-FOOTER.size :])
@@ -42,7 +42,7 @@ def holds_older(tail: memoryview) -> bool:
 def open_older(
     fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
 ) -> Plan[list[OpenLeaf]]:
-    """Plan the columns of fields of which a file has any; see `v0_1` and `v2_0_open`."""
+    """Plan the columns of fields of which a file has any part; see `v0_1` and `v2_0_open`."""
     if isinstance(container, BatchContainer):
         from alance.file.older.v0_1 import open_batch_fields
 
@@ -55,9 +55,9 @@ def open_older(
 
 
 def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> bool:
-    """Whether a file has a column of fixed-size lists of structs, as only files of 2.0 do.
+    """True if a file has a column of fixed-size lists of structs, as only 2.0 files do.
 
-    Later files have columns of their members alone.
+    Later files have only columns of their members.
     """
     return any(
         member.id in columns
@@ -69,7 +69,10 @@ def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> b
 
 
 def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
-    """A field that two files have: of later files the last; of older ones see `v2_0_open`."""
+    """Merge a field that is in two files: the last one counts, unless both are older files.
+
+    See `v2_0_open.merged` for older files.
+    """
     if not is_older(leaf.column.container) or not is_older(twin.column.container):
         return twin
     from alance.file.older import v2_0_open
@@ -78,7 +81,7 @@ def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
 
 
 def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> None:
-    """Refuse structs with members in files of 2.0 and in later ones; see `v2_0_open`."""
+    """Refuse structs with members in 2.0 files and in later ones; see `v2_0_open`."""
     if any(is_older(leaf.column.container) for leaf in leaves.values()):
         from alance.file.older import v2_0_open
 

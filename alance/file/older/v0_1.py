@@ -35,18 +35,18 @@ class BatchedColumn(FieldColumn):
 
     @property
     def encoded_bytes(self) -> int:
-        """Bytes of all pages."""
+        """Total bytes of all pages."""
         return sum(int((stops - starts).sum()) for starts, stops in self._pages())
 
     def spans(self) -> list[tuple[int, int]]:
-        """Where the pages are."""
+        """Return the start and stop of each page."""
         pages = self._pages()
         return [
             span for run in pages for span in zip(*(part.tolist() for part in run), strict=True)
         ]
 
     def _pages(self) -> Iterator[tuple[Int64s, Int64s]]:
-        """Of each field at or below that has pages: where they begin and end."""
+        """Yield the starts and ends of pages, for each field or descendant that has pages."""
         for field in self.field.walk():
             run = self.tree.runs.get(field.id)
             if run is not None and page_bits(field) is not None:
@@ -57,11 +57,11 @@ class BatchedColumn(FieldColumn):
 def open_batch_fields(
     fields: Sequence[Field], columns: Mapping[int, int], container: BatchContainer, states: States
 ) -> Plan[list[FieldColumn]]:
-    """Plan the pages of fields of which the file has any: no round if its tail had the table.
+    """Plan the pages of fields of which the file has any part: no round if its tail has the table.
 
     Args:
-        fields: of the schema.
-        columns: field id -> its place among those of the file.
+        fields: fields of the schema.
+        columns: field id -> position among the file's fields.
 
     Raises:
         CorruptFileError: pages that contradict each other or the schema.
@@ -93,7 +93,7 @@ def open_batch_fields(
 def _own_ids(
     fields: Sequence[Field], columns: Mapping[int, int], types: Mapping[int, str], path: str
 ) -> dict[int, int]:
-    """The ids that a file has for fields whose ids were repaired after it was written."""
+    """Return the file's ids of fields whose ids were repaired after it was written."""
     ids, own = list(types), {}
     for field in fields:
         if field.id in types:
@@ -134,7 +134,7 @@ def _open_runs(
 def _open_items(
     fields: Sequence[Field], own_ids: Mapping[int, int], container: BatchContainer, states: States
 ) -> Plan[dict[int, DictionaryItems]]:
-    """The values of dictionaries: those of the table, else those of the file."""
+    """Plan the values of dictionaries: the table's values, or else the file's."""
     by_id: dict[int, DictionaryItems] = {}
     missing = {}
     for field in fields:

@@ -1,6 +1,6 @@
-"""DataFileWriter of 0.1: rows wait until a batch of the file is full, and leave batch by batch.
+"""DataFileWriter of 0.1: buffers rows until a batch of the file is full, and writes batch by batch.
 
-What is common to all versions is in `alance.file.write.writer`.
+The part common to all versions is in `alance.file.write.writer`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes
 
-BATCH_ROWS: Final = 1024  # of the file, as other writers do by default
+BATCH_ROWS: Final = 1024  # in a batch of the file, the default of other writers
 STEP_ROWS: Final = 64 * BATCH_ROWS  # encoded in one job
 
 
 class BatchWriter(DataFileWriter):
     """Writes one data file of version 0.1, batch by batch.
 
-    Values that are null become zeros, empty lists, valid structs: files of 0.1 hold no others.
-    It warns of that once a file. Strings alone can be null, and empty ones are.
+    Nulls become zeros, empty lists or valid structs, because 0.1 files cannot hold them; this warns
+    once a file. Only strings can be null; an empty string of a nullable field reads as null.
 
     Raises:
-        UnsupportedError: a schema with types that files of 0.1 do not hold.
+        UnsupportedError: a schema with types that 0.1 files cannot hold.
     """
 
     def _begin(self, *, statistics: bool) -> None:
@@ -66,10 +66,10 @@ class BatchWriter(DataFileWriter):
             await self._upload_all(await self._pool.run(lambda: self._encode_batches(whole=True)))
 
     def _encode_batches(self, *, whole: bool) -> list[Bytes]:
-        """The batches of the rows that wait; CPU work.
+        """Encode the batches of the waiting rows; CPU work.
 
         Args:
-            whole: rows that do not fill a batch go on waiting.
+            whole: keep rows that do not fill a batch waiting.
         """
         rows = self._waiting_rows
         if not rows:
@@ -87,4 +87,4 @@ class BatchWriter(DataFileWriter):
         self._parts = [rest] if stop < rows else []
         self._waiting_rows = rows - stop
         self._waiting_bytes = sum(array.nbytes for array in rest)
-        return [np.concatenate(chunks)] if chunks else []  # pages are small
+        return [np.concatenate(chunks)] if chunks else []  # joins small pages

@@ -32,20 +32,20 @@ BYTES: str = "uint8"
 
 @dataclass(frozen=True, slots=True)
 class ArrayColumn:
-    """A column of an open file, its pages parsed when they are needed."""
+    """A column of an open file; its pages are parsed on access."""
 
     opened: OpenColumn
-    logical_type: str  # of the field
+    logical_type: str  # type of the field
 
     @property
     def first_rows(self) -> Int64s:
         return self.opened.column.first_rows
 
     def array_page(self, number: int) -> ArrayPage:
-        """A page.
+        """Return a page.
 
         Raises:
-            CorruptFileError, UnsupportedError: its description.
+            CorruptFileError, UnsupportedError: its description is malformed or unknown.
         """
         pages: list[Any] = self.opened.layouts
         parsed: ArrayPage | None = pages[number]
@@ -66,13 +66,13 @@ class ArrayColumn:
         return parsed
 
     def kind(self) -> type | None:
-        """The encoding of the first page; None without pages."""
+        """Return the encoding of the first page, or None if there are no pages."""
         return type(self.array_page(0).root) if self.opened.column.pages else None
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRows:
-    """Rows of a field of the schema that were read."""
+    """Rows of a schema's field that were read."""
 
     field: Field
     rows: FieldPiece
@@ -83,18 +83,18 @@ class FieldRows:
         return self.rows.num_bytes
 
     def decode(self) -> pa.Array:
-        """The field's array.
+        """Decode the field's array.
 
         Raises:
             CorruptFileError: the bytes contradict the format.
-            UnsupportedError: more strings or lists than the type's offsets can say.
+            UnsupportedError: more strings or lists than the type's offsets can address.
         """
         return self.rows.decode(self.field.to_arrow().type)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldPages:
-    """The pages of all columns of a field."""
+    """Pages of all columns of a field."""
 
     index: int  # of the first column in the file
     pages: Sequence[Page]
@@ -102,18 +102,18 @@ class FieldPages:
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of all buffers of all pages."""
+        """Total bytes of the buffers of all pages."""
         return sum(size for page in self.pages for _, size in page.buffers)
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the pages."""
+        """Memory of the pages in bytes."""
         return 200 + sum(len(page.encoding) + 120 for page in self.pages)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldColumn:
-    """A field of the schema with all its columns: what `OpenColumn` is to a leaf of 2.1."""
+    """A field of the schema with all its columns: the counterpart of `OpenColumn` for 2.0."""
 
     field: Field
     node: Node
@@ -127,11 +127,11 @@ class FieldColumn:
 
     @property
     def encoded_bytes(self) -> int:
-        """Bytes of all page buffers."""
+        """Total bytes of all page buffers."""
         return self.column.buffer_bytes
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FieldRows]:
-        """Plan single rows: one round, one more for strings and for each level of lists.
+        """Plan single rows: one round, and one more for strings and for each level of lists.
 
         Args:
             rows: sorted and unique, shape (n,), all below `num_rows`.
@@ -139,32 +139,32 @@ class FieldColumn:
         return FieldRows(self.field, (yield from self.node.plan(Spans.of_rows(rows))))
 
     def read(self, start: int, stop: int, states: States) -> Plan[FieldRows]:
-        """Plan the rows from `start` to `stop`: rounds are those of single rows."""
+        """Plan the rows from `start` to `stop`; takes as many rounds as `take`."""
         return FieldRows(self.field, (yield from self.node.plan(Spans.of_range(start, stop))))
 
     def load(self, start: int, stop: int, states: States) -> Plan[None]:
-        """Nothing has to be known before rows can be read."""
+        """Do nothing: reading rows needs no preparation."""
         return
         yield
 
     def row_table(self) -> _kernels.RowTable | None:
-        """A table of the pages for the kernel that places rows; None where it takes none."""
+        """Return a table of the pages for the kernel that places rows, or None if unsupported."""
         if not isinstance(self.node, LeafNode) or not self.column.num_rows:
             return None
         if self._row_page(0) is None:
-            return None  # most likely others are of its kind, and looking for them has a price
+            return None  # the others are most likely of the same kind, and parsing them is costly
         return _kernels.RowTable(self.node.column.first_rows)
 
     def learn(self, number: int, states: States) -> Plan[None]:
-        """Nothing, as for `load`."""
+        """Do nothing, like `load`."""
         return
         yield
 
     def row_page(self, number: int, state: PageState | None) -> RowPage | None:
-        """A page whose rows the kernel takes; None for one of another kind.
+        """Return a page for the kernel that takes rows. None if it is of another kind.
 
         Raises:
-            CorruptFileError, UnsupportedError: its description.
+            CorruptFileError, UnsupportedError: its description is malformed or unknown.
         """
         return self._row_page(number)
 

@@ -1,4 +1,4 @@
-"""Opening fields of 2.0 files: which columns they have, and the trees of those."""
+"""Opens fields of 2.0 files: finds their columns and builds their trees."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Plan
 
-# Nodes of 0.1: a release has given new columns the ids of others, and the first file is read.
+# Nodes of 0.1: a release gave new columns the ids of old ones, and the first file is read.
 FIRST_COUNTS: Final = (v0_1.ListNode, PlainNode, TextNode)
 
 
 def open_fields(
     fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
 ) -> Plan[list[FieldColumn]]:
-    """Plan the columns of fields of which the file has any: no round if its tail had them.
+    """Plan the columns of fields of which the file has any part: no round if its tail has them.
 
     Args:
-        fields: of the schema.
+        fields: fields of the schema.
         columns: field id -> column index.
 
     Raises:
@@ -45,7 +45,7 @@ def open_fields(
     ]
     opened = yield from open_columns(container, indices, states)
     by_index = {column.column.index: column for column in opened}
-    # Strings of the first releases are lists: their bytes are the column behind the offsets.
+    # Strings of the first releases are lists whose bytes are the column after the offsets.
     behind = [
         columns[member.id] + 1
         for field in fields
@@ -80,7 +80,7 @@ def _node(
     opened: Mapping[int, OpenColumn],
     used: list[OpenColumn],
 ) -> Node:
-    """The tree of a field; `used` gets its columns, the outermost first."""
+    """Build the tree of a field; appends its columns to `used`, outermost first."""
     index = columns.get(field.id)
     if index is None:
         return NullNode()
@@ -117,10 +117,10 @@ def _node(
 
 
 def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> None:
-    """Refuse structs with members in files of 2.0 and in later ones: no writer makes them.
+    """Refuse structs with members in 2.0 files and in later ones, which no writer makes.
 
     Raises:
-        UnsupportedError: there is one.
+        UnsupportedError: there is such a struct.
     """
     for field in fields:
         opened = leaves.get(field.id)
@@ -137,7 +137,7 @@ def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> Non
 
 
 def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
-    """A struct whose children are in two files.
+    """Merge a struct whose children are in two files.
 
     Raises:
         UnsupportedError: a field of another kind.
@@ -167,7 +167,7 @@ def _merged(field: Field, own: Node, other: Node) -> Node:
 def number_columns(
     fields: Sequence[Field], container: Container, states: States
 ) -> Plan[dict[int, int]]:
-    """Plan which field is in which column, by the file's own schema: field id -> column index.
+    """Plan the column of each field, by the file's own schema: field id -> column index.
 
     Raises:
         CorruptFileError: the schema has more or fewer columns than the file.

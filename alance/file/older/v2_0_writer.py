@@ -1,7 +1,7 @@
-"""DataFileWriter of 2.0: rows wait as Arrow arrays, and become pages of a whole field at a time.
+"""DataFileWriter of 2.0: buffers Arrow arrays, and writes pages of a whole field at a time.
 
-A list and its items leave together, as readers of 2.0 expect; children of structs leave by
-themselves. What is common to all versions is in `alance.file.write.writer`.
+A list and its items are written together, as readers of 2.0 expect; children of structs are written
+separately. The part common to all versions is in `alance.file.write.writer`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Waiting:
-    """Rows of a unit that wait for its next pages."""
+    """Waiting rows of a unit."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
@@ -49,7 +49,7 @@ class _Waiting:
             self.num_bytes += array.nbytes
 
     def take(self, page_bytes: int) -> list[pa.Array]:
-        """The waiting rows, in pieces of about a page."""
+        """Remove the waiting rows; return them in pieces of about a page."""
         if not self.parts:
             return []
         whole = joined(self.parts)
@@ -63,10 +63,10 @@ class ArrayWriter(DataFileWriter):
     """Writes one data file of version 2.0, page by page.
 
     Raises:
-        UnsupportedError: a schema with types that files of 2.0 do not hold.
+        UnsupportedError: a schema with types that 2.0 files cannot hold.
     """
 
-    def _begin(self, *, statistics: bool) -> None:  # there are none in 2.0
+    def _begin(self, *, statistics: bool) -> None:  # 2.0 has no statistics
         leaves = [leaf.field for root in self._schema.fields for leaf in leaf_columns(root)]
         check_version(self._version, leaves)
         self._array_columns = Columns.of(self._schema.fields)
@@ -102,7 +102,7 @@ class ArrayWriter(DataFileWriter):
         await self._flush_units(largest(self._waiting, self._buffer_bytes))
 
     def _pages_of(self, waiting: _Waiting) -> list[Output]:
-        """The pages of all waiting rows; CPU work."""
+        """Encode all waiting rows of a unit as pages; CPU work."""
         return [
             output
             for piece in waiting.take(self._page_bytes)
@@ -110,7 +110,7 @@ class ArrayWriter(DataFileWriter):
         ]
 
     async def _flush_units(self, units: Sequence[_Waiting]) -> None:
-        """Write the rows that wait, about a page for each thread at a time."""
+        """Write waiting rows, about a page for each thread at a time."""
         filled = [waiting for waiting in units if waiting.parts]
         for group in grouped(filled, NUM_BYTES, self._threads * self._page_bytes):
             pages = await self._in_threads([partial(self._pages_of, waiting) for waiting in group])
