@@ -1,8 +1,10 @@
-"""Tags and branches, and clones.
+"""Tags, branches and clones.
 
 Where to change what:
-    what `dataset.tags` and `dataset.branches` offer: `refs`
-    how they are made, moved and deleted, and how their objects are put: `write`
-    a version as the first one of another table or of a branch: `clone`
-    the files of a version, copied: `files`
+    methods of `dataset.tags` and `dataset.branches`: `refs`
+    creating, moving and deleting tags and branches: `write`
+    looking up the version of a reference, putting and deleting records: `records`
+    clones, the first versions of branches: `clone`
+    tags that note shallow clones: `clone_notes`
+    copying the files of a version: `files`
 """

@@ -1,9 +1,11 @@
-"""Clones: a version of a table as the first one of another table, or of a branch.
+"""Clones: a version of a table becomes the first version of another table or of a branch.
 
-The manifest of a shallow clone names the files of the source by a base path; no data is copied.
-What is written to the clone lies in its own folder. The source must keep the version, so a tag
-there notes the clone, see `clone_notes`. A deep clone has copies of all files. Objects that rows
-name by a base path are copied to `_bases/{id}` in its folder, which is its base path of this id.
+The manifest of a shallow clone names the source's files by a base path; no data is copied. New
+files of the clone lie in its own folder. The source must keep the version, so a tag in the source
+notes the clone, see `clone_notes`.
+
+A deep clone has copies of all files. An object that rows name by a base path is copied to
+`_bases/{id}` in the clone's folder; that folder is the base path of the same id.
 
 Source: docs/format/table.md, "Clones".
 """
@@ -50,23 +52,23 @@ async def clone(
     store: object | None = None,
     storage_options: StorageOptions | None = None,
 ) -> Snapshot:
-    """Make a new table of a version of this one; see the module.
+    """Create a new table from a version of this one; see the module.
 
-    Cost: a GET for a version that is not the snapshot's own; for a deep clone what `copy_files`
-    says; then a LIST, and the PUTs of the transaction and the manifest. The note of a shallow clone
-    takes two HEADs and a PUT at the source.
+    Cost: a GET if the version is not the snapshot's own; for a deep clone the cost of `copy_files`;
+    a LIST, and the PUTs of the transaction and the manifest. The note of a shallow clone takes two
+    HEADs and a PUT at the source.
 
     Args:
-        reference: None: the snapshot's version.
-        is_noted: note a shallow clone at the source, see `clone_notes`; a deep clone never is.
-        store, storage_options: of the target; None: where it is the same kind of store, those of
-            the source, as far as they were given for that place.
+        reference: version to clone; None: the snapshot's version.
+        is_noted: note a shallow clone at the source, see `clone_notes`; a deep clone has no note.
+        store, storage_options: store of the target, and options for it. Both None: the source's
+            options, if the target is in the same kind of store, as far as they apply to the target.
 
     Raises:
-        AlreadyExistsError: there is a table.
+        AlreadyExistsError: the target has versions already.
         NotFoundError: no such version, tag or branch.
         InvalidInputError: a detached version; a bad URI or option.
-        UnsupportedError: nobody else could find the source's files, or `copy_files` refuses.
+        UnsupportedError: no URI names the source's files, or `copy_files` refuses.
         AccessError: the note cannot be written.
     """
     source = snapshot if reference is None else await opening.checkout(snapshot, reference)
@@ -90,16 +92,16 @@ async def clone_into(
     is_shallow: bool = True,
     is_noted: bool = False,
 ) -> Snapshot:
-    """Make a version the first one of a table that is not there, under the same number.
+    """Make a version the first version, with the same number, of a table that does not exist yet.
 
     Args:
-        branch_name: of the branch that the target is; None: a table of its own.
-        is_noted: note the clone at the source; False for a branch, which has its record there.
+        branch_name: name of the branch to create; None: the target is a table of its own.
+        is_noted: note the clone at the source; False for a branch, which has a record there.
 
     Raises:
-        AlreadyExistsError: there is a table.
+        AlreadyExistsError: the target has versions already.
         InvalidInputError: a detached version.
-        UnsupportedError: nobody else could find the source's files, or `copy_files` refuses.
+        UnsupportedError: no URI names the source's files, or `copy_files` refuses.
     """
     if source.version >> 63:
         raise InvalidInputError(f"version {source.version} is detached, and cannot be cloned")
@@ -146,10 +148,10 @@ async def clone_into(
 def own_bases(
     source: Snapshot, target: Table, objects: Iterable[Copied]
 ) -> tuple[table_pb2.BasePath, ...]:
-    """The base paths of a deep clone, with the ids that its rows know them by: folders in its own.
+    """Return base paths for a deep clone: folders inside of the clone, under the source's ids.
 
     Raises:
-        UnsupportedError: no URI names the folder of the clone.
+        UnsupportedError: no URI names the clone's folder.
     """
     ids = sorted({file.base_id for file in objects if file.base_id})
     bases = source.manifest.base_paths
@@ -162,10 +164,10 @@ def own_bases(
 
 
 def base_uri(table: Table) -> str:
-    """The folder of a table or branch as a base path names it: a URI, or an absolute local path.
+    """Return the folder of a table or branch as a base path: a URI or an absolute local path.
 
     Raises:
-        UnsupportedError: a store object with a prefix, which no URI tells.
+        UnsupportedError: the table was opened by a store object with a prefix, which has no URI.
     """
     uri = table.store.uri_of(table.root.removeprefix(table.store.root))
     if uri is None:

@@ -1,13 +1,13 @@
-"""Notes of shallow clones at their source: tags that keep the version whose files a clone reads.
+"""Notes of shallow clones: tags in the source table, so that the cloned version is kept.
 
-A note is an ordinary tag, so that the cleanups of all writers keep the version; its metadata has
-the URI of the clone. The note is put before the first manifest of the clone, so that no clone
-exists without a note. Then the manifest of the version is checked once more: a concurrent cleanup
-has either deleted it by then, or sees the tag before it removes files. A process that is killed in
-between leaves a note without a clone, which keeps a version until somebody deletes the tag.
+A note is an ordinary tag, so cleanups of all writers keep the version. The tag's metadata has the
+URI of the clone. The note is put before the clone's first manifest, so that no clone exists without
+a note. Then the manifest of the version is checked once more: a concurrent cleanup has deleted it
+already, or lists the tag before it removes files. A process killed in between leaves a note without
+a clone, which keeps the version until somebody deletes the tag.
 
-A clone of a clone is noted at the first clone only. That keeps its version there, and the first
-clone cannot be dropped, so the note of the first clone at its own source stays needed and kept.
+A clone of a clone is noted only in the clone that it was made from. That note keeps a version
+there, so the first clone still needs its own note in its source.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def clone_noted(source: Snapshot, clone_uri: str) -> AsyncIterator[None]:
-    """Note a clone at its source before the block that creates the clone.
+    """Put a note of a clone into its source before the block that creates the clone.
 
     If the block fails, the note is removed, unless the clone may be visible.
 

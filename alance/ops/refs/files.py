@@ -1,7 +1,7 @@
-"""The files of a version, copied to another table's folder.
+"""Copies of the files of a version in another table's folder.
 
-Names of files are random: one that is there with the same size is the same file, left by a copy
-that did not come to its end.
+File names are random, so a file of the same name and size in the target is the same file, left by
+an earlier copy that was interrupted.
 
 Source: docs/format/table.md, "Clones".
 """
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.versioning.table import Table
 
-BASES: Final = "_bases"  # folder of a deep clone, with a folder for each of its base paths
+BASES: Final = "_bases"  # `_bases/{id}` in a deep clone has the objects of base path `id`
 COPIES_AT_ONCE: Final = 32
-SERVER_BYTES: Final = 5 << 30  # a larger object no cloud copies by one request
+SERVER_BYTES: Final = 5 << 30  # largest object that every cloud copies by one request
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A file to be copied.
+    """File to copy.
 
     Attributes:
-        path: below the folder of the new table.
-        location: of the file.
-        num_bytes: 0: not told.
-        base_id: of an object that rows name: the base path, 0: the table's folder.
+        path: path of the copy below the new table's folder.
+        location: location of the source file.
+        num_bytes: size in bytes; 0: unknown.
+        base_id: id of the base path, for an object that rows name; 0: the table's folder.
     """
 
     path: str
@@ -53,22 +53,23 @@ class Copied:
 
 
 async def copy_files(source: Snapshot, target: Table, objects: Sequence[Copied]) -> None:
-    """Copy all files that a version needs, but for its manifest and transaction.
+    """Copy all files of a version except its manifest and transaction.
 
-    Within a store the store itself copies. Else the bytes come by, a piece of each file in
-    memory, as many files at once as the budget of the session has room for.
+    Within one store, the store copies. Between stores the bytes pass through this process, one
+    piece of each file in memory at a time; the session's memory budget bounds the number of files
+    at once.
 
-    Cost: a LIST of five folders of the target, of each folder of an index whose files the manifest
-    does not tell, and of the data where there are blobs in files of their own; a COPY, or a GET for
-    each 8 MiB and an upload, for each file.
+    Cost: a LIST of five folders of the target; a LIST of each index folder whose files the manifest
+    does not name, and of the data folder if blobs have files of their own. For each file a COPY, or
+    a GET for each 8 MiB and an upload.
 
     Args:
-        objects: what `named_objects` gave.
+        objects: result of `named_objects`.
 
     Raises:
-        AlreadyExistsError: another file of the same name is there.
-        NotFoundError, CorruptFileError: a file of the version is not there, or too short.
-        UnsupportedError: data overlays.
+        AlreadyExistsError: the target has another file of the same name.
+        NotFoundError, CorruptFileError: a file of the version is missing or too short.
+        UnsupportedError: data overlays, or two files with the same path in the target.
         StoreError: a store failed.
     """
     engine = source.engine
@@ -110,7 +111,7 @@ async def copy_files(source: Snapshot, target: Table, objects: Sequence[Copied])
 
 
 def _named(table: Table, manifest: Manifest) -> Iterator[Copied]:
-    """The files whose names the manifest has; CPU work, in any thread."""
+    """Yield the files that the manifest names; CPU work, in any thread."""
     for fragment in manifest.fragments:
         message = fragment.message
         if message.overlays:
@@ -136,7 +137,7 @@ def _named(table: Table, manifest: Manifest) -> Iterator[Copied]:
 
 
 async def _listed(source: Snapshot, files: list[Copied]) -> list[Copied]:
-    """The files that stores have to be asked for: of indices, and those of blobs."""
+    """List the files that the manifest does not name: files of some indices, and blobs."""
     table, manifest = source.table, source.manifest
     listed = []
     for record in manifest.indices:
@@ -160,9 +161,9 @@ async def _listed(source: Snapshot, files: list[Copied]) -> list[Copied]:
 
 
 async def named_objects(source: Snapshot) -> list[Copied]:
-    """The objects that rows of a version name by paths, and that a deep clone has copies of.
+    """Return the objects that rows of a version name by paths; a deep clone copies them.
 
-    Cost: nothing where there can be none; else a scan of the descriptions of blobs.
+    Cost: nothing if the manifest rules such objects out; otherwise a scan of the blob descriptions.
 
     Raises: see `objects_by_fragment`.
     """
@@ -179,7 +180,7 @@ async def named_objects(source: Snapshot) -> list[Copied]:
 
 
 async def _present(source: Snapshot, target: Table) -> dict[str, int]:
-    """The sizes of files that are in the new table's folders, by location."""
+    """Return the sizes in bytes of the files in the target's folders, by location."""
     sizes: dict[str, int] = {}
     for name in (DATA, DELETIONS, INDICES, BLOBS, BASES):
         sizes |= dict((await _below(source, target.folder(name))).values())
@@ -187,7 +188,7 @@ async def _present(source: Snapshot, target: Table) -> dict[str, int]:
 
 
 async def _below(source: Snapshot, folder: str) -> dict[str, tuple[str, int]]:
-    """The location and the size of each object below a folder, by its path there."""
+    """Return the location and size of each object below a folder, by path relative to it."""
     entries = source.engine.scheduler.list(folder, reason="clone")
     return {
         entry.path.removeprefix(f"{folder}/"): (entry.path, entry.num_bytes)

@@ -1,4 +1,4 @@
-"""Records of tags and branches: finding the version that they name, putting and deleting them."""
+"""Records of tags and branches: look up their versions, put and delete the records."""
 
 from __future__ import annotations
 
@@ -24,12 +24,18 @@ if TYPE_CHECKING:
     from alance.ops.version.opening import Reference
     from alance.ops.version.snapshot import Snapshot
 
-AT_ONCE: Final = 1000  # objects that are deleted together
+AT_ONCE: Final = 1000  # objects of one delete request
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A version that a tag names, and the size of its manifest."""
+    """Version that a tag or branch is created for.
+
+    Attributes:
+        branch: name of the branch; None: main.
+        version: number of the version.
+        manifest_bytes: size of its manifest in bytes.
+    """
 
     branch: str | None
     version: int
@@ -37,13 +43,13 @@ class Target:
 
 
 async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
-    """Find the version that a reference names (None: the snapshot's), and check that it exists.
+    """Return the version of a reference (None: the snapshot's version), and check that it exists.
 
-    Cost: one HEAD; for a tag or branch one GET more, for the latest version of a branch one LIST.
+    Cost: one HEAD; one GET more for a tag or branch; one LIST for the latest version of a branch.
 
     Raises:
         NotFoundError: no such version, tag or branch.
-        InvalidInputError: the reference is no number, tag or pair.
+        InvalidInputError: the reference is not a number, tag or pair.
     """
     engine, table = snapshot.engine, snapshot.table
     version: int | None = snapshot.version
@@ -62,7 +68,7 @@ async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
     if version is None:
         version = (await load.latest(engine, table)).version
     if table.keeper is not None and table.keeper.is_asked_by_readers:
-        await load.load_version(engine, table, version)  # it may be staged still
+        await load.load_version(engine, table, version)  # raises unless the version is staged
     for scheme in (NamingScheme.V2, NamingScheme.V1):
         with suppress(NotFoundError):
             where = table.manifest(manifest_name(version, scheme))
@@ -72,7 +78,7 @@ async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
 
 
 async def put_over(snapshot: Snapshot, location: str, content: bytes) -> None:
-    """Put an object over what is there; a failed PUT counts if the object has the content then."""
+    """Put an object, replacing any object there. A failed PUT counts if the content is stored."""
     store, path = snapshot.engine.registry.resolve(location)
     try:
         await store.put(path, content)
@@ -83,7 +89,11 @@ async def put_over(snapshot: Snapshot, location: str, content: bytes) -> None:
 
 
 async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) -> None:
-    """Put an object that must not be there; a lost answer is settled by reading it back."""
+    """Put an object that must not exist yet; after a lost answer, read it back to decide.
+
+    Raises:
+        AlreadyExistsError: the object exists, with other content.
+    """
     engine, table = snapshot.engine, snapshot.table
     store, path = engine.registry.resolve(location)
 
@@ -95,7 +105,7 @@ async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) 
         if table.keeper is None:
             await store.put(path, content, if_absent=True)
             return
-        # The store may ignore the condition, or refuse it.
+        # The store may ignore the condition, or refuse it, so check first.
         with suppress(NotFoundError):
             await whose()
             raise AlreadyExistsError(f"{what} is there already")
@@ -116,7 +126,7 @@ async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) 
 
 
 async def delete_all(snapshot: Snapshot, locations: list[str]) -> None:
-    """Delete objects of one store, many at once."""
+    """Delete objects of one store, `AT_ONCE` in each request."""
     resolved = [snapshot.engine.registry.resolve(location) for location in locations]
     if resolved:
         store = resolved[0][0]

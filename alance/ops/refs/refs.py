@@ -1,4 +1,4 @@
-"""Tags and branches of a dataset."""
+"""Public classes of a dataset's tags and branches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Refs:
 
 
 class Tags(_Refs):
-    """Tags of a dataset and all of its branches. Nothing is cached: each call asks the store."""
+    """Tags of a dataset, for all branches. Nothing is cached: each call reads the store."""
 
     __slots__ = ()
 
@@ -55,12 +55,13 @@ class Tags(_Refs):
     async def list_ordered(
         self, order: Literal["asc", "desc"] = "desc"
     ) -> Sequence[tuple[str, TagContents]]:
-        """Return all tags with their names, ordered by version, then name.
+        """Return all tags with their names, ordered by version, then by name.
 
         Cost: as `list`.
 
         Args:
-            order: of the versions; tags of the same version are always in ascending order of names.
+            order: order of the versions; tags of one version are always in ascending order of
+                names.
 
         Raises:
             InvalidInputError: another `order`.
@@ -74,11 +75,11 @@ class Tags(_Refs):
         Cost: one GET.
 
         Args:
-            name: of the tag.
+            name: name of the tag.
 
         Raises:
             NotFoundError: no such tag.
-            CorruptFileError: its JSON contradicts the format.
+            CorruptFileError: the tag's JSON contradicts the format.
         """
         return await refs.load_tag(self._snapshot.engine, self._snapshot.table, name)
 
@@ -88,11 +89,11 @@ class Tags(_Refs):
         Cost: one GET.
 
         Args:
-            name: of the tag.
+            name: name of the tag.
 
         Raises:
             NotFoundError: no such tag.
-            CorruptFileError: its JSON contradicts the format.
+            CorruptFileError: the tag's JSON contradicts the format.
         """
         return (await self.get(name)).version
 
@@ -103,10 +104,10 @@ class Tags(_Refs):
         *,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Name a version. Cleanup keeps the version as long as the tag exists.
+        """Create a tag that names a version. Cleanup keeps the version as long as the tag exists.
 
-        Cost: a HEAD of the manifest and a PUT; for a reference by tag or branch a GET more, for the
-        latest version of a branch also a LIST.
+        Cost: a HEAD of the manifest and a PUT; a GET more for a reference by tag or branch; a LIST
+        for the latest version of a branch.
 
         Example:
 
@@ -122,7 +123,7 @@ class Tags(_Refs):
             metadata: texts by key, kept with the tag.
 
         Raises:
-            AlreadyExistsError: there is such a tag; `update` moves it.
+            AlreadyExistsError: the tag exists; `update` moves it.
             NotFoundError: no such version, tag or branch.
             InvalidInputError: not a valid name for a tag, or metadata that is not text.
         """
@@ -130,18 +131,19 @@ class Tags(_Refs):
         await refs_write.create_tag(self._snapshot, name, reference, metadata)
 
     async def update(self, name: str, reference: Reference | None = None) -> None:
-        """Move a tag to another version. Of two concurrent calls the later one wins.
+        """Move a tag to another version. If two calls are concurrent, the later PUT wins.
 
-        Cost: a GET, a HEAD and a PUT; for a reference by tag or branch a GET more, for the latest
-        version of a branch also a LIST.
+        Cost: a GET, a HEAD and a PUT; a GET more for a reference by tag or branch; a LIST for the
+        latest version of a branch.
 
         Args:
-            name: of the tag.
+            name: name of the tag.
             reference: as for `create`.
 
         Raises:
             NotFoundError: no such tag, or no such version.
-            InvalidInputError: not a valid name for a tag, or a reference of another form.
+            InvalidInputError: not a valid name for a tag, a reference of another form, or a tag
+                that notes a shallow clone.
         """
         await self._load()
         await refs_write.update_tag(self._snapshot, name, reference)
@@ -152,7 +154,7 @@ class Tags(_Refs):
         Cost: a GET and a DELETE.
 
         Args:
-            name: of the tag.
+            name: name of the tag.
 
         Raises:
             NotFoundError: no such tag.
@@ -167,7 +169,7 @@ class Tags(_Refs):
         Cost: a GET and a PUT.
 
         Args:
-            name: of the tag.
+            name: name of the tag.
             metadata: texts by key.
 
         Raises:
@@ -180,9 +182,9 @@ class Tags(_Refs):
 
 
 class Branches(_Refs):
-    """Branches of a dataset. Nothing is cached: each call asks the store.
+    """Branches of a dataset. Nothing is cached: each call reads the store.
 
-    To open one, use `Dataset.checkout_branch`.
+    To open a branch, use `Dataset.checkout_branch`.
     """
 
     __slots__ = ()
@@ -200,13 +202,13 @@ class Branches(_Refs):
     async def list_ordered(
         self, order: Literal["asc", "desc"] = "desc"
     ) -> Sequence[tuple[str, BranchContents]]:
-        """Return all branches except main with their names, by first version, then name.
+        """Return all branches except main with their names, ordered by first version, then by name.
 
         Cost: as `list`.
 
         Args:
-            order: of the versions; branches of the same version are always in ascending order of
-                names.
+            order: order of the first versions; branches with the same one are always in ascending
+                order of names.
 
         Raises:
             InvalidInputError: another `order`.
@@ -220,11 +222,11 @@ class Branches(_Refs):
         Cost: one GET; none for `main`.
 
         Args:
-            name: of the branch.
+            name: name of the branch.
 
         Raises:
             NotFoundError: no such branch.
-            CorruptFileError: its JSON contradicts the format.
+            CorruptFileError: the branch's JSON contradicts the format.
         """
         return await refs.load_branch(self._snapshot.engine, self._snapshot.table, name)
 
@@ -235,13 +237,13 @@ class Branches(_Refs):
         *,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a branch of a version, which becomes its first version under the same number.
+        """Create a branch. Its first version is the given version, under the same number.
 
-        No data is copied. A cancelled call still makes the branch. `Dataset.create_branch` does the
-        same and opens the branch.
+        No data is copied. A cancelled call still creates the branch. `Dataset.create_branch` does
+        the same and opens the branch.
 
-        Cost: a HEAD and a GET of the manifest; PUTs of the branch's record, of the transaction
-        and of the manifest, and a LIST.
+        Cost: a HEAD and a GET of the manifest; PUTs of the branch's record, of the transaction and
+        of the manifest, and a LIST.
 
         Args:
             name: letters, digits, `.`, `-` and `_`, in segments between `/`.
@@ -250,7 +252,7 @@ class Branches(_Refs):
             metadata: texts by key, kept with the branch.
 
         Raises:
-            AlreadyExistsError: there is such a branch, or its folder has versions.
+            AlreadyExistsError: the branch exists, or its folder has versions.
             NotFoundError: no such version, tag or branch.
             InvalidInputError: not a valid name for a branch; a detached version; metadata that is
                 not text.
@@ -264,12 +266,12 @@ class Branches(_Refs):
         Cost: LISTs and GETs of all branches and tags, a LIST of the branch's folder, DELETEs.
 
         Args:
-            name: of the branch.
+            name: name of the branch.
             force: also delete the files of a branch that has no record.
 
         Raises:
             NotFoundError: no such branch.
-            InvalidInputError: the main branch; a branch that other branches were made from, or that
+            InvalidInputError: the main branch; a branch that other branches start from, or that
                 tags name.
         """
         await self._load()
@@ -281,7 +283,7 @@ class Branches(_Refs):
         Cost: a GET and a PUT.
 
         Args:
-            name: of the branch.
+            name: name of the branch.
             metadata: texts by key.
 
         Raises:

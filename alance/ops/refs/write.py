@@ -1,4 +1,4 @@
-"""Tags and branches: made, moved, deleted."""
+"""Create, move and delete tags and branches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
-CREATE_S: Final = 120.0  # making a branch goes on so long after a cancellation
+CREATE_S: Final = 120.0  # seconds for which creating a branch goes on after a cancellation
 
 
 async def create_tag(
@@ -41,12 +41,12 @@ async def create_tag(
     reference: Reference | None,
     metadata: Mapping[str, str] | None,
 ) -> None:
-    """Make a tag.
+    """Create a tag.
 
     Raises:
-        AlreadyExistsError: there is such a tag.
+        AlreadyExistsError: the tag exists.
         NotFoundError: no such version, tag or branch.
-        InvalidInputError: no tag can have this name.
+        InvalidInputError: not a valid name for a tag; metadata that is not text.
     """
     check_tag_name(_text(name, "tag"))
     noted = checked_metadata(metadata or {})
@@ -62,11 +62,11 @@ async def create_tag(
 
 
 async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None) -> None:
-    """Move a tag.
+    """Move a tag to another version.
 
     Raises:
         NotFoundError: no such tag, or no such version.
-        InvalidInputError: it notes a shallow clone, which needs the version where it is.
+        InvalidInputError: the tag notes a shallow clone, which needs its version.
     """
     location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
     content = await refs.read_record(snapshot.engine, snapshot.table, location, "tag", name)
@@ -99,10 +99,10 @@ async def delete_tag(snapshot: Snapshot, name: str) -> None:
 async def replace_metadata(
     snapshot: Snapshot, location: str, kind: str, name: str, metadata: Mapping[str, str]
 ) -> None:
-    """Give a tag or branch other metadata.
+    """Replace the metadata of a tag or branch.
 
     Args:
-        location: of its record.
+        location: location of its record.
         kind: `tag` or `branch`.
     """
     noted = checked_metadata(metadata)
@@ -117,15 +117,15 @@ async def create_branch(
     options: CommitOptions,
     metadata: Mapping[str, str] | None,
 ) -> Snapshot:
-    """Make a branch.
+    """Create a branch.
 
-    The record comes first: of two that make the same branch, it decides; and it keeps a cleanup
-    from removing the version that the branch begins with.
+    The record is put first. It decides between concurrent calls with the same name, and it keeps
+    cleanups from removing the version that the branch starts from.
 
     Raises:
-        AlreadyExistsError: there is such a branch, or its folder has versions.
+        AlreadyExistsError: the branch exists, or its folder has versions.
         NotFoundError: no such version, tag or branch.
-        InvalidInputError: no branch can have this name; a detached version.
+        InvalidInputError: not a valid name for a branch; a detached version.
     """
     check_branch_name(_text(name, "branch"))
     engine = snapshot.engine
@@ -169,11 +169,14 @@ async def create_branch(
 
 
 async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
-    """Delete a branch.
+    """Delete a branch with its files.
+
+    Args:
+        force: also delete the files of a branch that has no record.
 
     Raises:
         NotFoundError: no such branch.
-        InvalidInputError: other branches were made from it, or tags name it.
+        InvalidInputError: other branches start from it, or tags name it.
     """
     check_branch_name(_text(name, "branch"))
     engine, table = snapshot.engine, snapshot.table
@@ -200,7 +203,7 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
         raise InvalidInputError(f"branch {name!r}: tags {named} name it, delete them first")
     await delete_all(snapshot, [record])
     own = table.on_branch(name).root + "/"
-    # Branches whose names go on from this one's have their folders inside of its folder.
+    # The folder of branch `a/b` lies inside of the folder of branch `a`.
     kept = tuple(f"{table.main_root}/{branch_folder(other)}/" for other in branches)
     left: list[str] = []
     with suppress(NotFoundError):
@@ -213,10 +216,10 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
 
 
 def checked_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
-    """The metadata.
+    """Return metadata if it is a mapping of text to text.
 
     Raises:
-        InvalidInputError: no mapping of text to text.
+        InvalidInputError: it is not.
     """
     if not hasattr(metadata, "items"):
         raise InvalidInputError(f"metadata {metadata!r}: expected a mapping of text to text")

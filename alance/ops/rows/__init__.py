@@ -1,10 +1,10 @@
-"""Rows that change where they are: delete and update.
+"""Delete and update rows.
 
-Both end in `moved.prepare_rows`, which writes deletion files, names the new fragments and commits;
-so does a merge.
+Both end in `moved.prepare_rows`, as a merge does. It writes deletion files, names the new fragments
+and commits.
 
 Where to change what:
-    what a condition may be: `delete`
-    what a new value may be: `update`
-    a verb that removes or moves rows: a module of its own, which ends in `moved.prepare_rows`
+    conditions of a delete: `delete`
+    new values of an update: `update`
+    a new method that removes or moves rows: a module of its own, which ends in `moved.prepare_rows`
 """

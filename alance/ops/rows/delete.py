@@ -1,6 +1,6 @@
-"""Delete: the rows that match a predicate are marked in deletion files; no data is rewritten.
+"""Delete rows: mark the rows that match a predicate in deletion files; no data is rewritten.
 
-They are found as physical offsets by fragment, reading no other columns.
+A scan of the predicate's columns finds the rows as physical offsets by fragment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 async def delete(snapshot: Snapshot, where: ScanOptions, commit: CommitOptions) -> Snapshot:
-    """The version without the rows for which a predicate is true. See `Dataset.delete`."""
+    """Commit a version without the rows for which a predicate is true. See `Dataset.delete`."""
     await load_readers(snapshot, condition=condition_of(where))
     checked = await checked_predicate(snapshot, where)
     change = Delete(predicate=checked.text)
@@ -60,7 +60,7 @@ async def delete(snapshot: Snapshot, where: ScanOptions, commit: CommitOptions) 
 async def delete_matching(
     snapshot: Snapshot, handle: FragmentHandle, where: ScanOptions
 ) -> DataFragment | None:
-    """A fragment without the rows for which a predicate is true; see `delete_offsets`.
+    """Delete the rows of a fragment for which a predicate is true; see `delete_offsets`.
 
     Args:
         where: a scan of this fragment.
@@ -75,10 +75,12 @@ async def delete_matching(
 async def delete_offsets(
     snapshot: Snapshot, handle: FragmentHandle, offsets: Int64s, predicate: str = ""
 ) -> DataFragment | None:
-    """The record of a fragment without some rows, whose deletion file is there; None: none is left.
+    """Write a deletion file for rows of a fragment, and return the fragment's new record.
+
+    None: no row is left.
 
     Args:
-        offsets: physical ones; shape (n,), sorted and unique.
+        offsets: physical offsets; shape (n,), sorted and unique.
 
     Raises:
         InvalidInputError: an offset beyond the end.
@@ -94,13 +96,13 @@ async def delete_offsets(
 
 @dataclass(slots=True)
 class Offsets:
-    """Addresses of rows, collected by fragment. 8 bytes a row."""
+    """Addresses of rows, collected by fragment; 8 bytes a row."""
 
     num_rows: int = 0
     _parts: dict[int, list[Int64s]] = field(default_factory=dict)
 
     def add(self, addresses: UInt64s) -> None:
-        """Add rows, each once, in any order; those of a fragment mostly stand together."""
+        """Add row addresses, each once, in any order; fastest with few changes of fragment."""
         self.num_rows += len(addresses)
         ids = (addresses >> np.uint64(32)).astype(np.int64)
         rows = (addresses & np.uint64(0xFFFF_FFFF)).astype(np.int64)
@@ -109,18 +111,18 @@ class Offsets:
             self._parts.setdefault(int(ids[start]), []).append(rows[start:stop])
 
     def by_fragment(self) -> dict[int, Int64s]:
-        """The physical offsets of each fragment, sorted; shape (n,). CPU."""
+        """Return the physical offsets of each fragment, sorted; shape (n,). CPU."""
         return {key: np.sort(np.concatenate(parts)) for key, parts in self._parts.items()}
 
 
 async def matching_rows(snapshot: Snapshot, where: ScanOptions) -> dict[int, Int64s]:
-    """The live rows for which a predicate is true, as physical offsets by fragment.
+    """Return the live rows for which a predicate is true, as physical offsets by fragment.
 
     Cost: a scan of the predicate's columns.
 
     Raises:
-        InvalidInputError: bad SQL, an unknown column, no boolean; or values that the predicate
-            cannot take.
+        InvalidInputError: bad SQL, an unknown column, a predicate that is not boolean, or values
+            outside of its domain.
     """
     offsets = Offsets()
     async with aclosing(scanned(snapshot, [ROW_ADDRESS], where, is_large=True)) as batches:
@@ -131,10 +133,10 @@ async def matching_rows(snapshot: Snapshot, where: ScanOptions) -> dict[int, Int
 
 
 async def checked_predicate(snapshot: Snapshot, where: ScanOptions) -> Predicate:
-    """A predicate that must be there.
+    """Parse the predicate of a delete.
 
     Raises:
-        InvalidInputError: none, or one that does not fit the table.
+        InvalidInputError: no predicate, or one that does not fit the table.
     """
     predicate = await parsed_predicate(snapshot, condition_of(where))
     if predicate is None:
@@ -143,7 +145,7 @@ async def checked_predicate(snapshot: Snapshot, where: ScanOptions) -> Predicate
 
 
 def constant(predicate: Predicate) -> bool | None:
-    """Whether a predicate that needs no columns is true for every row; None: it needs some."""
+    """Return the value of a predicate that reads no columns; None: it reads some."""
     if predicate.columns:
         return None
     return bool(as_mask(predicate.mask(empty_columns(1)))[0])

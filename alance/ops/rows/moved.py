@@ -1,9 +1,9 @@
 """Prepare the commit of deleted and moved rows: deletion files and new fragments, one version.
 
-`prepare_rows` gets the rows that are removed or moved, as offsets by fragment, and the fragments
-that were written for them. It joins the offsets with the rows deleted before and drops fragments
-that have no rows any more. The commit writes the deletion files beside the data files. If the
-version is not made, no file that was written for it stays.
+`prepare_rows` gets the removed or moved rows as offsets by fragment, and the fragments that were
+written for moved and inserted rows. It joins the offsets with earlier deletions and drops fragments
+that have no rows left. The commit writes the deletion files while data files are still uploaded. If
+the commit fails, all files written for it are removed.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ if TYPE_CHECKING:
     from alance.versioning.manifest_store import Objects
 
 
-FEW_MOVED_ROWS: Final = 4096  # are sorted and joined in less time than a hop to a thread takes
+FEW_MOVED_ROWS: Final = 4096  # rows that are sorted and joined in less time than a hop to a thread
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """The rows that a delete, an update or a merge removes and adds.
+    """Rows that a delete, an update or a merge removes and adds.
 
     Attributes:
-        deleted: physical offsets of live rows by fragment id; shape (n,), sorted and unique.
-            Because the commit knows them, others may delete other rows of the same fragments.
+        deleted: physical offsets of live rows by fragment id; shape (n,), sorted and unique. The
+            commit knows them, so concurrent writers may delete other rows of the same fragments.
         emptied: ids of further fragments, which lose all of their rows.
-        files: sealed files of `new_fragments`; the commit publishes them, or discards them if the
-            version is not made.
-        new_fragments: of an Update; moved rows first, then inserted rows.
-        row_ids: ids of the moved rows, in the order of `new_fragments`, if the table has stable
-            row ids. Rows after them get new ids.
+        files: sealed files of `new_fragments`; the commit publishes them, or discards them if it
+            fails.
+        new_fragments: new fragments of an Update; moved rows first, then inserted rows.
+        row_ids: ids of the moved rows, in the order of `new_fragments`, if the table has stable row
+            ids. Later rows get new ids.
     """
 
     deleted: Mapping[int, Int64s]
@@ -80,15 +80,16 @@ async def prepare_rows(
 ) -> PreparedChange:
     """Prepare the commit of an operation that removes rows and adds new fragments.
 
-    Cost: a GET for each deletion vector that is not known yet. The commit PUTs a deletion file
-    for each fragment that loses some rows, beside the files that are still uploaded.
+    Cost: a GET for each deletion vector that is not cached. The commit PUTs a deletion file for
+    each fragment that loses some rows, while data files are still uploaded.
 
     Args:
         snapshot: version from which `rows` were computed.
         change: the operation without its fragments: predicate, fields, mode, keys. Its
-            `updated_fragments` are records that changed otherwise (new data files); they get a
-            deletion file, too, if they lose rows.
-        options: its `max_retries` counts commits that are compatible with those in between.
+            `updated_fragments` are records with new data files; each also gets a deletion file if
+            it loses rows.
+        options: options of the commit; `max_retries` bounds retries after compatible commits of
+            others.
     """
     deleted, files = rows.deleted, rows.files
     vectors = _DeletionFiles(snapshot, [])
@@ -140,7 +141,7 @@ async def prepare_rows(
 def with_row_ids(
     fragments: Sequence[table_pb2.DataFragment], row_ids: UInt64s | None
 ) -> tuple[table_pb2.DataFragment, ...]:
-    """New fragments whose leading rows have ids already.
+    """Return new fragments with given row ids for their leading rows.
 
     Raises:
         InvalidInputError: more ids than rows.
@@ -167,7 +168,7 @@ def _operation(
     gone: Sequence[int],
     added: tuple[table_pb2.DataFragment, ...],
 ) -> Delete | Update:
-    """The operation with its fragments: those that lose rows, those that go, the new ones."""
+    """Return the operation with its fragments: with deletions, emptied, and new."""
     records = {fragment.id: fragment for fragment in change.updated_fragments}
     for file in files:
         record = table_pb2.DataFragment()
@@ -186,16 +187,16 @@ def _operation(
 
 
 class _DeletionFiles:
-    """The deletion files of a version that is to be made."""
+    """Deletion files of a version that is being made."""
 
     def __init__(self, snapshot: Snapshot, files: list[NewDeletionFile]) -> None:
         self._snapshot = snapshot
         self._begun: list[NewDeletionFile] = []
-        self._vectors: list[DeletionVector] = []  # what the files have
+        self._vectors: list[DeletionVector] = []  # contents of `files`
         self.files = files
 
     def build(self, handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) -> list[int]:
-        """Join rows with those deleted before; gives the fragments that have none left. CPU."""
+        """Join rows with earlier deletions; return the ids of emptied fragments. CPU."""
         emptied = []
         for handle in handles:
             rows = deleted[handle.id]
@@ -217,14 +218,14 @@ class _DeletionFiles:
         return emptied
 
     def handed(self) -> list[tuple[str, bytes]]:
-        """Hand them over to whoever makes the version; the next change need not read them."""
+        """Hand the files over to the commit, and cache the deletion vectors for the next change."""
         self._begun += self.files
         for file, vector in zip(self.files, self._vectors, strict=True):
             keep_deletions(self._snapshot.engine, self._location(file), vector)
         return [(self._location(file), file.content) for file in self.files]
 
     async def put(self) -> None:
-        """Write all of them."""
+        """Write all files."""
         if not self.files:
             return
         resolve = self._snapshot.engine.registry.resolve
@@ -235,7 +236,7 @@ class _DeletionFiles:
         await store.put_many([(path, file.content) for (_, path), file in pairs])
 
     async def discard(self) -> None:
-        """Remove those that were written, as far as the store can be reached."""
+        """Remove the files written so far, as far as the store can be reached."""
         begun = [self._location(file) for file in self._begun]
         await discard_objects(self._snapshot.engine, begun)
 
@@ -244,14 +245,14 @@ class _DeletionFiles:
 
 
 def are_few(handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) -> bool:
-    """Whether deletions are joined with those before in less time than a hop to a thread takes."""
+    """True if joining deletions takes less time than a hop to a thread."""
     before = [handle.deleted for handle in handles[:FEW_FILES]]
     rows = sum(len(vector.rows) for vector in before if vector is not None)
     return len(handles) <= FEW_FILES and rows + sum(map(len, deleted.values())) <= FEW_MOVED_ROWS
 
 
 def _as_bitmap(handle: FragmentHandle, count: int) -> bool:
-    """Whether deleted rows are written as a bitmap though they are few: as other writers do."""
+    """True if deleted rows are written as a bitmap: always if there are many, else by file type."""
     if handle.deleted is None:
         return count >= ARROW_MAX_ROWS
     kind = handle.fragment.message.deletion_file.file_type

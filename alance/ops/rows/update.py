@@ -1,6 +1,6 @@
-"""Update: rows that match move to new fragments with their new values.
+"""Update rows: matching rows move to new fragments with new values.
 
-These are SQL text or pyarrow expressions, evaluated and cast to the columns.
+New values are SQL text or pyarrow expressions, evaluated and cast to the columns.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ async def update(
     params: Params,
     commit: CommitOptions,
 ) -> Snapshot:
-    """The version in which rows have new values. See `Dataset.update`."""
-    # Off the loop: the engine of pyarrow's expressions takes 0.2 s to come up.
+    """Commit a version in which matching rows have new values. See `Dataset.update`."""
+    # In a thread: pyarrow's expression engine takes 0.2 s to start.
     run = snapshot.engine.pool.run
 
     def parse(base: Snapshot) -> tuple[Assignments, ScanOptions]:
@@ -110,7 +110,7 @@ async def _attempt(
 def new_rows(
     group: Sequence[pa.RecordBatch], assignments: Assignments, schema: Schema
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yield old rows with their new values, in one pair of batches if these are small. CPU."""
+    """Yield pairs of old and new rows; small batches of a group make one pair. CPU."""
 
     def apply(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         return batch, assignments.apply(batch, schema)
@@ -125,10 +125,10 @@ def matching(
     where: ScanOptions,
     spans: Mapping[int, list[tuple[int, int]]] | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows that move, with their addresses (and ids, where they have some), as they are.
+    """Scan the rows that move, with their addresses, and their ids if these are stable.
 
     Args:
-        spans: of fragments of which some rows alone are looked at; by id.
+        spans: row ranges by fragment id; in these fragments only these rows are scanned.
     """
     columns = assignments.needed(base.schema)
     blobs = moved_blobs(base, columns)
@@ -142,11 +142,12 @@ Updates: TypeAlias = Mapping[str, "str | pc.Expression"]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A column and what its new values are computed from.
+    """Column and the expression of its new values.
 
     Attributes:
         field: a top-level field of the table.
-        target: the column as rows are written with it.
+        target: the column as rows are written.
+        value: the expression.
     """
 
     field: Field
@@ -154,10 +155,10 @@ class Assignment:
     value: Computed
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """The new values for the rows of a batch, which has all columns.
+        """Return the new values for the rows of a batch, which has all columns.
 
         Raises:
-            InvalidInputError: values that the expression cannot take or the column cannot hold.
+            InvalidInputError: values outside of the expression's domain or of the column's type.
         """
         try:
             values = cast(self.value.evaluate(batch), self.target.type)
@@ -176,17 +177,17 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """All columns that get new values; each is computed from the values before."""
+    """Assignments of an update; each expression reads the values before the update."""
 
     assignments: tuple[Assignment, ...]
 
     @property
     def field_ids(self) -> tuple[int, ...]:
-        """The ids of the columns and of all fields in them, sorted."""
+        """Return the ids of the assigned columns and of all fields in them, sorted."""
         return tuple(sorted(field.id for new in self.assignments for field in new.field.walk()))
 
     def needed(self, schema: Schema) -> list[str]:
-        """The columns without which the new rows cannot be made."""
+        """Return the columns to read: unassigned columns, and columns that expressions read."""
         kept = {field.name for field in schema.fields} - {
             assignment.field.name for assignment in self.assignments
         }
@@ -195,13 +196,13 @@ class Assignments:
         return [field.name for field in schema.fields if field.name in kept]
 
     def apply(self, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-        """Rows with their new values, and the columns of the table. CPU.
+        """Return rows with new values and all columns of the table. CPU.
 
         Args:
             batch: has at least the columns of `needed`.
 
         Raises:
-            InvalidInputError: values that an expression cannot take or a column cannot hold.
+            InvalidInputError: values outside of an expression's domain or of a column's type.
         """
         assigned = {
             assignment.field.name: (assignment.target, assignment.evaluate(batch))
@@ -226,13 +227,13 @@ def _texts(updates: Updates) -> Updates:
 
 
 def parse_updates(schema: Schema, updates: Updates, params: Sequence[Params]) -> Assignments:
-    """The new values that an update sets.
+    """Parse the assignments of an update.
 
     Args:
-        params: of each of them.
+        params: parameters of each assignment, in order.
 
     Raises:
-        InvalidInputError: nothing to set, an unknown column, bad SQL, a type that does not cast.
+        InvalidInputError: no assignment, an unknown column, bad SQL, a type that does not cast.
         UnsupportedError: a field inside of a column.
     """
     values = zip(_texts(updates).items(), params, strict=True)
@@ -246,7 +247,7 @@ def _parse(schema: Schema, name: str, value: str | pc.Expression, params: Params
     if len(schema.names_of(name)) > 1:
         raise UnsupportedError(f"column {name!r}: a field inside of a column; set the whole column")
     name = field.name
-    # What blobs are read as is not what they hold: no expression has them.
+    # Expressions see no blob columns: a blob is read as a description, not its content.
     visible = pa.schema(
         [root.to_arrow() for root in schema.fields if not (root.is_blob_v1 or root.is_blob_v2)]
     )
@@ -259,13 +260,13 @@ def _parse(schema: Schema, name: str, value: str | pc.Expression, params: Params
         error.add_note(f"in the new value of column {name!r}")
         raise
     assignment = Assignment(field, field.logical_arrow(), computed)
-    # What does not fit is found before rows are read: types, and literals.
+    # Types and literals that do not fit raise here, before rows are read.
     assignment.evaluate(empty_batch(visible) if computed.columns else empty_columns(1))
     return assignment
 
 
 def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Values as a column of a table holds them: SQL's casts, in nested types as well.
+    """Cast values to a column's type by SQL's casts, also inside nested types.
 
     Raises:
         Problem, pa.ArrowException: they do not cast.
