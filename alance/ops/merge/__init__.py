@@ -1,10 +1,11 @@
-"""Merging: rows of a source update, delete or join the rows of a table that have the same key.
+"""Merge: source rows update or delete table rows with the same key, and are inserted without one.
 
-`insert` runs it: `plan` checks what is asked against the table, `source` keeps the data with its
-keys, `match` scans the table and joins, `rows` writes, `rows.moved` commits.
+`insert` runs a merge: `plan` checks the request against the table, `source` holds the data with its
+keys, `match` scans the table and joins, `rows` writes, `ops.rows.moved` prepares the commit.
 
 Where to change what:
-    a clause or an option: `options`, checked in `plan`, done in `match`
-    when two keys are equal: `alance.format.keys`; how they are joined: `match`
-    whether rows or only columns are rewritten, what others are told of inserted keys: `insert`
+    clauses and options: `options`, checked in `plan`, executed in `match`
+    equality of keys: `alance.format.keys`; the join: `match`
+    rewriting rows or only columns: `insert`
+    keys recorded in the transaction for other writers: `inserted`
 """

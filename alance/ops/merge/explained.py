@@ -1,4 +1,4 @@
-"""What a merge does and reads, told before it is run."""
+"""Explanation of a merge: its effects and its reads, before and after it runs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 async def explain_merge(
     snapshot: Snapshot, plan: MergePlan, schema: pa.Schema | None
 ) -> Explanation:
-    """What the merge of data of a schema (None: the table's) reads of a version: the scan that
-    finds matches, and what is read of rows that match, at most. See `alance.MergeInsert.explain`.
+    """Explain the reads of a merge: the scan that finds matches, and at most the matched rows.
+
+    See `alance.MergeInsert.explain`.
+
+    Args:
+        schema: schema of the data; None: the table's schema.
     """
     check_schema(schema)
     plan.check()
@@ -50,8 +54,9 @@ async def explain_merge(
 async def analyze_merge(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None
 ) -> str:
-    """What a merge is told to read beside what it did, less the commit; see
-    `alance.MergeInsert.analyze_plan`. The files that it wrote are removed.
+    """Run a merge without the commit, and compare its explanation with the work done.
+
+    The files that it wrote are removed. See `alance.MergeInsert.analyze_plan`.
     """
     async with held(snapshot, plan, data, schema) as (merge, source, scratch):
         explanation = await explain_merge(snapshot, plan, merge.source_schema)
@@ -65,7 +70,7 @@ async def analyze_merge(
 
 
 def _late(merge: Merge) -> tuple[str, ...]:
-    """The columns that are read of rows that match: those of new rows that the data lacks."""
+    """Return the columns that are read of matched rows: columns of new rows that the data lacks."""
     if merge.rewrites_columns:
         return tuple(field.name for field in merge.written.fields)
     if merge.plan.when_matched != "update":

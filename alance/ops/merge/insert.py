@@ -1,8 +1,8 @@
-"""Merge: rows of a source update, delete or fail the rows of a table that have the same key, and
-are added where there are none; rows of the table without a match can be deleted.
+"""Run a merge: source rows update, delete or refuse table rows with the same key, or are inserted.
 
-The source is read once and kept, in memory or on the local disk. The target is scanned on its key
-columns. Rows that are updated are deleted where they are and written anew, with their row ids.
+Table rows without a match can be deleted. The source is read once and held in memory or on the
+local disk. The target is scanned on its key columns. Updated rows are marked as deleted in their
+old fragments and written to new fragments with their row ids.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 async def merge_insert(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
 ) -> Snapshot:
-    """The version with a source merged into it. See `alance.MergeInsert`."""
+    """Commit a version with a source merged into it. See `alance.MergeInsert`."""
     async with held(snapshot, plan, data, schema) as merged:
         return await _with_retries(snapshot, *merged)
 
@@ -61,7 +61,7 @@ async def merge_insert(
 async def merge_uncommitted(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
 ) -> tuple[Operation, ChangeSummary]:
-    """Write the files of a merge; return its operation, and counts of its rows."""
+    """Write the files of a merge; return its operation and the counts of its rows."""
     async with held(snapshot, plan, data, schema) as merged:
         change = await attempt(snapshot, *merged)
         return await change.give(), change.summary or ChangeSummary()
@@ -71,7 +71,7 @@ async def merge_uncommitted(
 async def held(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None
 ) -> AsyncGenerator[tuple[Merge, HeldSource, Scratch], None]:
-    """What a merge is computed from: the data read, and where it waits; until the block ends."""
+    """Plan a merge and hold its source until the end of the block."""
     plan.check()
     await load_readers(snapshot, condition=plan.condition or plan.others)
     source = await open_source(data, schema, snapshot.engine.pool)
@@ -86,7 +86,11 @@ async def held(
 async def _with_retries(
     snapshot: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
 ) -> Snapshot:
-    """Merge into the version at hand; after conflicts into the latest one, until the deadline."""
+    """Merge into the snapshot; after a conflict into the latest version, until the deadline.
+
+    Raises:
+        RetryableConflictError: the deadline passed, or all retries failed.
+    """
     plan = merge.plan
     deadline = asyncio.get_running_loop().time() + plan.retry_seconds
 
@@ -94,7 +98,7 @@ async def _with_retries(
         if base is snapshot:
             change = await attempt(base, merge, source, scratch)
             return await change.commit()
-        # The deadline ends a retry before its commit; a commit that has begun goes on.
+        # The deadline cancels a retry before its commit; a commit that began goes on.
         async with asyncio.timeout_at(deadline):
             change = await attempt(base, _again(merge, snapshot, base), source, scratch)
         return await change.commit()
@@ -126,7 +130,7 @@ def _again(merge: Merge, snapshot: Snapshot, newer: Snapshot) -> Merge:
 async def attempt(
     base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
 ) -> PreparedChange:
-    """Write all that the merge of a version needs."""
+    """Write all files of a merge into one version, and prepare its commit."""
     plan = merge.plan
     run = base.engine.pool.run
     if plan.when_matched == "update" and not merge.rewrites_columns:
@@ -171,7 +175,7 @@ async def attempt(
 
 
 def _deleted(matches: Matches, places: UInt64s) -> dict[int, Int64s]:
-    """All rows that go, as physical offsets by fragment. CPU."""
+    """Return all rows to mark as deleted, as physical offsets by fragment. CPU."""
     matches.gone.add(np.sort(places))
     return matches.gone.by_fragment()
 
@@ -188,7 +192,9 @@ def _summary(merge: Merge, matches: Matches, num_rows: int) -> ChangeSummary:
 
 
 def _field_ids(merge: Merge) -> tuple[int, ...]:
-    """All fields; of a merge that only deletes matches those of the top, as pylance has it."""
+    """Return all field ids; top-level ids only if the merge only deletes matches, as pylance
+    does.
+    """
     fields = merge.schema.fields
     if merge.deletes_matches_alone:
         return tuple(root.id for root in fields)
@@ -220,5 +226,5 @@ async def _inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> 
 
 
 def _hashed(batch: pa.RecordBatch, matched: Mask) -> UInt64s:
-    """The hashes of the keys of rows that are inserted. CPU."""
+    """Return the hashes of the keys of unmatched source rows. CPU."""
     return key_hashes(batch.column(KEY), ~matched[as_numbers(batch.column(ROW))])

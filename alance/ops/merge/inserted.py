@@ -1,9 +1,9 @@
-"""Keys that a merge inserts, as its transaction records them.
+"""Inserted keys of a merge, as its transaction records them.
 
 If two writers both insert a key that the table lacks, the table would have it twice. So the
 transaction has a filter of the keys. If the filters of two commits may have a key in common, the
 second commit is refused and its merge runs again. Filters of other writers have other parameters
-and cannot be compared: then the second merge runs again in any case.
+and cannot be compared: the second merge then always runs again.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     Filter = transaction_pb2.Transaction.KeyExistenceFilter
 
-# One bit a key: of two filters every bit in common counts. With 50 keys each, 4 % of pairs
-# have one by chance; filters of more keys than MOST_KEYS have nearly always one.
+# A Bloom filter with one hash function: filters with any bit in common may share a key. Two filters
+# of 50 keys each share a bit by chance in 4 % of cases; above MOST_KEYS nearly always.
 NUM_BYTES: Final = 8 << 10
 MOST_KEYS: Final = 4096
-EXACT_KEYS: Final = 16 << 10  # of keys that are not primary: their hashes, 150 KiB at most
+EXACT_KEYS: Final = 16 << 10  # hashes recorded of keys that are not primary: at most 150 KiB
 SEED: Final = 0x616C616E6365
-# Mark this kind of filter, so that filters of other writers, or of other hashes, are not compared.
+# These values mark the filter's kind; filters with other values are not compared.
 NUMBER_OF_ITEMS: Final = 1
 PROBABILITY: Final = 0.5
 
@@ -45,7 +45,7 @@ def _no_hashes() -> UInt64s:
 
 @dataclass(slots=True)
 class InsertedKeys:
-    """Hashes of the keys of rows that a merge inserts. Can be pickled; `join` adds those of tasks.
+    """Hashes of the keys that a merge inserts. Can be pickled; `join` adds those of other tasks.
 
     Attributes:
         key_schema: key columns; empty if the merge compares rows in another way.
@@ -61,11 +61,12 @@ class InsertedKeys:
 
     @classmethod
     def of(cls, schema: Schema, on: Sequence[str]) -> InsertedKeys:
-        """Return an empty collection for key columns of a table; without columns, any key counts as
-        inserted.
+        """Return an empty collection for key columns of a table.
+
+        Without columns, any key counts as inserted.
 
         Args:
-            schema: of the table.
+            schema: schema of the table.
             on: names or paths of the columns.
         """
         fields = [schema.field(name) for name in on]
@@ -79,7 +80,7 @@ class InsertedKeys:
 
     @property
     def limit(self) -> int:
-        """Most keys that the filter tells apart; with more, any key counts as inserted."""
+        """Largest number of keys that the filter records; with more, any key counts as inserted."""
         return MOST_KEYS if self.is_primary else EXACT_KEYS
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
@@ -104,7 +105,7 @@ class InsertedKeys:
         """Add keys by their hashes.
 
         Args:
-            hashes: of the keys.
+            hashes: hashes of the keys.
         """
         if self.hashes is not None:
             distinct = np.unique(np.concatenate([self.hashes, hashes]))
@@ -114,7 +115,7 @@ class InsertedKeys:
         """Add the keys that another task of the same merge inserts.
 
         Args:
-            other: keys of that task.
+            other: inserted keys of that task.
         """
         if other.hashes is None:
             self.hashes = None
@@ -125,7 +126,8 @@ class InsertedKeys:
         """Filter for the transaction: exact hashes, or a bitmap for primary keys or any key."""
         message = transaction_pb2.Transaction.KeyExistenceFilter()
         message.field_ids.extend(self.field_ids)
-        if self.hashes is not None and not self.is_primary:  # pylance compares none of these
+        # pylance compares only filters of primary keys
+        if self.hashes is not None and not self.is_primary:
             message.exact.hashes.extend(self.hashes.tolist())
             return message
         bits = np.zeros(NUM_BYTES * 8, np.uint8)
@@ -138,7 +140,7 @@ class InsertedKeys:
 
 
 def key_hashes(keys: pa.Array, chosen: Mask | None = None) -> UInt64s:
-    """Hashes of the keys of some rows; rows without a key have none. CPU.
+    """Return the hashes of the keys of some rows; rows without a key are left out. CPU.
 
     Args:
         keys: see `Keys.values`.

@@ -1,7 +1,8 @@
-"""Which rows of a table a merge changes: the target scanned on its keys, joined with the source.
+"""Find the rows that a merge changes: scan the target's keys and join them with the source.
 
-The source's keys stand in an index, partition by partition where they do not fit together; the
-target's keys come by as they are scanned, or partition by partition from the disk.
+The join builds a hash index of the source's keys and probes it with the scanned target. If the
+source's keys exceed the memory, both sides are partitioned by hash on the disk first (a Grace hash
+join), and partitions are joined one after the other.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.spool import Scratch
 
-OTHER: Final = "other"  # of a target row: deleted where it has no match
+OTHER: Final = "other"  # column of target rows: True if the row is deleted unless it matches
 
 
 class Refused(Exception):
-    """The rows do not allow the merge; the source rows that show it."""
+    """Conflict of the rows with the merge, with the numbers of one or two source rows."""
 
     def __init__(self, *rows: int) -> None:
         super().__init__(*rows)
@@ -51,12 +52,12 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Matches:
-    """The rows of a version that a merge changes.
+    """Rows of a version that a merge changes.
 
     Attributes:
-        matched: which rows of the source match a row of the table; shape (source rows,).
-        gone: the table's rows that are deleted because they do not match.
-        num_changed: the table's rows that are updated, or deleted because they match.
+        matched: mask of the source rows that match a table row; shape (source rows,).
+        gone: table rows that are deleted because they do not match.
+        num_changed: number of table rows that are updated, or deleted because they match.
     """
 
     matched: Mask
@@ -65,12 +66,12 @@ class Matches:
     _parts: list[tuple[Int64s, UInt64s, UInt64s]] = field(default_factory=list)
 
     def add(self, source: Int64s, addresses: UInt64s, row_ids: UInt64s) -> None:
-        """Matched rows: number in the source, and address and id in the table."""
+        """Add matched rows: their numbers in the source, their addresses and ids in the table."""
         self.num_changed += len(source)
         self._parts.append((source, addresses, row_ids))
 
     def changed(self) -> tuple[Int64s, UInt64s, UInt64s]:
-        """All matched rows that change, in the order of the source. CPU."""
+        """Return all matched rows that change, in the order of the source. CPU."""
         if not self._parts:
             nothing = np.empty(0, np.uint64)
             return nothing.astype(np.int64), nothing, nothing
@@ -85,16 +86,16 @@ class Matches:
 async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch) -> Matches:
     """Join the source with a version.
 
-    Cost: a scan of the key columns and of what conditions need; none where nothing can match.
+    Cost: a scan of the key columns and of the conditions' columns; nothing if no row can match.
 
     Raises:
-        InvalidInputError: a row matches more than one source row; a match, where that fails.
+        InvalidInputError: a table row matches more than one source row; a match, if matches fail.
     """
     matcher = _Matcher(base, merge, Matches(np.zeros(source.num_rows, np.bool_)))
     if not source.num_rows and not merge.plan.deletes_others:
         return matcher.matches
     keys = source.keys
-    room = merge.plan.memory_bytes // 2  # the spools have the other half
+    room = merge.plan.memory_bytes // 2  # the other half is for the spools
     count = partitions_for(keys.num_rows, keys.num_bytes, room)
     try:
         if count == 1:
@@ -158,7 +159,7 @@ async def _match_by_parts(
 
 
 def scan_of(base: Snapshot, merge: Merge) -> tuple[list[str], ScanOptions]:
-    """The columns of the target that are scanned to find matches, and how."""
+    """Return the target columns that are scanned to find matches, and the scan's options."""
     columns = [name for name in merge.target_columns if name not in META]
     meta = [name for name in merge.target_columns if name in META]
     options = ScanOptions(
@@ -174,13 +175,15 @@ class _Matcher:
     matches: Matches
 
     def scanned(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The target's rows, with all columns that the merge needs to know them."""
+        """Scan the target's rows with all columns that the join needs."""
         columns, options = scan_of(self.base, self.merge)
         return scanned(self.base, columns, options, is_large=True)
 
     def prepared(self, batch: pa.RecordBatch, *, with_key: bool = True) -> pa.RecordBatch:
-        """Scanned rows with their `KEY`, addresses as `ROW`, `_rowid`, `OTHER` where others are
-        deleted, and what the condition needs. CPU.
+        """Return scanned rows in the columns that the join needs. CPU.
+
+        These are `KEY`, the address as `ROW`, `_rowid`, `OTHER` if unmatched rows are deleted, and
+        the columns of the condition.
         """
         address = batch.column(ROW_ADDRESS)
         row_ids = batch.column(ROW_ID) if self.base.has_stable_row_ids else address
@@ -197,19 +200,19 @@ class _Matcher:
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _others(self, batch: pa.RecordBatch) -> Mask:
-        """The rows that are deleted unless they match."""
+        """Return the mask of rows that are deleted unless they match."""
         others = self.merge.others
         return np.ones(batch.num_rows, np.bool_) if others is None else as_mask(others.mask(batch))
 
     def without_key(self, batch: pa.RecordBatch) -> None:
-        """Count what has a null in its key as not matched."""
+        """Count rows with a null in the key as unmatched."""
         keys = batch.column(KEY)
         if keys.null_count and self.merge.plan.deletes_others:
             lost = as_mask(keys.is_null()) & as_mask(batch.column(OTHER))
             self.matches.gone.add(as_numbers(batch.column(ROW))[lost])
 
     def look_up_scanned(self, index: SourceKeys, batch: pa.RecordBatch) -> None:
-        """Join rows of the target as they were scanned.
+        """Join target rows as the scan returned them.
 
         Raises:
             Refused: the rows do not allow the merge.
@@ -218,7 +221,7 @@ class _Matcher:
         self._join(index, self.prepared(batch, with_key=False), index.find_columns(keys))
 
     def look_up(self, index: SourceKeys, batch: pa.RecordBatch) -> None:
-        """Join rows of the target that were prepared.
+        """Join target rows that `prepared` returned.
 
         Raises:
             Refused: the rows do not allow the merge.
@@ -278,16 +281,17 @@ class _Matcher:
         )
 
 
-INDEX_FACTOR: Final = 3  # copies of the keys while their index is made
-SEED: Final = 1  # of the hashes that cut keys into parts
-ROW_BYTES: Final = 64  # what a row costs in the index beside its key
+INDEX_FACTOR: Final = 3  # memory while the index is built, in multiples of the keys' bytes
+SEED: Final = 1  # of the hashes that assign keys to partitions
+ROW_BYTES: Final = 64  # bytes of a row in the index besides its key
 PARTITIONS_MOST: Final = 512
-BLOCK_BYTES: Final = 1 << 18  # of a partition that are held before they go to the disk
+# bytes of a partition held in memory before they are written to the disk
+BLOCK_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Rows of source and target that have the same key; sorted by target row.
+    """Rows of source and target with the same key, sorted by target row.
 
     Attributes:
         source: positions in the index's rows; shape (n,).
@@ -300,18 +304,19 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """Rows of the source by their keys.
+    """Hash index of source rows by key.
 
     Attributes:
-        rows: the rows that have a key, with all that was given; in the order given.
-        numbers: their numbers in the source, `ROW`; shape (n,).
+        rows: the rows that have a key, with all columns, in the given order.
+        numbers: row numbers in the source, `ROW`; shape (n,).
     """
 
     rows: pa.Table
     numbers: Int64s
     _table: _kernels.KeyTable
-    _order: Int64s | None  # rows by key; None: each key is there once, and rows are in this order
-    _starts: Int64s  # of each key in the order, and the end; shape (keys + 1,)
+    # rows sorted by key; None: keys are distinct, and rows are in the table's order
+    _order: Int64s | None
+    _starts: Int64s  # first position of each key in `_order`, and the end; shape (keys + 1,)
 
     @classmethod
     def of(
@@ -320,11 +325,11 @@ class SourceKeys:
         schema: pa.Schema,
         widths: Int64s | None = None,
     ) -> SourceKeys:
-        """The index of batches that have a column `KEY`. CPU.
+        """Build the index of batches that have a column `KEY`. CPU.
 
         Args:
-            widths: bytes of each column of the keys, 0 where they vary: rows are then looked up by
-                `find_columns`; without them by `find`.
+            widths: bytes of each key column, 0 for variable width. If given, look rows up by
+                `find_columns`, otherwise by `find`.
         """
         rows = pa.Table.from_batches(batches, schema)
         if rows.column(KEY).null_count:
@@ -334,7 +339,8 @@ class SourceKeys:
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.chunk(0) if keys.num_chunks else pa.nulls(0, keys.type)
         plain = Keys(keys).plain()
-        if widths is not None and widths.tolist() != [0]:  # one column of strings is as it was
+        # a single string column needs no conversion
+        if widths is not None and widths.tolist() != [0]:
             plain = plain.split(widths)
         table = _kernels.KeyTable(plain, secrets.randbits(64))
         own = as_numbers(rows.column(ROW))
@@ -347,15 +353,15 @@ class SourceKeys:
         return cls(rows, own, table, order, starts)
 
     def find(self, keys: pa.Array) -> Pairs:
-        """All pairs of rows that have the same key. CPU.
+        """Return all pairs of rows with the same key. CPU.
 
         Args:
-            keys: of the target's rows; null where there is none.
+            keys: keys of the target's rows; null for a row without a key.
         """
         return self._pairs(Keys(keys).plain(), validity_of(keys))
 
     def find_columns(self, keys: KeyColumns) -> Pairs:
-        """All pairs of rows that have the same key, of which no copy is made. CPU."""
+        """Return all pairs of rows with the same key, without a copy of the keys. CPU."""
         return self._pairs(keys.plain(), keys.valid)
 
     def _pairs(self, keys: _kernels.Keys, valid: Mask | None) -> Pairs:
@@ -374,7 +380,7 @@ class SourceKeys:
 
 @dataclass(slots=True)
 class Partitions:
-    """Batches with a column `KEY`, each row in the part that its key's hash says."""
+    """Batches with a column `KEY`, partitioned by the hash of the key."""
 
     scratch: Scratch
     schema: pa.Schema
@@ -388,7 +394,7 @@ class Partitions:
         ]
 
     async def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows; those without a key are left out."""
+        """Add rows; rows without a key are left out."""
         for part, rows in await self.scratch.pool.run(lambda: self._split(batch)):
             await self.parts[part].append(rows)
 
@@ -410,6 +416,6 @@ class Partitions:
 
 
 def partitions_for(num_rows: int, num_bytes: int, memory: int) -> int:
-    """How many parts the source's keys are cut into, so that the index of one fits."""
+    """Return the number of partitions of the source's keys; the index of one fits in memory."""
     needed = num_bytes * INDEX_FACTOR + num_rows * ROW_BYTES
     return min(PARTITIONS_MOST, max(1, -(-needed // max(1, memory))))

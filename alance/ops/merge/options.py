@@ -1,4 +1,4 @@
-"""Options of a merge, before it has met a table."""
+"""Options of a merge, independent of a table."""
 
 from __future__ import annotations
 
@@ -22,19 +22,23 @@ RETRY_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """A merge before it has met a table.
+    """Plan of a merge, independent of a table.
 
     Attributes:
-        on: the key columns; None: those of the table's primary key.
-        when_matched: what happens to target rows that match.
-        condition: of matched rows that are updated; SQL text with `source.` and `target.`.
-        inserts: source rows that do not match are added.
-        deletes_others: target rows that do not match are deleted.
-        others: of those, the ones for which this SQL text is true; None: all.
-        conflict_retries: times that all is done again where others changed the same rows.
-        retry_seconds: after that long no attempt is begun or gone on with, but for the first.
-        memory_bytes: of keys, and of source rows that are held; beyond it they are on the disk.
-        bases: base paths that files of new fragments go to.
+        on: key columns; None: the columns of the table's primary key.
+        when_matched: effect on target rows that match.
+        condition: SQL text over `source.` and `target.` columns that matched rows must satisfy to
+            be updated; None: all are.
+        inserts: True if unmatched source rows are inserted.
+        deletes_others: True if unmatched target rows are deleted.
+        others: SQL text that unmatched target rows must satisfy to be deleted; None: all are.
+        conflict_retries: number of retries after others changed the same rows.
+        retry_seconds: time after which retries stop; the first attempt is never stopped.
+        memory_bytes: memory for keys and held source rows; the rest is on the disk.
+        write_mode: rewrite matched rows in new fragments, or only their columns in place.
+        data_storage_version: file version of new files; None: the table's.
+        commit: options of the commit.
+        bases: base paths for files of new fragments.
     """
 
     on: tuple[str, ...] | None = None
@@ -52,7 +56,8 @@ class MergePlan:
     bases: BaseOptions = field(default_factory=BaseOptions)
 
     def check(self) -> None:
-        """
+        """Check that the plan does something.
+
         Raises:
             InvalidInputError: it does nothing.
         """

@@ -1,4 +1,4 @@
-"""The plan of a merge: what becomes of rows that match and of others, checked against the table."""
+"""Merge plan checked against a table: columns, keys and conditions."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ TARGET: Final = "target"
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merge of a source's columns into a version of a table.
+    """Merge of a source's columns into a version of a table.
 
     Attributes:
-        on: the key columns, as the table names them.
-        source_schema: the source's columns as the table has them, in its order.
-        lacking: the table's other columns.
-        partial: struct columns of which the source has some members.
-        condition: over two columns, the structs `SOURCE` and `TARGET`, and columns that only one
+        plan: options of the merge.
+        schema: schema of the version.
+        on: key columns, as the table names them.
+        source_schema: the source's columns with the table's types, in the table's order.
+        lacking: table columns that the source lacks.
+        partial: struct columns of which the source has only some members.
+        condition: predicate over two structs, `SOURCE` and `TARGET`, and over columns that only one
             side has.
-        others: over the table's columns.
+        others: predicate over the table's columns.
     """
 
     plan: MergePlan
@@ -50,13 +52,14 @@ class Merge:
 
     @classmethod
     def of(cls, plan: MergePlan, schema: Schema, source: pa.Schema) -> Merge:
-        """
+        """Check a plan against the table and the source.
+
         Args:
-            source: the columns that the source has.
+            source: schema of the source.
 
         Raises:
-            InvalidInputError: unknown columns, a source without the key columns or without ones
-                that inserted rows need, bad conditions.
+            InvalidInputError: unknown columns; a source without the key columns, or without columns
+                that inserted rows need; bad conditions.
         """
         plan.check()
         on = key_columns(plan, schema)
@@ -94,7 +97,7 @@ class Merge:
 
     @property
     def condition_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The columns of the source, and of the target, that the condition needs."""
+        """Return the columns of the source, and of the target, that the condition reads."""
         sides: dict[str, dict[str, None]] = {SOURCE: {}, TARGET: {}}
         for path in () if self.condition is None else self.condition.columns:
             side, *rest = split_path(path)
@@ -112,26 +115,27 @@ class Merge:
 
     @property
     def target_columns(self) -> tuple[str, ...]:
-        """The columns of the target that are scanned."""
+        """Return the target columns that are scanned."""
         others = () if self.others is None else self.others.columns
         tops = [self.schema.names_of(path)[0] for path in others]
         return tuple(dict.fromkeys([*self.on, *self.condition_columns[1], *tops]))
 
     @property
     def deletes_matches_alone(self) -> bool:
-        """Rows that match are deleted, and nothing else is done."""
+        """True if the merge deletes matched rows and does nothing else."""
         plan = self.plan
         return plan.when_matched == "delete" and not plan.inserts and not plan.deletes_others
 
     @property
     def rewrites_columns(self) -> bool:
-        """Matched rows stay where they are, and get new values in new files beside the old."""
+        """True if matched rows keep their addresses and get new values in additional data files."""
         return self.plan.write_mode == "rewrite_columns"
 
     def check_mode(self) -> None:
-        """
+        """Check that the merge can be done in its write mode.
+
         Raises:
-            InvalidInputError: a merge that cannot be done by rewriting columns, which is asked for.
+            InvalidInputError: the mode is `rewrite_columns`, and the merge cannot be done that way.
         """
         if not self.rewrites_columns:
             return
@@ -158,16 +162,16 @@ class Merge:
 
     @property
     def written(self) -> Schema:
-        """The columns that updated rows get new values in: those of the source but the keys."""
+        """Return the columns that updated rows get new values in: the source's, except the keys."""
         names = [name for name in self.source_schema.names if name not in self.on]
         return self.schema.project(names)
 
 
 def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
-    """The key columns as the table names them; letters' case does not matter where it is clear.
+    """Return the key columns as the table names them; see `named_keys`.
 
     Raises:
-        InvalidInputError: none, or an unknown one.
+        InvalidInputError: no key columns, or an unknown column.
         UnsupportedError: a primary key with members of structs.
     """
     names = [root.name for root in schema.fields]
@@ -189,10 +193,10 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
 
 
 def named_keys(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """Key columns as the table names them; another case is accepted if it is not ambiguous.
+    """Return key columns as the table names them; another case is accepted if it is unambiguous.
 
     Raises:
-        InvalidInputError: an unknown column.
+        InvalidInputError: an unknown or ambiguous column.
     """
     names = [root.name for root in schema.fields]
     columns = []
@@ -211,7 +215,7 @@ def _is_whole(schema: Schema, source_schema: pa.Schema, name: str) -> bool:
 
 
 def _condition(condition: str | Bound, schema: Schema, source_schema: pa.Schema) -> Predicate:
-    """The condition of matched rows, over the structs of both sides."""
+    """Parse the condition on matched rows, over the structs of both sides."""
     if not isinstance(condition, str | Bound):
         raise InvalidInputError(f"condition: expected SQL text, found {type(condition).__name__}")
     target = [root.to_arrow() for root in schema.fields]
@@ -226,12 +230,11 @@ def _condition(condition: str | Bound, schema: Schema, source_schema: pa.Schema)
 
 
 def source_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:
-    """The columns of a table that a source has, in the table's order, with the members that the
-    source has.
+    """Return the table's columns that a source has, in table order, with the source's members.
 
     Raises:
-        InvalidInputError: a column or member that the table has not, or twice; a struct inside of
-            a list or map that is not whole.
+        InvalidInputError: a column or member that the table lacks or that is there twice; a struct
+            inside of a list or map without all members.
     """
     _check(source, [root.name for root in schema.fields], "")
     fields = []
@@ -246,9 +249,10 @@ def source_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:
 
 
 def check_inserted(schema: Schema, source_schema: pa.Schema) -> None:
-    """
+    """Check that the source has all columns that inserted rows need.
+
     Raises:
-        InvalidInputError: inserted rows lack a column that cannot be null.
+        InvalidInputError: inserted rows lack a column that is not nullable.
     """
     for field in schema.fields:
         if source_schema.get_field_index(field.name) < 0 and not field.logical_arrow().nullable:
@@ -259,7 +263,7 @@ def check_inserted(schema: Schema, source_schema: pa.Schema) -> None:
 
 
 def is_whole(source_type: pa.DataType, whole: pa.DataType) -> bool:
-    """Whether a struct has all members, and all of theirs."""
+    """True if a struct type has all members, recursively."""
     if not pa.types.is_struct(whole) or not pa.types.is_struct(source_type):
         return True
     return source_type.num_fields == whole.num_fields and all(
@@ -268,7 +272,7 @@ def is_whole(source_type: pa.DataType, whole: pa.DataType) -> bool:
 
 
 def filled(new: pa.Array, old: pa.Array) -> pa.Array:
-    """Structs with the members that they lack as others have them; null where both are. CPU."""
+    """Fill members that structs lack from old structs; null if both structs are null. CPU."""
     if is_whole(new.type, old.type):
         return new
     arrays, fields = [], []
@@ -312,7 +316,7 @@ def _check(source: pa.Schema | pa.StructType, names_of_table: Sequence[str], pat
 
 
 def _lacks_members(source_type: pa.DataType, whole: pa.DataType) -> bool:
-    """Whether a cast between lists or maps would make up members of structs in them."""
+    """True if a cast between lists or maps would add members to structs inside of them."""
     if pa.types.is_struct(source_type) and pa.types.is_struct(whole):
         return any(
             source_type.get_field_index(child.name) < 0

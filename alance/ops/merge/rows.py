@@ -1,10 +1,11 @@
-"""What a merge writes.
+"""Write the rows of a merge.
 
-New rows: updated ones with what the source lacks taken from the table, then inserted ones; both in
-the order of the source. Or matched rows that stay where they are: new files with the data's columns
-beside the old ones, which have all rows of their fragments. Their values come from the table but
-for the rows that match; those of the data are brought into the order of addresses first, by buckets
-that fit in memory.
+New rows are updated rows, with columns that the source lacks taken from the table, then inserted
+rows; both are in the order of the source.
+
+With `rewrite_columns`, matched rows keep their addresses: new data files with the source's columns
+hold all rows of the changed fragments. Values of unmatched rows come from the table. Source values
+are sorted by address first, in buckets that fit in memory.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ if TYPE_CHECKING:
     from alance.ops.write.spool import Scratch
 
 PIECE_ROWS: Final = 64 << 10
-TAKEN_ROWS: Final = 16 << 10  # of the table at once, at most
-TAKEN_BYTES: Final = 32 << 20  # encoded
+TAKEN_ROWS: Final = 16 << 10  # table rows taken at once, at most
+TAKEN_BYTES: Final = 32 << 20  # encoded bytes of these rows
 
 
 async def write_updated(
@@ -70,15 +71,15 @@ async def write_updated(
     rows: Int64s,
     places: UInt64s,
 ) -> None:
-    """Write the rows that are updated.
+    """Write the updated rows.
 
     Args:
-        rows: numbers of source rows, ascending, repeated where they update several.
+        rows: numbers of source rows, ascending; repeated if a source row updates several rows.
         places: addresses of the rows that they update.
 
     Raises:
-        InvalidInputError: nulls in columns that have none.
-        UnsupportedError: columns that the source lacks have blobs that are not moved.
+        InvalidInputError: nulls in columns that are not nullable.
+        UnsupportedError: columns that the source lacks have blobs that cannot be moved.
     """
     if not len(rows):
         return
@@ -92,15 +93,15 @@ async def write_updated(
 async def completed(
     base: Snapshot, names: Sequence[str], batch: pa.RecordBatch, places: UInt64s
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Source rows with what they lack taken from the rows that they replace, some at a time.
+    """Yield source rows, some at a time, with missing columns taken from the rows they replace.
 
     Args:
-        names: the columns that the source lacks, or has some members of.
-        places: addresses of the rows that are replaced; shape (rows of the batch,).
+        names: columns that the source lacks, or of which it has only some members.
+        places: addresses of the replaced rows; shape (rows of the batch,).
 
     Raises:
-        InvalidInputError: nulls in columns that have none.
-        UnsupportedError: these columns have blobs that are not moved.
+        InvalidInputError: nulls in columns that are not nullable.
+        UnsupportedError: these columns have blobs that cannot be moved.
     """
     if not names:
         yield batch
@@ -121,10 +122,10 @@ async def write_inserted(
     files: DataFiles,
     matched: Mask,
 ) -> None:
-    """Write the rows that match none; columns that the source lacks are null.
+    """Write the unmatched source rows; columns that the source lacks are null.
 
     Args:
-        matched: those that do; shape (source rows,).
+        matched: mask of the matched rows; shape (source rows,).
     """
     schema = table_schema(base.manifest)
     decode = base.engine.decode
@@ -136,7 +137,7 @@ async def write_inserted(
 async def chosen_rows(
     source: HeldSource, rows: Int64s
 ) -> AsyncGenerator[tuple[pa.RecordBatch, int, int], None]:
-    """Source rows by number, a batch at a time, and which of `rows` they are."""
+    """Yield source rows by number in batches, each with its range of positions in `rows`."""
     run = source.rows.scratch.pool.run
     first = 0
     async with aclosing(pieces(source.rows, PIECE_ROWS)) as batches:
@@ -161,7 +162,7 @@ async def chosen_rows(
 async def _kept(
     base: Snapshot, names: Sequence[str], places: UInt64s
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Columns of the table for rows by address, some rows at a time."""
+    """Yield table columns for rows by address, some rows at a time."""
     blobs = moved_blobs(base, names)
     count = _rows_at_once(base)
 
@@ -182,7 +183,7 @@ async def _kept(
 
 
 def _rows_at_once(base: Snapshot) -> int:
-    """How many rows are taken together, by what one has in the table's files on average."""
+    """Return the number of rows to take at once, from the average bytes of a row in the files."""
     rows = sum(handle.num_physical_rows for handle in base.handles)
     files = (file for handle in base.handles for file in handle.fragment.files)
     num_bytes = sum(file.num_bytes for file in files)
@@ -190,7 +191,7 @@ def _rows_at_once(base: Snapshot) -> int:
 
 
 def _side(part: pa.RecordBatch, kept: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Int64s with columns of two batches, as the table has them."""
+    """Combine columns of two batches into rows of the table."""
     arrays, fields = [], []
     for target in schema:
         name = target.name
@@ -200,7 +201,7 @@ def _side(part: pa.RecordBatch, kept: pa.RecordBatch, schema: pa.Schema) -> pa.R
     return conform(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), schema)
 
 
-BUCKET_SHARE: Final = 4  # of the budget: rows of the data that are sorted at once
+BUCKET_SHARE: Final = 4  # source rows sorted at once take this fraction of the budget: 1/4
 
 
 async def rewrite_columns(
@@ -212,16 +213,16 @@ async def rewrite_columns(
     scratch: Scratch,
     summary: ChangeSummary,
 ) -> PreparedChange:
-    """Write files by which rows have the data's values where they are, and give that change.
+    """Write new column files for fragments with matched rows, and prepare their commit.
 
-    Cost: the data's columns of the fragments that have such rows are read, and written.
+    Cost: reads and writes the source's columns of all fragments with matched rows.
 
     Args:
         rows: numbers of source rows, ascending.
         places: addresses of the rows that they update.
 
     Raises:
-        InvalidInputError: nulls in columns that have none.
+        InvalidInputError: nulls in columns that are not nullable.
     """
     schema = merge.written
     values = await _Values.of(merge, source, rows, places, scratch)
@@ -251,12 +252,13 @@ def _operation(
     changed: Mapping[int, Int64s],
     version: int,
 ) -> Update:
-    """The operation, with what the rows' lineage is if it makes the next version.
+    """Return the operation, with row lineage for the case that it commits the next version.
 
     Args:
-        fragments: their last files have the new values.
-        field_ids: the fields that have new values, sorted.
-        changed: with stable row ids: the offsets of the rows that have new values.
+        fragments: records whose last files have the new values.
+        field_ids: ids of the fields with new values, sorted.
+        changed: offsets of the rows with new values; only with stable row ids.
+        version: number of the next version.
     """
     elsewhere = set(spilled(fragments))
     for fragment in fragments:
@@ -272,12 +274,12 @@ def _operation(
 
 @dataclass(slots=True)
 class _Values(OfLiveRows):
-    """The data's values for the rows that match, the table's for the others."""
+    """New column values: the data's for matched rows, the table's for others."""
 
     names: list[str]
     target: pa.Schema
-    places: UInt64s  # sorted
-    bounds: Int64s  # of the buckets, among places; shape (buckets + 1,)
+    places: UInt64s  # sorted addresses of matched rows
+    bounds: Int64s  # bounds of the buckets in `places`; shape (buckets + 1,)
     buckets: list[Spool]
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _loaded: tuple[int, pa.RecordBatch] | None = None
@@ -286,7 +288,7 @@ class _Values(OfLiveRows):
     async def of(
         cls, merge: Merge, source: HeldSource, rows: Int64s, places: UInt64s, scratch: Scratch
     ) -> _Values:
-        """Cut the data's rows into buckets, by the addresses where they go."""
+        """Partition the data's rows into buckets by their target addresses."""
         target = pa.schema([root.logical_arrow() for root in merge.written.fields])
         names = list(target.names)
         held = target.append(pa.field(ROW_ADDRESS, pa.uint64()))
@@ -342,18 +344,18 @@ class _Values(OfLiveRows):
                 yield old
 
     def fragment_ids(self) -> list[int]:
-        """The fragments of the rows that change, ascending. CPU."""
+        """Return the ids of fragments with matched rows, ascending. CPU."""
         ids: list[int] = np.unique(self.places >> np.uint64(32)).tolist()
         return ids
 
     def offsets(self) -> dict[int, Int64s]:
-        """The rows that change, as physical offsets by fragment; shape (n,), sorted."""
+        """Return the matched rows as physical offsets by fragment; shape (n,), sorted."""
         offsets = Offsets()
         offsets.add(self.places)
         return offsets.by_fragment()
 
     async def _bucket(self, number: int) -> pa.RecordBatch:
-        """The rows of a bucket in the order of their addresses; the last one stays in memory."""
+        """Return a bucket's rows sorted by address; the last bucket stays in memory."""
         async with self._lock:
             if self._loaded is None or self._loaded[0] != number:
                 self._loaded = None

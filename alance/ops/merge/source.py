@@ -1,4 +1,4 @@
-"""The source of a merge: read once, kept for the attempts, with the keys of its rows."""
+"""Source of a merge: read once, and held for all attempts with the keys of its rows."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from alance.ops.write.sources import Source
     from alance.ops.write.spool import Scratch
 
-SHARE: Final = 4  # of the budget: what is held of the rows, and of the keys
+SHARE: Final = 4  # rows and keys in memory take this fraction of the budget each: 1/4
 
 
 @dataclass(slots=True)
 class HeldSource:
-    """The rows of a source.
+    """Rows of a source.
 
     Attributes:
-        rows: with the columns that the source has, in the table's order.
-        keys: of the same rows, `KEY`, their numbers as `ROW`, and what the condition needs.
+        rows: the source's columns, in the table's order.
+        keys: for each row its `KEY`, its number as `ROW`, and the columns of the condition.
     """
 
     rows: Spool
@@ -47,7 +47,7 @@ class HeldSource:
         return self.rows.num_rows
 
     async def key_of(self, merge: Merge, row: int) -> str:
-        """The key of a row, for messages."""
+        """Return the key of a row as text for messages."""
         first = 0
         async with aclosing(self.rows.batches()) as batches:
             async for batch in batches:
@@ -63,11 +63,12 @@ class HeldSource:
 async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
     """Read a source to its end.
 
-    What the caller has in memory anyway stays there; of others a share of the budget does.
+    Data that the caller holds in memory stays there; other data is held in memory up to a share of
+    the budget, the rest on the disk.
 
     Raises:
         InvalidInputError: values that do not cast to the table's columns.
-        UnsupportedError: key columns of a type that makes no key.
+        UnsupportedError: key columns of a type that cannot be a key.
     """
     names = merge.condition_columns[0]
     memory = merge.plan.memory_bytes // SHARE
@@ -96,7 +97,7 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
 
 
 def key_schema(merge: Merge) -> pa.Schema:
-    """The columns of the keys of source rows."""
+    """Return the schema of the held keys of source rows."""
     empty = [pa.nulls(0, merge.source_schema.field(name).type) for name in merge.on]
     fields = [pa.field(KEY, Keys.of(empty).values.type), pa.field(ROW, pa.int64())]
     names = merge.condition_columns[0]
@@ -105,14 +106,14 @@ def key_schema(merge: Merge) -> pa.Schema:
 
 
 def key_widths(merge: Merge) -> Int64s:
-    """Bytes of each part of the keys; 0 where they vary."""
+    """Return the bytes of each key column; 0 for variable width."""
     return KeyColumns.of(
         [pa.nulls(0, merge.source_schema.field(name).type) for name in merge.on]
     ).widths
 
 
 async def pieces(spool: Spool, num_rows: int) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The batches, none with more rows than so many."""
+    """Yield the batches in pieces of at most `num_rows` rows."""
     async with aclosing(spool.batches()) as batches:
         async for batch in batches:
             for start in range(0, batch.num_rows, num_rows):
