@@ -192,9 +192,7 @@ def _summary(merge: Merge, matches: Matches, num_rows: int) -> ChangeSummary:
 
 
 def _field_ids(merge: Merge) -> tuple[int, ...]:
-    """Return all field ids; top-level ids only if the merge only deletes matches, as pylance
-    does.
-    """
+    """Return the ids of all fields; like pylance, of top-level ones if only matches are deleted."""
     fields = merge.schema.fields
     if merge.deletes_matches_alone:
         return tuple(root.id for root in fields)

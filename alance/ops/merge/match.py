@@ -339,7 +339,7 @@ class SourceKeys:
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.chunk(0) if keys.num_chunks else pa.nulls(0, keys.type)
         plain = Keys(keys).plain()
-        # a single string column needs no conversion
+        # A single string column is hashed as it is stored.
         if widths is not None and widths.tolist() != [0]:
             plain = plain.split(widths)
         table = _kernels.KeyTable(plain, secrets.randbits(64))

@@ -1,13 +1,13 @@
-"""A version of a table: opened, looked into, and followed by the next one.
+"""Versions of a table: open, inspect, commit the next one.
 
-What every other room works on is a `Snapshot` and the `FragmentHandle`s of its fragments. `learn`
-and `lineage` ask the store for what a manifest leaves open, `projection` says which fields a read
-fetches and how its output comes from them, `commits` is where all verbs that change a table end.
+All other rooms work on a `Snapshot` and the `FragmentHandle`s of its fragments. `learn` and
+`lineage` read facts that the manifest lacks. `projection` maps the columns of a read to fields,
+`commits` ends all methods that change a table.
 
 Where to change what:
-    how a version is named and found: `opening`
-    what a commit takes: `options`; when a verb is computed again: `commits.with_retries`
-    what is known of a fragment: `handle`
-    a meta column: its name in `projection`, its values in `read.rows`
-    what is imported late: `first_use`
+    references to versions, and their lookup: `opening`
+    commit options: `options`; retries after conflicts: `commits.with_retries`
+    facts about a fragment: `handle`
+    meta columns: names in `projection`, values in `read.rows`
+    late imports: `first_use`
 """

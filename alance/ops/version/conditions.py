@@ -1,4 +1,4 @@
-"""Conditions as callers give them: SQL text, with values for its parameters, or an expression."""
+"""Conditions as callers give them: SQL text, perhaps with parameters, or a pyarrow expression."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-# The work of a character of a filter, to parse it or to make checks of it, as bytes to decode:
-# 500 characters take about 2 ms on the loop, on a busy machine 5.
+# Work per character of a filter that is parsed or checked, in bytes to decode: 500 characters take
+# about 2 ms on the event loop, 5 ms on a busy machine.
 CHARACTER_BYTES: Final = 128
-KEY_BYTES: Final = 64  # of a key, or of a value of a list: 2 us
-# Values for `?` in their order, or for `:name`; None: there are none.
+KEY_BYTES: Final = 64  # work per key or list value, in bytes to decode: 2 us
+# values of `?` in order, or of `:name` by name; None: no parameters
 Params: TypeAlias = Sequence[object] | Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """SQL text, and values for its parameters."""
+    """SQL text with values of its parameters."""
 
     text: str
     params: Sequence[object] | Mapping[str, object]
@@ -31,12 +31,12 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Among:
-    """That the value of each of some columns is one of a list.
+    """Condition that the value of each of some columns is in a list.
 
     Attributes:
-        names: of each column, as `Schema.names_of` gives them.
-        values: of each column, in its type, without nulls.
-        text: the same as SQL, for messages.
+        names: path of each column, as returned by `Schema.names_of`.
+        values: list of each column, in the column's type, without nulls.
+        text: the condition as SQL, for messages.
     """
 
     names: Sequence[Sequence[str]]
@@ -53,13 +53,13 @@ Condition: TypeAlias = "str | pc.Expression | Bound | Among"
 def bound(
     condition: str | pc.Expression | Among | None, params: Params, what: str = "filter"
 ) -> Condition | None:
-    """A condition with the values of its parameters.
+    """Bind values to the parameters of a condition; returned unchanged if `params` is None.
 
     Args:
-        what: the name of the condition's argument.
+        what: name of the condition's argument, for messages.
 
     Raises:
-        InvalidInputError: values that are no list or mapping, or without a text to stand in.
+        InvalidInputError: values that are not a list or mapping, or a condition that is not text.
     """
     if params is None:
         return condition
@@ -74,5 +74,5 @@ def bound(
 
 
 def expression_work(text: str) -> int:
-    """Bytes to decode that a pyarrow expression is worth; its text shows few values of a list."""
+    """Return the work of an expression in bytes to decode; its text shows few values of a list."""
     return DECODED_INLINE_BYTES + 1 if "is_in(" in text else 0

@@ -1,4 +1,4 @@
-"""The deleted rows of a version as row sets, which are kept with it."""
+"""Row sets of a version's deleted rows, cached with the version."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def with_deletions(snapshot: Snapshot) -> Collection[FragmentHandle]:
-    """The fragments of a version that have deleted rows."""
+    """Return the fragments of a version that have deleted rows."""
     return _kept(snapshot).keys()
 
 
 async def deleted_rows(snapshot: Snapshot, handles: Iterable[FragmentHandle]) -> list[RowSet]:
-    """The addresses of the deleted rows of some fragments: a set of each, in their order.
+    """Return the addresses of the deleted rows of fragments, one set a fragment, in order.
 
-    Cost: a GET for each deletion file that was not read before; once, 20 ns a deleted row.
+    Cost: a GET for each deletion file that is not cached; 20 ns a deleted row, once.
 
     Args:
         handles: some of `with_deletions`.
@@ -46,7 +46,7 @@ async def deleted_rows(snapshot: Snapshot, handles: Iterable[FragmentHandle]) ->
 
 
 def _kept(snapshot: Snapshot) -> dict[FragmentHandle, RowSet | None]:
-    """The deleted rows of fragments that have some, where they were asked for before."""
+    """Return the cached row sets by fragment with deletions; None: not loaded yet."""
 
     def make() -> dict[FragmentHandle, RowSet | None]:
         places = np.flatnonzero(snapshot.manifest.fragments.records.deleted >= 0)

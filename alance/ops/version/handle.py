@@ -1,4 +1,4 @@
-"""A fragment of an opened version, and what was learned of it."""
+"""Fragment of an opened version, with facts read about it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Oneof: TypeAlias = Literal[
     "row_id_sequence", "created_at_version_sequence", "last_updated_at_version_sequence"
 ]
 READABLE: Final = tuple(FileVersion)
-# Where a fragment's record holds the numbers of its rows: the oneof, and the ends of its arms.
+# Names in a fragment's record of the row ids and versions: the oneof, and suffixes of its arms.
 _ONEOFS: Final[Mapping[str, _Oneof]] = {
     ROW_ID: "row_id_sequence",
     CREATED_AT: "created_at_version_sequence",
@@ -46,13 +46,13 @@ ARMS: Final = {
 
 
 class FragmentHandle:
-    """A fragment and what was learned of it: file sizes, row count, deletions, row ids.
+    """Fragment with facts read about it: file sizes, row count, deletions, row ids.
 
-    What is learned never changes, so that handles are shared by all tasks.
+    These facts never change, so all tasks share a handle.
     """
 
     __slots__ = (
-        "__dict__",  # of what is made once
+        "__dict__",  # for cached properties
         "_num_rows",
         "_snapshot",
         "_sources",
@@ -64,7 +64,7 @@ class FragmentHandle:
     def __init__(self, snapshot: Snapshot, fragment: Fragment) -> None:
         self._snapshot = snapshot
         self.fragment = fragment
-        self.deleted: DeletionVector | None = None  # None: none, or not yet loaded
+        self.deleted: DeletionVector | None = None  # None: no deletions, or not loaded
         self._sources: tuple[FileSource, ...] | None = None
         self._num_rows = fragment.physical_rows
         self._values: dict[str, RowValues] = {}
@@ -76,12 +76,12 @@ class FragmentHandle:
 
     @property
     def num_physical_rows(self) -> int:
-        """Rows stored, deleted ones included; 0 until `Snapshot.prepare` where nobody told."""
+        """Number of rows stored, including deleted rows; 0: unknown until `Snapshot.prepare`."""
         return self._num_rows
 
     @property
     def is_resolved(self) -> bool:
-        """Whether row count and file sizes are known."""
+        """True if row count and file sizes are known."""
         if self._sources is not None:
             sized = all(source.file_bytes for source in self._sources)
         else:
@@ -90,17 +90,17 @@ class FragmentHandle:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether row count, file sizes and deletions are known."""
+        """True if row count, file sizes and deletions are known."""
         has_deletions = self.fragment.deletion_file is None or self.deleted is not None
         return has_deletions and self.is_resolved
 
     @property
     def sources(self) -> tuple[FileSource, ...]:
-        """The data files, where they are and what they hold.
+        """Data files with their locations and columns.
 
         Raises:
             UnsupportedError: a file of a version that this alance does not read.
-            CorruptFileError: a path that leaves its folder, or a base that is not there.
+            CorruptFileError: a path that leaves its folder, or a missing base path.
         """
         if self._sources is None:
             table, manifest = self._snapshot.table, self._snapshot.manifest
@@ -118,9 +118,9 @@ class FragmentHandle:
 
     @cached_property
     def identity(self) -> Hashable:
-        """What stands for its files in keys of the search cache: their places, which are unique.
+        """Key of its files in the search cache: their locations, which are unique.
 
-        Other handles, and other versions that have the same files, find what is known of them.
+        Other handles and versions with the same files share the cache entries.
 
         Raises:
             UnsupportedError, CorruptFileError: as for `sources`.
@@ -129,23 +129,23 @@ class FragmentHandle:
         return places[0] if len(places) == 1 else places
 
     def set_apart(self) -> None:
-        """Take nothing that others have learned of its files."""
+        """Share no cache entries with other handles of the same files."""
         self.identity = object()
 
     def to_open(self, states: States) -> ToOpen:
-        """What opening it needs to know, once it is prepared."""
+        """Return the arguments for opening the fragment, once it is prepared."""
         return ToOpen(self.sources, self.num_physical_rows, states)
 
     def resolve(self, sources: Sequence[FileSource], num_rows: int) -> None:
-        """Remember the files with their sizes, and the row count."""
+        """Set the files with their sizes, and the row count."""
         self._sources = tuple(sources)
         self._num_rows = num_rows
 
     def source_of(self, field_id: int) -> FileSource:
-        """The data file that has a field.
+        """Return the data file of a field.
 
         Raises:
-            CorruptFileError: none has.
+            CorruptFileError: no file has the field.
         """
         for source in self.sources:
             if field_id in source.columns:
@@ -153,7 +153,7 @@ class FragmentHandle:
         raise CorruptFileError(f"fragment {self.id}: no data file has field {field_id}")
 
     async def deletions(self) -> DeletionVector | None:
-        """The deletion vector; None where no row is deleted. Cost: at most one GET, once."""
+        """Return the deletion vector; None if no row is deleted. Cost: at most one GET, once."""
         if self.deleted is None and self.fragment.deletion_file is not None:
             snapshot = self._snapshot
             if not self._num_rows:
@@ -164,22 +164,22 @@ class FragmentHandle:
         return self.deleted
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
-        """Which physical rows of a range are live; None: all."""
+        """Return the mask of live rows in a range of physical rows; None: all are live."""
         if self.deleted is None:
             return None
         return self.deleted.live_mask(start, stop)
 
     def is_live(self, rows: Int64s) -> Mask:
-        """Which of some physical rows are live."""
+        """Return the mask of live rows among physical rows."""
         if self.deleted is None:
             return np.ones(len(rows), np.bool_)
         return ~self.deleted.contains(rows)
 
     def physical(self, offsets: Int64s) -> Int64s:
-        """Physical row offsets of the n-th live rows.
+        """Return physical row offsets of the n-th live rows.
 
         Raises:
-            CorruptFileError: the manifest promised more live rows than there are.
+            CorruptFileError: fewer live rows than the manifest says.
         """
         rows = offsets if self.deleted is None else self.deleted.to_physical(offsets)
         if len(rows) and rows.max() >= self._num_rows:
@@ -190,12 +190,12 @@ class FragmentHandle:
         return rows
 
     def physical_span(self, start: int, stop: int) -> tuple[int, int]:
-        """The physical rows that hold the live rows from `start` to `stop` (not empty)."""
+        """Return the range of physical rows that holds live rows `start` to `stop` (not empty)."""
         first, last = self.physical(np.array([start, stop - 1])).tolist()
         return first, last + 1
 
     def meta(self, name: str, rows: Int64s) -> pa.Array:
-        """A meta column for some physical rows; what it needs was loaded by `load_meta`.
+        """Return a meta column for physical rows; call `load_meta` before.
 
         Deleted rows have neither a row id nor a position.
 
@@ -217,11 +217,13 @@ class FragmentHandle:
         return to_arrow(values)
 
     def row_values(self, name: str) -> RowValues:
-        """Row ids or versions of all physical rows; what is not in the manifest was loaded before.
+        """Return the row ids or versions of all physical rows.
+
+        Values outside of the manifest must be loaded before.
 
         Raises:
             CorruptFileError: see `meta`.
-            UnsupportedError: they lie elsewhere and were not loaded.
+            UnsupportedError: values outside of the manifest that were not loaded.
         """
         values = self._values.get(name)
         if values is None:
@@ -240,17 +242,17 @@ class FragmentHandle:
         return values
 
     def is_spilled(self, name: str) -> bool:
-        """Whether row ids or versions lie in a file, and are not yet loaded."""
+        """True if row ids or versions lie in a file and are not loaded."""
         arm = self.fragment.message.WhichOneof(_ONEOFS[name]) if name in _ONEOFS else None
         return arm is not None and not arm.startswith("inline_") and name not in self._values
 
     def external_values(self, name: str) -> table_pb2.ExternalFile | None:
-        """The file that holds row ids or versions; None where a column does."""
+        """Return the file of row ids or versions. None: they are inline, in a column or absent."""
         message, arm = self.fragment.message, f"external_{ARMS[name]}"
         return getattr(message, arm) if message.WhichOneof(_ONEOFS[name]) == arm else None
 
     def keep_values(self, name: str, content: bytes | UInt64s) -> RowValues:
-        """Remember row ids or versions, from their serialized sequence or their values.
+        """Cache row ids or versions, from their serialized sequence or their values.
 
         Raises:
             CorruptFileError: see `meta`.

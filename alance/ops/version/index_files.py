@@ -1,4 +1,4 @@
-"""The files of a segment of an index: where they are, and their heads."""
+"""Files of an index segment: locations, sizes and heads."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 
-SIZE_BYTES: Final = 200  # of a file's size in the search cache, with its key
+SIZE_BYTES: Final = 200  # bytes of a file size in the search cache, with its key
 
 
 async def located_files(
     snapshot: Snapshot, index: Index, names: Sequence[str]
 ) -> list[tuple[str, int]]:
-    """The location and size of some files of a segment, in the order of their names.
+    """Return the location and size of files of a segment, in the order of `names`.
 
-    Cost: a HEAD, once, for each file whose size the segment's record does not tell.
+    Cost: a HEAD, once, for each file whose size the segment's record lacks.
 
     Raises:
         NotFoundError: no such file.
@@ -47,13 +47,13 @@ async def located_files(
 
 
 async def opened_files(snapshot: Snapshot, index: Index, names: Sequence[str]) -> list[PlainFile]:
-    """The heads of some files of a segment, in the order of their names.
+    """Open files of a segment, in the order of `names`.
 
-    Cost: one GET each where the size is told, rarely two; once.
+    Cost: for each file one GET, rarely two, if its size is known; once.
 
     Raises:
         NotFoundError: no such file.
-        CorruptFileError: no Lance file.
+        CorruptFileError: not a Lance file.
     """
     engine = snapshot.engine
     places = await located_files(snapshot, index, names)

@@ -1,4 +1,4 @@
-"""Learning from the store what a manifest leaves open: file sizes, row counts, row ids."""
+"""Read facts that a manifest lacks from the store: file sizes, row counts, row ids."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ HIDDEN_FIELDS: Final = {
 
 
 async def learn_rows_and_sizes(snapshot: Snapshot, handle: FragmentHandle) -> None:
-    """The sizes of a fragment's files and its row count, remembered on the handle.
+    """Read the sizes of a fragment's files and its row count into the handle.
 
     Cost: a HEAD for each file of unknown size; for an unknown row count one file is opened.
 
     Raises:
         UnsupportedError: a file of a version that this alance does not read.
-        CorruptFileError: a file that does not tell its rows.
+        CorruptFileError: no file tells the number of rows.
     """
 
     async def sized(source: FileSource) -> FileSource:
@@ -84,12 +84,12 @@ def _count_rows(snapshot: Snapshot, fragment_id: int, sources: Sequence[FileSour
 
 
 async def learn_values(snapshot: Snapshot, handle: FragmentHandle, name: str) -> None:
-    """Row ids or versions of a fragment that lie in a file, remembered on the handle.
+    """Read row ids or versions of a fragment from a file into the handle.
 
-    Cost: one GET, or the reading of one column.
+    Cost: one GET, or a read of one column.
 
     Raises:
-        CorruptFileError: a sequence that contradicts the format, or a column that is not there.
+        CorruptFileError: a sequence that contradicts the format, or a missing column.
     """
     await snapshot.resolve_sizes([handle])
     record = handle.external_values(name)

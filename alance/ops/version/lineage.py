@@ -1,4 +1,4 @@
-"""Row ids and versions of rows that are not in the manifest, for who builds the next one."""
+"""Row ids and row versions outside of the manifest, read to build the next version."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def lineage_reader(
     snapshot: Snapshot,
 ) -> Callable[[Manifest, Transaction], Awaitable[Mapping[int, Lineage]]]:
-    """The call by which `TableRules` learns the lineage of rows that an Update moves or changes.
+    """Return a function by which `TableRules` reads the lineage of rows that an Update changes.
 
-    Cost of a call: nothing where all is in the manifest; else one GET, or the reading of one
-    column, for each sequence that is not. What was read for a version is kept with it.
+    Cost of a call: nothing if all is in the manifest; else for each sequence outside of it one GET
+    or a read of one column. Sequences are cached with the version.
     """
     read_before = snapshot
 
@@ -43,7 +43,7 @@ def lineage_reader(
 
 
 async def load_lineage(snapshot: Snapshot, fragment_ids: Iterable[int]) -> dict[int, Lineage]:
-    """The lineage of fragments, inline or not; 24 bytes a row.
+    """Read the lineage of fragments, inside or outside of the manifest; 24 bytes a row.
 
     Raises:
         CorruptFileError: sequences that contradict the format.

@@ -1,4 +1,4 @@
-"""Objects of a table that are copied, and those of a version that is not made removed."""
+"""Copy objects of a table, and remove objects of a failed commit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from alance.io.reading.engine import Engine
 
-COPY_BYTES: Final = 8 << 20  # of a piece
+COPY_BYTES: Final = 8 << 20  # bytes of a piece
 
 
 async def discard_objects(engine: Engine, locations: Sequence[str]) -> None:
-    """Remove objects of one store that no version has, as far as the store can be reached.
+    """Remove unreferenced objects of one store, as far as the store can be reached.
 
-    Whoever was cancelled does not wait for a store that does not answer; see
-    `io.loop.background`. What stays are orphans, which a cleanup finds.
+    A cancelled caller does not wait for a store that does not answer; see `io.loop.background`.
+    Objects that stay are orphans, which a cleanup finds.
     """
     if not locations:
         return
@@ -30,14 +30,14 @@ async def discard_objects(engine: Engine, locations: Sequence[str]) -> None:
 async def copy_object(
     engine: Engine, source: str, target: str, num_bytes: int, reason: str
 ) -> None:
-    """Copy an object by way of this machine; the target appears as a whole.
+    """Copy an object through this process; the target appears as a whole.
 
     Args:
         source, target: locations.
-        num_bytes: of the object.
+        num_bytes: size of the object.
 
     Raises:
-        NotFoundError: there is no such object.
+        NotFoundError: the object does not exist.
         CorruptFileError: it has fewer bytes.
         StoreError: a store failed.
     """

@@ -1,4 +1,4 @@
-"""Opening a dataset, and going to its other versions."""
+"""Open a dataset, and check out its other versions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from alance.versioning.load import VersionInfo
     from alance.versioning.table import Table
 
-# A number on the branch in hand, a tag, or a branch (None: main) and a number (None: the latest).
+# a version number on the current branch, a tag, or a branch (None: main) and number (None: latest)
 Reference: TypeAlias = int | str | tuple[str | None, int | None]
 
 
@@ -41,24 +41,24 @@ async def open_snapshot(
     asof: datetime | str | None = None,
     **place: Unpack[TableArguments],
 ) -> Snapshot:
-    """A version of the dataset at a URI; the latest where none is named.
+    """Open a version of the dataset at a URI; by default the latest.
 
-    Cost: one LIST and one GET; a version by number one GET; by tag one more; `asof` reads all
-    manifests at once. What the session's disk cache has saves the GET.
+    Cost: one LIST and one GET. A version by number costs one GET, by tag one more; `asof` reads all
+    manifests at once. A manifest in the session's disk cache saves the GET.
 
     Args:
-        uri: of the dataset; with `store`, the path inside it.
+        uri: URI of the dataset; with `store`, the path inside it.
         version: a number or a tag.
-        asof: the latest version committed strictly before; without zone: UTC.
+        asof: the latest version committed strictly before; without a time zone: UTC.
         store: a store object of obstore, or a `Store`.
         storage_options: configuration of store, client and retries.
-        session: shared scheduler, cache and limits; by default the event loop's own.
-        manifest_store, commit_lock: what keeps the versions; see `open_table`.
+        session: shared scheduler, cache and limits; by default the event loop's session.
+        manifest_store, commit_lock: keeper of the versions; see `open_table`.
 
     Raises:
         TableNotFoundError, VersionNotFoundError: no dataset there; no such version or tag.
         InvalidInputError: a bad URI, option or time, or both `version` and `asof`.
-        UnsupportedError: the table needs what this alance does not know.
+        UnsupportedError: the table needs a feature that this alance does not know.
     """
     time = None if asof is None else as_time(asof)
     if version is not None and time is not None:
@@ -80,7 +80,7 @@ async def open_snapshot(
 
 
 async def _check_there(engine: Engine, table: Table) -> None:
-    """Make sure that there is a table, as far as the store can tell. Cost: one LIST.
+    """Check that there is a table, as far as the store can tell. Cost: one LIST.
 
     Raises:
         TableNotFoundError: there is none.
@@ -94,7 +94,9 @@ async def _check_there(engine: Engine, table: Table) -> None:
 
 
 async def versions(snapshot: Snapshot) -> list[VersionInfo]:
-    """All versions of the snapshot's branch, oldest first. Cost: one LIST, all manifests at once.
+    """List all versions of the snapshot's branch, oldest first.
+
+    Cost: one LIST, and all manifests at once.
 
     Raises:
         TableNotFoundError: the dataset is gone.
@@ -103,7 +105,7 @@ async def versions(snapshot: Snapshot) -> list[VersionInfo]:
 
 
 async def latest_version(snapshot: Snapshot) -> int:
-    """The number of the branch's latest version. Cost: one LIST.
+    """Return the number of the branch's latest version. Cost: one LIST.
 
     Raises:
         TableNotFoundError: the dataset is gone.
@@ -112,18 +114,18 @@ async def latest_version(snapshot: Snapshot) -> int:
 
 
 async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
-    """Another version of the dataset; this very snapshot if it is the one asked for.
+    """Return another version of the dataset; the same snapshot for its own version.
 
     Cost: one LIST and one GET for the latest, one GET for a number (none for the snapshot's own),
     one more for a tag.
 
     Args:
-        version: a number on the snapshot's branch, a tag, a branch with a number or None, or
-            None for the latest of the snapshot's branch.
+        version: a number on the snapshot's branch, a tag, a branch with a number or None, or None
+            for the latest version of the snapshot's branch.
 
     Raises:
         VersionNotFoundError: no such version, tag or branch.
-        InvalidInputError: nothing of these kinds.
+        InvalidInputError: a reference of another form.
     """
     if isinstance(version, tuple):
         return await checkout_branch(snapshot, *pair(version))
@@ -138,7 +140,7 @@ async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
 
 
 async def at_version(snapshot: Snapshot, version: int) -> Snapshot:
-    """The same table at a version, which may be the one in hand."""
+    """Return the same table at a version, which may be the snapshot's own."""
     if version == snapshot.version:
         return snapshot
     manifest = await load.load_version(snapshot.engine, snapshot.table, version)
@@ -148,9 +150,9 @@ async def at_version(snapshot: Snapshot, version: int) -> Snapshot:
 async def checkout_branch(
     snapshot: Snapshot, branch: str | None, version: int | None = None
 ) -> Snapshot:
-    """A version of another branch, the latest where none is named.
+    """Return a version of another branch; by default the latest.
 
-    Cost: one GET for the branch's record, one LIST and one GET; by number without the LIST.
+    Cost: one GET for the branch's record, one LIST and one GET; no LIST if a number is given.
 
     Args:
         branch: None or `main` for the main branch.
@@ -170,10 +172,10 @@ async def checkout_branch(
 
 
 async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Transaction | None:
-    """The transaction that made a version, this one by default; None where none was kept.
+    """Return the transaction of a version (by default this one); None if it was not kept.
 
-    Cost: none where the manifest's file holds it, as it mostly does, else one GET; for another
-    version one GET more.
+    Cost: none if the manifest's file holds it, as is usual, else one GET; one GET more for another
+    version.
 
     Raises:
         VersionNotFoundError: no such version.
@@ -185,7 +187,7 @@ async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Tr
 
 
 def pair(reference: tuple[object, ...]) -> tuple[str | None, int | None]:
-    """A branch and a number, either may be None.
+    """Check that a reference is a pair of branch and number, each perhaps None.
 
     Raises:
         InvalidInputError: something else.
@@ -194,17 +196,17 @@ def pair(reference: tuple[object, ...]) -> tuple[str | None, int | None]:
         branch, version = reference
         is_number = isinstance(version, int) and not isinstance(version, bool)
         if (branch is None or isinstance(branch, str)) and (version is None or is_number):
-            return branch, version  # type: ignore[return-value]  # it was looked at
+            return branch, version  # type: ignore[return-value]  # checked above
     raise InvalidInputError(
         f"reference {reference!r}: expected a number, a tag, or a branch and a number"
     )
 
 
 def as_time(value: datetime | str) -> datetime:
-    """A time with its zone; without one it is UTC.
+    """Return a time with its time zone, UTC by default.
 
     Raises:
-        InvalidInputError: text that is no time of ISO 8601, or another type.
+        InvalidInputError: text that is not an ISO 8601 time, or another type.
     """
     if isinstance(value, str):
         try:
@@ -239,13 +241,13 @@ async def _moved(snapshot: Snapshot, table: Table, manifest: Manifest) -> Snapsh
 
 
 async def _check(engine: Engine, table: Table, manifest: Manifest) -> None:
-    """Make sure that the rows of a version can be told from each other.
+    """Check that no two fragments of a version have the same id.
 
     Releases up to 0.16 made versions with two fragments of one id, whose rows have the same
-    addresses. Cost: none for others; the manifests before it.
+    addresses. Cost: none for other versions; else reads the manifests before it.
 
     Raises:
-        CorruptFileError: such a version; names the last one before it that is none.
+        CorruptFileError: such a version; the message names the last intact one before it.
     """
     repeated = manifest.fragments.repeated_id
     if repeated is None:

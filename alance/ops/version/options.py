@@ -1,6 +1,6 @@
-"""What verbs that change a table take: how the transaction becomes a version, where files go.
+"""Options of methods that change a table: commit options and base paths.
 
-The numbers that are in the signatures of other verbs are here, too, without what goes by them.
+Default numbers in the signatures of other methods are here too, free of those methods' imports.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CommitArguments(TypedDict, total=False):
-    """Keyword arguments of methods that make a version.
+    """Keyword arguments of methods that commit a version.
 
     `properties` and `message` (a commit message) are recorded in the transaction. `max_retries` is
     the number of attempts after the first, if others committed first.
@@ -35,15 +35,15 @@ class CommitArguments(TypedDict, total=False):
 @public_arguments
 @dataclass(frozen=True, slots=True)
 class CommitOptions:
-    """How a transaction becomes a version.
+    """Options of a commit.
 
     Attributes:
-        properties: noted in the transaction.
-        message: a commit message, noted there too.
-        max_retries: attempts after the first one, where others were first.
+        properties: properties recorded in the transaction.
+        message: commit message, recorded in the transaction.
+        max_retries: number of attempts after the first, if others committed first.
 
     Raises:
-        InvalidInputError: properties that are no text, retries that are no count.
+        InvalidInputError: properties that are not text, or a negative number of retries.
     """
 
     properties: Mapping[str, str] | None = None
@@ -57,7 +57,7 @@ class CommitOptions:
                 raise InvalidInputError(f"property {key!r}: {value!r}, expected text for text")
 
     def noted(self) -> dict[str, str]:
-        """The properties of the transaction."""
+        """Return the properties recorded in the transaction, including the commit message."""
         noted = dict(self.properties or {})
         if self.message is not None:
             noted[MESSAGE_PROPERTY] = self.message
@@ -69,13 +69,14 @@ DEFAULT_COMMIT: Final = CommitOptions()
 
 @dataclass(frozen=True, slots=True)
 class BaseOptions:
-    """Base paths that a writer names; see `alance.ops.write.bases`.
+    """Base paths for a writer; see `alance.ops.write.bases`.
 
     Attributes:
-        initial_bases: of a new table.
-        target_bases: names or paths of those where new data files go, in turn; the table's own
-            URI is its folder. None: there alone.
-        target_all_bases: new data files go to all of them, in turn; True: the table's folder first.
+        initial_bases: base paths of a new table.
+        target_bases: names or paths of base paths where new data files go, in turn; the table's own
+            URI is its folder. None: only the table's folder.
+        target_all_bases: new data files go to all base paths, in turn; True: first to the table's
+            folder.
     """
 
     initial_bases: tuple[DatasetBasePath, ...] = ()
@@ -89,10 +90,10 @@ class BaseOptions:
         target_bases: Iterable[str] | None,
         target_all_bases: bool | None,
     ) -> BaseOptions:
-        """What the caller gave.
+        """Check the caller's arguments.
 
         Raises:
-            InvalidInputError: no list, an empty one, or both ways to say where files go.
+            InvalidInputError: not a list, an empty list, or both ways of choosing base paths.
         """
         if isinstance(target_bases, str) or not isinstance(target_bases, Iterable | None):
             raise InvalidInputError(f"target_bases={target_bases!r}: expected a list of names")
@@ -109,13 +110,13 @@ class BaseOptions:
 
     @property
     def has_targets(self) -> bool:
-        """Whether new data files may go elsewhere."""
+        """True if new data files may go outside of the table's folder."""
         return self.target_bases is not None or self.target_all_bases is not None
 
 
 MAX_ROWS_PER_FILE: Final = 1 << 20
 MAX_BYTES_PER_FILE: Final = 90 << 30
-MERGE_BYTES: Final = 256 << 20  # of keys and rows that a merge holds in memory
-GROUP_BYTES: Final = 256 << 20  # of groups that an aggregate holds in memory
-BLOB_BYTES: Final = 512 << 10  # that a read of a blob fetches at least
-SMALL_ROWS: Final = 1024  # fewer are few for a fragment, says `Dataset.stats`
+MERGE_BYTES: Final = 256 << 20  # keys and rows that a merge holds in memory
+GROUP_BYTES: Final = 256 << 20  # groups that an aggregation holds in memory
+BLOB_BYTES: Final = 512 << 10  # least size of a fetch when a blob is read
+SMALL_ROWS: Final = 1024  # `Dataset.stats` counts fragments with fewer rows as small

@@ -1,7 +1,7 @@
-"""Versions that go to another process or event loop: where the table is, its options, the manifest.
+"""Pickled snapshots: location of the table, storage options and manifest.
 
-The other process or loop requests nothing that the pickle already has. It reads through the session
-of its own event loop, and another process uses its own credentials.
+The receiving process or event loop requests nothing that the pickle holds. It reads through the
+session of its own event loop; another process uses its own credentials.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def taken_apart(snapshot: Snapshot) -> tuple[Any, ...]:
-    """What `put_together` takes; all of it can be pickled.
+    """Return the arguments of `put_together`, all of which can be pickled.
 
     Raises:
-        InvalidInputError: a table in a store object that cannot be made again.
+        InvalidInputError: a table in a store object that cannot be rebuilt.
     """
     table = snapshot.table
     store = None if table.access.home is not None else portable_store(table.store) or table.store
@@ -41,14 +41,16 @@ def taken_apart(snapshot: Snapshot) -> tuple[Any, ...]:
 
 
 def in_any_loop(snapshot: Snapshot, options: StorageOptions | None = None) -> Snapshot:
-    """The version, for this process and its forked children. No request.
+    """Return the version with a session for any event loop of this process and its forked children.
+
+    No request.
 
     Args:
-        snapshot: of any session.
-        options: those of the store; None: those that the table was opened with.
+        snapshot: snapshot of any session.
+        options: storage options; None: the options that the table was opened with.
 
     Raises:
-        InvalidInputError: an option that is not known, or options beside a given store object.
+        InvalidInputError: an unknown option, or options for a table in a given store object.
     """
     table = snapshot.table
     if options is not None:
@@ -70,10 +72,10 @@ def put_together(
     manifest: Manifest,
     summary: ChangeSummary,
 ) -> Snapshot:
-    """The version again. No request.
+    """Rebuild a snapshot from the result of `taken_apart`. No request.
 
     Raises:
-        InvalidInputError: an option that is not known here.
+        InvalidInputError: an option that is unknown here.
     """
     if isinstance(store, tuple):
         make, arguments = store
@@ -85,7 +87,7 @@ def put_together(
 
 
 def _lasting_uri(table: Table) -> str:
-    """The URI of the main branch's folder; a local path as it is from any working directory."""
+    """Return the URI of the main branch's folder; a local path is made absolute."""
     home = table.access.home
     if home is None or home.kind != "local" or table.main_uri.startswith(("/", "file:")):
         return table.main_uri

@@ -1,7 +1,7 @@
-"""The columns that a read gives: the fields to fetch, and how the output comes from them.
+"""Projection: the output columns of a read, and the fields that they need.
 
-A scan names nested fields by their path and gives them flat (`s.a` is a column `s.a`); a take keeps
-their parents. Both are what pylance does.
+A scan returns nested fields flat, by their path (`s.a` is a column `s.a`); a take keeps their
+parents. Both follow pylance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROW_ID: Final = "_rowid"
 ROW_ADDRESS: Final = "_rowaddr"
 CREATED_AT: Final = "_row_created_at_version"
 UPDATED_AT: Final = "_row_last_updated_at_version"
-ROW_OFFSET: Final = "_rowoffset"  # the position among all live rows, as `take` counts them
+ROW_OFFSET: Final = "_rowoffset"  # position among all live rows, as `take` counts them
 META: Final = (ROW_ID, ROW_ADDRESS, CREATED_AT, UPDATED_AT, ROW_OFFSET)
 MOST_COMPUTED: Final = 1 << 30  # bytes of computed columns in one batch of a take
 
@@ -36,7 +36,7 @@ Columns: TypeAlias = Sequence[str] | Mapping[str, str] | None
 
 
 class Output(NamedTuple):
-    """One output column: a field by its path, a meta column, or a computed value."""
+    """Output column: a field by its path, a meta column, or a computed value."""
 
     name: str
     path: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Output(NamedTuple):
         return len(self.path) == 1 and self.path[0] in META
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The column's values from a batch of the fields that were read."""
+        """Return the column's values from a batch of the fields that were read."""
         if self.computed is not None:
             return self.computed.evaluate(batch)
         array = batch.column(self.path[0])
@@ -58,18 +58,18 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The output columns of a read and the fields that they need.
+    """Output columns of a read and the fields that they need.
 
     Attributes:
-        fields: paths of the table's fields to read, each once.
-        outputs: the output columns in order.
-        meta: the meta columns that outputs or the filter need.
+        fields: paths of the table's fields to read, without duplicates.
+        outputs: output columns in order.
+        meta: meta columns that outputs or the filter need.
     """
 
     fields: tuple[str, ...]
     outputs: tuple[Output, ...]
     meta: frozenset[str]
-    is_plain: bool = attribute(init=False)  # the outputs are fields at the top
+    is_plain: bool = attribute(init=False)  # outputs are top-level fields
     is_computed: bool = attribute(init=False)  # some output is computed
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class Projection:
         object.__setattr__(self, "is_computed", True in computed)
 
     def needed(self, batch: pa.RecordBatch, meta: Collection[str]) -> pa.RecordBatch:
-        """A batch without columns that no output needs; of meta columns those that are named."""
+        """Drop columns that no output needs from a batch; keep the meta columns named by `meta`."""
         if self.is_computed:
             return batch
         names = {output.path[0] for output in self.outputs}.union(meta)
@@ -87,10 +87,10 @@ class Projection:
         return batch if len(kept) == batch.num_columns else batch.select(kept)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The output batch from a batch that has the fields and meta columns.
+        """Compute the output batch from a batch with the fields and meta columns.
 
         Raises:
-            InvalidInputError: values that an expression cannot take, or too large for a batch.
+            InvalidInputError: values outside of an expression's domain, or too large for a batch.
         """
         if not self.is_computed:
             return self._part(batch)
@@ -107,7 +107,7 @@ class Projection:
         return parts[0] if len(parts) == 1 else one_batch(parts)
 
     def ready(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The output batch, or the input of `in_parts` if some output is computed."""
+        """Return the output batch, or the input of `in_parts` if some output is computed."""
         return batch if self.is_computed else self._part(batch)
 
     def in_parts(
@@ -119,7 +119,7 @@ class Projection:
             most_bytes: bytes of computed values per batch; None: the limit of expressions.
 
         Raises:
-            InvalidInputError: values that an expression cannot take, or too large for a batch.
+            InvalidInputError: values outside of an expression's domain, or too large for a batch.
         """
         from alance.expr.value_budget import in_parts
 
@@ -150,15 +150,15 @@ def project(
     with_row_id: bool = False,
     with_row_address: bool = False,
 ) -> Projection:
-    """The projection that `columns` asks for.
+    """Build the projection of `columns`.
 
     Args:
-        schema: the table's.
-        columns: names or paths of fields; or output name -> SQL expression; None: all fields.
+        schema: schema of the table.
+        columns: names or paths of fields; or SQL expressions by output name; None: all fields.
         flat: nested fields become columns of their own, named by their path.
 
     Raises:
-        InvalidInputError: an unknown column, one named twice, or a bad expression.
+        InvalidInputError: an unknown column, a column named twice, or a bad expression.
     """
     if columns is None:
         outputs = [Output(field.name, (field.name,)) for field in schema.fields]
@@ -186,14 +186,14 @@ def project(
 
 
 def plain_names(columns: Columns) -> tuple[str, ...] | None:
-    """The names of columns, as a key of caches; None: all columns, or they are computed."""
+    """Return the names of columns as a cache key; None: all columns, or computed columns."""
     if isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns):
         return tuple(columns)
     return None
 
 
 def _member(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
-    """A member of structs; null where one of them is."""
+    """Return a member of nested structs; null if a parent is null."""
     for name in path:
         index = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1
         if index < 0:
@@ -226,15 +226,16 @@ def _named(schema: Schema, columns: list[str], *, flat: bool) -> list[Output]:
 
 
 def _in_another_case(schema: Schema, name: str) -> str:
-    """The one column whose name differs by case alone, as the column of a nested name may, in
-    pylance as well; the name itself where there is none.
+    """Return the only column whose name differs in case, as pylance accepts for nested names.
+
+    Returns the name itself if there is none, or more than one.
     """
     alike = [field.name for field in schema.fields if field.name.lower() == name.lower()]
     return alike[0] if len(alike) == 1 else name
 
 
 def with_meta_fields(schema: Schema) -> pa.Schema:
-    """The Arrow schema that filters and expressions see: the table's and the meta columns."""
+    """Return the Arrow schema of filters and expressions: the table's columns and meta columns."""
     arrow = schema.known_arrow()
     for name in META:
         if arrow.get_field_index(name) < 0:

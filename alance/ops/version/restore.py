@@ -1,4 +1,4 @@
-"""An older version as the newest one."""
+"""Restore an older version as the newest one."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ if TYPE_CHECKING:
 async def restore(
     snapshot: Snapshot, version: Reference | None, options: CommitOptions
 ) -> Snapshot:
-    """Commit a version once more, on top of whatever came after it.
+    """Commit a version again on top of all later versions.
 
-    Cost: a LIST and a GET for the latest version, one GET for the one to restore; then as any
-    commit.
+    Cost: a LIST and a GET for the latest version, one GET for the restored version; then a commit.
 
     Args:
-        version: a number on the snapshot's branch or a tag of it; None: the snapshot's.
+        version: a number or tag on the snapshot's branch; None: the snapshot's version.
 
     Raises:
         NotFoundError: no such version or tag.
-        InvalidInputError: a version of another branch, or one that lacks what the table needs.
-        CommitConflictError: a change of the schema came in between.
+        InvalidInputError: a version of another branch, or one that lacks something the table needs.
+        CommitConflictError: a concurrent change of the schema.
     """
     if version is None:
-        # The version in hand may be cleaned up: then its files may be gone as well.
+        # A cleanup may have removed the snapshot's version, and its files with it.
         again = load_version(snapshot.engine, snapshot.table, snapshot.version)
         source, newest = snapshot, (await asyncio.gather(latest(snapshot), again))[0]
     else:

@@ -1,4 +1,4 @@
-"""A version of a dataset, opened: what every verb works on."""
+"""Opened version of a dataset, on which all operations work."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 
 __all__ = ["FragmentHandle", "Snapshot", "TakenColumns"]
 
-# To index row ids, as bytes to decode: of a fragment whose ids are a range, of a row of others.
+# Work of indexing row ids, in bytes to decode: per fragment with a range of ids, per other row.
 FRAGMENT_WORK: Final = 16
 ROW_WORK: Final = 8
 
 
 class TakenColumns(NamedTuple):
-    """The columns of a take: what it gives, what it reads, and a key for caches."""
+    """Columns of a take: projection, fields to read, and a cache key."""
 
     projection: Projection
     schema: Schema
-    key: tuple[object, ...]  # for caches: what stands for the table's schema, and `ids`
-    ids: frozenset[int]  # of all fields to read
+    key: tuple[object, ...]  # cache key: identity of the table's schema, and `ids`
+    ids: frozenset[int]  # ids of all fields to read
 
     @classmethod
     def of(cls, schema: Schema, columns: Columns) -> TakenColumns:
-        """The columns that `columns` asks for.
+        """Return the columns of a take.
 
         Raises:
             InvalidInputError: an unknown column, or bad SQL.
-            UnsupportedError: valid SQL that is not evaluated here.
+            UnsupportedError: valid SQL that this alance does not evaluate.
         """
         projection = project(schema, columns, flat=False)
         is_whole = columns is None and len(projection.fields) == len(schema.fields)
@@ -59,19 +59,24 @@ class TakenColumns(NamedTuple):
 
     @classmethod
     def of_fields(cls, schema: Schema, projection: Projection, fields: Schema) -> TakenColumns:
-        """The columns of a projection, of a table's schema, whose fields are to be read."""
+        """Return the columns of a projection.
+
+        Args:
+            schema: schema of the table.
+            fields: fields to read.
+        """
         ids = [field.id for top in fields.fields for field in top.walk()]
-        # JSON that is read as it is stored is another column than its text.
+        # JSON read as stored differs from the same column read as text
         stored = [~top.id for top in fields.fields if top.logical_type == "large_binary"]
         key = (schema.remember("identity", object), *ids, *stored)
         return cls(projection, fields, key, frozenset(ids))
 
 
 class Snapshot:
-    """One version of a dataset with the session that reads it. Immutable but for caches.
+    """Version of a dataset with the session that reads it. Immutable except for caches.
 
     Attributes:
-        remember: what was made of this version.
+        remember: cache of values computed from this version.
     """
 
     __slots__ = (
@@ -112,7 +117,7 @@ class Snapshot:
         copied = object.__new__(Snapshot)
         for name in self.__slots__:
             setattr(copied, name, getattr(self, name))
-        copied._prepared = set()  # its fragments may become others
+        copied._prepared = set()  # fragments of the copy may be replaced
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -122,40 +127,40 @@ class Snapshot:
 
     @property
     def uri(self) -> str:
-        """Where the dataset is, without credentials."""
+        """URI of the dataset, without credentials."""
         return self.table.uri
 
     @property
     def version(self) -> int:
-        """The version's number."""
+        """Number of the version."""
         return self.manifest.version
 
     @property
     def engine(self) -> Engine:
-        """The session's moving parts."""
+        """Engine of the session: scheduler, cache and threads."""
         return self.session.engine
 
     @property
     def is_remote(self) -> bool:
-        """Whether a request costs milliseconds rather than microseconds."""
+        """True if a request costs milliseconds rather than microseconds."""
         return self.table.is_remote
 
     @property
     def read_ahead_bytes(self) -> int:
-        """What a scan reads ahead of its consumer at most, unless its options say otherwise."""
+        """Default limit of bytes that a scan reads ahead of its consumer."""
         return min(self.session.io_buffer_bytes, self.table.store.profile.ahead_bytes)
 
     @property
     def has_stable_row_ids(self) -> bool:
-        """Whether rows have ids of their own; else their address is their id."""
+        """True if rows have ids of their own; otherwise a row's address is its id."""
         return self.manifest.has_stable_row_ids
 
     def taken_columns(self, columns: Columns) -> TakenColumns:
-        """The columns of a take.
+        """Return the columns of a take, cached with the schema.
 
         Raises:
             InvalidInputError: an unknown column, or bad SQL.
-            UnsupportedError: valid SQL that is not evaluated here.
+            UnsupportedError: valid SQL that this alance does not evaluate.
         """
         if columns is not None and not isinstance(columns, list | tuple):
             return TakenColumns.of(self.schema, columns)
@@ -165,7 +170,7 @@ class Snapshot:
         )
 
     def handle(self, fragment_id: int) -> FragmentHandle:
-        """A fragment by id.
+        """Return a fragment by id.
 
         Raises:
             NotFoundError: not in this version.
@@ -173,7 +178,7 @@ class Snapshot:
         return self.handles[self.position_of(fragment_id)]
 
     def position_of(self, fragment_id: int) -> int:
-        """The place of a fragment in the list of this version.
+        """Return the position of a fragment id in the version's list of fragments.
 
         Raises:
             NotFoundError: not in this version.
@@ -184,14 +189,14 @@ class Snapshot:
         return position
 
     def position(self, handle: FragmentHandle) -> int:
-        """The place of a fragment of this version in its list."""
+        """Return the position of a fragment in the version's list of fragments."""
         return self.position_of(handle.id)
 
     async def prepare(self, handles: Iterable[FragmentHandle]) -> None:
-        """Learn deletion vectors, unknown file sizes and row counts of fragments; all at once.
+        """Read deletion vectors, unknown file sizes and row counts of fragments, all at once.
 
-        Cost: nothing where they are known; one GET a deletion file, one HEAD a file whose size
-        the manifest does not tell.
+        Cost: nothing if they are known; one GET for a deletion file, one HEAD for a file whose size
+        the manifest lacks.
         """
         unknown = self.unprepared([*handles])
         if unknown:
@@ -199,8 +204,9 @@ class Snapshot:
             await all_of(handle.deletions() for handle in unknown)
 
     def unprepared(self, handles: Sequence[FragmentHandle]) -> Sequence[FragmentHandle]:
-        """Fragments of which there is something to learn by `prepare`. Once there is nothing, one
-        look tells of all of them.
+        """Return the fragments for which `prepare` has something to read.
+
+        Prepared fragments are cached, so later calls cost one set comparison.
         """
         if self._prepared.issuperset(handles):
             return ()
@@ -210,7 +216,7 @@ class Snapshot:
         return unknown
 
     async def recall(self, handles: Sequence[FragmentHandle]) -> None:
-        """Bring into memory what the disk cache has of the files of fragments. No request."""
+        """Load cached parts of the fragments' files from the disk into memory. No request."""
         kept = self.engine.cache.kept
         if kept is not None and self.is_remote:
             await self.resolve_sizes(handles)
@@ -221,7 +227,7 @@ class Snapshot:
             )
 
     async def resolve_sizes(self, handles: Iterable[FragmentHandle]) -> None:
-        """Learn the file sizes and row counts that the manifest does not tell.
+        """Read the file sizes and row counts that the manifest lacks.
 
         Raises:
             UnsupportedError: a file of a version that this alance does not read.
@@ -231,10 +237,10 @@ class Snapshot:
             await all_of(learn_rows_and_sizes(self, handle) for handle in unknown)
 
     async def live_count(self, handle: FragmentHandle) -> int:
-        """Rows of a fragment that are not deleted; reads only what the manifest does not tell.
+        """Return the number of live rows of a fragment; reads only facts that the manifest lacks.
 
         Raises:
-            CorruptFileError: more rows are said to be deleted than there are.
+            CorruptFileError: more deleted rows than rows.
         """
         if self._counts is not None:
             return int(self._counts[self.position(handle)])
@@ -254,7 +260,9 @@ class Snapshot:
         return handle.num_physical_rows - deleted
 
     async def physical_counts(self) -> Int64s:
-        """Rows stored of each fragment, deleted ones included; shape (fragments,)."""
+        """Return the number of stored rows of each fragment, with deleted rows; shape
+        (fragments,).
+        """
         counts = self.manifest.fragments.physical_rows.copy()
         unknown = np.flatnonzero(counts == 0).tolist()
         handles = [self.handles[position] for position in unknown]
@@ -263,7 +271,7 @@ class Snapshot:
         return counts
 
     async def live_counts(self) -> Int64s:
-        """Rows that are not deleted, of each fragment; shape (fragments,).
+        """Return the number of live rows of each fragment; shape (fragments,).
 
         Raises:
             CorruptFileError: see `live_count`.
@@ -278,23 +286,24 @@ class Snapshot:
         return self._counts
 
     async def first_rows(self) -> Int64s:
-        """The position of each fragment's first live row, and the number of all.
+        """Return the position of each fragment's first live row, then the number of all live rows.
 
         Raises:
-            CorruptFileError: more rows are said to be deleted than there are.
+            CorruptFileError: more deleted rows than rows.
         """
         if self._firsts is None:
             self._firsts = np.concatenate(([0], np.cumsum(await self.live_counts())))
         return self._firsts
 
     def first_row(self, handle: FragmentHandle) -> int:
-        """The position of a fragment's first live row, after `first_rows`."""
+        """Return the position of a fragment's first live row; call `first_rows` before."""
         assert self._firsts is not None
         return int(self._firsts[self.position(handle)])
 
     async def load_meta(self, handles: Collection[FragmentHandle], meta: Collection[str]) -> None:
-        """Load what meta columns need: row ids and versions that the manifest itself does not
-        hold; for positions the deletion vectors of the fragments.
+        """Load the inputs of meta columns that the manifest lacks.
+
+        These are row ids and versions; for positions, the fragments' deletion vectors.
 
         Args:
             meta: names of meta columns.
@@ -312,10 +321,9 @@ class Snapshot:
         )
 
     async def addresses_of(self, row_ids: Int64s) -> Int64s:
-        """The addresses of rows by row id; shape (n,).
+        """Return the addresses of rows by row id; shape (n,).
 
-        Cost: with stable row ids, at the first call all deletion vectors and an index of all
-        rows; else nothing.
+        Cost: see `row_index` with stable row ids; else nothing.
 
         Raises:
             RowNotFoundError: a stable row id that no live row has.
@@ -325,7 +333,7 @@ class Snapshot:
         return (await self.row_index()).addresses_of(row_ids)
 
     async def row_index(self) -> RowIdIndex:
-        """The addresses of all live rows by stable row id.
+        """Return the index from stable row id to the address of a live row.
 
         Cost: at the first call all deletion vectors, and an index of all rows.
         """
@@ -354,10 +362,11 @@ class Snapshot:
         return await self.engine.decode(build, work)
 
     async def locate_addresses(self, addresses: Int64s) -> tuple[Int64s, Int64s]:
-        """The fragments (as positions in the list) and row offsets of addresses; shape (n,) each.
+        """Return fragments (as positions in the list) and row offsets of addresses; shape (n,)
+        each.
 
         Raises:
-            RowNotFoundError: of a fragment that this version has not.
+            RowNotFoundError: an address in a fragment that this version lacks.
         """
         positions = self.manifest.fragments.positions_of(addresses >> 32)
         absent = addresses[positions < 0].tolist()
@@ -367,10 +376,10 @@ class Snapshot:
         return positions, addresses & 0xFFFF_FFFF
 
     def external_location(self, uri: str, base_id: int) -> str:
-        """The location of an object that a row names: absolute, or below a base path.
+        """Return the location of an object that a row names: absolute, or below a base path.
 
         Raises:
-            CorruptFileError: a path that leaves its base, or a base that is not there.
+            CorruptFileError: a path that leaves its base, or a missing base path.
             InvalidInputError, UnsupportedError: a URI of no known scheme.
         """
         return self.table.external(self.manifest, uri, base_id)
@@ -383,10 +392,10 @@ def _runs(handle: FragmentHandle) -> RowIdRuns:
 
 
 class Handles(Sequence[FragmentHandle]):
-    """The fragments of a version, each made when it is first asked for.
+    """Fragment handles of a version, each created on first access.
 
     Args:
-        handles: all of them, where they are there already.
+        handles: all handles, if they exist already.
     """
 
     __slots__ = ("_made", "_snapshot")
@@ -401,12 +410,12 @@ class Handles(Sequence[FragmentHandle]):
 
     @property
     def ids(self) -> list[int]:
-        """Of the fragments, which are not looked at."""
+        """Ids of the fragments, without creating handles."""
         ids: list[int] = self._snapshot.manifest.fragments.ids.tolist()
         return ids
 
     def at(self, positions: Sequence[int]) -> list[FragmentHandle]:
-        """Some of them, in the order of their positions."""
+        """Return the handles at positions, in the given order."""
         handles = self._made
         return [handles[position] or self[position] for position in positions]
 
