@@ -1,9 +1,9 @@
-"""Upkeep: compaction, validation, configuration, and the place of a table.
+"""Upkeep: compaction, validation, repair, configuration, and tables as a whole.
 
 Where to change what:
-    which fragments are rewritten together: `compact_plan`; how: `compact_rewrite`; the steps:
-        `compact`
-    a check: `validate.manifest_findings`, which reads nothing, or `validate.findings`, which does
-    what a table is told about itself: `config`
-    where a table lies, as a whole: `place` (`check_store`, `drop`, `migrate_manifest_paths_v2`)
+    groups of fragments: `compact_plan`; their rewrite: `compact_rewrite`; the steps: `compact`
+    checks: `validate.manifest_findings` (no requests), or `validate.findings` (reads files)
+    repairs: `remedies`
+    configuration and metadata of tables and fields: `config`
+    checking a store, dropping or migrating a table: `place`
 """

@@ -1,9 +1,9 @@
-"""Compaction in the background: a task beside a table's writers that joins small fragments.
+"""Background compaction: a task beside a table's writers that joins small fragments.
 
-It rewrites the end of the table only, from where no fragment has more rows than all others
-together. So a row is written again only where its fragment at least doubles: some log2(n) times
-for a table of n rows that come in small commits; and the fragments are about `min_fragments` for
-each doubling at most.
+Only the end of the table is rewritten: the longest run of fragments in which no fragment has more
+rows than all others together. So each rewrite at least doubles the fragment of a row. In a table of
+n rows that come in small commits, a row is written about log2(n) times, and there are at most about
+`min_fragments` fragments per doubling.
 """
 
 from __future__ import annotations
@@ -28,14 +28,19 @@ if TYPE_CHECKING:
     from alance.ops.upkeep.compact_plan import CompactionOptions
     from alance.ops.version.snapshot import Snapshot
 
+FIRST_PAUSE_S: Final = 1.0  # after a failure; doubled after each further failure
+LONGEST_PAUSE_S: Final = 300.0
+
+_log: Final = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class AutoCompactionMetrics:
-    """Counters of a compaction in the background.
+    """Counters of a background compaction.
 
     Attributes:
         num_compactions: committed compactions.
-        fragments_removed, fragments_added: by committed compactions.
+        fragments_removed, fragments_added: fragments of committed compactions.
         num_conflicts: attempts that failed because others changed rows of the same fragments.
         num_failures: attempts that failed for other reasons.
         last_error: error of the last failed attempt.
@@ -51,16 +56,18 @@ class AutoCompactionMetrics:
     last_version: int | None = None
 
 
-class Compactor(UpkeepTask):
-    """Compacts a table now and then, in a task that begins at once. For one event loop.
+class Compactor:
+    """Background task that compacts a table; it starts at once. For one event loop.
+
+    Failures are counted, logged and retried later: writers never see them.
 
     Args:
-        min_fragments: compact as soon as so many can be joined.
-        interval: seconds between looks for new versions, a LIST each; None: only what `tell`
-            tells is looked at.
+        min_fragments: compact as soon as this many fragments can be joined.
+        interval: seconds between checks for new versions, one LIST each; None: only versions given
+            to `tell` are looked at.
 
     Raises:
-        InvalidInputError: a number below 2, or a time that is not above 0.
+        InvalidInputError: `min_fragments` below 2, or an `interval` that is not above 0.
     """
 
     def __init__(
@@ -74,7 +81,19 @@ class Compactor(UpkeepTask):
         self.metrics = AutoCompactionMetrics()
         self._options = options
         self._min_fragments = min_fragments
-        super().__init__(snapshot, interval)
+        self._interval = interval
+        self._news = asyncio.Event()
+        self._news.set()
+        self._is_closing = False
+        self._pause = FIRST_PAUSE_S
+        self._task = asyncio.create_task(self._work())
+        observing.show(self)
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """Report a new version."""
+        if snapshot.version > self.last.version:
+            self.last = snapshot
+            self._news.set()
 
     def readings(self) -> Iterator[Reading]:
         """Yield the counters as metrics."""
@@ -83,15 +102,63 @@ class Compactor(UpkeepTask):
         failed = metrics.num_failures + metrics.num_conflicts
         yield Reading("auto_compactions_failed_total", uri, failed)
 
-    def _count(self, error: AlanceError, *, is_conflict: bool) -> None:
-        metrics = self.metrics
-        self.metrics = (
-            replace(metrics, num_conflicts=metrics.num_conflicts + 1)
-            if is_conflict
-            else replace(metrics, num_failures=metrics.num_failures + 1, last_error=error)
-        )
+    async def close(self) -> None:
+        """Compact a last time, then stop. If cancelled, stop as `abort` does.
 
-    async def _once(self) -> None:
+        Raises:
+            Exception: an error that ended the task and is not an alance error.
+        """
+        self._is_closing = True
+        self._news.set()
+        try:
+            await asyncio.shield(self._task)
+        finally:
+            await self.abort()
+
+    async def abort(self) -> None:
+        """Stop at once and remove the files of a compaction under way. May be called twice."""
+        self._is_closing = True
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        is_last = False
+        while not is_last:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._news.wait()
+            self._news.clear()
+            is_last = self._is_closing
+            await self._try()
+
+    async def _try(self) -> None:
+        try:
+            await self._compact()
+        except (RetryableConflictError, CommitConflictError) as error:
+            metrics = self.metrics
+            self.metrics = replace(metrics, num_conflicts=metrics.num_conflicts + 1)
+            _log.debug("%s: compaction was overtaken: %s", self.last.uri, error)
+        except AlanceError as error:
+            metrics = self.metrics
+            failures = metrics.num_failures + 1
+            self.metrics = replace(metrics, num_failures=failures, last_error=error)
+            _log.warning("%s: compaction in the background failed: %s", self.last.uri, error)
+            await self._rest()
+        else:
+            self._pause = FIRST_PAUSE_S
+
+    async def _rest(self) -> None:
+        """Wait after a failure, or until `close`."""
+        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_S)
+        until = asyncio.get_running_loop().time() + pause
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                while not self._is_closing:
+                    self._news.clear()
+                    await self._news.wait()
+        self._news.set()  # look at the same version again
+
+    async def _compact(self) -> None:
         """Join the small fragments at the end of the table, if there are enough of them."""
         snapshot = self.last
         counts = await snapshot.live_counts()
@@ -120,11 +187,14 @@ class Compactor(UpkeepTask):
 
 
 def tail(num_rows: Int64s, target: int) -> int:
-    """The position from which fragments are joined, as far from the end as it can be: behind the
-    last one that has `target` rows, and so that none has more rows than all others together.
+    """Return the first position of the run of fragments to join at the table's end.
+
+    It is the longest run after the last fragment with `target` rows in which no fragment has more
+    rows than all others together.
 
     Args:
-        num_rows: of each fragment; shape (n,).
+        num_rows: rows of each fragment; shape (n,).
+        target: rows of a fragment that is large enough.
     """
     full = np.flatnonzero(num_rows >= target)
     behind = num_rows[full[-1] + 1 if len(full) else 0 :][::-1]

@@ -57,8 +57,8 @@ __all__ = [
     "plan",
 ]
 
-FEW_FRAGMENTS: Final = 64  # that are planned for in less time than a hop to a thread takes
-TASKS_AT_ONCE: Final = 2  # one reads while the other one's last bytes are under way
+FEW_FRAGMENTS: Final = 64  # planned in less time than a hop to a thread takes
+TASKS_AT_ONCE: Final = 2  # one task reads while the other uploads its last bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class CompactionTask:
     Attributes:
         read_version: version of the fragments.
         fragments: records of the manifest, in order; each is parsed on access.
-        options: of the plan, with all defaults filled in.
+        options: options of the plan, with all defaults filled in.
     """
 
     read_version: int
@@ -97,7 +97,9 @@ class CompactionPlan:
     """Independent tasks that together compact a table. Can be pickled.
 
     Attributes:
-        warnings: fragments that stay because of an index that could not follow.
+        read_version: version of the fragments.
+        tasks: the tasks, oldest fragments first.
+        warnings: fragments that are not rewritten because an index could not follow.
     """
 
     read_version: int
@@ -110,13 +112,13 @@ class CompactionPlan:
 
 
 async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan:
-    """The tasks that compaction of a version consists of; oldest fragments first.
+    """Plan the compaction of a version; oldest fragments first.
 
-    Cost: nothing, where the manifest tells how many rows are deleted.
+    Cost: nothing if the manifest has the numbers of deleted rows.
 
     Raises:
         UnsupportedError: a table that this alance cannot rewrite.
-        InvalidInputError: an option of the table's configuration that has no such value.
+        InvalidInputError: an invalid value of an option in the table's configuration.
     """
     manifest = snapshot.manifest
     resolved = options.resolved(manifest.config, manifest.data_storage_version)
@@ -149,7 +151,7 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
 
 
 async def execute(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
-    """Do a task on the version that it is of; see `CompactionTask.execute`."""
+    """Execute a task on its version; see `CompactionTask.execute`."""
 
     def check() -> tuple[table_pb2.DataFragment, ...]:
         originals = tuple(task.fragments)
@@ -177,15 +179,16 @@ async def commit(
     warnings: Sequence[str] = (),
     discard: Callable[[], Awaitable[object]] | None = None,
 ) -> Snapshot:
-    """Put new fragments in the place of those that they were made from: two versions, of which
-    the first one reserves the fragments' ids. Without results the version stays.
+    """Replace original fragments by new fragments in two commits; the first one reserves ids.
 
-    Cost: two commits; a read of the indices that cover the fragments, and PUTs as large.
+    Without results there is no new version.
+
+    Cost: two commits; a read of the indices that cover the fragments, and PUTs of the same size.
 
     Args:
-        uncover_indices: an index that cannot be read loses the fragments.
-        warnings: of the plan; for the summary.
-        discard: called where the version was not made, for certain.
+        uncover_indices: let an index that cannot be read lose the fragments.
+        warnings: warnings of the plan, for the summary.
+        discard: called if certainly no version was made.
 
     Raises:
         RetryableConflictError: others changed rows of these fragments; plan anew.
@@ -218,7 +221,7 @@ async def commit(
         newer = await latest(base)
         return newer if _are_there(newer, results) else None
 
-    has_begun = False  # else no version names the new files, whatever became of the ids
+    has_begun = False  # until then no version names the new files, so they can be removed
     try:
         base = await at_version(snapshot, min(result.read_version for result in results))
         groups = await _reserved(base, results, options)
@@ -238,7 +241,7 @@ async def _commit_deferred(
     options: CommitOptions,
     summary: ChangeSummary,
 ) -> Snapshot:
-    """Commit a rewrite together with the fragment-reuse index that tells of it."""
+    """Commit a rewrite together with a fragment-reuse index of the moved rows."""
     told = await base.engine.pool.run(lambda: [group_of(old, new) for old, new in moves])
     reuse = ReuseIndex(base, told)
     return await PreparedChange(
@@ -252,7 +255,7 @@ async def _commit_deferred(
 
 
 def _are_there(snapshot: Snapshot, results: Sequence[RewriteResult]) -> bool:
-    """Whether a version has the fragments as they were read, so that indices alone have changed."""
+    """True if a version has the original fragments unchanged, so that only indices may differ."""
     fragments = snapshot.manifest.fragments
     return all(
         fragments.position_of(fragment.id) is not None
@@ -265,7 +268,7 @@ def _are_there(snapshot: Snapshot, results: Sequence[RewriteResult]) -> bool:
 async def _moves(
     snapshot: Snapshot, results: Sequence[RewriteResult], groups: Sequence[RewriteGroup]
 ) -> list[tuple[list[OldFragment], list[NewFragment]]]:
-    """Which rows of old fragments are in new ones."""
+    """Return the moves of rows from old to new fragments."""
     moves = []
     for result, group in zip(results, groups, strict=True):
         read = await at_version(snapshot, result.read_version)
@@ -288,7 +291,7 @@ async def _moves(
 async def _reserved(
     base: Snapshot, results: Sequence[RewriteResult], options: CommitOptions
 ) -> tuple[RewriteGroup, ...]:
-    """The groups of a rewrite, the new fragments with ids that nobody else will use."""
+    """Return the groups of a rewrite, with new fragments under reserved ids."""
     count = sum(len(result.new_fragments) for result in results)
     next_id = 0
     if count:
@@ -307,7 +310,7 @@ async def _reserved(
 
 
 def _losses(snapshot: Snapshot, rewritten: Sequence[int], kept: Collection[bytes]) -> list[str]:
-    """A warning for each index that no longer covers rows that it covered."""
+    """Return a warning for each index that no longer covers rows that it covered."""
     lost: dict[str, set[int]] = {}
     for index in snapshot.manifest.indices:
         stale = (covered(index) or frozenset()) & set(rewritten)
@@ -333,7 +336,7 @@ def _summary(metrics: CompactionMetrics, warnings: Sequence[str]) -> ChangeSumma
 async def compact_files(
     snapshot: Snapshot, options: CompactionOptions, commit_options: CommitOptions
 ) -> Snapshot:
-    """Plan, execute and commit. Where no version comes of it, no file stays."""
+    """Plan, execute and commit a compaction. On failure all new files are removed."""
     manifest = snapshot.manifest
     resolved = options.resolved(manifest.config, manifest.data_storage_version)
     if not resolved.defer_index_remap:
@@ -347,7 +350,7 @@ async def carry_out(
     options: CompactionOptions,
     commit_options: CommitOptions,
 ) -> Snapshot:
-    """Execute a plan of a version and commit. Where no version comes of it, no file stays."""
+    """Execute a plan of a version, and commit. On failure all new files are removed."""
     at_once = min(options.num_threads or TASKS_AT_ONCE, max(1, len(todo.tasks)))
     done: list[RewriteResult] = []
 
@@ -378,7 +381,7 @@ async def carry_out(
 
 @dataclass(frozen=True, slots=True)
 class CompactionMetrics:
-    """Fragments and files that a rewrite takes away and adds; files are data and deletion files."""
+    """Fragments and files that a rewrite removes and adds; files include deletion files."""
 
     fragments_removed: int = 0
     fragments_added: int = 0
@@ -409,7 +412,7 @@ class CompactionMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """Result of a compaction task, whose new files are not in a version yet. Can be pickled.
+    """Result of a compaction task, not committed yet. Can be pickled.
 
     Attributes:
         read_version: version of the original fragments.
@@ -441,7 +444,7 @@ class RewriteResult:
 
     @property
     def metrics(self) -> CompactionMetrics:
-        """Fragments and files before and after."""
+        """Numbers of fragments and files removed and added."""
         return CompactionMetrics.of(self.original_fragments, self.new_fragments)
 
 
@@ -463,13 +466,13 @@ async def _discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None
                     if has_blobs:
                         await remove_blobs(snapshot.engine, location)
             except AlanceError:
-                return  # orphans, which cleanup finds
+                return  # such files are orphans, which cleanup finds
 
 
 def shared(
     options: ResolvedCompactionOptions, at_once: int, budget_bytes: int
 ) -> ResolvedCompactionOptions:
-    """The options of one of several tasks that are done at once: they share the read-ahead."""
+    """Return the options of a task that runs beside others: they share the read-ahead."""
     if options.io_buffer_bytes is not None or at_once == 1:
         return options
     return replace(options, io_buffer_bytes=max(1 << 20, budget_bytes // at_once))

@@ -1,8 +1,8 @@
-"""Which fragments are rewritten together: a plan of tasks that other processes may do.
+"""Plan of a compaction: groups of fragments to rewrite together, which other processes may execute.
 
-A fragment is to be rewritten for itself where too many of its rows are deleted, or with a
-neighbour where it has fewer rows than wanted. Runs of neighbours with the same indices are cut
-into groups of about the wanted number of rows, so that rows keep their order.
+A fragment is rewritten alone if too many of its rows are deleted, or with a neighbour if it has
+fewer rows than wanted. Runs of neighbours covered by the same indices are cut into groups of about
+the wanted number of rows, so that rows keep their order.
 """
 
 from __future__ import annotations
@@ -61,13 +61,14 @@ class CompactionArguments(TypedDict, total=False):
 @public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
-    """Options of a compaction. An option that is None comes from the table's configuration
-    (`lance.compaction.<name>`), or else has its default.
+    """Options of a compaction. None: from the table's configuration, or the default.
+
+    The configuration key of an option is `lance.compaction.<name>`.
 
     Attributes:
         target_rows_per_fragment: approximate rows of a new fragment; smaller fragments are
             rewritten if a neighbour is rewritten, too. Default 1 048 576.
-        max_rows_per_group: of the legacy file format; has no effect.
+        max_rows_per_group: option of the legacy file format; has no effect.
         max_bytes_per_file: size at which a new file ends; fragments then have fewer rows.
         materialize_deletions: rewrite fragments with many deleted rows. Default True.
         materialize_deletions_threshold: share of deleted rows above which a fragment is rewritten,
@@ -79,15 +80,16 @@ class CompactionOptions:
         max_source_fragments: fragments to rewrite at most, in whole tasks, oldest first.
         max_source_rows: live rows to rewrite at most, likewise.
         max_source_bytes: bytes of data files to rewrite at most, likewise.
-        excluded_fragment_ids: fragments that stay, and separate the runs of neighbours.
-        data_storage_version: of the new files; None: that of the table.
+        excluded_fragment_ids: ids of fragments that are not rewritten; they separate runs of
+            neighbours.
+        data_storage_version: file version of new files; None: the table's.
         compaction_mode: `reencode`, or `try_binary_copy`, which encodes again as well.
         defer_index_remap: do not rewrite indices, but write a translation of old addresses to new
             ones for a later `optimize_indices`. pylance goes on using the indices, alance does not.
             Not with stable row ids. Default False.
         uncover_indices: also rewrite fragments of an index that cannot follow to the new addresses;
-            the index then no longer covers them. False: these fragments stay as they are. With
-            `defer_index_remap` all are rewritten, and nothing is lost.
+            the index then no longer covers them. False: these fragments are not rewritten. With
+            `defer_index_remap` all fragments are rewritten, and nothing is lost.
     """
 
     target_rows_per_fragment: int | None = None
@@ -139,7 +141,7 @@ class CompactionOptions:
         """Fill in the values of the table's configuration and the defaults.
 
         Args:
-            config: of the table.
+            config: configuration of the table.
             default_version: file version of new files, unless an option sets it.
 
         Raises:
@@ -214,12 +216,12 @@ def _parsed(name: str, text: str, parse: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Fragments as the planning sees them, by their positions; all arrays have shape (n,).
+    """Candidate fragments of a plan, by position; all arrays have shape (n,).
 
     Attributes:
         num_rows: live rows.
-        num_bytes: of the data files whose size is told.
-        alone: rewritten whatever the neighbours are.
+        num_bytes: bytes of the data files of known size.
+        alone: True for a fragment that is rewritten with or without neighbours.
         runs: neighbours that may be rewritten together, as half-open ranges.
     """
 
@@ -230,11 +232,11 @@ class Candidates:
 
 
 def grouped(candidates: Candidates, target_rows: int) -> list[Group]:
-    """Runs of candidates cut into groups of at least `target_rows` rows, where there are as many.
+    """Cut runs of candidates into groups of at least `target_rows` rows, if they have as many.
 
-    A fragment that is only worth rewriting with a neighbour is no group of its own.
+    A fragment that is only worth rewriting with a neighbour never forms a group of its own.
     """
-    before = offsets_of(candidates.num_rows)  # rows, of all fragments
+    before = offsets_of(candidates.num_rows)  # rows before each fragment
     groups: list[Group] = []
     for start, end in candidates.runs:
         while start < end:
@@ -249,13 +251,14 @@ def grouped(candidates: Candidates, target_rows: int) -> list[Group]:
 
 
 def check_compactable(snapshot: Snapshot, *, defers: bool) -> None:
-    """Make sure that a version can be rewritten by this alance.
+    """Check that this alance can rewrite a version.
 
     Args:
-        defers: indices are left for later.
+        defers: True if indices are left for later.
 
     Raises:
-        UnsupportedError: an index that translates addresses late, or ids that no such index knows.
+        UnsupportedError: deferred indices on a table with stable row ids; or indices that must
+            follow now, and a fragment-reuse index that earlier compactions left.
     """
     if defers and snapshot.has_stable_row_ids:
         raise UnsupportedError(
@@ -277,23 +280,23 @@ def candidates(
     excluded: Collection[int],
     compactions: Sequence[PastCompaction] = (),
 ) -> Candidates:
-    """The fragments that may be rewritten; CPU work.
+    """Return the fragments that may be rewritten; CPU work.
 
     Args:
-        stored: rows of each fragment, deleted ones included.
-        counts: live rows of each.
-        compactions: those that the indices were left out of.
+        stored: rows of each fragment, including deleted rows.
+        counts: live rows of each fragment.
+        compactions: earlier compactions that indices have not followed.
     """
     fragments = snapshot.manifest.fragments
     ids, records = fragments.ids, fragments.records
-    # Files of 0.1 are not mixed with others: all leave together.
+    # 0.1 files are not mixed with others: a rewrite to another version includes all of them.
     leaves = np.array([_is_old(form, options) for form in fragments.forms], np.bool_)
     alone = leaves[records.form_of]
     if options.materialize_deletions:
         deleted_share = (stored - counts) / np.maximum(stored, 1)
         alone = alone | (deleted_share > options.materialize_deletions_threshold)
     stays = ~(alone | (stored < options.target_rows_per_fragment)) | _among(ids, excluded)
-    coverage = np.zeros(len(ids), np.int64)  # equal where the same indices cover fragments
+    coverage = np.zeros(len(ids), np.int64)  # equal for fragments covered by the same indices
     for index in snapshot.manifest.indices:
         if index.name not in SYSTEM:
             is_covered = _among(ids, translated(covered(index) or (), compactions))
@@ -307,7 +310,7 @@ def candidates(
 
 
 def _among(ids: Int64s, numbers: Collection[int]) -> Mask:
-    """Which ids are among some."""
+    """Return the mask of ids that are in a collection."""
     asked = np.array(sorted(number for number in numbers if 0 <= number < 1 << 32), np.int64)
     places = np.searchsorted(asked, ids)
     places[places == len(asked)] = 0
@@ -315,7 +318,7 @@ def _among(ids: Int64s, numbers: Collection[int]) -> Mask:
 
 
 def _is_old(form: table_pb2.DataFragment, options: ResolvedCompactionOptions) -> bool:
-    """Whether fragments of a form have files of 0.1 that become others."""
+    """True if fragments of a form have 0.1 files that are to be rewritten in another version."""
     return options.version is not FileVersion.V0_1 and any(
         FileVersion.from_footer(file.file_major_version, file.file_minor_version)
         is FileVersion.V0_1
@@ -328,7 +331,7 @@ def within(
     candidates: Candidates,
     options: CompactionOptions | ResolvedCompactionOptions,
 ) -> list[Group]:
-    """The first groups, as many as the limits of `options` allow."""
+    """Return the first groups, as many as the limits of `options` allow."""
     kept: list[Group] = []
     used = [0, 0, 0]
     limits = (options.max_source_fragments, options.max_source_rows, options.max_source_bytes)

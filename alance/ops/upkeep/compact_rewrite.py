@@ -1,4 +1,4 @@
-"""Compaction of some fragments: their rows, in new files that no version has yet."""
+"""Rewrite the rows of fragments to new files, which no version names yet."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ JOINED_BYTES: Final = 8 << 20
 async def rewrite(
     snapshot: Snapshot, fragment_ids: Sequence[int], options: ResolvedCompactionOptions
 ) -> list[table_pb2.DataFragment]:
-    """New fragments with the live rows of some fragments, in order; their files are there.
+    """Write the live rows of fragments, in order, to new fragments and files.
 
-    With stable row ids they carry the ids and versions of their rows. Cost: a scan of the
-    fragments, and writing their rows. Where it fails, no file stays.
+    With stable row ids the new fragments keep the ids and versions of their rows. Cost: a scan of
+    the fragments, and writing their rows. On failure all new files are removed.
 
     Raises:
-        CorruptFileError: a fragment with other numbers of rows than the manifest says.
+        CorruptFileError: a fragment with another number of rows than the manifest says.
         StoreError: the store failed.
     """
     handles = [snapshot.handle(fragment_id) for fragment_id in fragment_ids]
@@ -86,7 +86,9 @@ async def rewrite(
 async def _cut(
     batches: AsyncIterable[pa.RecordBatch], num_rows: int, num_files: int
 ) -> AsyncGenerator[pa.RecordBatch | None, None]:
-    """The same rows, with None where a file ends: of some files each has as many, or one more."""
+    """Yield the same rows, with None at the end of each file; files have almost equal numbers of
+    rows.
+    """
     least, more = divmod(num_rows, num_files)
     number, room = 0, least + (more > 0)
     async for batch in batches:
@@ -105,7 +107,10 @@ async def _cut(
 async def _batches(
     snapshot: Snapshot, fragment_ids: Sequence[int], options: ResolvedCompactionOptions
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The live rows with all columns, in order; blobs as bytes or references; batches joined."""
+    """Yield the live rows with all columns, in order; small batches are joined.
+
+    Blobs are bytes or references.
+    """
     blobs = moved_blobs(snapshot, [root.name for root in snapshot.schema.fields])
     chosen = ScanOptions(
         fragments=fragment_ids,
@@ -125,7 +130,7 @@ async def _batches(
 
 
 async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
-    """Row ids and versions of the live rows, in order; 24 bytes a row."""
+    """Return row ids and versions of the live rows, in order; 24 bytes a row."""
     lineages = await load_lineage(snapshot, fragment_ids)
 
     def live() -> Lineage:
@@ -144,7 +149,7 @@ async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
 
 
 def _carry(lineage: Lineage, fragments: Sequence[table_pb2.DataFragment]) -> None:
-    """Give new fragments the lineage of their rows."""
+    """Write the lineage of rows into their new fragments."""
     start = 0
     for fragment in fragments:
         lineage.take(np.arange(start, start + fragment.physical_rows)).write(fragment)

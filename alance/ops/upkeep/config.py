@@ -1,4 +1,4 @@
-"""Changes of the table's configuration and metadata, those of the schema and of fields."""
+"""Changes of the configuration, and of the metadata of a table, its schema and its fields."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 async def update(
     snapshot: Snapshot, kind: Kind, values: Values, options: CommitOptions, *, replace: bool
 ) -> Snapshot:
-    """Change the configuration or metadata of a table. Cost: two rounds where nobody else commits.
+    """Change the configuration or metadata of a table. Cost: two rounds without a conflict.
 
     Raises:
-        InvalidInputError: keys or values that are no text.
-        CommitConflictError: a newer version changes the same keys, or rules this one out.
-        CommitStateUnknownError: whether the version was made could not be found out.
+        InvalidInputError: keys or values that are not text.
+        CommitConflictError: a newer version changes the same keys, or rules this change out.
+        CommitStateUnknownError: it is unknown whether the version was made.
     """
     changes: dict[str, Any] = {kind: _updates(values, replace=replace)}
     return await PreparedChange(snapshot, UpdateConfig(**changes), options).commit()
@@ -39,7 +39,7 @@ async def update_field_metadata(
     """Change the metadata of fields, by path.
 
     Raises:
-        InvalidInputError: no such field, or values that are no text.
+        InvalidInputError: no such field, or values that are not text.
     """
     if not hasattr(fields, "items"):
         raise InvalidInputError(f"fields {fields!r}: expected a mapping of path -> values")
@@ -53,10 +53,10 @@ async def update_field_metadata(
 
 
 def deleted(keys: Iterable[str]) -> Values:
-    """The values that delete some keys.
+    """Return values that delete keys.
 
     Raises:
-        InvalidInputError: one text instead of several.
+        InvalidInputError: one text instead of a list.
     """
     if isinstance(keys, str):
         raise InvalidInputError(f"keys {keys!r}: expected a list of keys")
@@ -64,10 +64,10 @@ def deleted(keys: Iterable[str]) -> Values:
 
 
 def _updates(values: Values, *, replace: bool, what: str = "values") -> UpdateMap:
-    """The change of a map.
+    """Build the change of a map.
 
     Raises:
-        InvalidInputError: keys or values that are no text.
+        InvalidInputError: keys or values that are not text.
     """
     if not hasattr(values, "items"):
         raise InvalidInputError(f"{what}: {values!r}, expected a mapping of text to text or None")

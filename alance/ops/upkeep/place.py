@@ -1,4 +1,4 @@
-"""A table's place as a whole: whether it is good for tables, new names of manifests, the end."""
+"""Tables as a whole: check a store, drop a table, rename manifests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alance.session import StoreArguments, TableArguments
     from alance.versioning.table import Table
 
-DELETED_TOGETHER: Final = 1000  # what one request to S3 takes
+DELETED_TOGETHER: Final = 1000  # objects that one request to S3 deletes
 DELETIONS_AT_ONCE: Final = 8
 RENAMED_AT_ONCE: Final = 16
 
@@ -46,8 +46,8 @@ async def drop(
 
     Raises:
         NotFoundError: nothing is there.
-        InvalidInputError: objects but no table, a whole store, the folder of a branch, or tags that
-            record shallow clones that read its files. Nothing is deleted.
+        InvalidInputError: a folder with objects but no table, a whole store, the folder of a
+            branch, or tags that record shallow clones that read its files. Nothing is deleted.
         UnsupportedError: the manifest store cannot forget.
     """
     session, table = table_at(uri, **place)
@@ -79,7 +79,7 @@ async def drop(
 
 
 def forget_commits(session: Session, table: Table) -> None:
-    """Forget what this session's committers know of a table or branch that is deleted."""
+    """Drop the session's commit queues of a deleted table or branch."""
     queues = queues_of(session)
     for key in list(queues):
         if key.partition("\n")[0] == table.root:
@@ -122,7 +122,7 @@ async def _delete_all(engine: Engine, table: Table) -> None:
             await each(table.store.delete, _parts(others), at_once=DELETIONS_AT_ONCE)
             others = []
     await each(table.store.delete, _parts(others), at_once=DELETIONS_AT_ONCE)
-    # Names of the newest versions sort first.
+    # Oldest versions first; names of the newest versions sort first.
     for part in reversed(_parts(sorted(manifests))):
         await table.store.delete(part)
 
@@ -134,10 +134,10 @@ def _parts(paths: list[str]) -> list[list[str]]:
 
 
 async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
-    """See `UpkeepVerbs.migrate_manifest_paths_v2`.
+    """Rename manifests; see `UpkeepVerbs.migrate_manifest_paths_v2`.
 
-    All are copied before the first one is deleted: whenever this is interrupted, each version has
-    a name, and the next call goes on.
+    All are copied before the first one is deleted: after an interruption each version has a name,
+    and the next call completes the migration.
     """
     if table.keeper is not None and table.keeper.is_asked_by_readers:
         raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""What can be mended in a version without losing a row: a draft, changed step by step. Pure."""
+"""Repairs of a version that lose no row, applied step by step to a draft. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the files of a fragment say of themselves.
+    """Facts read from the files of a fragment.
 
     Attributes:
-        rows: that all their columns have; None: they differ, or a file cannot be read.
-        deleted: rows that its deletion file names; None: there is none, or it cannot be read.
-        sizes: of files that are whole and of another size than the manifest says, by path.
+        rows: number of rows of all columns; None: columns differ, or a file cannot be read.
+        deleted: number of rows in its deletion file; None: no such file, or it cannot be read.
+        sizes: sizes by path of intact files that contradict the manifest.
     """
 
     rows: int | None
@@ -36,10 +36,10 @@ class Facts:
 
 
 class Remedies:
-    """A version that is mended. Each step says what it does before it is written.
+    """Draft of a repaired version. Each step records its changes in `texts`.
 
     Args:
-        manifest: as it was read.
+        manifest: the version as it was read.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -55,7 +55,7 @@ class Remedies:
         self.texts.append(text)
 
     def mend_files(self, facts: Sequence[Facts]) -> None:
-        """Counts and sizes as the files have them; `facts` in the order of the fragments."""
+        """Set counts and sizes to those of the files; `facts` in the order of the fragments."""
         for place, (record, told) in enumerate(zip(self._fragments, facts, strict=True)):
             texts: list[str] = []
             fragment = copied(record)
@@ -77,14 +77,14 @@ class Remedies:
                 self._say(f"fragment {fragment.id}: {', '.join(texts)}")
 
     def mend_ids(self) -> None:
-        """Fragments of one id get ids of their own; indices no longer cover these."""
+        """Give fragments with the same id ids of their own, which indices no longer cover."""
         counts = Counter(fragment.id for fragment in self._fragments)
         twice = {number for number, count in counts.items() if count > 1}
         if not twice:
             return
         head = self._manifest.head
         following = max(max(counts), head.max_fragment_id) + 1
-        # Deletion files have the id in their names: such a fragment keeps it.
+        # A fragment with a deletion file keeps its id, which is in the file's name.
         keeps = {
             number: next(
                 (f for f in self._fragments if f.id == number and f.HasField("deletion_file")),
@@ -112,10 +112,10 @@ class Remedies:
                 self._say(f"index {index.name!r}: no longer covers fragments {sorted(ids & twice)}")
 
     def mend_indices(self, unreadable: Collection[str]) -> None:
-        """Segments that cannot be used go; no two of an index cover one fragment.
+        """Drop unusable segments; let only one segment of an index cover a fragment.
 
         Args:
-            unreadable: UUIDs, as hex digits, of segments whose files are not as told.
+            unreadable: UUIDs, as hex digits, of segments whose files contradict their record.
         """
         head = self._manifest.head
         fields = {below.id for below in head.fields}
@@ -160,7 +160,9 @@ class Remedies:
     def _apart(
         self, segments: Sequence[table_pb2.IndexMetadata]
     ) -> Iterator[table_pb2.IndexMetadata]:
-        """Segments in their order; of what two of an index cover, the newer one keeps it."""
+        """Yield segments in order; a fragment that two of an index cover stays with the newer
+        one.
+        """
         newest = sorted(segments, key=lambda message: -message.dataset_version)
         taken: dict[str, set[int]] = {}
         left: dict[bytes, table_pb2.IndexMetadata | None] = {}
@@ -179,7 +181,7 @@ class Remedies:
         return (kept for message in segments if (kept := left[message.uuid.uuid]) is not None)
 
     def manifest(self) -> Manifest:
-        """The version as it is to be written."""
+        """Return the version to write."""
         head = copied(self._manifest.head)
         ids = [below.id for below in head.fields]
         if head.HasField("max_allocated_field_id") and max(ids) > head.max_allocated_field_id:

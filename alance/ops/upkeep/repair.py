@@ -1,7 +1,7 @@
-"""`repair`: what is wrong with the latest version, mended in a new one without losing a row.
+"""Repair the latest version in a new version, without losing a row.
 
-Nothing is deleted or written over: the mended version is a commit, as one that restores an older
-version, and both the damaged one and its files stay.
+Nothing is deleted or overwritten: the repaired version is a commit like that of a restore, and the
+damaged version and its files stay.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from alance.session import StoreArguments
     from alance.versioning.table import Table
 
-LOOKED_BACK: Final = 20  # versions, for one without findings
+LOOKED_BACK: Final = 20  # older versions searched for one without findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ class RepairReport:
     """Findings of `repair`, and their remedies.
 
     Attributes:
-        uri: of the table.
+        uri: URI of the table.
         version: number of the latest version.
-        unreadable: versions after the mended version whose manifests cannot be read.
+        unreadable: versions after the repaired version whose manifests cannot be read.
         restored: version whose content the new version has: the latest readable version, or
             `good_version` with `restore`.
         remedies: changes, a line each; empty: nothing to do.
-        left: findings that cannot be mended without loss, as from `validate`.
-        good_version: if findings are left, the last older version without findings; None: no such
-            version among those that were looked at, or no findings are left.
+        left: findings that cannot be repaired without loss, as from `validate`.
+        good_version: if findings are left, the last older version without findings; None: none
+            found among the last 20 versions, or no findings are left.
         new_version: number of the new version; None: no version was made.
     """
 
@@ -88,26 +88,27 @@ async def repair(
     restore: bool = False,
     **place: Unpack[StoreArguments],
 ) -> RepairReport:
-    """Mend the latest version of a table in a new version, without losing a row.
+    """Repair the latest version of a table in a new version, without losing a row.
 
-    Mended are: counts of rows, deleted rows and bytes that contradict the files; fragments of the
+    Repaired are: counts of rows, deleted rows and bytes that contradict the files; fragments of the
     same id; highest ids that are too low; index segments that cover the same fragments, that cover
     missing fragments or fields, or that have lost their files. Such segments are left out, and
-    their rows are scanned until the index is built again. An unreadable latest manifest is
-    skipped: the last readable version becomes the newest. Deleted rows stay deleted, and no object
-    is removed: cleanup refuses a table with an unreadable manifest until somebody moves that file
+    their rows are scanned until the index is built again. An unreadable latest manifest is skipped:
+    the last readable version becomes the newest. Deleted rows stay deleted, and no object is
+    removed: cleanup refuses a table with an unreadable manifest until somebody moves that file
     away.
 
-    Not mended are missing or damaged data files and deletion files, and row ids of two rows. The
-    report has them as `left`, and an older version without such findings as `good_version`.
+    Not repaired are missing or damaged data files and deletion files, and two rows with the same
+    row id. The report has them as `left`, and an older version without such findings as
+    `good_version`.
 
-    Cost: as `validate`, twice, and once per older version that is looked at.
+    Cost: as `validate`, twice, and once for each older version that is searched.
 
     Args:
         uri: path or URI of the table, or of a branch.
         dry_run: only report.
-        restore: if findings are left, go back to `good_version`. Rows that were written since are
-            then only in the versions between.
+        restore: if findings are left, go back to `good_version`. Rows written after it are then
+            only in the versions between.
         place: `store`, `storage_options` and `session`, as for `dataset`.
 
     Raises:
@@ -115,7 +116,7 @@ async def repair(
         CorruptFileError: no version can be read.
         UnsupportedError: the latest version uses a feature that this release of alance does not
             know.
-        RetryableConflictError: others have committed meanwhile; call again.
+        RetryableConflictError: others committed during the repair; call again.
         StoreError: the store failed.
     """
     session, table = table_at(uri, **place)
@@ -167,7 +168,7 @@ async def repair(
 
 
 class _Rules(TableRules):
-    """What was mended is the version that was looked at: no other may come in between."""
+    """Rules that refuse to rebase: the repair holds for the examined version only."""
 
     async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
         raise RetryableConflictError(
@@ -176,13 +177,13 @@ class _Rules(TableRules):
 
 
 def _next(base: Manifest, transaction: Transaction, mended: Manifest) -> Manifest:
-    """The version that would be written, as it will be read."""
+    """Return the version that would be written, as it will be read."""
     version = apply(base, transaction, now=datetime.now(UTC), source=mended)
     return parse_manifest(memoryview(manifest_bytes(version)), "that repair would write")
 
 
 async def _mended(snapshot: Snapshot) -> tuple[list[str], Manifest]:
-    """A version mended, and what was done for it."""
+    """Repair a version; return the descriptions of the changes, and the repaired version."""
     limit = asyncio.Semaphore(AT_ONCE)
     facts = await all_of(_facts(snapshot, handle, limit) for handle in snapshot.handles)
     segments = snapshot.manifest.indices
@@ -199,7 +200,7 @@ async def _mended(snapshot: Snapshot) -> tuple[list[str], Manifest]:
 
 
 async def _facts(snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Semaphore) -> Facts:
-    """What the files of a fragment say."""
+    """Read the facts of a fragment from its files."""
     async with limit:
         counts: set[int] = set()
         sizes: dict[str, int] = {}
@@ -227,7 +228,7 @@ async def _facts(snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Sema
 async def _good_version(
     session: Session, table: Table, listed: list[load.ManifestLocation], before: int
 ) -> Manifest | None:
-    """The last version before one that has no findings."""
+    """Return the last version before `before` without findings; None: none among `LOOKED_BACK`."""
     older = [where for where in listed if where.version < before][-LOOKED_BACK:]
     for where in reversed(older):
         try:

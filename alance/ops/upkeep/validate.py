@@ -1,4 +1,4 @@
-"""Whether a version is what the format says: the manifest, the ends of files, objects of blobs."""
+"""Validate a version against the format: manifest, file footers, and objects of blobs."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 
-AT_ONCE: Final = 64  # fragments
-LISTED: Final = 8  # objects of a folder, of which more are listed
+AT_ONCE: Final = 64  # fragments at once
+LISTED: Final = 8  # with more objects in a folder, one LIST replaces their HEADs
 SHOWN: Final = 100
 
 
@@ -75,10 +75,10 @@ def _counted(texts: list[str]) -> str:
 
 
 async def findings(snapshot: Snapshot) -> list[str]:
-    """All that is wrong, in the order of manifest, fragments, row ids, indices.
+    """Return all findings, in the order of manifest, fragments, row ids, indices.
 
     Raises:
-        StoreError: the store failed otherwise than by not having an object.
+        StoreError: a failure of the store other than a missing object.
     """
     manifest, pool = snapshot.manifest, snapshot.engine.pool
     all_texts = await pool.run(lambda: list(manifest_findings(manifest)))
@@ -101,7 +101,7 @@ async def findings(snapshot: Snapshot) -> list[str]:
 async def _fragment(
     snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Semaphore
 ) -> tuple[list[str], DeletionVector | None]:
-    """Findings in the files of a fragment, and in its deleted rows."""
+    """Return findings in the files and deleted rows of a fragment, and its deletion vector."""
     async with limit:
         texts: list[str] = []
         rows = handle.num_physical_rows
@@ -140,13 +140,13 @@ async def _fragment(
 
 
 async def _blobs(snapshot: Snapshot, fragment_id: int) -> list[str]:
-    """Findings in the objects that have blobs of a fragment's live rows; not in those of others.
+    """Return findings in the blob objects of a fragment's live rows.
 
-    Cost: a scan of the descriptions; a HEAD an object, or a LIST where a folder has many.
+    Cost: a scan of the descriptions; a HEAD for each object, or a LIST for a folder with many.
     """
     try:
         ends = await ends_by_location(snapshot, [fragment_id])
-    except UnsupportedError:  # blobs inside of maps, whose descriptions are not found
+    except UnsupportedError:  # Blobs inside of maps: their descriptions are not found.
         return []
     except (CorruptFileError, NotFoundError) as error:
         return [f"blobs: {error}"]
@@ -161,7 +161,7 @@ async def _blobs(snapshot: Snapshot, fragment_id: int) -> list[str]:
 
 
 async def _sizes(snapshot: Snapshot, locations: list[str]) -> dict[str, int | None]:
-    """The sizes of objects; None: it is not there."""
+    """Return the sizes of objects; None: missing."""
     scheduler = snapshot.engine.scheduler
     sizes: dict[str, int | None] = dict.fromkeys(locations)
     beside = [location for location in locations if location.endswith(".blob")]
@@ -182,14 +182,16 @@ async def _sizes(snapshot: Snapshot, locations: list[str]) -> dict[str, int | No
 async def rows_of_file(
     snapshot: Snapshot, file: DataFile, *, believes_size: bool = True
 ) -> tuple[dict[int, int], int]:
-    """The rows of the columns of a file that the schema has, by column; its size. One GET, or two.
+    """Return the rows by column of a file, for columns of the schema, and the file's size.
+
+    Cost: one GET, or two.
 
     Args:
-        believes_size: another size than the manifest's is an error.
+        believes_size: raise an error if the size differs from the manifest's.
 
     Raises:
-        CorruptFileError: its size, version or columns are not what the manifest says.
-        NotFoundError: it is not there.
+        CorruptFileError: size, version or columns contradict the manifest.
+        NotFoundError: the file is missing.
     """
     engine = snapshot.engine
     location = snapshot.table.data_file(snapshot.manifest, file)
@@ -221,7 +223,7 @@ async def rows_of_file(
         for column in file.columns.values():
             if column >= container.num_columns:
                 raise CorruptFileError(f"no column {column}, it has {container.num_columns}")
-        if container.version is FileVersion.V2_0:  # columns of lists have rows of their own
+        if container.version is FileVersion.V2_0:  # list columns count their own rows
             fields = snapshot.schema.fields
             opened = yield from open_fields(fields, file.columns, container, states)
             return {below.column.index: below.num_rows for below in opened}
@@ -236,7 +238,7 @@ async def rows_of_file(
 
 
 async def deletions_of(snapshot: Snapshot, handle: FragmentHandle, rows: int) -> DeletionVector:
-    """The deleted rows of a fragment, from its file and not from a cache."""
+    """Read the deleted rows of a fragment from its file, bypassing the cache."""
     location = snapshot.table.deletion_file(snapshot.manifest, handle.fragment)
     content = await snapshot.engine.scheduler.read_all(location, reason="validate")
     deletion = handle.fragment.deletion_file
@@ -245,7 +247,7 @@ async def deletions_of(snapshot: Snapshot, handle: FragmentHandle, rows: int) ->
 
 
 async def _row_ids(snapshot: Snapshot, vectors: dict[int, DeletionVector]) -> list[str]:
-    """Findings in row ids that only all fragments together tell, or that lie in files."""
+    """Return findings in row ids of several fragments together, or of row ids in files."""
     lineages: dict[int, Lineage] = {}
     texts: list[str] = []
     for handle in snapshot.handles:
@@ -266,7 +268,7 @@ async def _row_ids(snapshot: Snapshot, vectors: dict[int, DeletionVector]) -> li
                 try:
                     lineages[handle.id] = lineage_of(message)
                 except (CorruptFileError, UnsupportedError):
-                    continue  # told by the checks of the manifest
+                    continue  # reported by the checks of the manifest
         return list(of_shared_ids(lineages, vectors))
 
     return texts + await snapshot.engine.pool.run(rest)
@@ -275,10 +277,12 @@ async def _row_ids(snapshot: Snapshot, vectors: dict[int, DeletionVector]) -> li
 async def of_segment(
     snapshot: Snapshot, index: table_pb2.IndexMetadata, limit: asyncio.Semaphore
 ) -> list[str]:
-    """What is wrong with the files of an index segment: those that the manifest lists are to be
-    there with their sizes; where it lists none, there is to be some file.
+    """Return findings in the files of an index segment.
 
-    Cost: a HEAD a file, or a LIST.
+    Files that the manifest lists must exist with their sizes; if it lists none, at least one file
+    must exist.
+
+    Cost: a HEAD for each file, or a LIST.
     """
     if index.HasField("base_id") or index.name in SYSTEM:
         return []
@@ -305,7 +309,7 @@ async def of_segment(
 
 
 def manifest_findings(manifest: Manifest) -> Iterator[str]:
-    """Contradictions in a manifest, as text. Pure, nothing is read."""
+    """Yield contradictions in a manifest as text. Pure, nothing is read."""
     yield from _of_schema(manifest)
     for field_id in manifest.repaired:
         yield (
@@ -345,7 +349,7 @@ def _of_fragment_ids(manifest: Manifest) -> Iterator[str]:
         if fragment_id <= before:
             yield f"fragment {fragment_id}: follows fragment {before}, expected ascending ids"
     message = manifest.head
-    # Writers of old versions did not keep the highest id.
+    # Old writers did not record the highest id.
     if ids and message.HasField("max_fragment_id") and max(ids) > message.max_fragment_id:
         yield f"fragment {max(ids)}: beyond the highest id ever given, {message.max_fragment_id}"
 
@@ -389,7 +393,7 @@ def _of_row_ids(manifest: Manifest, fragment: Fragment) -> Iterator[str]:
 
 
 def of_lineage(manifest: Manifest, fragment_id: int, lineage: Lineage) -> Iterator[str]:
-    """Findings in the row ids and versions of a fragment's rows."""
+    """Yield findings in the row ids and versions of a fragment's rows."""
     what = f"fragment {fragment_id}"
     next_row_id, version = manifest.head.next_row_id, manifest.version
     if len(lineage.row_ids) and int(lineage.row_ids.max()) >= next_row_id:
@@ -405,11 +409,11 @@ def of_lineage(manifest: Manifest, fragment_id: int, lineage: Lineage) -> Iterat
 def of_shared_ids(
     lineages: Mapping[int, Lineage], deletions: Mapping[int, DeletionVector]
 ) -> Iterator[str]:
-    """Row ids that two live rows have. CPU work: sorts the runs of all ids.
+    """Yield row ids that two live rows share. CPU work: sorts the runs of all ids.
 
     Args:
-        lineages: of all fragments, by id.
-        deletions: of those that have deleted rows.
+        lineages: lineage of all fragments, by id.
+        deletions: deletion vectors of fragments with deleted rows, by id.
     """
     parts = []
     for fragment_id, lineage in lineages.items():

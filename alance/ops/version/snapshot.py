@@ -260,9 +260,7 @@ class Snapshot:
         return handle.num_physical_rows - deleted
 
     async def physical_counts(self) -> Int64s:
-        """Return the number of stored rows of each fragment, with deleted rows; shape
-        (fragments,).
-        """
+        """Return the stored rows of each fragment, including deleted rows; shape (fragments,)."""
         counts = self.manifest.fragments.physical_rows.copy()
         unknown = np.flatnonzero(counts == 0).tolist()
         handles = [self.handles[position] for position in unknown]
@@ -362,8 +360,7 @@ class Snapshot:
         return await self.engine.decode(build, work)
 
     async def locate_addresses(self, addresses: Int64s) -> tuple[Int64s, Int64s]:
-        """Return fragments (as positions in the list) and row offsets of addresses; shape (n,)
-        each.
+        """Return fragments (positions in the list) and row offsets of addresses; shape (n,) each.
 
         Raises:
             RowNotFoundError: an address in a fragment that this version lacks.
