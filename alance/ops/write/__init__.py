@@ -1,13 +1,13 @@
-"""Writing rows: what users hand over becomes data files, and these a version.
+"""Write rows: user data becomes data files, and these a version.
 
-`write` creates, appends and overwrites, `append` shares versions between the appends of a session,
-`ingest` writes a stream. Other rooms write their new files by `files.DataFiles`, and keep batches
-for a second reading in a `spool`.
+`write` creates, appends and overwrites, `append` lets the appends of a session share versions,
+`ingest` writes a stream. Other rooms write new files by `files.DataFiles`, and keep batches for a
+second read in a `spool`.
 
 Where to change what:
-    what is accepted as data: `sources`
-    an option of all verbs that write: `options`
-    where a data file ends, how many are under way: `files`, `files_at_once`
-    how an append finds its version: `append`, `append_by_uri`
-    what a stream remembers of its producers: `ingest_history`
+    accepted kinds of data: `sources`
+    an option of all methods that write: `options`
+    the end of a data file, and concurrent uploads: `files`, `files_at_once`
+    the version that an append extends: `append`, `append_by_uri`
+    batches that a table remembers of a stream's producers: `ingest_history`
 """

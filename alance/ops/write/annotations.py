@@ -1,4 +1,4 @@
-"""Arrow types from annotations of pydantic models, for columns whose values are all null."""
+"""Arrow types from annotations of pydantic models, for columns with only null values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-# The types that Arrow infers from values.
+# Types that Arrow infers from values.
 _TYPES: Final = {
     bool: pa.bool_(),
     bytes: pa.binary(),
@@ -23,11 +23,13 @@ _TYPES: Final = {
     timedelta: pa.duration("us"),
 }
 _LISTS: Final = (list, tuple, set, frozenset, Sequence)
-MAX_DEPTH: Final = 32  # of models inside models; a model may contain itself
+MAX_DEPTH: Final = 32  # nested models; a model may contain itself
 
 
 def annotated_type(models: Sequence[type], name: str) -> pa.DataType | None:
-    """Arrow type of a field from the annotations of models; None if none of them has a type."""
+    """Return the Arrow type of a field from the models' annotations; None if no model has a
+    type.
+    """
     fields = (getattr(model, "model_fields", {}).get(name) for model in models)
     annotations = (field.annotation for field in fields if field is not None)
     return next(filter(None, (_type(annotation, 0) for annotation in annotations)), None)

@@ -1,9 +1,9 @@
-"""Appends: those of one session to one table share versions, and each takes few rounds.
+"""Appends: the appends of one session to one table share versions, and each takes few rounds.
 
     round 1   data, the transaction's file, LIST
     round 2   manifest
 
-Of those that come while a version is being made, all are the next one.
+Appends that arrive while a version is being committed all become the next version.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from alance.versioning.manifest_store import Objects
     from alance.versioning.table import Table
 
-SMALL_BYTES: Final = 8 << 20  # one PUT; larger uploads would hold up the others of a version
-MAX_QUEUES: Final = 64  # tables of a session whose last versions are remembered
-FRESH_S: Final = 2.0  # for so long a version that this session made is taken for about the latest
+SMALL_BYTES: Final = 8 << 20  # one PUT; larger uploads would delay the other appends of a version
+MAX_QUEUES: Final = 64  # tables of a session whose latest versions are kept
+FRESH_S: Final = 2.0  # seconds for which a version of this session counts as the latest
 
 
 class TableQueue(CommitQueue):
-    """The appends of one session to one table or branch."""
+    """Commit queue of one session for one table or branch."""
 
     def __init__(self, session: Session, table: Table) -> None:
         engine = session.engine
@@ -78,18 +78,18 @@ class TableQueue(CommitQueue):
         self.is_opening = False
 
     def learn(self, manifest: Manifest) -> None:
-        """Know the latest version."""
+        """Record the latest version."""
         self._told = asyncio.get_running_loop().time()
         self.known.add(manifest)
 
     def fresh(self) -> Manifest | None:
-        """A version that was the latest a moment ago."""
+        """Return a version that was the latest less than `FRESH_S` ago; None: unknown."""
         is_fresh = asyncio.get_running_loop().time() - self._told < FRESH_S
         return self.known.newest if is_fresh else None
 
 
 def queue_of(session: Session, table: Table) -> TableQueue:
-    """The queue of a table in a session."""
+    """Return the commit queue of a table in a session."""
     queues = queues_of(session)
     queue = queues.get(table.queue_key)
     if queue is None:
@@ -109,13 +109,13 @@ async def commit_append(
     fragments: Sequence[table_pb2.DataFragment],
     options: WriteOptions,
 ) -> Snapshot:
-    """Make the fragments of sealed files part of the table. Cost: two rounds.
+    """Commit the fragments of sealed files to the table. Cost: two rounds.
 
-    Whoever calls discards the files where the version is not made, for certain.
+    If certainly no version was made, the caller discards the files.
 
     Raises:
         RetryableConflictError, CommitConflictError: a newer version rules this one out.
-        CommitStateUnknownError: whether the version was made could not be found out.
+        CommitStateUnknownError: it is unknown whether the version was made.
     """
     noted = options.commit.noted()
     transaction = Transaction.of(
@@ -138,7 +138,7 @@ async def commit_append(
     queue = queue_of(session, table)
     if files.num_bytes > SMALL_BYTES:
         await files.publish()
-    if queue.num_under_way:  # in a crowd the data goes ahead
+    if queue.num_under_way:  # with other appends under way, upload data before the commit
         data, named = files.publish(), ()
     else:
         data, named = files.before()
@@ -154,12 +154,12 @@ def summary_of(fragments: Sequence[table_pb2.DataFragment]) -> ChangeSummary:
 async def append_to(
     session: Session, table: Table, base: Manifest, data: Data, options: WriteOptions
 ) -> Snapshot:
-    """Write rows behind those of a version.
+    """Append rows to a version.
 
     Raises:
         InvalidInputError: rows that do not fit the table's schema, or that the format cannot hold.
-        CommitConflictError, CommitStateUnknownError, StoreError: the version was not made, or it
-            is not known whether it was.
+        CommitConflictError, CommitStateUnknownError, StoreError: the version was not made, or it is
+            unknown whether it was.
     """
     schema = base.schema.to_arrow()
     source = await open_source(data, schema, session.engine.pool)
@@ -176,11 +176,11 @@ async def append_to(
 async def files_on(
     session: Session, table: Table, base: Manifest | None, schema: Schema, options: WriteOptions
 ) -> DataFiles:
-    """Where rows go that are written on top of a version, or as the first one.
+    """Return the writer of rows that extend a version, or of a first version.
 
     Raises:
         InvalidInputError: wrong base paths.
-        AccessError: a base path outside of what the table's credentials were given for.
+        AccessError: a base path outside of the range of the table's credentials.
     """
     bases = registered(options.bases, table, base)
     return DataFiles(

@@ -1,11 +1,10 @@
-"""Appends by URI: to the latest version, without waiting for it where that can be.
+"""Appends by URI: to the latest version, if possible without waiting for its manifest.
 
     at first          1  LIST   2  the latest manifest, data, the transaction's file   3  manifest
     a moment later    1  data, the transaction's file, LIST   2  manifest
 
-At first the ids of the columns are not known and are guessed: a new table numbers them in order,
-and keeps these ids unless columns are added or dropped. If the guess is wrong, the data is written
-again.
+At first the field ids are unknown and are guessed: a new table numbers its fields in order, and
+keeps these ids unless columns are added or dropped. After a wrong guess the data is written again.
 """
 
 from __future__ import annotations
@@ -53,17 +52,18 @@ if TYPE_CHECKING:
 async def append_by_uri(
     session: Session, table: Table, data: Data, options: WriteOptions
 ) -> Snapshot | Manifest | None:
-    """Append without waiting for the table's schema, where that can be.
+    """Append, if possible without waiting for the table's schema.
 
     Returns:
-        The version made; else the latest one, to append to; None: there is no table.
+        A Snapshot: the new version. A Manifest: nothing was written, this is the latest version to
+        append to. None: there is no table.
     """
     queue = queue_of(session, table)
     fresh = queue.fresh()
     if fresh is not None and isinstance(data, pa.Table | pa.RecordBatch):
         with suppress(CommitConflictError, InvalidInputError):
             return await append_to(session, table, fresh, data, options)
-        queue.known.forget()  # others have changed the columns: look again
+        queue.known.forget()  # others changed the columns: list versions again
     manifests = manifests_of(session, table)
     where = await manifests.latest()
     if where is None:
@@ -79,22 +79,22 @@ async def append_by_uri(
 
 
 def can_guess(data: Data, options: WriteOptions) -> bool:
-    """Whether rows are few, and at hand in case that they must be written again."""
+    """True if rows are few, and in memory in case they must be written again."""
     return (
         isinstance(data, pa.Table | pa.RecordBatch)
         and data.nbytes <= SMALL_BYTES
         and data.num_rows <= options.limits.max_rows_per_file
         and not options.bases.has_targets
         and not options.bases.initial_bases
-        and not any(may_be_blobs(field) for field in data.schema)  # their URIs are of base paths
+        and not any(may_be_blobs(field) for field in data.schema)  # their URIs need base paths
     )
 
 
 class Guess:
-    """An append by URI that does not wait for the table's schema.
+    """Append by URI that does not wait for the table's schema.
 
     Args:
-        where: the latest version's manifest, as it has just been listed.
+        where: location of the latest version's manifest, just listed.
     """
 
     def __init__(
@@ -110,19 +110,19 @@ class Guess:
         self._options = options
 
     async def write(self, data: pa.Table | pa.RecordBatch) -> Snapshot | Manifest:
-        """Write the rows; gives the latest manifest where the guess is wrong.
+        """Write the rows; return the latest manifest if the guess was wrong.
 
         Raises:
             InvalidInputError: rows that do not fit the table's schema, or that the format cannot
                 hold.
             CommitConflictError, CommitStateUnknownError, StoreError: the version was not made, or
-                it is not known whether it was.
+                it is unknown whether it was.
         """
         session = self._session
         version = self._options.data_storage_version or FileVersion.V2_2
         try:
             schema = Schema.from_arrow(data.schema)
-        except UnsupportedError:  # the table's type may be one that the rows cast to
+        except UnsupportedError:  # the rows may cast to the table's type
             return await load_manifest(session.engine, self._where)
         files = DataFiles(
             session, self._table, schema, version, self._options.limits, self._options.on_progress
@@ -157,7 +157,7 @@ class Guess:
                 raise _WrongGuessError("the table has other columns than were guessed")
             return manifest
 
-        if loading.done():  # a cache had it
+        if loading.done():  # served by a cache
             latest = await base()
             return await commit_append(session, table, latest, files, fragments, self._options)
         data, named = files.before()
@@ -184,17 +184,17 @@ class Guess:
 
 
 class _WrongGuessError(RetryableConflictError):
-    """The table's columns have other ids, names or types."""
+    """Error if the table's columns have other ids, names or types than guessed."""
 
 
 def _is_same(base: Manifest, files: DataFiles) -> bool:
     if base.data_storage_version is not files.version or files.version is FileVersion.V0_1:
-        return False  # files of 0.1 share the dictionaries of the table
+        return False  # 0.1 files share the table's dictionaries
     ours, theirs = files.schema.walk(), base.schema.walk()
     return [_key(field.message) for field in ours] == [_key(field.message) for field in theirs]
 
 
 def _key(field: file_pb2.Field) -> tuple[object, ...]:
-    """All of a field that its data depends on."""
+    """Return the properties of a field that its data depends on."""
     named = (field.id, field.parent_id, field.name, field.logical_type, field.nullable)
     return (*named, dict(field.metadata))

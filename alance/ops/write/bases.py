@@ -1,6 +1,6 @@
-"""Base paths that writers name: those of a new table, more for one that is, and where files go.
+"""Base paths for writers: of a new table, of an existing table, and as targets of new files.
 
-A data file below a base path lies in `data/` of it, or in the base itself where that is no
+A data file below a base path lies in its folder `data/`, or directly in the base if that is not a
 dataset's folder. Deletion files, indices and manifests are always in the table's own folder.
 
 Source: docs/format/table.md, "Base paths".
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.versioning.table import Table
 
-OWN: Final = None  # the table's own folder, as a place for new files
+OWN: Final = None  # target of new files: the table's own folder
 
 
 async def add_bases(
     snapshot: Snapshot, new_bases: Iterable[DatasetBasePath], options: CommitOptions
 ) -> Snapshot:
-    """More base paths of a table. Cost: a commit.
+    """Add base paths to a table. Cost: a commit.
 
     Raises:
-        InvalidInputError: none, wrong ones, or a name, path or id that is there.
-        CommitConflictError: a concurrent commit has added such a one.
+        InvalidInputError: no base paths, wrong ones, or a name, path or id that exists.
+        CommitConflictError: a concurrent commit added the same name, path or id.
     """
     bases = checked(new_bases, snapshot.table)
     if not bases:
@@ -54,10 +54,10 @@ async def add_bases(
 def registered(
     options: BaseOptions, table: Table, base: Manifest | None
 ) -> Mapping[int, DatasetBasePath]:
-    """The base paths of a table that is written to, those to come included.
+    """Return the base paths that a table has after a write.
 
     Raises:
-        InvalidInputError: new ones for a table that is, or wrong ones.
+        InvalidInputError: new base paths for a table that exists, or wrong ones.
     """
     if base is not None:
         if options.initial_bases:
@@ -81,13 +81,13 @@ def registered(
 async def places_of(
     options: BaseOptions, engine: Engine, table: Table, bases: Mapping[int, DatasetBasePath]
 ) -> Sequence[DatasetBasePath | None]:
-    """Where new data files go, in turn; None: the table's own folder.
+    """Return the targets of new data files, used in turn; None: the table's own folder.
 
-    Cost: none; a LIST for each place that is the folder of a dataset, all in one round.
+    Cost: none; a LIST for each target that is the folder of a dataset, all in one round.
 
     Raises:
         InvalidInputError: a name or path of no base path, or another table's folder.
-        AccessError: a place outside of what the table's credentials were given for.
+        AccessError: a target outside of the range of the table's credentials.
     """
     if options.target_all_bases is not None:
         places = [bases[base_id] for base_id in sorted(bases)]
@@ -104,10 +104,11 @@ async def places_of(
 
 
 def checked(bases: Iterable[DatasetBasePath], table: Table) -> list[DatasetBasePath]:
-    """Base paths for the manifest of a table: local ones become absolute.
+    """Check base paths for the manifest of a table; make local ones absolute.
 
     Raises:
-        InvalidInputError: something else, a path of no known kind, or within the table's folder.
+        InvalidInputError: not a list of base paths, a path of no known kind, or a path within the
+            table's folder.
     """
     if isinstance(bases, DatasetBasePath | str | bytes):
         raise InvalidInputError("base paths: expected a list of DatasetBasePath")
@@ -131,7 +132,7 @@ def checked(bases: Iterable[DatasetBasePath], table: Table) -> list[DatasetBaseP
 
 
 def message_of(base: DatasetBasePath) -> table_pb2.BasePath:
-    """A base path as manifests and transactions have it."""
+    """Return a base path as a message of manifests and transactions."""
     message = table_pb2.BasePath(id=base.id, path=base.path, is_dataset_root=base.is_dataset_root)
     if base.name is not None:
         message.name = base.name
@@ -161,12 +162,12 @@ def _named(
 def _address(path: str) -> Address | None:
     try:
         return parse_uri(path)
-    except InvalidInputError:  # a name
+    except InvalidInputError:  # a name, not a path
         return None
 
 
 async def _check_is_free(engine: Engine, table: Table, base: DatasetBasePath) -> None:
-    """Make sure that nobody else removes what is written there as files of no version.
+    """Check that no other table's cleanup would remove files written to a base path.
 
     Raises:
         InvalidInputError: it is the folder of another table.
@@ -175,7 +176,7 @@ async def _check_is_free(engine: Engine, table: Table, base: DatasetBasePath) ->
     if not base.is_dataset_root:
         return
     entries = engine.scheduler.list(f"{folder}/{VERSIONS}", reason="bases")
-    async with aclosing(entries):  # type: ignore[type-var]  # it is a generator
+    async with aclosing(entries):  # type: ignore[type-var]  # a generator
         async for _ in entries:
             raise InvalidInputError(
                 f"target base {base.path!r}: is the folder of another table, whose cleanup would "

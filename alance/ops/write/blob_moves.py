@@ -1,7 +1,7 @@
-"""Blob columns whose rows move to other files: payloads are copied, what URIs name stays there.
+"""Blob columns of rows that move to other files: payloads are copied, URIs are kept.
 
-A batch of descriptions becomes one of what writers take: bytes of version 1, structs of bytes or
-URIs of version 2; also inside of structs and lists.
+A batch of descriptions becomes a batch of writer input: bytes for version 1, structs of bytes or
+URIs for version 2; also inside of structs and lists.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from alance.format.plans import ByteRange
     from alance.ops.version.snapshot import Snapshot
 
-BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once, one row at least
+BLOB_BYTES: Final = 32 << 20  # payload bytes of the rows that are read at once; at least one row
 
 MOVED: Final = pa.struct(
     [
@@ -52,10 +52,10 @@ MOVED: Final = pa.struct(
 
 
 def moved_blobs(snapshot: Snapshot, columns: Sequence[str]) -> list[str]:
-    """The columns that are blobs or have some inside.
+    """Return the columns that are blobs or contain blobs.
 
     Raises:
-        UnsupportedError: inside of something else than structs and lists.
+        UnsupportedError: blobs inside of types other than structs and lists.
     """
     names = []
     for field in snapshot.schema.fields:
@@ -73,15 +73,15 @@ async def with_payloads(
     keep_address: bool,
     keep_managed: bool = False,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The batches with what blobs hold, cut so that the bytes of each fit in memory.
+    """Yield the batches with the payloads of their blobs, split so that payloads fit in memory.
 
-    Cost: the payloads, coalesced, all of a batch at once.
+    Cost: GETs of the payloads, coalesced, all of a batch at once.
 
     Args:
-        batches: with the column `_rowaddr`.
-        names: as for `moved_blobs`.
+        batches: batches with the column `_rowaddr`.
+        names: result of `moved_blobs`.
         keep_address: leave `_rowaddr` in the output.
-        keep_managed: parts of objects that the table keeps stay where they are.
+        keep_managed: keep references to objects that the table manages instead of copying them.
     """
     fields = [snapshot.schema.field(name) for name in names]
     run = snapshot.engine.pool.run
@@ -133,20 +133,20 @@ async def _filled(
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A blob field of a batch, and what its descriptions say."""
+    """Blob field of a batch, with the parsed descriptions of its rows."""
 
     field: Field
     places: Sequence[BlobPlace | External | None]
 
     def ranges(self) -> Iterator[ByteRange]:
-        """Where the payloads are, of those that are not elsewhere."""
+        """Yield the byte ranges of payloads, without external ones."""
         return (place.whole for place in self.places if isinstance(place, BlobPlace))
 
     def rows(self, contents: Iterator[memoryview]) -> pa.Array:
-        """The rows as a writer takes them.
+        """Return the rows as a writer takes them.
 
         Args:
-            contents: of all `ranges`.
+            contents: payloads of all `ranges`.
         """
         parts = [next(contents) if isinstance(place, BlobPlace) else b"" for place in self.places]
         valid = np.array([place is not None for place in self.places], np.bool_)
@@ -180,7 +180,7 @@ class _Leaf:
 
 
 def moved_type(field: Field) -> pa.DataType:
-    """The type of a column of `with_payloads`."""
+    """Return the type of a column of `with_payloads`."""
 
     def leaf(blob: Field) -> pa.Field:
         return pa.field(blob.name, pa.large_binary() if blob.is_blob_v1 else MOVED, blob.nullable)
@@ -189,7 +189,7 @@ def moved_type(field: Field) -> pa.DataType:
 
 
 def as_moved(field: Field, array: pa.Array) -> pa.Array:
-    """Rows as users hand them over, in the type of `with_payloads`. CPU.
+    """Convert user data to the type of `with_payloads`. CPU.
 
     Raises:
         InvalidInputError: another type.
@@ -228,14 +228,14 @@ def _as_moved(field: Field, array: pa.Array) -> pa.Array:
 
 
 def with_validity(array: pa.Array, valid: Mask) -> pa.Array:
-    """Strings of which some are null."""
+    """Return strings with some values set to null."""
     return pa.Array.from_buffers(array.type, len(array), [bitmap(valid), *array.buffers()[1:]])
 
 
 def _pieces(
     batch: pa.RecordBatch, fields: Sequence[Field], *, keep_managed: bool
 ) -> list[pa.RecordBatch]:
-    """The batch in pieces whose payloads fit in memory together."""
+    """Split the batch into slices whose payloads fit in memory together."""
     num_bytes = np.zeros(batch.num_rows, np.int64)
     rows = np.arange(batch.num_rows, dtype=np.uint64)
     for field in fields:

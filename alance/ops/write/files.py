@@ -1,4 +1,4 @@
-"""Rows to the data files of a table: cut by rows and bytes, a few at a time under way."""
+"""Write rows to data files of a table: split by rows and bytes, with a few uploads at a time."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from alance.session import Session
     from alance.versioning.table import Table
 
-FILES_ENDING: Final = 2  # whose last bytes are under way while the next one is written
-FILES_TOGETHER: Final = 64  # small ones that are put at once, as many as stores take
-TOGETHER_BYTES: Final = 16 << 20  # of them
-FEW_FILES: Final = 2  # that are written by one thread, with the manifest that names them
-FEW_BYTES: Final = 1 << 20  # of them
+FILES_ENDING: Final = 2  # files whose last bytes are uploaded while the next file is written
+FILES_TOGETHER: Final = 64  # small files put at once, as many as stores take
+TOGETHER_BYTES: Final = 16 << 20  # bytes of these files
+FEW_FILES: Final = 2  # files that one thread writes together with the manifest that names them
+FEW_BYTES: Final = 1 << 20  # bytes of these files
 
 
 @dataclass(slots=True)
 class _File:
-    """One data file and where it is."""
+    """Data file with its writer and location."""
 
     writer: DataFileWriter
     name: str
@@ -52,20 +52,20 @@ class _File:
     base: DatasetBasePath | None = None
     blobs: BlobFiles | None = None
     written: WrittenFile | None = None
-    ending: asyncio.Task[None] | None = None  # small files share one
+    ending: asyncio.Task[None] | None = None  # shared by small files
     is_handed: bool = False
 
 
 @dataclass(slots=True)
 class DataFiles:
-    """Writes rows to new files of a table. For one task at a time.
+    """Writer of rows to new files of a table. For one task at a time.
 
-    Nothing of it is visible in the table: fragments are, once they are committed. Whoever does
-    not come to `publish` calls `discard`.
+    The files are invisible in the table until their fragments are committed. If `publish` is not
+    reached, call `discard`.
 
     Args:
-        bases: the table's base paths, which URIs of blobs may lie in.
-        targets: base paths that files go to, in turn; None: the table's folder.
+        bases: the table's base paths, for URIs of blobs.
+        targets: base paths for the files, used in turn; None: the table's folder.
     """
 
     session: Session
@@ -100,21 +100,21 @@ class DataFiles:
 
     @property
     def num_rows(self) -> int:
-        """Rows written so far."""
+        """Number of rows written so far."""
         return self._ended_rows + (self._current.writer.num_rows if self._current else 0)
 
     @property
     def num_files(self) -> int:
-        """Files begun so far."""
+        """Number of files started so far."""
         return len(self._files)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the files so far, and of the rows that are not encoded yet."""
+        """Bytes of the files so far, plus bytes of rows that are not encoded yet."""
         return self._ended_bytes + (self._current.writer.num_bytes if self._current else 0)
 
     async def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows that have the columns of the schema, in its order.
+        """Write rows with the columns of the schema, in its order.
 
         Raises:
             InvalidInputError: values that the format cannot hold.
@@ -139,7 +139,7 @@ class DataFiles:
         self._tell()
 
     async def cut(self) -> None:
-        """End the file that is being written, and all before it; further rows begin another.
+        """End the current file and all before it; later rows start another file.
 
         Raises:
             StoreError: the store failed.
@@ -149,9 +149,9 @@ class DataFiles:
         await self._end_small()
 
     async def seal(self) -> list[table_pb2.DataFragment]:
-        """The fragments of all rows, one a file; their last bytes may still be on their way.
+        """End all files; return one fragment for each. Last bytes may still be uploading.
 
-        Of a local table little files still wait, for `handed` or `publish`.
+        Small files of a local table wait in memory for `handed` or `publish`.
 
         Raises:
             StoreError: the store failed.
@@ -166,11 +166,11 @@ class DataFiles:
     async def write_all(
         self, batches: AsyncIterable[pa.RecordBatch]
     ) -> list[table_pb2.DataFragment]:
-        """Add the rows of all batches, then `seal`.
+        """Write the rows of all batches, then `seal`.
 
         Raises:
             InvalidInputError: values that the format cannot hold.
-            StoreError: the store failed. Or what the batches raise.
+            StoreError: the store failed. Errors of `batches` pass through.
         """
         async for batch in batches:
             await self.write(batch)
@@ -178,7 +178,7 @@ class DataFiles:
 
     @property
     def _may_wait(self) -> bool:
-        """Whether all files are so little that they may be written with the manifest."""
+        """True if all files are small enough to be written together with the manifest."""
         is_own = not (self.table.is_remote or any(self.targets) or self._hooks)
         return (
             is_own
@@ -188,12 +188,13 @@ class DataFiles:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether none of the files is on its way, after `seal`."""
+        """True if no file is being uploaded, after `seal`."""
         return not self._endings
 
     def handed(self) -> list[tuple[str, bytes]]:
-        """Hand over the files that wait, as locations and contents: whoever makes the version
-        writes them before its manifest.
+        """Hand over the waiting files as locations and contents.
+
+        The commit writes them before its manifest.
         """
         small, self._small = self._small, []
         for file, _ in small:
@@ -201,11 +202,11 @@ class DataFiles:
         return [(file.location, content) for file, content in small]
 
     def before(self) -> tuple[Awaitable[object] | None, Sequence[tuple[str, bytes]]]:
-        """`data` and `named` of the commit that makes the sealed files part of the table."""
+        """Return `data` and `named` of the commit of the sealed files."""
         return (None, self.handed()) if self.is_waiting else (self.publish(), ())
 
     async def publish(self) -> None:
-        """Wait until all files are there.
+        """Wait until all files are stored.
 
         Raises:
             StoreError: the store failed.
@@ -264,7 +265,7 @@ class DataFiles:
         return self._current
 
     async def _seal(self, file: _File) -> None:
-        """Give a file its end. Small ones wait for others: many cost a store little more."""
+        """End a file. Small files wait, because a store takes several almost as fast as one."""
         self._current = None
         if file.writer.is_small:
             content, file.written = await file.writer.encode()
@@ -279,13 +280,13 @@ class DataFiles:
         self._ended_bytes += file.written.num_bytes
 
     async def _end_small(self) -> None:
-        """Put the small files that wait."""
+        """Put the waiting small files."""
         small, self._small, self._small_bytes = self._small, [], 0
         if small:
             await self._end([file for file, _ in small], partial(self._put, small))
 
     async def _put(self, small: Sequence[tuple[_File, bytes]]) -> None:
-        if len(small) == 1:  # by an upload: a cancelled one takes back what has landed
+        if len(small) == 1:  # by an upload: if it is cancelled, it removes the stored part
             ((file, content),) = small
             await file.writer.publish(content)
             return
@@ -296,7 +297,7 @@ class DataFiles:
         await all_of([store.put_many(objects) for store, objects in by_store.items()])
 
     async def _end(self, files: Sequence[_File], publish: Callable[[], Awaitable[None]]) -> None:
-        """Begin to make files visible; waits for those long before."""
+        """Start to publish files; wait for files from long before."""
         ending = asyncio.create_task(self._complete(files, publish))
         for file in files:
             file.ending = ending
@@ -322,7 +323,7 @@ class DataFiles:
             await file.writer.abort()
         finally:
             if paths:
-                with suppress(AlanceError):  # orphans, which cleanup finds
+                with suppress(AlanceError):  # such files are orphans, which cleanup finds
                     await store.delete(paths)
 
     def _fragment(self, file: _File) -> table_pb2.DataFragment:
@@ -339,7 +340,7 @@ class DataFiles:
 
 
 def data_file_of(name: str, version: FileVersion, written: WrittenFile) -> table_pb2.DataFile:
-    """The record of a data file that was written."""
+    """Return the record of a written data file."""
     major, minor = MANIFEST_NUMBERS[version]
     return table_pb2.DataFile(
         path=name,
@@ -352,5 +353,5 @@ def data_file_of(name: str, version: FileVersion, written: WrittenFile) -> table
 
 
 def rows_of(fragments: Sequence[table_pb2.DataFragment]) -> int:
-    """Rows of new fragments."""
+    """Return the number of rows of new fragments."""
     return sum(fragment.physical_rows for fragment in fragments)

@@ -1,4 +1,4 @@
-"""New data files of many small fragments: encoded in one pool job, put a few together."""
+"""Write data files of many small fragments: encode in one pool job, put several together."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileAtOnce:
-    """A file that was written; whoever does not use it calls `discard`."""
+    """Written file; call `discard` if it is not used."""
 
     snapshot: Snapshot
     record: table_pb2.DataFile
 
     @property
     def location(self) -> str:
-        """Where it is."""
+        """Location of the file."""
         return self.snapshot.table.new_data_file(self.record.path)
 
     @property
     def place(self) -> tuple[Store, str]:
-        """Its store, and its path there."""
+        """Store of the file, and its path in the store."""
         return self.snapshot.engine.registry.resolve(self.location)
 
     async def discard(self) -> None:
-        """Remove it, as far as the store can be reached."""
+        """Remove the file, as far as the store can be reached."""
         await discard_objects(self.snapshot.engine, [self.location])
 
 
 async def write_at_once(
     snapshot: Snapshot, schema: Schema, batches: Callable[[], Sequence[pa.RecordBatch]]
 ) -> list[FileAtOnce]:
-    """A file for each of some batches, all of them together in memory.
+    """Write a file for each of several batches, all together in memory.
 
-    Nothing of them is visible in the table.
+    The files are invisible in the table.
 
     Args:
-        schema: of the files; without blobs of version 2.
-        batches: the rows of each, none empty; CPU work.
+        schema: schema of the files; without blobs of version 2.
+        batches: called for the rows of each file, none empty; CPU work.
 
     Raises:
         InvalidInputError: values that the format cannot hold.
-        StoreError: the store failed; no file stays, as far as it can be reached.
+        StoreError: the store failed; the files are removed, as far as it can be reached.
     """
     version = snapshot.manifest.data_storage_version
 

@@ -1,10 +1,10 @@
-"""A stream of batches into a table: a buffer, a task that writes files, commits now and then.
+"""Stream of batches into a table: a buffer, a task that writes files, and periodic commits.
 
     write()  ->  buffer (bounded)  ->  files of the current chunk  ->  commit queue of the table
                                        cut by rows, bytes, age         one chunk at a time
 
-While one chunk is committed, the next one is written. Rows leave the buffer when the file's writer
-takes them. The writer holds at most as many again, until their pages are full.
+The next chunk is written during the commit of the previous one. Rows leave the buffer when the
+file's writer takes them. The writer holds at most as many again, until their pages are full.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.ingest_options import IngestOptions
 
-SETTLE_S: Final = 10.0  # for a version that is being made when the sink is aborted
-TOKENS_KEPT: Final = 1 << 20  # of a sink's own batches
+SETTLE_S: Final = 10.0  # wait for a commit under way when the sink is aborted
+TOKENS_KEPT: Final = 1 << 20  # tokens of a sink's own batches
 
 
 class Ingest:
-    """The work behind `alance.ingest`, on a table that is there. Begins at once.
+    """Writer task of `alance.ingest`, for a table that exists. Starts at once.
 
     Args:
         snapshot: the version to append to.
         last_sequence: number of the producer's last batch in the table.
-        scheme: of the manifests' names.
+        scheme: naming scheme of the manifests.
     """
 
     def __init__(
@@ -56,31 +56,31 @@ class Ingest:
     ) -> None:
         self.schema: pa.Schema = snapshot.schema.to_arrow()
         self.last = snapshot
-        self.last_sequence = last_sequence  # committed
+        self.last_sequence = last_sequence  # of committed batches
         self._options = options
         self._accepted_sequence = last_sequence
         self._written_sequence = last_sequence
         self._scheme = scheme
         self._room = max(1, options.max_buffer_bytes - options.max_buffer_bytes // 2)
         self._tokens: dict[str, None] | None = None  # in order; None: not read yet
-        self._turn = asyncio.Lock()  # of writes
+        self._turn = asyncio.Lock()  # orders calls of write
         self._sizes = BatchSizes()
         self._items: deque[Item] = deque()
         self._num_items = 0
-        self._num_rows = self._num_bytes = self._num_skipped = 0  # of all that was accepted
+        self._num_rows = self._num_bytes = self._num_skipped = 0  # of all accepted rows
         self._buffered_bytes = 0
-        self._rarely = IngestMetrics()  # what seldom changes: waits, versions
-        self.on_commit: Callable[[Snapshot], object] | None = None  # called with each version made
+        self._rarely = IngestMetrics()  # rarely changed counters: waits, versions
+        self.on_commit: Callable[[Snapshot], object] | None = None  # called with each new version
         self._committed_items = 0
         self._flush_to = 0
         self._is_closing = False
         self._error: BaseException | None = None
-        self._wake = asyncio.Event()  # the worker has something to look at
-        self._moved = asyncio.Event()  # something left the buffer, was committed, or failed
+        self._wake = asyncio.Event()  # wakes the worker
+        self._moved = asyncio.Event()  # set if something left the buffer, was committed or failed
         self._chunk: Chunk | None = None
         self._committing: asyncio.Task[None] | None = None
-        self._committed_chunk: Chunk | None = None  # by that task
-        self._may_be_visible = False  # what was being committed when it failed
+        self._committed_chunk: Chunk | None = None  # chunk of that task
+        self._may_be_visible = False  # True if a failed commit may have made its version
         self._worker = asyncio.create_task(self._work())
         self._clock = asyncio.get_running_loop().time
         observing.show(self)
@@ -88,15 +88,16 @@ class Ingest:
     async def write(
         self, batches: tuple[pa.RecordBatch, ...], token: str | None, sequence: int | None
     ) -> bool:
-        """Accept rows that have the table's schema; waits for room. False: known already.
+        """Accept rows with the table's schema; wait for room. Return False if they are known.
 
         Raises:
-            InvalidInputError: the sink is closed, or a number that cannot be.
-            AlanceError: what has failed before; nothing more is written.
+            InvalidInputError: the sink is closed, or an invalid sequence number.
+            AlanceError: an earlier failure; nothing more is written.
         """
         checked_sequence(sequence, self._options.producer)
         async with self._turn:
-            await self.last.engine.pool.share_turn()  # one producer may write without waiting
+            # a producer that never waits must not block the event loop
+            await self.last.engine.pool.share_turn()
             self._check()
             num_bytes = sum([self._sizes.of(batch) for batch in batches])
             if token is not None and self._tokens is None:
@@ -113,7 +114,7 @@ class Ingest:
 
     @property
     def metrics(self) -> IngestMetrics:
-        """What was done so far."""
+        """Counters of the stream so far."""
         return replace(
             self._rarely,
             num_rows=self._num_rows,
@@ -123,7 +124,7 @@ class Ingest:
         )
 
     def readings(self) -> Iterator[Reading]:
-        """How old the oldest row is that no version has, and what waits in the buffer."""
+        """Yield metrics: age of the oldest row without a version, buffered bytes, accepted rows."""
         chunk = self._committed_chunk or self._chunk
         oldest = chunk.accepted if chunk is not None else None
         if oldest is None and self._items:
@@ -134,10 +135,10 @@ class Ingest:
         yield Reading("ingest_rows_total", self.last.uri, self._num_rows)
 
     async def flush(self) -> Snapshot:
-        """Commit what was accepted before the call; a version that has it.
+        """Commit all rows accepted before the call; return a version with these rows.
 
         Raises:
-            AlanceError: what has failed in the background; nothing more is written.
+            AlanceError: a failure in the background; nothing more is written.
         """
         target = self._num_items
         self._flush_to = max(self._flush_to, target)
@@ -148,10 +149,10 @@ class Ingest:
         return self.last
 
     async def close(self) -> Snapshot:
-        """Commit everything, and end.
+        """Commit everything and stop.
 
         Raises:
-            AlanceError: what has failed in the background; nothing more is written.
+            AlanceError: a failure in the background; nothing more is written.
         """
         self._is_closing = True
         try:
@@ -165,7 +166,7 @@ class Ingest:
             raise
 
     async def abort(self) -> None:
-        """End, and remove what is not committed. May be called twice."""
+        """Stop, and remove uncommitted files. May be called twice."""
         self._is_closing = True
         self._items.clear()
         self._fail(InvalidInputError("the sink was aborted"))
@@ -193,7 +194,7 @@ class Ingest:
         await self._moved.wait()
 
     async def _wait_for_room(self, num_bytes: int) -> None:
-        """Wait until the buffer has room; a batch larger than it comes alone."""
+        """Wait until the buffer has room; a batch larger than the buffer is buffered alone."""
         clock = asyncio.get_running_loop().time
         begun = clock()
         is_full = False
@@ -240,7 +241,7 @@ class Ingest:
         return dict.fromkeys(history.tokens)
 
     async def _work(self) -> None:
-        """Write what is in the buffer, and see to it that files and versions are made in time."""
+        """Write buffered rows; end files and commit versions when they are due."""
         try:
             while not self._is_done():
                 self._wake.clear()
@@ -279,7 +280,7 @@ class Ingest:
         self._moved.set()
 
     async def _see_to_time(self) -> None:
-        """Cut the file and begin a commit, where it is time."""
+        """End the file and start a commit if they are due."""
         self._check_error()
         chunk = self._chunk
         if chunk is None:
@@ -297,7 +298,7 @@ class Ingest:
             self._committing = asyncio.create_task(self._commit(chunk))
 
     async def _sleep(self) -> None:
-        """Until there is something in the buffer, or it is time for something."""
+        """Wait until there is something in the buffer, or something is due."""
         chunk = self._chunk
         times = [] if chunk is None else [chunk.cut_at()]
         if chunk is not None and self._committing is None:
@@ -333,7 +334,7 @@ class Ingest:
         self._moved.set()
 
     async def _drop(self) -> None:
-        """Remove what is not committed; a version that is being made is waited for a while."""
+        """Remove uncommitted files; wait a while for a commit under way."""
         committing, chunk = self._committing, self._chunk
         if committing is not None:
             committing.cancel()

@@ -1,4 +1,4 @@
-"""The rows of one commit of a stream: their files, and what is noted of them."""
+"""Rows of one commit of a stream: their files, and the notes in the transaction."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Batches that are committed together, as they were given to one `write`.
+    """Batches of one `write`, which are committed together.
 
     Attributes:
-        number: of the items of a stream, from 1.
-        token, sequence: what the producer knows them by.
-        accepted: the loop's time at which they were.
+        number: number of the item in the stream, from 1.
+        token, sequence: identification of the item by the producer.
+        accepted: event loop time of its acceptance.
     """
 
     number: int
@@ -45,14 +45,14 @@ class Item:
 
 @dataclass(slots=True)
 class Chunk:
-    """The rows of one commit. For one task at a time.
+    """Rows of one commit. For one task at a time.
 
     Attributes:
-        base: a version that the rows fit.
-        previous: number of the producer's last batch before.
-        begun: the loop's time of the first row.
-        accepted: that at which the first row was accepted.
-        file_begun: that of the first row of the file being written.
+        base: a version with a matching schema.
+        previous: number of the producer's last batch before the chunk.
+        begun: event loop time of the first write.
+        accepted: event loop time at which the first row was accepted.
+        file_begun: event loop time of the first row of the current file; None: no current file.
         last_item: number of the last item.
     """
 
@@ -86,12 +86,12 @@ class Chunk:
 
     @property
     def num_files(self) -> int:
-        """Files begun."""
+        """Number of files started."""
         return self._files.num_files
 
     @property
     def last_sequence(self) -> int:
-        """Number of the producer's last batch in it, or before."""
+        """Number of the producer's last batch in the chunk, or before it."""
         return self._last
 
     async def write(self, item: Item) -> None:
@@ -114,12 +114,12 @@ class Chunk:
             self._last = item.sequence
 
     async def cut(self) -> None:
-        """End the file that is being written."""
+        """End the current file."""
         self.file_begun = None
         await self._files.cut()
 
     def due_at(self) -> float | None:
-        """The loop's time at which the commit is due; None: no time is set."""
+        """Return the event loop time at which the commit is due; None: no time is set."""
         options = self.options
         if (options.commit_rows is not None and self.num_rows >= options.commit_rows) or (
             options.commit_bytes is not None and self._files.num_bytes >= options.commit_bytes
@@ -128,15 +128,15 @@ class Chunk:
         return None if options.commit_interval is None else self.begun + options.commit_interval
 
     def cut_at(self) -> float | None:
-        """The loop's time at which the file is to be ended; None: no time is set."""
+        """Return the event loop time at which the current file is to end; None: no time is set."""
         age = self.options.max_file_age
         return None if age is None or self.file_begun is None else self.file_begun + age
 
     async def commit(self) -> Snapshot:
-        """Make the version; where that fails, the files are removed unless it may be visible.
+        """Commit the version. On failure the files are removed unless the version may be visible.
 
         Raises:
-            CommitConflictError: a version since has the same batches, or other columns.
+            CommitConflictError: a newer version has the same batches, or other columns.
             CommitStateUnknownError, StoreError: see `versioning.commit`.
         """
         producers = {}
@@ -164,10 +164,10 @@ class Chunk:
 
 
 def checked_sequence(sequence: int | None, producer: str | None) -> None:
-    """Make sure that a batch may have such a number.
+    """Check the sequence number of a batch.
 
     Raises:
-        InvalidInputError: no positive number, or the sink has no producer.
+        InvalidInputError: not a positive number, or the sink has no producer.
     """
     if sequence is None:
         return

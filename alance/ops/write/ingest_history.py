@@ -1,4 +1,4 @@
-"""Which batches of producers a table has already, from the transactions of its last versions."""
+"""Producers' batches that a table has already, read from the transactions of its last versions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class History:
     """Notes of producers in the last versions.
 
     Attributes:
-        last: number of the last batch of the producer asked for; 0: none is known.
+        tokens: tokens of the batches.
+        last: number of the last batch of the given producer; 0: unknown.
     """
 
     tokens: frozenset[str]
@@ -40,12 +41,12 @@ async def read_history(
     limit: int,
     producer: str | None,
 ) -> History:
-    """Read the notes of a version and those before it, as many as `limit`.
+    """Read the notes of a version and the versions before it, up to `limit` versions.
 
-    Cost: a GET a version, 16 at once; of a producer that the newest version tells of, none.
+    Cost: a GET for each version, 16 at once; none if the newest version names the producer.
 
     Args:
-        producer: whose last batch is looked for; None: the tokens of all versions are wanted.
+        producer: find this producer's last batch; None: read the tokens of all versions.
     """
     if producer is not None and (last := last_number(newest, producer)) is not None:
         return History(frozenset(), last)
@@ -57,7 +58,7 @@ async def read_history(
         for manifest in await all_of(
             _version(engine, table, number, newest, scheme) for number in group
         ):
-            if manifest is None:  # cleaned up, and all before it
+            if manifest is None:  # this version and all before it were cleaned up
                 return History(frozenset(tokens))
             notes = notes_of(manifest)
             tokens |= notes.tokens

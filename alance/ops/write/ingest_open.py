@@ -1,4 +1,4 @@
-"""Finding, or making, the table that a stream goes to."""
+"""Find or create the table of a stream."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 async def open_ingest(
     session: Session, table: Table, schema: pa.Schema | None, options: IngestOptions
 ) -> Ingest | None:
-    """Begin a stream into a table; it is created, without rows, where there is none.
+    """Open a stream into a table; an empty table is created if there is none.
 
-    Cost: a LIST and a GET; for a producer more, see `read_history`; two rounds for a creation.
+    Cost: a LIST and a GET; with a producer also `read_history`; two rounds for a creation.
 
     Args:
-        schema: of a new table; None: where there is no table, there is no stream yet either.
+        schema: schema of a new table; None: return None if there is no table.
     """
     opened = await _find(session, table)
     if opened is None:
@@ -40,7 +40,7 @@ async def open_ingest(
                 session, table, None, [], "create", schema=schema, options=options.writing({})
             )
             return Ingest(created, options, 0, NamingScheme.V2)
-        except AlreadyExistsError:  # another one was first
+        except AlreadyExistsError:  # a concurrent creation was first
             opened = await _find(session, table)
             if opened is None:
                 raise

@@ -1,4 +1,4 @@
-"""How a stream becomes files and versions, and what is told of it while it runs."""
+"""Options of a stream, and its counters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HISTORY: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """The options of `alance.ingest`; see there.
+    """Options of `alance.ingest`; see there.
 
     Raises:
         InvalidInputError: sizes or times that are not positive.
@@ -54,7 +54,7 @@ class IngestOptions:
         self.writing({})
 
     def writing(self, notes: Mapping[str, str]) -> WriteOptions:
-        """How the rows are written, and what is noted in their transaction."""
+        """Return write options whose transactions record `notes`."""
         return WriteOptions(
             limits=self.limits,
             data_storage_version=self.data_storage_version,

@@ -1,4 +1,4 @@
-"""How rows are written: what every verb that writes takes, without what writes them."""
+"""Options of all methods that write rows, free of the imports of the writer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Mode: TypeAlias = Literal["create", "append", "overwrite"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How rows become files; with or without statistics of their zones (docs/statistics.md)."""
+    """Limits of data files; with or without statistics of their zones (docs/statistics.md)."""
 
     max_rows_per_file: int = MAX_ROWS_PER_FILE
     max_bytes_per_file: int = MAX_BYTES_PER_FILE
@@ -75,17 +75,18 @@ OnProgress: TypeAlias = "Callable[[Progress], object] | FragmentWriteProgress"
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How rows are written; the names are those of pylance.
+    """Options of a write; the names follow pylance.
 
     Attributes:
-        limits: when a file is full.
-        data_storage_version: None: that of the table, of a new one 2.2.
-        stable_row_ids: of a new table: rows have ids of their own.
-        v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
-        config: of a new table.
-        on_progress: called after each batch, or told of each fragment.
-        commit: how the version is made.
-        bases: base paths of a new table, and those that new files go to.
+        limits: limits of a data file.
+        data_storage_version: file version; None: the table's, or 2.2 for a new table.
+        stable_row_ids: for a new table: rows have ids of their own.
+        v2_manifest_paths: for a new table: manifest names by which one LIST finds the latest
+            version.
+        config: configuration of a new table.
+        on_progress: called after each batch, or for each fragment.
+        commit: options of the commit.
+        bases: base paths of a new table, and targets of new files.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -99,7 +100,7 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         told = self.on_progress
-        if told is None:  # to find out what it could be takes longer than all the rest
+        if told is None:  # the checks below take longer than everything else here
             return
         if isinstance(told, FragmentWriteProgress):
             check_callback("progress.begin", told.begin)
@@ -124,7 +125,7 @@ class WriteOptions:
         statistics: bool = True,
         bases: BaseOptions | None = None,
     ) -> WriteOptions:
-        """What the caller gave.
+        """Check the caller's arguments.
 
         Raises:
             InvalidInputError: a number out of range, or an unknown file version.
@@ -145,10 +146,9 @@ class WriteOptions:
         )
 
     def version_for(self, base: Manifest | None) -> FileVersion:
-        """The version of new files.
+        """Return the version of new files.
 
-        Raises:
-            UnsupportedError: (by the writer) one that is not written.
+        A version that cannot be written is refused later, by the writer.
         """
         if self.data_storage_version is not None:
             return self.data_storage_version

@@ -1,7 +1,7 @@
-"""Data of users, as a stream of Arrow batches.
+"""User data as a stream of Arrow batches.
 
-Whatever blocks (readers, iterators, pyarrow datasets) is asked for its next batch in a thread: for
-one, or for as many small ones as are a megabyte, and only when those before have been taken.
+Blocking sources (readers, iterators, pyarrow datasets) are asked for their next batch in a thread:
+for one batch, or for up to 1 MB of small ones, and only after earlier batches have been consumed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """What pandas, polars, DuckDB and others hand over by the Arrow stream protocol."""
+    """Object of pandas, polars, DuckDB and others with the Arrow stream protocol."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 @runtime_checkable
 class Scan(Protocol):
-    """alance's own Scanner."""
+    """Scanner of alance."""
 
     @property
     def projected_schema(self) -> pa.Schema: ...
@@ -47,7 +47,7 @@ class Scan(Protocol):
 
 @runtime_checkable
 class Scanned(Protocol):
-    """alance's own Dataset."""
+    """Dataset of alance."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -56,7 +56,7 @@ class Scanned(Protocol):
 
 @runtime_checkable
 class Formatted(Protocol):
-    """A Dataset or IterableDataset of Hugging Face's `datasets`."""
+    """Dataset or IterableDataset of Hugging Face's `datasets`."""
 
     @property
     def features(self) -> Any: ...
@@ -66,7 +66,7 @@ class Formatted(Protocol):
 
 @runtime_checkable
 class Model(Protocol):
-    """A row as pydantic's models have it."""
+    """Row that is a pydantic model."""
 
     def model_dump(self) -> dict[str, Any]: ...
 
@@ -84,8 +84,8 @@ ACCEPTED: Final = (
     "arrays, or an iterable or async iterable of Tables or RecordBatches"
 )
 _END: Final = object()
-FORMATTED_ROWS: Final = 1024  # of a batch that is asked of Hugging Face's datasets
-ASKED_S: Final = 0.02  # so long a job of a thread waits for more small batches
+FORMATTED_ROWS: Final = 1024  # rows of a batch from Hugging Face's datasets
+ASKED_S: Final = 0.02  # seconds for which a thread collects small batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,9 @@ class Source:
     """Rows to be written.
 
     Attributes:
-        schema: of all batches.
-        num_rows: None where it is not known before the end.
+        schema: schema of all batches.
+        batches: the rows.
+        num_rows: number of rows; None: unknown before the end.
     """
 
     schema: pa.Schema
@@ -116,23 +117,24 @@ def check_schema(schema: object) -> None:
 
 
 async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) -> Source:
-    """A stream of batches. Takes the first batch of iterables whose schema is not told.
+    """Open data as a stream of batches. Takes the first batch of iterables without a schema.
 
     Args:
-        schema: what the batches are cast to, where it is given; needed for an empty iterable.
+        schema: schema that batches are cast to, if given; needed for an empty iterable.
 
     Raises:
-        InvalidInputError: data of another kind, or batches that do not have the schema.
+        InvalidInputError: data of another kind, or batches that do not fit the schema.
     """
     check_schema(schema)
-    if isinstance(data, type):  # which has the methods of its objects
+    # A class has the methods of its objects, so that it would match a protocol.
+    if isinstance(data, type):
         raise _refused(data)
     num_rows = data.num_rows if isinstance(data, pa.Table | pa.RecordBatch) else None
-    is_arrow = num_rows is not None  # what else it could be takes long to find out
+    is_arrow = num_rows is not None  # checking the other kinds takes long
     if not is_arrow and _is_python(data):
         data = await pool.run(partial(_table_of, data, schema))
     elif not is_arrow and isinstance(data, Scanned) and not _is_pyarrow_dataset(data):
-        schema = schema or data.schema  # in which blobs are blobs, not bytes
+        schema = schema or data.schema  # blobs are blobs in this schema, not bytes
         data = data.scanner(blob_handling="all_binary")
     own, batches = _opened(data)
     if isinstance(batches, AsyncIterable):
@@ -153,17 +155,17 @@ async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) ->
 
 
 def _is_python(data: object) -> bool:
-    """Whether these are rows or columns of Python values."""
+    """True for rows or columns of Python values."""
     if isinstance(data, list | tuple):
         return bool(data) and isinstance(data[0], Mapping | Model)
     return isinstance(data, Mapping)
 
 
 def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
-    """A table of Python values; columns that a schema names take its types.
+    """Build a table of Python values; columns in the schema take its types.
 
     Raises:
-        InvalidInputError: values that make no column, or rows of several kinds.
+        InvalidInputError: values that do not form a column, or rows of several kinds.
     """
     models: list[type] = []
     if isinstance(data, Mapping):
@@ -174,7 +176,7 @@ def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
         strange = next((row for row in rows if not isinstance(row, Mapping)), None)
         if strange is not None:
             raise InvalidInputError(f"a list of rows with {type(strange).__name__}: expected dicts")
-        # A row need not have all names: what it lacks is null.
+        # A row need not have all names: missing values are null.
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: [row.get(name) for row in rows] for name in names}
     arrays = [_column(name, values, schema, models) for name, values in columns.items()]
@@ -195,7 +197,7 @@ def _column(
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"column {name!r}: expected a name")
-    if not isinstance(values, list) and isinstance(values, Formatted):  # of a DatasetDict
+    if not isinstance(values, list) and isinstance(values, Formatted):  # split of a DatasetDict
         raise InvalidInputError(f"column {name!r}: a dataset; write each split by itself")
     index = -1 if schema is None else schema.get_field_index(name)
     try:
@@ -215,7 +217,7 @@ def _column(
 
 
 def _vectors(values: npt.NDArray[Any], type_: pa.DataType | None) -> pa.Array:
-    """Fixed-size lists of the rows of an array of two dimensions; of more, lists of these."""
+    """Build fixed-size lists from the rows of an n-dimensional array, nested if n is above 2."""
     vectors = pa.array(values.reshape(-1))
     for size in reversed(values.shape[1:]):
         vectors = pa.FixedSizeListArray.from_arrays(vectors, size)
@@ -225,7 +227,7 @@ def _vectors(values: npt.NDArray[Any], type_: pa.DataType | None) -> pa.Array:
 def _opened(
     data: Data,
 ) -> tuple[pa.Schema | None, Iterator[Rows] | AsyncIterable[Rows]]:
-    """The schema, where the data tells it, and what gives the batches."""
+    """Return the schema (None: unknown) and the iterator of batches."""
     if isinstance(data, pa.RecordBatch):
         return data.schema, _at_hand([data])
     if isinstance(data, pa.Table):
@@ -243,11 +245,12 @@ def _opened(
     if isinstance(data, ArrowStream):
         try:
             reader = pa.RecordBatchReader.from_stream(data)
-        except pa.ArrowInvalid as error:  # a Series or ChunkedArray: a stream of values, not rows
+        except pa.ArrowInvalid as error:  # a Series or ChunkedArray streams values, not rows
             raise _refused(data) from error
         return reader.schema, iter(reader)
     if isinstance(data, Scan):
-        return None, data.to_batches()  # the first loads what its schema may be parsed with
+        # its first batch loads modules that parsing its schema may need
+        return None, data.to_batches()
     if isinstance(data, Iterable) and not isinstance(data, Mapping | str | bytes):
         return None, iter(data)
     raise _refused(data)
@@ -259,7 +262,7 @@ def _refused(data: object) -> InvalidInputError:
 
 
 def _is_pyarrow_dataset(data: object) -> bool:
-    """Whether this is a Dataset or Scanner; `pyarrow.dataset` need not be imported for others."""
+    """True for a pyarrow Dataset or Scanner, without importing `pyarrow.dataset`."""
     return type(data).__module__ == "pyarrow._dataset" or any(
         base.__module__ == "pyarrow._dataset" for base in type(data).__mro__
     )
@@ -286,7 +289,7 @@ async def _in_threads(batches: Iterator[Rows], pool: DecodePool) -> AsyncIterato
 
 
 def _next_of(batches: Iterator[Rows]) -> tuple[list[pa.RecordBatch], object]:
-    """The next batch or, if that is small, some; and the end or the error that came behind them."""
+    """Return the next batches, up to 1 MB of small ones, then the end or an error behind them."""
     taken: list[pa.RecordBatch] = []
     waiting = SmallBatches()
     until = time.monotonic() + ASKED_S
@@ -338,18 +341,19 @@ async def _chained(
 async def _conforming(
     batches: AsyncIterator[pa.RecordBatch], schema: pa.Schema
 ) -> AsyncIterator[pa.RecordBatch]:
-    """The batches with the columns of a schema, in its order."""
+    """Yield the batches with the columns of a schema, in its order."""
     async for batch in batches:
         yield conform(batch, schema)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the columns of a schema, in its order; missing nullable columns become
-    null.
+    """Return a batch with the columns of a schema, in its order.
+
+    Missing nullable columns become null.
 
     Args:
         batch: the rows.
-        schema: of the result.
+        schema: schema of the result.
 
     Raises:
         InvalidInputError: too many or too few columns, or types that do not cast without loss.
@@ -383,9 +387,9 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type == field.type or has_blobs(field):
-        return array  # blobs come in several types, which the writer checks
+        return array  # the writer checks the several types of blobs
     if _is_hollow(array):
-        # From a stream its values have no memory, not even none: a cast to vectors would crash.
+        # Values from a stream may have no buffer at all: a cast to vectors would crash.
         array = pa.concat_arrays([array, array[:0]])
     try:
         return array.cast(field.type)
@@ -396,7 +400,7 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _is_hollow(array: pa.Array) -> bool:
-    """Whether there are lists in it, and no value in them."""
+    """True if an array contains lists, but no values in them."""
     if isinstance(array, pa.StructArray):
         return any(_is_hollow(array.field(number)) for number in range(array.type.num_fields))
     if not isinstance(array, pa.ListArray | pa.LargeListArray) or not len(array):

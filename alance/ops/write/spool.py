@@ -1,4 +1,4 @@
-"""Batches kept for a second reading: in memory up to a budget, then in a file on the local disk."""
+"""Batches kept for a second read: in memory up to a budget, then in a file on the local disk."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Scratch:
-    """A folder for files that nobody needs after the work; made at the first of them."""
+    """Folder of temporary files, created with the first file."""
 
     pool: DecodePool
     num_files: int = 0
     _folder: Path | None = None
 
     def new_file(self) -> Path:
-        """A path for a file. Blocks."""
+        """Return a path for a file. Blocks."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="alance-"))
         self.num_files += 1
@@ -42,10 +42,10 @@ class Scratch:
 
 @dataclass(slots=True)
 class Spool:
-    """Batches of one schema, in the order in which they came. For one task at a time.
+    """Batches of one schema, in order of arrival. For one task at a time.
 
     Attributes:
-        memory: bytes that are held before they go to the file; None: none of them do.
+        memory: bytes held in memory before batches go to the file; None: all stay in memory.
     """
 
     scratch: Scratch
@@ -75,7 +75,7 @@ class Spool:
             await self.scratch.pool.run(self._spill)
 
     async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """All batches, as often as asked; none is added meanwhile."""
+        """Yield all batches; may be called repeatedly. Do not append meanwhile."""
         run = self.scratch.pool.run
         path = self._path
         if path is not None:

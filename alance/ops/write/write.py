@@ -1,4 +1,4 @@
-"""Writing a table: create, append, overwrite; and the two halves of it for distributed writers."""
+"""Write a table: create, append, overwrite; and in two halves for distributed writers."""
 
 from __future__ import annotations
 
@@ -98,15 +98,15 @@ async def write_fragments(
     options: WriteOptions,
     looks: bool,
 ) -> tuple[Append | Overwrite, int]:
-    """Write the data files only; gives the operation that makes a version of them, as `write_on`
-    does, and the version that it was computed from.
+    """Write only data files; return the operation that commits them, and its read version.
 
     Args:
-        base: the version in hand; None: the latest one, if there is a table.
-        looks: None in hand, whether it is looked for; else `mode` is `overwrite`.
+        base: the version to write on; None: see `looks`.
+        looks: with `base` None: True reads the latest version, if there is a table; False assumes
+            that there is none.
 
     Raises:
-        AlreadyExistsError: there is a table, and the mode is `create`.
+        AlreadyExistsError: the mode is `create`, and there is a table.
     """
     check_choice("mode", mode, get_args(Mode))
     if base is None and looks:
@@ -141,14 +141,14 @@ async def commit_operation(
     detached: bool,
     options: WriteOptions,
 ) -> Snapshot:
-    """Make an operation, or a transaction, the next version.
+    """Commit an operation or a transaction as the next version.
 
     Args:
-        read_version: the version that an operation was computed from; 0: there is none. None:
+        read_version: version that an operation was computed from; 0: there is none. None:
             `usual_version`, or if that is None, too, the latest.
 
     Raises:
-        InvalidInputError: no operation, or one that cannot be written.
+        InvalidInputError: not an operation, or one that cannot be written.
     """
     if isinstance(operation, Transaction):
         if read_version is not None:
@@ -179,10 +179,10 @@ async def commit_batch(
     detached: bool,
     options: WriteOptions,
 ) -> tuple[Snapshot, Transaction]:
-    """Make appends one version; gives it and the transaction that it was made by.
+    """Commit appends as one version; return it and its transaction.
 
     Raises:
-        InvalidInputError: no transaction, one that is no append, or one twice.
+        InvalidInputError: no transaction, one that is not an append, or one given twice.
     """
     for transaction in transactions:
         if not isinstance(transaction, Transaction) or transaction.operation != Append.__name__:
@@ -204,7 +204,11 @@ async def commit_batch(
 
 
 def _check(operation: object) -> None:
-    """Make sure that an operation can be written down, and its data files be read then."""
+    """Check that an operation can be serialized, and that its data files can be read then.
+
+    Raises:
+        InvalidInputError: it is not an operation, or the check fails.
+    """
     if not isinstance(operation, Operation):
         raise InvalidInputError(f"operation {operation!r:.100}: expected one of alance.operations")
     if not operation.ARM:
@@ -225,14 +229,14 @@ def _check(operation: object) -> None:
 
 
 def _files(message: Message) -> Iterator[table_pb2.DataFile]:
-    """The records of data files at any depth."""
+    """Yield the records of data files at any depth."""
     if isinstance(message, table_pb2.DataFile):
         yield message
         return
     for descriptor, value in message.ListFields():
         if descriptor.message_type is not None:
             for part in [value] if isinstance(value, Message) else value:
-                if isinstance(part, Message):  # else the key of a map, whose values have no files
+                if isinstance(part, Message):  # else a key of a map, whose values have no files
                     yield from _files(part)
 
 
@@ -246,13 +250,14 @@ async def write_on(
     schema: pa.Schema | None = None,
     options: WriteOptions,
 ) -> Snapshot:
-    """Write rows on top of a version; None: as the first one.
+    """Write rows on a version; on None as the first version.
 
-    Cost: the data; beside its last object the transaction's file and a LIST; then the manifest.
+    Cost: the data; together with its last object the transaction's file and a LIST; then the
+    manifest.
 
     Raises:
         InvalidInputError: rows that do not fit the table's schema.
-        CommitConflictError: another committer has ruled this one out.
+        CommitConflictError: another commit rules this one out.
     """
     if mode == "append" and base is not None:
         return await append_to(session, table, base, data, options)
@@ -276,7 +281,7 @@ def _overwrite(
     files: DataFiles,
     options: WriteOptions,
 ) -> Overwrite:
-    """The operation that puts rows in the place of all, or makes a table of them."""
+    """Return the operation that replaces all rows, or creates a table."""
     return Overwrite(
         new_schema=fields.messages,
         fragments=fragments,
@@ -331,7 +336,7 @@ async def _commit(
 
 
 class _Checked(TableRules):
-    """The rules of operations that others have made: no version that cannot be read is written."""
+    """Rules for operations built by others: a version that cannot be read is not written."""
 
     async def next_manifest(
         self, previous: Manifest | None, transaction: Transaction, version: int
@@ -347,6 +352,6 @@ class _Checked(TableRules):
 
 
 def table_schema(base: Manifest) -> pa.Schema:
-    """The Arrow schema of rows that are appended to a version."""
+    """Return the Arrow schema of rows that are appended to a version."""
     fields = [field.logical_arrow() for field in base.schema.fields]
     return pa.schema(fields, metadata=dict(base.schema.metadata) or None)
