@@ -71,8 +71,8 @@ class Blob:
         """Return a blob that is an object, or a part of an object.
 
         Args:
-            uri: of the object.
-            position, size: of the part, in bytes; None: the whole object.
+            uri: URI of the object.
+            position, size: first byte and bytes of the part; None: the whole object.
 
         Raises:
             InvalidInputError: an empty URI, or only one of `position` and `size`.
@@ -169,7 +169,7 @@ def blob_field(
     for a part of an object), as from `blob_array` and `lance.blob_array`.
 
     Args:
-        name: of the column.
+        name: name of the column.
         nullable: False forbids nulls.
         inline_size_threshold: largest blob in bytes that goes into the data file; None: 64 KiB.
         dedicated_size_threshold: largest blob in bytes that shares an object; None: 4 MiB.

@@ -57,7 +57,7 @@ class BlobDescriptor:
         kind: 1: a part of an object (packed), 2: an object (dedicated); None: a null.
         blob_id: number of the object.
         position: offset of its first byte in the object.
-        size: in bytes.
+        size: size in bytes.
     """
 
     kind: int | None = None
@@ -292,8 +292,8 @@ class BlobDescriptorArrayBuilder:
 
         Args:
             blob_id: number of the object.
-            offsets: of the first bytes.
-            sizes: in bytes.
+            offsets: positions of the first bytes.
+            sizes: sizes in bytes.
 
         Raises:
             InvalidInputError: different numbers of offsets and sizes, or negative ones.
@@ -312,7 +312,7 @@ class BlobDescriptorArrayBuilder:
 
         Args:
             blob_id: number of the object, from 1 on.
-            size: in bytes.
+            size: size in bytes.
 
         Raises:
             InvalidInputError: another number or size.
@@ -352,7 +352,7 @@ class BlobDescriptorArrayBuilder:
         """Add the result of a writer.
 
         Args:
-            value: from `finish`.
+            value: result of `finish`.
 
         Raises:
             InvalidInputError: something else.
@@ -372,7 +372,7 @@ class BlobDescriptorArrayBuilder:
         """Add the results of a writer for several rows.
 
         Args:
-            values: from `finish`.
+            values: results of `finish`.
 
         Raises:
             InvalidInputError: something else.

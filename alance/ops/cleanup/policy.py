@@ -39,7 +39,7 @@ class CleanupStats:
     """Counts of the objects that a cleanup removed, or would remove.
 
     Attributes:
-        bytes_removed: of all files, as the store lists them.
+        bytes_removed: bytes of all files, as the store lists them.
         old_versions: number of removed versions.
         failed_deletes: files that the store did not delete; the next cleanup tries again.
     """
