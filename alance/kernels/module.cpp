@@ -1,18 +1,20 @@
 // alance._kernels: the inner loops of the format.
 //
-// A kernel knows one part of the format: how values, levels and chunks of pages lie (codecs, rows of
-// pages, full-zip rows), and in six files what stands around them: footers and tables of contents
-// (small_files.cpp, and as they are written container.cpp), statistics of zones (zones.cpp), metadata of
-// columns and manifests by the numbers of their fields (column_metadata.cpp, manifest_fragments.cpp,
-// schema_fields.cpp, over proto_wire.hpp), row id sequences (sequences.cpp). Which page, file or version is meant, and what is asked of a store, Python decides.
+// A kernel knows one part of the format: the layout of values, levels and chunks in pages (codecs,
+// rows of pages, full-zip rows). Seven files also know the parts around pages: footers and tables
+// of contents (rows/small_files.cpp; written by encode/container.cpp), zone maps
+// (encode/zones.cpp), column metadata and manifests by their field numbers
+// (rows/column_metadata.cpp, table/manifest_fragments.cpp, table/manifest_totals.cpp,
+// table/schema_fields.cpp, over base/proto_wire.hpp). Python decides which page, file or version is
+// read, and what is requested from a store.
 //
-// A kernel is pure: bytes and arrays in, arrays out. The exceptions are pieces.cpp, which reads
-// files for `alance.io` and knows nothing of what it reads, and folders.cpp, which lists folders
-// and begins to sync files.
+// A kernel is pure: bytes and arrays in, arrays out. The exceptions are io/pieces.cpp, which reads
+// files for `alance.io` and does not interpret them, and io/folders.cpp, which lists folders and
+// starts the write-back of files.
 //
-// Each register_* function stands in the file of its loops. Every function checks the bounds of
-// all its buffers before its loop, holds no GIL inside it, and raises ValueError (Corrupt, in
-// bounds.hpp) on bytes that contradict themselves.
+// Each register_* function is in the file of its loops. Every function checks the bounds of all its
+// buffers before its loop, holds no GIL inside it, and raises ValueError (Corrupt, in bounds.hpp)
+// on bytes that contradict themselves.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;

@@ -1,4 +1,4 @@
-// Arrays as the Arrow C data interface hands them on: columns of one record batch.
+// Arrow C data interface: export of the columns of one record batch.
 //
 // Source: arrow.apache.org/docs/format/CDataInterface.html
 #pragma once

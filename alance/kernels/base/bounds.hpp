@@ -1,4 +1,4 @@
-// What every kernel shares: the array types of the boundary, and checks with messages.
+// Array types of arguments from Python, and bounds checks with error messages, for all kernels.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>

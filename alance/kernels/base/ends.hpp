@@ -1,4 +1,4 @@
-// Bounds of what is between two offsets: nothing is subtracted before both are known to fit.
+// Bounds checks of a range between two offsets, before anything is subtracted.
 #pragma once
 #include <utility>
 

@@ -1,4 +1,4 @@
-// Memory that grows at its end, is not initialised, and is given away without a copy.
+// Growing array of uninitialised memory, handed to numpy without a copy.
 #pragma once
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-// Lists of numbers as arrays, and lists of buffers.
+// Python lists of numbers as arrays, and lists of buffers.
 #pragma once
 #include <vector>
 

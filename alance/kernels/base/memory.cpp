@@ -1,4 +1,4 @@
-// Memory for what is read from files.
+// Memory for bytes read from files.
 #include "base/owned.hpp"
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Protobuf messages as they are written: fields in the order of their numbers, defaults left out by
-// who calls; proto_wire.hpp reads them.
+// Writer of protobuf messages in wire format (protobuf.dev/programming-guides/encoding). The caller
+// writes fields in ascending order and omits defaults; proto_wire.hpp reads.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,4 +1,5 @@
-// The wire form of protobuf messages: tags, varints, and parts with a length; every read is checked.
+// Reader of the protobuf wire format (protobuf.dev/programming-guides/encoding): tags, varints and
+// length-delimited fields; every read is checked.
 #pragma once
 #include <string_view>
 

@@ -1,3 +1,4 @@
+// Cache of large memory blocks; see recycler.hpp.
 #include "base/recycler.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Keeps large blocks of memory for later use: the system clears each fresh page, which takes longer
-// than to decode into it.
+// Cache of large memory blocks. The system clears each fresh page, which takes longer than decoding
+// into it.
 #pragma once
 #include <cstddef>
 

@@ -1,4 +1,4 @@
-// The GIL is given up for long work alone: getting it back can take longer than short work does.
+// Release of the GIL, only for long work: to get it back can take longer than short work does.
 #pragma once
 #include <optional>
 

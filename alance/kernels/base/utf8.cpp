@@ -1,4 +1,4 @@
-// Whether byte strings are UTF-8.
+// Validation of UTF-8 in byte strings (RFC 3629).
 #include "base/utf8.hpp"
 
 #include "base/bounds.hpp"

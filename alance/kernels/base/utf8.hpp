@@ -1,4 +1,4 @@
-// Whether byte strings are UTF-8 (see utf8.cpp).
+// Validation of UTF-8 in byte strings; see utf8.cpp.
 #pragma once
 #include <cstdint>
 

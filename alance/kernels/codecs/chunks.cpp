@@ -1,5 +1,7 @@
-// Chunks of mini-block pages: where their buffers lie, what their levels say, which entries and
-// values belong to a row.
+// Chunks of mini-block pages: positions of their buffers, checks of their levels, and the entries
+// and values of each row.
+//
+// Source: docs/format/file.md, "Mini-block layout".
 #include <algorithm>
 
 #include "codecs/levels.hpp"

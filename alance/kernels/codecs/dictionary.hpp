@@ -1,4 +1,4 @@
-// Items of a dictionary, written out where indices mean them.
+// Dictionary decoding: items copied by index.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// Strings of a dictionary, written out.
+// Dictionary decoding of strings.
 #include "codecs/dictionary.hpp"
 
 namespace alance {

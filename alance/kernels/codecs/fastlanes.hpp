@@ -1,8 +1,9 @@
-// One value of a packed block of 1024, without unpacking the others.
+// Random access to a packed block of 1024 values (FastLanes, see bitpacking.cpp): one value,
+// without unpacking the others.
 //
-// Value i of T bits stands in row R and lane L, where
+// Value i of T bits is in row R of lane L, where
 //     i = L + 16 * order(R div 8) + 128 * (R mod 8),  order = reversal of three bits
-// and at bits R * W of its lane, whose words of T bits lie 128 bytes apart.
+// at bit R * W of its lane. The words of a lane have T bits and are 128 bytes apart.
 #pragma once
 #include "codecs/spans.hpp"
 

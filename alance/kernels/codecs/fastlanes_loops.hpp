@@ -1,4 +1,4 @@
-// Loops over packed blocks of 1024 values: one for every width T of a value and packed width W,
+// Loops over packed blocks of 1024 values: one for each width T of a value and packed width W,
 // compiled for any processor and for AVX2.
 #pragma once
 #include <array>

@@ -1,4 +1,8 @@
-// FSST: strings as codes of one byte for symbols of 1 to 8 bytes; 255 escapes the next byte.
+// FSST decoding: each code of one byte stands for a symbol of 1 to 8 bytes; 255 escapes the next
+// byte.
+//
+// Source: P. Boncz, T. Neumann, V. Leis, "FSST: Fast Random Access String Compression", PVLDB 13,
+// 2020; docs/format/encodings.md, "Fsst".
 #include <bit>
 #include <limits>
 #include <vector>

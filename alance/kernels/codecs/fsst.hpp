@@ -1,4 +1,4 @@
-// FSST: strings as codes of one byte for symbols of 1 to 8 bytes; 255 escapes the next byte.
+// Symbol table and decoder of FSST; see fsst.cpp.
 #pragma once
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// Strings of FSST codes in streams, decoded together (see fsst.cpp).
+// FSST decoding of strings in several streams at once; see fsst.cpp.
 #pragma once
 #include <vector>
 

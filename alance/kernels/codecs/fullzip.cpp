@@ -1,4 +1,6 @@
-// Rows of full-zip pages: control words, values and lengths, taken apart.
+// Rows of full-zip pages, split into control words, values and lengths.
+//
+// Source: docs/format/file.md, "Full-zip layout".
 #include "base/bounds.hpp"
 
 namespace alance {

@@ -1,7 +1,10 @@
-// Dictionaries of pages: one block of values of whole bytes or of strings, compressed or not.
+// Dictionaries of pages: one block of fixed-width values of whole bytes or of strings, perhaps
+// compressed.
 //
-// Whatever is unusual, wrong bytes too, gives None: the caller then decodes step by step, which
-// says what is wrong.
+// Unusual or wrong bytes give None: the caller then decodes step by step, and its error says what
+// is wrong.
+//
+// Source: docs/format/encodings.md, "Dictionary pages".
 #include <vector>
 
 #include "codecs/lz4.hpp"

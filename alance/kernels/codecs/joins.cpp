@@ -1,4 +1,4 @@
-// Values of neighbouring pages as one: into blocks of memory that were used before.
+// Concatenation of the values of adjacent pages, into recycled memory blocks.
 #include <limits>
 #include <vector>
 

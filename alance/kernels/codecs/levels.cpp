@@ -1,4 +1,7 @@
-// Repetition and definition levels to the offsets and validity of lists, one layer at a time.
+// Repetition and definition levels to offsets and validity of lists, one layer at a time.
+//
+// Source: docs/format/file.md, "Levels to Arrow (reader)"; the levels are those of S. Melnik et
+// al., "Dremel: Interactive Analysis of Web-Scale Datasets", PVLDB 3, 2010.
 #include <algorithm>
 #include <type_traits>
 #include <vector>

@@ -1,4 +1,4 @@
-// Counting repetition and definition levels.
+// Counts of repetition and definition levels.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,8 +1,10 @@
-// Decodes raw LZ4 blocks into exactly the bytes that were announced.
+// LZ4 decoding of raw blocks into exactly the announced number of bytes.
 //
-// A block is a row of sequences: a token (high half: number of literals, low half: length of the
-// match minus 4; 15 means that bytes to add follow), the literals, a distance of two bytes and the
+// A block is a series of sequences: a token (high half: number of literals, low half: length of the
+// match minus 4; 15 means that bytes to add follow), the literals, a distance of two bytes, and the
 // match at that distance before. The last sequence ends after its literals.
+//
+// Source: github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md
 #pragma once
 #include <algorithm>
 

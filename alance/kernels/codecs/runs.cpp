@@ -1,4 +1,6 @@
-// Run-length coding: runs of every chunk become values.
+// Run-length decoding of all chunks of a page.
+//
+// Source: docs/format/encodings.md, "Rle".
 #include <algorithm>
 #include <array>
 

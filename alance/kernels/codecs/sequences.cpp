@@ -1,4 +1,6 @@
-// Sequences of many chunks: sums of differences, and offsets of strings end to end.
+// Sequences of many chunks: prefix sums of differences, and concatenated offsets of strings.
+//
+// Source: docs/format/encodings.md, "Sequences and metadata-only codecs (2.3)".
 #include "base/bounds.hpp"
 #include "base/owned.hpp"
 

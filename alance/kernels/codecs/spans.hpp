@@ -1,4 +1,4 @@
-// One buffer of many chunks, checked once: where each chunk's part starts and how long it is.
+// Start and size of each chunk's part in one buffer of many chunks, checked once.
 #pragma once
 #include "base/bounds.hpp"
 

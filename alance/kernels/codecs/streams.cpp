@@ -1,5 +1,7 @@
-// Fixed-width values between chunks and one array: bytes or bits end to end, split byte streams,
-// the columns of zipped rows, and LZ4 units.
+// Fixed-width values of many chunks to one array: concatenated bytes or bits, byte stream split,
+// columns of zipped rows, and LZ4 units.
+//
+// Source: docs/format/encodings.md, "Flat", "ByteStreamSplit", "General" and "Packed structs".
 #include <algorithm>
 
 #include "base/bounds.hpp"

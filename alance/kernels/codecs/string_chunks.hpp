@@ -1,4 +1,4 @@
-// Chunks of strings: of each count + 1 offsets from the start of the chunk, then the bytes.
+// Chunks of strings: count + 1 offsets, measured from the start of the chunk, then the bytes.
 #pragma once
 #include "codecs/spans.hpp"
 

@@ -1,5 +1,7 @@
-// Variable-width values: offsets and bytes of all chunks end to end, rows taken apart, and values
-// picked by index.
+// Variable-width values: offsets and bytes of all chunks concatenated, zipped rows split, and
+// values selected by index.
+//
+// Source: docs/format/encodings.md, "Variable".
 #include <limits>
 #include <type_traits>
 

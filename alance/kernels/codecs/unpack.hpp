@@ -1,4 +1,4 @@
-// The loops that unpack blocks of 1024 values (see bitpacking.cpp).
+// Unpacking loops for blocks of 1024 values; see bitpacking.cpp.
 #pragma once
 #include "codecs/fastlanes.hpp"
 

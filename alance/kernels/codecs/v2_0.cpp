@@ -1,4 +1,6 @@
-// Ends of strings and lists as file version 2.0 stores them: one u64 a row, nulls marked by a sum.
+// Ends of strings and lists in file version 2.0: one u64 a row; a null adds a constant to its end.
+//
+// Source: docs/format/file-2.0.md, "Binary" and "List".
 #include <limits>
 
 #include "base/owned.hpp"

@@ -1,4 +1,7 @@
-// What stands around the pages of a file: their descriptions, what readers need first, and the footer.
+// Container of a file around its pages: page descriptions, column metadata, tables of contents,
+// footer.
+//
+// Source: docs/format/file.md, "Container".
 #include "encode/container.hpp"
 
 #include <nanobind/stl/string.h>

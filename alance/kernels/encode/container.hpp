@@ -1,5 +1,5 @@
-// The container of a file of 2.0 and later while it is written: the places of buffers, and all bytes
-// behind the pages. docs/format/file.md, "Container".
+// Writer of the container of a file of 2.0 and later: positions of buffers, and all bytes behind
+// the pages. Source: docs/format/file.md, "Container".
 #pragma once
 #include <memory>
 #include <string>

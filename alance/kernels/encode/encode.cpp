@@ -1,4 +1,4 @@
-// The kernels of the encoder, one file each.
+// Registration of the encoder's kernels, which have one file each.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;

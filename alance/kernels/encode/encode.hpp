@@ -1,4 +1,4 @@
-// What the kernels of the encoder share: values in pieces, and the bits they have in common.
+// Shared parts of the encoder's kernels: values in pieces, and their common bits.
 #pragma once
 #include <algorithm>
 #include <optional>

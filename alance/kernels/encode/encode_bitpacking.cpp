@@ -1,5 +1,5 @@
-// Packs blocks of 1024 values in the FastLanes unified transposed order; bitpacking.cpp undoes it
-// and says how a row is laid out over words of 64 bits.
+// Bit-packing of blocks of 1024 values in the FastLanes unified transposed order; bitpacking.cpp is
+// the inverse, describes the layout and names the paper.
 #include <bit>
 
 #include "base/bounds.hpp"

@@ -1,6 +1,8 @@
-// Values in chunks: runs, bit-packed, split into byte streams, as codes of symbols or as they are, by
-// what costs least; and dictionaries, where they pay. Values are bit patterns: there is no zig-zag and
-// no frame of reference, so one negative number makes its 1024 values full-width.
+// Chunks of values: run-length coded, bit-packed, byte stream split, FSST or flat, by least size;
+// and dictionaries, if they save bytes. Values are bit patterns, without zig-zag or frame of
+// reference: one negative number makes its 1024 values full-width.
+//
+// Source: docs/format/encodings.md, "Chunk limits" and "What pylance 14.0.2 chooses".
 #include "encode/encode_chunks.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Values of pages on their way into chunks and dictionaries: what encode_page.cpp puts together.
+// Chunks and dictionaries of a page's values, which encode_page.cpp assembles to pages.
 #pragma once
 #include "encode/encode.hpp"
 #include "encode/encode_page.hpp"

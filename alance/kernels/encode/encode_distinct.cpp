@@ -1,5 +1,5 @@
-// The distinct values of a page in the order in which they first appear, and where each value
-// stands among them. Gives up when there are too many, which a sample tells early.
+// Distinct values of a page in order of first appearance, and the index of each value among them,
+// by a hash table. Stops if there are too many, which a sample predicts.
 #include <vector>
 
 #include "encode/encode.hpp"

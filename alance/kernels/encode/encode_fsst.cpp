@@ -1,8 +1,11 @@
-// FSST: learns symbols from a sample of strings, and writes strings as their codes.
+// FSST encoding: learns a symbol table from a sample of strings, and replaces strings by codes.
 //
-// Learning goes in rounds. A round encodes the sample by the symbols there are and counts codes
-// and neighbours; what saves most of: a symbol, or two neighbours as one, are the symbols of the
-// next round. Early rounds look at a part of the sample only.
+// The table is built in rounds. Each round encodes the sample by the current symbols and counts
+// codes and pairs of adjacent codes. The symbols, and concatenations of pairs, that save most bytes
+// are the symbols of the next round. Early rounds use only a part of the sample.
+//
+// Source: P. Boncz, T. Neumann, V. Leis, "FSST: Fast Random Access String Compression", PVLDB 13,
+// 2020.
 #include <algorithm>
 #include <limits>
 

@@ -1,8 +1,10 @@
-// Finds the symbol that a position of a text begins with: the encoder's view of an FSST table.
+// Longest-match look-up of a symbol at a position of a text, in the encoder's FSST table.
 //
-// Symbols of three bytes and more stand in a table of hashes of their first three, one a place:
-// what does not find its place free is no symbol. Symbols of two bytes and of one are looked up by
-// the next two bytes. A symbol of three bytes and more goes first.
+// Symbols of three bytes and more are in a hash table keyed by their first three bytes, one per
+// slot; a symbol whose slot is taken is dropped. Symbols of one and two bytes are looked up by the
+// next two bytes. A symbol of three bytes and more has precedence.
+//
+// Source: see encode_fsst.cpp.
 #pragma once
 #include <memory>
 #include <vector>

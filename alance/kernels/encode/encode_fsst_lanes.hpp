@@ -1,4 +1,4 @@
-// Strings to codes of a table of symbols, two lanes of strings side by side.
+// FSST encoding of strings, interleaved in two lanes; see encode_fsst.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Units of LZ4: four bytes of size, then one raw block; lz4.hpp says what a block is.
+// LZ4 compression of units: four bytes of size, then one raw block in the format of lz4.hpp.
 //
-// The search is greedy: a table remembers where each hash of four bytes stood last. Where nothing
-// matches for long, positions are skipped, more and more.
+// The match search is greedy: a hash table keeps the last position of each hash of four bytes.
+// After many misses, positions are skipped with growing steps.
 #include "encode/encode.hpp"
 
 namespace alance {

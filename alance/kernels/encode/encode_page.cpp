@@ -1,6 +1,8 @@
-// What a page is made of: constants, or chunks of values that are compressed by what costs least,
-// with a dictionary where one pays, and their levels. docs/format/file.md, "Mini-block layout",
-// "Level budget" and "Constant layout"; the choices are those of the reference implementation.
+// Pages: constants, or chunks of compressed values with their levels, and a dictionary if it saves
+// bytes.
+//
+// Source: docs/format/file.md, "Mini-block layout", "Level budget" and "Constant layout"; the
+// choices follow the reference implementation.
 #include "encode/encode_page.hpp"
 
 #include <algorithm>

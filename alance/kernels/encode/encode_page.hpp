@@ -1,4 +1,4 @@
-// Pages of leaf columns: from values and levels to the description and the buffers of a page.
+// Pages of leaf columns: values and levels to the description and the buffers of a page.
 #pragma once
 #include <functional>
 #include <memory>

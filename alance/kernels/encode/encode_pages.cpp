@@ -1,4 +1,4 @@
-// Pages of many leaf columns by one call, without the GIL.
+// Pages of many leaf columns in one call, without the GIL.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>

@@ -1,4 +1,6 @@
-// Runs of equal values: each as its value and a length of one byte; longer runs are cut.
+// Run-length coding: each run as its value and a length of one byte; longer runs are split.
+//
+// Source: docs/format/encodings.md, "Rle".
 #include <vector>
 
 #include "encode/encode.hpp"

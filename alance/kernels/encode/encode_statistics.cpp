@@ -1,4 +1,4 @@
-// What the choice of a codec needs to know of fixed-width values, in one pass over them.
+// Statistics of fixed-width values for the choice of a codec, in one pass: runs and bit widths.
 #include <bit>
 
 #include "encode/encode.hpp"

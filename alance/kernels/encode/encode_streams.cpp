@@ -1,5 +1,6 @@
-// Fixed-width values on their way into chunks and rows: cut at bits, bytes sorted by significance,
-// columns side by side.
+// Fixed-width values to chunks and rows: bit slices, byte stream split, zipped columns.
+//
+// Source: docs/format/encodings.md, "Flat", "ByteStreamSplit" and "Packed structs".
 #include <vector>
 
 #include "encode/encode.hpp"

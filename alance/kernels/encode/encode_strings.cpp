@@ -1,4 +1,6 @@
-// Byte strings into chunks: offsets from the beginning of the chunk, then the bytes, then filler.
+// Chunks of byte strings: offsets from the start of the chunk, then the bytes, then padding.
+//
+// Source: docs/format/encodings.md, "Variable".
 #include <limits>
 #include <vector>
 

@@ -1,4 +1,6 @@
-// Mini-block chunks from their parts: a header of sizes, then each part on a multiple of 8 bytes.
+// Mini-block chunks: a header of sizes, then each buffer, padded to a multiple of 8 bytes.
+//
+// Source: docs/format/file.md, "Mini-block layout".
 #include <vector>
 
 #include "encode/encode.hpp"

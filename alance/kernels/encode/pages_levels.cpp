@@ -1,4 +1,6 @@
-// Structure to repetition and definition levels, one layer at a time, from the outside in.
+// Nested structure to repetition and definition levels, one layer at a time, from the outside in.
+//
+// Source: docs/format/file.md, "Arrow to levels (writer)"; codecs/levels.cpp names the paper.
 #include <vector>
 
 #include "base/bounds.hpp"

@@ -1,4 +1,6 @@
-// Rows of full-zip pages: levels and values side by side.
+// Full-zip pages: control word, length and value of each entry, interleaved.
+//
+// Source: docs/format/file.md, "Full-zip layout".
 #include <vector>
 
 #include "base/owned.hpp"

@@ -1,4 +1,4 @@
-// Files of plain columns that have a page each, from an Arrow batch to all their bytes.
+// Small files: an Arrow batch of plain columns to all bytes of a file, one page a column.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 

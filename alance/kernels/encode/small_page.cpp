@@ -1,4 +1,4 @@
-// Arrow arrays as values and levels of pages, as alance/format/encode/leaves.py makes them.
+// Arrow arrays to values and levels of pages, with the results of alance/format/encode/leaves.py.
 #include "encode/small_page.hpp"
 
 #include <cmath>

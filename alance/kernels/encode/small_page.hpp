@@ -1,4 +1,4 @@
-// Columns without lists and structs, as they stand in an Arrow array: what a page of them is made of.
+// Input of a page from an Arrow array: columns without lists and structs.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-// Zones of rows become the statistics buffer of a file; its bytes are those of docs/statistics.md.
+// Statistics buffer of a file: zone maps of its columns. Source: docs/statistics.md.
 #include "encode/zones.hpp"
 
 #include <nanobind/stl/string.h>

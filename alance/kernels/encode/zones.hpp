@@ -1,4 +1,4 @@
-// Statistics of the columns of a file while it is written: zones of rows, and the buffer of them.
+// Zone maps of a file's columns while it is written, and the statistics buffer of them. Source:
 // docs/statistics.md.
 #pragma once
 #include <algorithm>

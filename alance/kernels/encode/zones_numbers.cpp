@@ -1,4 +1,4 @@
-// The least and the greatest number of a zone of rows, for statistics.
+// Minimum and maximum number of a zone, for statistics.
 #include <bit>
 #include <limits>
 #include <type_traits>

@@ -1,4 +1,4 @@
-// The least and the greatest text of a zone of rows, for statistics.
+// Minimum and maximum text of a zone, for statistics.
 #include <algorithm>
 #include <bit>
 

@@ -1,4 +1,4 @@
-// `coalesce` for Python: lists of ranges, which are few, or arrays.
+// Python binding of `coalesce`: a few ranges as lists, many as arrays.
 #include "io/coalesce.hpp"
 
 #include <nanobind/stl/pair.h>

@@ -1,4 +1,5 @@
-// Few reads for many byte ranges: the rule by which ranges are merged.
+// Coalescing of byte ranges: ranges are merged to one read if the gap and the merged size are
+// within limits.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
-// The names in a folder, in the order in which object stores list them; new files on their way to
-// the disk.
+// Names in a folder, sorted as object stores list them; and early write-back of new files to the
+// disk.
 //
-// Like pieces.cpp it is the waiting half's (`alance/io/disk/publish.py`).
+// Like pieces.cpp it belongs to the I/O half (`alance/io/disk/publish.py`).
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Bytes of files that are in memory, in buffers that begin anywhere: what requests have brought.
+// Bytes of files in memory: the results of requests, in buffers at any positions.
 #include "io/held.hpp"
 
 #include <nanobind/stl/vector.h>

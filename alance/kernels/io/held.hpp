@@ -1,4 +1,4 @@
-// Bytes of a file that are in memory, in buffers that begin anywhere.
+// Bytes of a file in memory, in buffers at any positions.
 #pragma once
 #include <algorithm>
 #include <vector>

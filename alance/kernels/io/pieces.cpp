@@ -1,7 +1,7 @@
-// Many pieces of files into one buffer, in one call without the GIL.
+// Reads of many pieces of files into one buffer, in one call without the GIL.
 //
-// The one source here that reads files: it is the waiting half's (`alance/io/disk/files.py`), and knows
-// nothing of what it reads. No other kernel is ever given a descriptor.
+// This is the only source that reads files. It belongs to the I/O half (`alance/io/disk/files.py`)
+// and does not interpret the bytes. No other kernel gets a file descriptor.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 

@@ -1,4 +1,4 @@
-// Reads at positions of files: several pieces by one call, where the system has a call for that.
+// Positional and vectored reads of files (pread, preadv), if the system has these calls.
 #pragma once
 #include <algorithm>
 #include <cerrno>

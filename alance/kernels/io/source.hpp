@@ -1,4 +1,4 @@
-// How a kernel gets bytes that are not in memory yet.
+// Interface by which a kernel gets bytes that are not in memory yet.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// JSON text to JSONB, for the writer.
+// JSON text (RFC 8259) to JSONB, for the writer. Source: docs/format/file.md, "JSONB".
 #include <stdexcept>
 #include <string>
 

@@ -1,7 +1,7 @@
-// Values inside JSON text or JSONB, by a path: the text of each, and what it is.
+// Values inside JSON text or JSONB by a path: the text and the type of each.
 //
-// The text is what `jsonb_to_text` writes, or the like: spaces between tokens are skipped, and what
-// lies beside the path is skipped as well without a look at its grammar.
+// The text follows `jsonb_to_text`, but spaces between tokens are skipped. Values beside the path
+// are skipped without a check of their grammar.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

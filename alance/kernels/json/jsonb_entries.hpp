@@ -1,8 +1,10 @@
-// JSONB values: their entries, and their JSON text.
+// Entries of JSONB values, and their JSON text.
 //
 // A value is one container: a big-endian u32 header (top three bits: kind, rest: count), a u32
 // descriptor for each entry (bits 28 to 30: type, the rest: bytes of its payload), then the
 // payloads. An object has its keys before its values.
+//
+// Source: docs/format/file.md, "JSONB".
 #pragma once
 #include <charconv>
 #include <cmath>

@@ -1,4 +1,4 @@
-// JSON text to JSONB values; see jsonb.cpp for the form.
+// JSON text (RFC 8259) to JSONB values; jsonb_entries.hpp describes the layout.
 #pragma once
 
 #include <algorithm>

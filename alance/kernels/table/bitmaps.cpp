@@ -1,6 +1,7 @@
-// Roaring bitmaps of 32 bits of bytes that nobody has checked. Their form is in roaring.hpp.
+// Roaring bitmaps of 32 bits from untrusted bytes. roaring.hpp describes the layout.
 //
-// A run of four bytes may stand for 65 536 values: what is stated is counted before any are made.
+// A run of four bytes may stand for 65 536 values, so the stated counts are summed before any value
+// is created.
 #include <string>
 #include <vector>
 

@@ -1,12 +1,12 @@
-// The fragments of a manifest, from its wire form to flat tables: the record of each, what all
-// readers ask of all fragments, and which of them are alike.
+// Fragments of a manifest, from the protobuf wire format to flat tables: the record of each, the
+// facts that all readers need of all fragments, and their forms.
 //
-// Fragments are alike where their records differ by nothing but ids, counts of rows, names and
-// sizes of files, and row ids. The form that such fragments share is a record itself, with all of
-// that left out: a table of many thousand fragments has a few.
+// Fragments have the same form if their records differ only in ids, row counts, names and sizes of
+// files, and row ids. The form is a record without these. A table of many thousand fragments has a
+// few forms.
 //
-// Records of more than the usual fields give None: the caller then parses the message as a whole,
-// which knows more and says what is wrong.
+// Records with unusual fields give None: the caller then parses the message as a whole, which knows
+// more fields and has precise errors.
 #include <nanobind/stl/optional.h>
 
 #include <optional>

@@ -1,4 +1,4 @@
-// From row numbers of a table, in any order and repeated, to rows of its fragments.
+// Row numbers of a table, in any order and repeated, to fragments and rows in them.
 #include <algorithm>
 #include <array>
 #include <utility>

@@ -1,14 +1,14 @@
-// Sets of rows as roaring bitmaps of 64 bits are stored.
+// Serialized roaring bitmaps of 64 bits, as sets of rows.
 //
-//   u64 number of parts; of each: u32 upper half of the rows, then a bitmap of 32 bits
+//   u64 number of parts; for each: u32 upper half of the rows, then a bitmap of 32 bits
 //   bitmap: u32 cookie 12346, u32 number of containers
-//           or u16 cookie 12347, u16 number - 1, a bit for each container that has runs
-//           of each container: u16 key, u16 number of values - 1
-//           of each container: u32 where it is; not where some have runs and there are few
-//           containers: ascending u16; or 8 192 bytes, with more than 4 096 values; or u16 number
-//           of runs and of each: u16 first value, u16 length - 1
+//           or u16 cookie 12347, u16 number - 1, a bit for each container: 1 if it has runs
+//           for each container: u16 key, u16 number of values - 1
+//           for each container: u32 offset; absent if some have runs and there are few containers
+//           for each container its values: ascending u16; or a bitset of 8 192 bytes, if more than
+//           4 096 values; or u16 number of runs, and for each: u16 first value, u16 length - 1
 //
-// Source: https://github.com/RoaringBitmap/RoaringFormatSpec
+// Source: github.com/RoaringBitmap/RoaringFormatSpec
 #pragma once
 #include <cstdint>
 

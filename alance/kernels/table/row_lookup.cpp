@@ -1,4 +1,5 @@
-// Which of some rows a set has, whose roaring bitmap of 64 bits is looked into as it is stored.
+// Membership of rows in a serialized roaring bitmap of 64 bits, without decoding it. roaring.hpp
+// describes the layout and names the specification.
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>

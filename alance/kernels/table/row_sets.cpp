@@ -1,5 +1,5 @@
-// Sets of rows in the form that roaring bitmaps of 64 bits are stored in, and the addresses of rows
-// by stable row id.
+// Sets of rows as serialized roaring bitmaps of 64 bits, and the addresses of rows by stable row
+// id. roaring.hpp describes the layout and names the specification.
 #include <algorithm>
 #include <functional>
 #include <string>

@@ -1,7 +1,7 @@
-// The fields of a table's schema from the message of its manifest, without one object a field.
+// Fields of a table's schema from the manifest's bytes, without an object for each field.
 //
-// What is unusual is left to the parser of messages, which knows what to say of it: fields below
-// others, ids that are used twice, text that is no UTF-8.
+// Unusual fields are left to the protobuf parser, which has precise errors: nested fields, ids used
+// twice, text that is not UTF-8.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>

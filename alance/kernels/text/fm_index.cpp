@@ -1,10 +1,10 @@
-// FM index over texts: suffix array by induced sorting (SA-IS: Nong, Zhang, Chan, "Two Efficient
-// Algorithms for Linear Time Suffix Array Construction", 2011), Burrows-Wheeler transform, wavelet
-// tree in the shape of a Huffman code, and backward search (Ferragina, Manzini, "Opportunistic Data
-// Structures with Applications", 2000).
+// FM index over texts: suffix array by induced sorting (SA-IS: G. Nong, S. Zhang, W. H. Chan, "Two
+// Efficient Algorithms for Linear Time Suffix Array Construction", 2011), Burrows-Wheeler
+// transform, wavelet tree in the shape of a Huffman code, and backward search (P. Ferragina, G.
+// Manzini, "Opportunistic Data Structures with Applications", 2000).
 //
-// A node of the tree has a bit for each symbol that passes through it, 0 to the left; its bits are
-// words of 64, the first bit lowest. All nodes' words stand one behind the other.
+// A node of the tree has a bit for each symbol that passes through it, 0 to the left. Its bits are
+// words of 64, the first bit lowest. The words of all nodes are concatenated.
 #include <algorithm>
 #include <array>
 #include <bit>

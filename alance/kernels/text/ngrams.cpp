@@ -1,4 +1,4 @@
-// The n-grams of texts: each three letters or digits in a row as a number.
+// N-grams of texts (n = 3): each three consecutive letters or digits as a number.
 #include <algorithm>
 #include <array>
 #include <vector>

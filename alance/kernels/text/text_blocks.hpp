@@ -1,8 +1,10 @@
-// How numbers lie in posting lists: varints, and blocks of 128 or 256 packed in lanes.
+// Numbers in posting lists: varints, and bit-packed blocks of 128 or 256 values in lanes.
 //
 // Value i of a block is number i / L of lane i mod L, where L is 4 lanes for 128 values and 8 for
 // 256. A lane is a stream of `width` 32-bit words, lowest bits first; the words of the lanes
 // alternate.
+//
+// Source: docs/format/search-indices.md, "`part_N_invert.lance`".
 #pragma once
 #include <bit>
 #include <vector>

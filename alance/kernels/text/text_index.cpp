@@ -1,5 +1,7 @@
-// Posting lists collected from documents, and the bytes that an inverted index has of them
-// (format 2: blocks of 128, positions of a block in one stream).
+// Posting lists collected from documents, and their bytes in an inverted index (format 2: blocks of
+// 128, positions of a block in one stream).
+//
+// Source: docs/format/search-indices.md, "`part_N_invert.lance`".
 #include <algorithm>
 #include <bit>
 #include <cmath>

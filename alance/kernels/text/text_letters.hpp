@@ -1,4 +1,4 @@
-// Which characters are letters or digits: Unicode's Alphabetic, Nd, Nl and No.
+// Classification of characters as letters or digits: Unicode's Alphabetic, Nd, Nl and No.
 #pragma once
 #include <cstdint>
 #include <vector>

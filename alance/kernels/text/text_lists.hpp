@@ -1,5 +1,5 @@
-// A posting list as searches want it: documents, what the token weighs in each, and the greatest
-// weight of each block, so that blocks that cannot win are passed over.
+// Posting list in memory for searches: documents, their term weights, and the maximum weight of
+// each block, for block-max pruning (see text_search.cpp).
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Whether the tokens of a document stand as a phrase.
+// Phrase matching in the positions of one document.
 #pragma once
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,6 @@
-// Posting lists and positions of inverted indices, decoded.
+// Decoding of posting lists and positions of inverted indices.
+//
+// Source: docs/format/search-indices.md, "`part_N_invert.lance`".
 #include "base/owned.hpp"
 #include "text/text_blocks.hpp"
 

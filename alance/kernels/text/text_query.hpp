@@ -1,5 +1,5 @@
-// What is asked of documents: words, phrases, and combinations of these, of the lists of one
-// collection; which documents match, and with which score.
+// Query tree over the posting lists of one collection: words, phrases and combinations; it tells
+// matching documents and their scores.
 #pragma once
 #include <limits>
 #include <memory>

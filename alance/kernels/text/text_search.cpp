@@ -1,8 +1,12 @@
-// Documents of posting lists and their scores (BM25): all that match, or the best alone.
+// Ranked retrieval over posting lists with BM25 scores: all matching documents, or the top k.
 //
-// Where the best are asked for, the bounds of blocks tell what cannot be among them. Documents are
-// gone through in windows; of each, the lists that together cannot lift a document high enough are
-// only looked into for documents that the other lists have brought near.
+// The top k are found by MaxScore with block-max bounds, in windows of documents. Lists are sorted
+// by the upper bound of their scores. The lists whose bounds together cannot reach the k-th score
+// add no candidates: they are only probed for candidates of the other lists.
+//
+// Source: S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond",
+// 2009; H. Turtle, J. Flood, "Query Evaluation: Strategies and Optimizations", 1995; S. Ding, T.
+// Suel, "Faster Top-k Document Retrieval Using Block-Max Indexes", SIGIR 2011.
 #include <numeric>
 
 #include "base/owned.hpp"

@@ -1,7 +1,6 @@
-// Texts split into tokens: as they stand there, each distinct one with a number.
+// Texts split into tokens; each distinct token has a number.
 //
-// What becomes of a token (case, stem, stop words) is decided once for each distinct one, and not
-// here.
+// Case folding, stemming and stop words are applied elsewhere, once for each distinct token.
 #include <string>
 #include <string_view>
 #include <vector>

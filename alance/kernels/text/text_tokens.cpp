@@ -1,4 +1,4 @@
-// The dictionaries of inverted indices: tokens in the order of their bytes, and finding some.
+// Token dictionaries of inverted indices: tokens sorted by their bytes, with binary search.
 #include <algorithm>
 #include <numeric>
 #include <string_view>

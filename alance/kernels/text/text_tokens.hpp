@@ -1,4 +1,4 @@
-// Tokens as consecutive bytes and their offsets.
+// Tokens as concatenated bytes with offsets.
 #pragma once
 #include <string_view>
 

@@ -1,4 +1,8 @@
-// Reads and writes the dictionary of an inverted index: a transducer from tokens to numbers.
+// Reader and writer of an inverted index's dictionary: a minimal acyclic finite-state transducer
+// from tokens to numbers, in the format of the Rust crate `fst` (docs.rs/fst).
+//
+// Source: J. Daciuk et al., "Incremental Construction of Minimal Acyclic Finite-State Automata",
+// 2000.
 #include <algorithm>
 #include <array>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Digests of many values: BLAKE2b and BLAKE2s (RFC 7693), and BLAKE3 (its specification of 2021).
+// BLAKE2b and BLAKE2s (RFC 7693), and BLAKE3 (its specification of 2021), of many values.
 #include <algorithm>
 #include <array>
 #include <vector>

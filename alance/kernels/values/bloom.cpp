@@ -1,6 +1,8 @@
-// Split-block bloom filters, as Parquet has them, over XXH64 of values.
+// Split-block Bloom filters as in Parquet, over XXH64 of values.
 //
 // A block is eight words of 32 bits; a value has one bit in each word of its block.
+//
+// Source: github.com/apache/parquet-format/blob/master/BloomFilter.md
 #include <array>
 
 #include "base/ends.hpp"

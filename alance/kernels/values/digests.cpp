@@ -1,4 +1,4 @@
-// Digests of many values: MD5 (RFC 1321) and the SHA-2 family (FIPS 180-4).
+// MD5 (RFC 1321) and the SHA-2 family (FIPS 180-4) of many values.
 #include <array>
 
 #if defined(__x86_64__)

@@ -1,7 +1,9 @@
-// Distances of many pairs of texts, by how many characters differ, and of vectors.
+// Edit distances (Levenshtein) of many pairs of texts, and distances of pairs of vectors.
 //
-// Of pairs whose shorter text has at most 64 characters a word holds a column of the table of
-// distances (G. Myers, A fast bit-vector algorithm for approximate string matching, 1999).
+// If the shorter text has at most 64 characters, one word holds a column of the distance matrix (G.
+// Myers, "A Fast Bit-Vector Algorithm for Approximate String Matching Based on Dynamic
+// Programming", 1999). Longer texts take the matrix row by row (R. Wagner, M. Fischer, "The
+// String-to-String Correction Problem", 1974).
 #include <algorithm>
 #include <array>
 #include <utility>

@@ -1,4 +1,4 @@
-// Of pairs of lists: the items of either, of both, or of the first one alone, each once.
+// Union, intersection and difference of pairs of lists, without duplicates, by a hash table.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -1,4 +1,5 @@
-// Keys of rows, numbered in a table that finds them again: the inner loops of a hash join.
+// Hash table of row keys with numbers, by open addressing with linear probing: the inner loops of a
+// hash join. A bitmap of hashes rejects most missing keys before the table is probed.
 #include <algorithm>
 #include <bit>
 

@@ -1,4 +1,4 @@
-// Keys of rows: the bytes of one column or of several, side by side. Equal where all of them are.
+// Keys of rows: the bytes of one or several columns. Keys are equal if all columns are equal.
 #pragma once
 #include <vector>
 

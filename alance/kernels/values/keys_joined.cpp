@@ -1,4 +1,4 @@
-// Keys of several columns as one value a row, for those that go to the disk; and taken apart again.
+// Keys of several columns combined to one value a row, for keys on the disk; and the inverse.
 #include "values/keys.hpp"
 
 namespace alance {

@@ -1,4 +1,4 @@
-// Conditions of rows as bits: which whole numbers are in a range, and which rows are true.
+// Row conditions as bit masks: integers in a range, and true rows.
 #include "codecs/fastlanes_loops.hpp"
 #include "base/owned.hpp"
 #include "base/unlocked.hpp"

@@ -1,10 +1,10 @@
-// LIKE: which texts match a pattern of plain text, `%` (any text) and `_` (any character).
+// LIKE: texts that match a pattern of plain text, `%` (any text) and `_` (any character).
 //
-// A pattern is UTF-8, in which two bytes that UTF-8 never has stand for the wildcards. `%` cuts it
-// into segments: the first is at a text's start, the last at its end, and each other one as far to
-// the left between them as it fits. The plain text that such a segment begins with is sought in the
-// bytes of all texts at once, and the place is kept until a text reaches it. So short texts cost
-// no search each, and all bytes are gone through at most once a segment.
+// A pattern is UTF-8; two bytes that never occur in UTF-8 stand for the wildcards. `%` cuts it into
+// segments: the first is at a text's start, the last at its end, and each other segment is matched
+// at the leftmost possible place. The plain text at the start of such a segment is searched in the
+// bytes of all texts at once, and a hit is kept until its text is reached. So short texts need no
+// search each, and each segment scans all bytes at most once.
 #include <bit>
 #include <string_view>
 #include <vector>

@@ -1,4 +1,5 @@
-// The stable order of numbers: runs that are in order already are merged, others go by a radix sort.
+// Stable sort order of numbers: a few presorted runs are merged, other inputs take an LSD radix
+// sort.
 #include <algorithm>
 #include <array>
 #include <utility>

@@ -1,4 +1,5 @@
-// The nearest centroids of vectors, and rounds of k-means (Lloyd).
+// Nearest centroids of vectors, and rounds of k-means (S. Lloyd, "Least Squares Quantization in
+// PCM", 1982).
 #include "vectors/clusters.hpp"
 
 #include <optional>

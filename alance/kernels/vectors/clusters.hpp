@@ -1,4 +1,4 @@
-// The nearest centroid of points: products of tiles of points and centroids, in registers.
+// Nearest centroid of points: tiled matrix product of points and centroids, in registers.
 #pragma once
 #include "vectors/points.hpp"
 

@@ -1,4 +1,4 @@
-// Graphs of partitions (HNSW) as they are stored, checked.
+// HNSW graphs of partitions from an index file, with checks; see graph.hpp.
 #include "vectors/graph.hpp"
 
 namespace alance::vectors {

@@ -1,9 +1,13 @@
-// The graph of a partition (HNSW), and the search that follows it.
+// HNSW graph of a partition, and its search.
 //
-// Level 0 has every row of the partition, and each level above has fewer. A row has links to rows
-// near it on the same level. A search starts at the entry point of the highest level. On each level
-// it follows links towards the query, and then goes down: far ahead where rows are few, then
-// precisely. On level 0 it spreads out, and keeps the nearest rows.
+// Level 0 has every row of the partition, and each level above has fewer. A row has links to near
+// rows of the same level. A search starts at the entry point of the highest level. On each upper
+// level it follows links towards the query, then goes one level down. On level 0 it keeps the
+// nearest rows that it meets.
+//
+// Source: Y. Malkov, D. Yashunin, "Efficient and Robust Approximate Nearest Neighbor Search Using
+// Hierarchical Navigable Small World Graphs", 2016; docs/format/search-indices.md, "HNSW inside
+// partitions".
 #pragma once
 #include <functional>
 #include <span>

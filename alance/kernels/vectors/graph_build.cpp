@@ -1,9 +1,9 @@
-// Graphs of the rows of a partition (HNSW), made row by row.
+// Construction of HNSW graphs, row by row (Malkov and Yashunin, see graph.hpp; algorithms 1 and 4).
 //
-// A new row is linked to some of the rows near to it, and they to it. Of near rows those are chosen
-// that are nearer to it than to each other, so that links lead to all sides; others fill the rest.
-// A list may grow beyond its size by half before it is chosen anew. In the end links lead from the
-// entry to every row of level 0.
+// A new row is linked to near rows, and they to it. The heuristic chooses rows that are nearer to
+// it than to each other, so that links lead in all directions; other near rows fill the list. A
+// list may exceed its size by half before it is chosen anew. At the end links are added so that
+// every row of level 0 can be reached from the entry.
 #include <unordered_map>
 
 #include "vectors/graph.hpp"

@@ -1,4 +1,4 @@
-// The rows of a partition, compared with each other: vectors, scaled bytes, or product codes.
+// Distances between rows of a partition: vectors, scaled bytes, or product codes.
 #include "vectors/graph_rows.hpp"
 
 #include "vectors/points.hpp"

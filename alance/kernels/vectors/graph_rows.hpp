@@ -1,4 +1,4 @@
-// The rows of a partition, compared with each other by what is stored of them: a graph is made so.
+// Distances between stored rows of a partition, for the construction of its graph.
 #pragma once
 #include "vectors/nearest.hpp"
 

@@ -1,4 +1,4 @@
-// The k nearest rows of each query so far. Every kernel of a search adds its rows here.
+// The k nearest rows of each query so far, in a heap to which all search kernels add rows.
 //
 // The order of rows is total (distance, then id). So the result depends neither on the order in
 // which threads add rows, nor on how rows are divided among segments and partitions.

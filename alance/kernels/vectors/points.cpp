@@ -1,4 +1,4 @@
-// Vectors of any type as float32 points, and which vectors are whole.
+// Vectors of any type as float32 points, and the mask of vectors with only finite numbers.
 #include "vectors/points.hpp"
 
 namespace alance::vectors {

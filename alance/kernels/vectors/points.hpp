@@ -1,4 +1,4 @@
-// Vectors as points: the float32 numbers that clusters and codes of vectors are computed with.
+// Vectors as float32 points, from which clusters and codes are computed.
 #pragma once
 #include "vectors/vectors.hpp"
 

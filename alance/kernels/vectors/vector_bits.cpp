@@ -1,4 +1,8 @@
-// Distances of vectors of a few bits a component, rotated before (RaBitQ, IVF_RQ).
+// Distances of RaBitQ codes (IVF_RQ): a few bits for each component of a rotated vector.
+//
+// Source: J. Gao, C. Long, "RaBitQ: Quantizing High-Dimensional Vectors with a Theoretical Error
+// Bound for Approximate Nearest Neighbor Search", SIGMOD 2024; docs/format/search-indices.md,
+// "IVF_RQ".
 #include "vectors/vectors.hpp"
 
 #if defined(__x86_64__)

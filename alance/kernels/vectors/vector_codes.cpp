@@ -1,4 +1,4 @@
-// Distances of vectors of scaled bytes (IVF_SQ).
+// Distances of scalar-quantized vectors (IVF_SQ): one scaled byte a component.
 #include "vectors/graph.hpp"
 #include "vectors/vectors.hpp"
 

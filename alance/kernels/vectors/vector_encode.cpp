@@ -1,4 +1,4 @@
-// Codes of vectors that a new index stores: product codes (IVF_PQ) and scaled bytes (IVF_SQ).
+// Encoder of product codes (IVF_PQ, see vector_products.cpp) and of scaled bytes (IVF_SQ).
 #include "vectors/clusters.hpp"
 
 namespace alance::vectors {

@@ -1,4 +1,5 @@
-// Codes of a few bits a component of vectors that are rotated before (RaBitQ, IVF_RQ).
+// Encoder of RaBitQ codes (IVF_RQ): a few bits for each component of a vector, rotated by random
+// signs and Walsh-Hadamard transforms. vector_bits.cpp names the paper.
 #include "vectors/clusters.hpp"
 
 namespace alance::vectors {

@@ -1,13 +1,15 @@
-// Distances of product codes (IVF_PQ).
+// Distances of product codes (IVF_PQ) by look-up tables.
 //
-// A code is the number of a value of the codebook, for each of the sub-vectors of a row; all of them
-// stand for a vector w, which by l2 is relative to the centroid c of the row's partition. For any
-// point o, the same for all rows,
+// A code has a codebook entry for each sub-vector of a row. Its entries stand for a vector w, which
+// for l2 is relative to the centroid c of the row's partition. For any point o, the same for all
+// rows,
 //
 //   |q - c - w|^2 = |q - c|^2 - 2 (q - o) w + (|w|^2 + 2 (c - o) w)
 //
-// The last part does not depend on the query: the term of a row, computed when the row is read. The
-// middle one does not depend on the partition: a query has one table for all of them.
+// The last part does not depend on the query: it is computed when the row is read. The middle part
+// does not depend on the partition: a query has one table for all partitions.
+//
+// Source: H. Jegou, M. Douze, C. Schmid, "Product Quantization for Nearest Neighbor Search", 2011.
 #include <atomic>
 
 #include "vectors/graph.hpp"

@@ -1,4 +1,4 @@
-// Exact distances of blocks of vectors from queries, and the rows nearest to them.
+// Exact distances between blocks of vectors and queries, and the nearest rows.
 #include "vectors/vectors.hpp"
 
 #include "vectors/graph.hpp"

@@ -1,4 +1,4 @@
-// Distances of vectors from a query: one loop for each type of value and metric.
+// Distances of vectors from a query: one loop for each value type and metric.
 #pragma once
 #include "vectors/nearest.hpp"
 
