@@ -224,7 +224,7 @@ class PackedBlobWriter(_BlobWriter):
 
 
 class DedicatedBlobWriter(_BlobWriter):
-    """Writer of one object that is one blob, piece by piece.
+    """Writer of one blob in an object of its own, piece by piece.
 
     Use it with `async with`, which drops the object unless `finish` was called. For one task at a
     time.

@@ -71,7 +71,7 @@ class _Written:
 
 @dataclass(slots=True)
 class Backfill:
-    """The new files of one operation. Use it with `async with`: an error removes the files.
+    """New files of one operation. Use it with `async with`: an error removes the files.
 
     Args:
         values: values of the new columns.

@@ -36,7 +36,7 @@ _NONE = Schema((), {})
 
 @dataclass(slots=True)
 class Casts(OfLiveRows):
-    """The columns of a schema, cast to another schema of the same names.
+    """Columns of a schema, cast to another schema of the same names.
 
     Attributes:
         read: fields to cast, with their parents.
@@ -124,7 +124,7 @@ def _clocks_in_zone(values: pa.Array, type_: pa.DataType) -> pa.Array:
 def overlaid(
     rows: pa.RecordBatch, places: npt.NDArray[np.integer[Any]], values: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Return rows, some of which have new values. CPU work.
+    """Return rows with new values at some places. CPU work.
 
     Args:
         places: places of the rows with new values; shape (number of values,).

@@ -1,13 +1,13 @@
-"""The progress of a long backfill in a SQLite file, which a run after a crash continues.
+"""Progress of a long backfill in a SQLite file, from which a run after a crash continues.
 
 The file has two tables: `fragments` has the record of the data file of each finished fragment,
-`batches` the results of other fragments so far, as Arrow IPC streams. Rows are keyed by `job`, a
-hash of the table's location, the new columns and the columns read; and by `source`, the data files
-of the fragment, for batches also its deletion file. So a row never serves another table, other
-columns, or a fragment that changed. The file is removed when the version is made.
+`batches` the results of unfinished fragments so far, as Arrow IPC streams. Rows are keyed by `job`,
+a hash of the table's location, the new columns and the columns read; and by `source`, the data
+files of the fragment, for batches also its deletion file. So a row never serves another table,
+other columns, or a fragment that changed. The file is removed when the version is made.
 
 Data files of finished fragments stay in the table's folder after a failure. A cleanup removes them
-after seven days; a run after that computes them again.
+after seven days; a later run computes them again.
 """
 
 from __future__ import annotations
@@ -44,10 +44,12 @@ _TABLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A SQLite file on a local disk. Each call opens it in a thread.
+    """Checkpoint in a SQLite file on a local disk. Each call opens the file in a thread.
 
     Attributes:
+        path: path of the file.
         job: hash of the table's location, the new columns and the columns read.
+        snapshot: version of the table.
     """
 
     path: str
@@ -105,7 +107,7 @@ class Checkpoint:
     async def find_batch(
         self, fragment_id: int, source: str, start: int, num_rows: int
     ) -> pa.RecordBatch | None:
-        """Return the result for a span of live rows of a fragment. None if there is none."""
+        """Return the stored result for a span of live rows of a fragment. None if there is none."""
         content = await self._value(
             "SELECT result FROM batches WHERE job = ? AND fragment_id = ? AND source = ? "
             "AND start = ? AND num_rows = ?",

@@ -269,11 +269,11 @@ def _conformed(batch: pa.RecordBatch, schema: Schema, target: pa.Schema) -> pa.R
 
 @dataclass(slots=True)
 class Updated(OfLiveRows):
-    """Values of other data for rows whose key it has; existing values for other rows.
+    """New values for rows whose key is in the other data; existing values for all other rows.
 
     Attributes:
         joined: the values of the other data.
-        hits: masks of the live rows of the fragment whose key it has, batch by batch.
+        hits: masks of the fragment's live rows whose key is in the other data, batch by batch.
     """
 
     joined: Joined

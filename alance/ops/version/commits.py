@@ -108,10 +108,10 @@ async def commit_on(
 def manifests_of(
     session: Session, table: Table, scheme: NamingScheme = NamingScheme.V2
 ) -> ManifestStore:
-    """Return the store of a table's manifests: its keeper's, or one of conditional puts.
+    """Return the manifest store of a table: its keeper's, or one with conditional puts.
 
     Args:
-        scheme: naming of the manifests if there is no table yet.
+        scheme: naming scheme of the manifests if there is no table yet.
     """
     if table.keeper is not None:
         return table.keeper.manifests(session.engine, table, scheme)

@@ -250,7 +250,7 @@ async def write_on(
     schema: pa.Schema | None = None,
     options: WriteOptions,
 ) -> Snapshot:
-    """Write rows on a version; on None as the first version.
+    """Write rows on top of version `base`; None: as the first version.
 
     Cost: the data; together with its last object the transaction's file and a LIST; then the
     manifest.
