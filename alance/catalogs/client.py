@@ -134,7 +134,7 @@ class ClientBackend:
         )
 
     def _place(self, names: Names, answer: Any) -> Place:
-        """Return the place in an answer.
+        """Return the place of a table from the server's answer.
 
         Raises:
             StoreError: the answer has no location.

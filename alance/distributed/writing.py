@@ -370,7 +370,8 @@ class SourceGaps:
         """Stream the rows of one batch as `filled` does, in their order.
 
         Args:
-            dataset, batch: as `dataset` and a batch of `filled`.
+            dataset: the version with its fragments; see `open_record`.
+            batch: rows with a column `_rowaddr`, as in `filled`.
         """
         places = batch.column(ROW_ADDRESS).to_numpy().astype(np.uint64)
         rows = conform(batch.drop_columns([ROW_ADDRESS]), self.source_schema)

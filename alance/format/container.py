@@ -77,7 +77,7 @@ class Container:
         return len(self.content) + self.columns.nbytes + self.buffers.nbytes + 200
 
     def read_columns(self, indices: Sequence[int]) -> Plan[list[Column]]:
-        """Plan the metadata of columns; see the function of the same name."""
+        """Plan the metadata of columns of this file; see `container.read_columns`."""
         (columns,) = yield from read_columns([(self, indices)])
         return columns
 

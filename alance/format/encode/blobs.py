@@ -286,7 +286,7 @@ class BlobRows:
 
 
 def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
-    """Parse an array of one of the types above.
+    """Parse a blob column of one of the Arrow types that users pass; see the module.
 
     Args:
         valid: mask of slots that are not null, shape (n,); None: all.

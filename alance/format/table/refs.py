@@ -212,7 +212,7 @@ class _Fields:
         return value
 
     def texts(self, name: str) -> dict[str, str]:
-        """Return an object of texts; empty if it is absent or null."""
+        """Return a JSON object of texts by key; empty if it is absent or null."""
         value = self._values.get(name)
         if value is None:
             return {}
