@@ -94,6 +94,7 @@ class ManifestLocation(NamedTuple):
             memory.
         e_tag: strong e-tag from a listing; None: unknown.
         is_trusted: the version's number alone identifies the manifest.
+        last_modified: time of the object by the store's clock; None: unknown.
     """
 
     version: int

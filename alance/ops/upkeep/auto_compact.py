@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from alance.ops.upkeep.compact_plan import CompactionOptions
     from alance.ops.version.snapshot import Snapshot
 
-FIRST_PAUSE_S: Final = 1.0  # after a failure; doubled after each further failure
-LONGEST_PAUSE_S: Final = 300.0
-
-_log: Final = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class AutoCompactionMetrics:
@@ -56,10 +51,8 @@ class AutoCompactionMetrics:
     last_version: int | None = None
 
 
-class Compactor:
+class Compactor(UpkeepTask):
     """Background task that compacts a table; it starts at once. For one event loop.
-
-    Failures are counted, logged and retried later: writers never see them.
 
     Args:
         min_fragments: compact as soon as this many fragments can be joined.
@@ -81,19 +74,7 @@ class Compactor:
         self.metrics = AutoCompactionMetrics()
         self._options = options
         self._min_fragments = min_fragments
-        self._interval = interval
-        self._news = asyncio.Event()
-        self._news.set()
-        self._is_closing = False
-        self._pause = FIRST_PAUSE_S
-        self._task = asyncio.create_task(self._work())
-        observing.show(self)
-
-    def tell(self, snapshot: Snapshot) -> None:
-        """Report a new version."""
-        if snapshot.version > self.last.version:
-            self.last = snapshot
-            self._news.set()
+        super().__init__(snapshot, interval)
 
     def readings(self) -> Iterator[Reading]:
         """Yield the counters as metrics."""
@@ -102,63 +83,15 @@ class Compactor:
         failed = metrics.num_failures + metrics.num_conflicts
         yield Reading("auto_compactions_failed_total", uri, failed)
 
-    async def close(self) -> None:
-        """Compact a last time, then stop. If cancelled, stop as `abort` does.
+    def _count(self, error: AlanceError, *, is_conflict: bool) -> None:
+        metrics = self.metrics
+        self.metrics = (
+            replace(metrics, num_conflicts=metrics.num_conflicts + 1)
+            if is_conflict
+            else replace(metrics, num_failures=metrics.num_failures + 1, last_error=error)
+        )
 
-        Raises:
-            Exception: an error that ended the task and is not an alance error.
-        """
-        self._is_closing = True
-        self._news.set()
-        try:
-            await asyncio.shield(self._task)
-        finally:
-            await self.abort()
-
-    async def abort(self) -> None:
-        """Stop at once and remove the files of a compaction under way. May be called twice."""
-        self._is_closing = True
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _work(self) -> None:
-        is_last = False
-        while not is_last:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
-                    await self._news.wait()
-            self._news.clear()
-            is_last = self._is_closing
-            await self._try()
-
-    async def _try(self) -> None:
-        try:
-            await self._compact()
-        except (RetryableConflictError, CommitConflictError) as error:
-            metrics = self.metrics
-            self.metrics = replace(metrics, num_conflicts=metrics.num_conflicts + 1)
-            _log.debug("%s: compaction was overtaken: %s", self.last.uri, error)
-        except AlanceError as error:
-            metrics = self.metrics
-            failures = metrics.num_failures + 1
-            self.metrics = replace(metrics, num_failures=failures, last_error=error)
-            _log.warning("%s: compaction in the background failed: %s", self.last.uri, error)
-            await self._rest()
-        else:
-            self._pause = FIRST_PAUSE_S
-
-    async def _rest(self) -> None:
-        """Wait after a failure, or until `close`."""
-        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_S)
-        until = asyncio.get_running_loop().time() + pause
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                while not self._is_closing:
-                    self._news.clear()
-                    await self._news.wait()
-        self._news.set()  # look at the same version again
-
-    async def _compact(self) -> None:
+    async def _once(self) -> None:
         """Join the small fragments at the end of the table, if there are enough of them."""
         snapshot = self.last
         counts = await snapshot.live_counts()
