@@ -4,7 +4,7 @@
 //   bitmap: u32 cookie 12346, u32 number of containers
 //           or u16 cookie 12347, u16 number - 1, a bit for each container: 1 if it has runs
 //           for each container: u16 key, u16 number of values - 1
-//           for each container: u32 offset; absent if some have runs and there are few containers
+//           for each container: u32 offset; absent with runs and less than 4 containers
 //           for each container its values: ascending u16; or a bitset of 8 192 bytes, if more than
 //           4 096 values; or u16 number of runs, and for each: u16 first value, u16 length - 1
 //

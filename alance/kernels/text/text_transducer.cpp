@@ -1,5 +1,6 @@
-// Reader and writer of an inverted index's dictionary: a minimal acyclic finite-state transducer
-// from tokens to numbers, in the format of the Rust crate `fst` (docs.rs/fst).
+// Reader and writer of an inverted index's dictionary: an acyclic finite-state transducer from
+// tokens to numbers, in the format of the Rust crate `fst` (docs.rs/fst). It is nearly minimal: the
+// writer's memory of finished nodes is bounded, so a few equal nodes are written twice.
 //
 // Source: J. Daciuk et al., "Incremental Construction of Minimal Acyclic Finite-State Automata",
 // 2000.

@@ -130,7 +130,7 @@ def _again(merge: Merge, snapshot: Snapshot, newer: Snapshot) -> Merge:
 async def attempt(
     base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
 ) -> PreparedChange:
-    """Write all files of a merge into one version, and prepare its commit."""
+    """Write all files for a merge into version `base`, and prepare its commit."""
     plan = merge.plan
     run = base.engine.pool.run
     if plan.when_matched == "update" and not merge.rewrites_columns:

@@ -74,5 +74,8 @@ def bound(
 
 
 def expression_work(text: str) -> int:
-    """Return the work of an expression in bytes to decode; its text shows few values of a list."""
+    """Return the work of a pyarrow expression in bytes to decode: large with an `is_in` list.
+
+    Its text shows few values of the list, so the length of the text tells nothing.
+    """
     return DECODED_INLINE_BYTES + 1 if "is_in(" in text else 0

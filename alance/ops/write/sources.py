@@ -289,7 +289,7 @@ async def _in_threads(batches: Iterator[Rows], pool: DecodePool) -> AsyncIterato
 
 
 def _next_of(batches: Iterator[Rows]) -> tuple[list[pa.RecordBatch], object]:
-    """Return the next batches, up to 1 MB of small ones, then the end or an error behind them."""
+    """Return the next batches, up to 1 MB of small ones, and the end or error that followed."""
     taken: list[pa.RecordBatch] = []
     waiting = SmallBatches()
     until = time.monotonic() + ASKED_S
