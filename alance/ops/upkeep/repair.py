@@ -228,9 +228,7 @@ async def _facts(snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Sema
 async def _good_version(
     session: Session, table: Table, listed: list[load.ManifestLocation], before: int
 ) -> Manifest | None:
-    """Return the latest version without findings among the `LOOKED_BACK` before `before`, or
-    None.
-    """
+    """Return the last version before `before` without findings; None: none of `LOOKED_BACK`."""
     older = [where for where in listed if where.version < before][-LOOKED_BACK:]
     for where in reversed(older):
         try:
