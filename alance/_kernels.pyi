@@ -393,6 +393,7 @@ def read_pieces(
 class HeldFile:
     def __init__(self, begins: Sequence[int], buffers: Sequence[memoryview]) -> None: ...
     def add(self, begin: int, buffer: memoryview) -> None: ...
+    def cut(self, start: int, stop: int) -> npt.NDArray[np.uint8]: ...
     # The buffer has the bytes of pieces, one behind the other.
     def add_pieces(
         self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], buffer: memoryview
@@ -564,11 +565,18 @@ class PageForm:
         has_items: bool,
     ) -> None: ...
     @staticmethod
-    def constant(value: bytes | None, max_level: int) -> PageForm: ...
+    def constant(
+        value: bytes | None,
+        maxima: tuple[int, int, int],
+        null_level: int,
+        reps: tuple[int, int, int] | None,
+        defs: tuple[int, int, int] | None,
+    ) -> PageForm: ...
     def set_layers(self, layers: int) -> None: ...
     def set_symbols(
         self, symbols: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint8]
     ) -> None: ...
+    def set_items(self, compressed: bool, strings: bool, bits: int, count: int) -> None: ...
     def page(self, chunks: ChunkTable, start: int, size: int, num_rows: int) -> RowPage: ...
 
 class NewPages:
@@ -581,7 +589,6 @@ class NewPages:
     ) -> None: ...
     @property
     def descriptions(self) -> list[bytes]: ...
-    def described_by(self, number: int) -> int: ...
     @property
     def left(self) -> list[int]: ...
     @property
@@ -593,11 +600,8 @@ class NewPages:
     ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
     def find(self, forms: Sequence[PageForm | None], tails: Sequence[int]) -> None: ...
     def leave(self, numbers: Sequence[int]) -> None: ...
-    # Files of which more is known, and bytes of memory of that; pages that are not known before
-    # they have items, with the bytes of these.
-    def learn(
-        self, content: memoryview, far: bool
-    ) -> tuple[list[tuple[int, int]], list[tuple[int, RowPage, bytes]]]: ...
+    # Files of which more is known, and bytes of memory of that.
+    def learn(self, content: memoryview, far: bool) -> list[tuple[int, int]]: ...
 
 class RowPage:
     def __init__(
@@ -1045,55 +1049,45 @@ class SmallFiles:
     ) -> None: ...
     def encode(self, batch: object, statistics: bool, page_bytes: int) -> bytes | None: ...
 
-# --- file_pages.cpp ---
+# --- file_tables.cpp ---
 
-class FilePages:
+class FileTables:
+    # Of whole files, set by set, of each a file of every fragment. Column c is column `columns[c]`
+    # of the files of set `sets[c]`, of `num_rows` times `times[c]` rows. None: open them singly.
     @staticmethod
     def of_files(
-        contents: list[memoryview], columns: npt.NDArray[np.int64]
-    ) -> FilePages | None: ...
+        contents: list[memoryview],
+        sets: npt.NDArray[np.int64],
+        columns: npt.NDArray[np.int64],
+        times: npt.NDArray[np.int64],
+        num_rows: npt.NDArray[np.int64],
+    ) -> FileTables | None: ...
+    # `files`: of each column of each fragment the number of its file.
     @staticmethod
-    def of_columns(columns: Sequence[ColumnPages], num_files: int) -> FilePages: ...
+    def of_columns(
+        columns: Sequence[ColumnPages], files: Sequence[int], num_fragments: int
+    ) -> FileTables: ...
     @property
-    def version(self) -> int: ...  # major << 16 | minor; of whole files
-    @property
-    def num_pages(self) -> int: ...
-    @property
-    def encodings(self) -> list[bytes]: ...
+    def versions(self) -> list[tuple[int, int]]: ...  # of whole files
     @property
     def column_encodings(self) -> list[bytes]: ...
     @property
     def descriptions(self) -> list[bytes]: ...
-    # (pages of each column of each file; of each page its rows, the number of its encoding, the end
-    # of its buffers; starts and sizes of these)
     @property
-    def tables(
-        self,
-    ) -> tuple[
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int64],
-    ]: ...
-    # The rows of each column of each file.
-    @property
-    def stored(self) -> npt.NDArray[np.int64]: ...
-    @property
-    def address(self) -> int: ...
-    def fitting(self, forms: Sequence[PageForm | None], widths: Sequence[int]) -> list[int]: ...
-    def decode(
+    def files(self) -> list[int]: ...
+    # The bytes of all pages of files that are not marked: where those of each file end, starts and
+    # stops.
+    def spans(
+        self, are_here: Sequence[bool], max_gap_bytes: int
+    ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+    # All rows of some columns. What the kernel does not know of them is `unknown`.
+    def plan(
         self,
         columns: Sequence[int],
         forms: Sequence[PageForm | None],
-        widths: Sequence[int],
-        texts: Sequence[bool],
-        contents: list[memoryview],
-        numbers: npt.NDArray[np.int64],
-        firsts: npt.NDArray[np.int64],
+        held: Sequence[HeldFile],
         num_rows: int,
-    ) -> None: ...
+    ) -> RowPlan: ...
 
 # --- small_files.cpp ---
 

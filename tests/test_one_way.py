@@ -67,8 +67,13 @@ def test_a_trace_chooses_no_other_way() -> None:
 def test_footers_and_small_files_are_read_in_one_place() -> None:
     assert modules_that_name("file_ends") == {"format/container.py"}
     assert modules_that_name("column_pages") == {"format/column_metadata.py"}
-    assert modules_that_name("decode_together") == {"file/rows/file_pages.py"}
-    assert modules_that_name("gather_spans") == {"file/rows/file_pages.py", "file/open/files.py"}
+    assert modules_that_name("FileTables") == {"file/rows/whole.py"}
+    assert modules_that_name("gather_spans") == {"file/open/files.py"}
+
+
+def test_pages_are_decoded_by_one_kernel_and_by_codecs() -> None:
+    assert modules_that_name("RowBatch") == {"file/rows/placed_columns.py"}
+    assert modules_that_name("page_layout") == {"file/open/columns.py"}
 
 
 def test_containers_and_statistics_are_written_in_one_place() -> None:

@@ -67,7 +67,7 @@ void register_keys(nb::module_& m);
 void register_keys_joined(nb::module_& m);
 void register_v2_0(nb::module_& m);
 void register_sequences(nb::module_& m);
-void register_file_pages(nb::module_& m);
+void register_file_tables(nb::module_& m);
 void register_small_files(nb::module_& m);
 void register_small_file(nb::module_& m);
 void register_schema_fields(nb::module_& m);
@@ -147,7 +147,7 @@ NB_MODULE(_alance_kernels, m) {
   register_keys_joined(m);
   register_v2_0(m);
   register_sequences(m);
-  register_file_pages(m);
+  register_file_tables(m);
   register_small_files(m);
   register_small_file(m);
   register_schema_fields(m);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance import _kernels
+from alance.errors import AlanceError
+from alance.file.rows.field_forms import LEAF, LIST
 from alance.format.container import open_container
-from alance.format.layouts import whole_form
+from alance.format.layouts import page_form
 from alance.format.plans import run
 from alance.format.proto import file2_pb2
 
@@ -52,76 +55,105 @@ def views(contents: list[bytes]) -> list[memoryview]:
     return [memoryview(one) for one in contents]
 
 
-def test_the_same_as_one_by_one(files: list[bytes]) -> None:
-    wanted = columns(3, 0, 2)
-    pages = _kernels.FilePages.of_files(views(files), wanted)
-    assert pages is not None
-    counts, num_rows, kinds, ends, starts, sizes = pages.tables
-    encodings = pages.encodings
-    assert pages.version == 2 << 16 | 1
-    assert len(pages.column_encodings) == 1
-    page = number = 0
-    for column in wanted.tolist():
-        for content in files:
-            container, _ = run(open_container("f", len(content)), content)
-            (one,), _ = run(container.read_columns([column]), content)
-            assert counts[number] == len(one.pages)
-            number += 1
-            for each in one.pages:
-                span = slice(ends[page], ends[page + 1])
-                assert list(each.buffers) == list(zip(starts[span], sizes[span], strict=True))
-                assert each.num_rows == num_rows[page]
-                assert each.encoding == encodings[kinds[page]]
-                page += 1
-    assert page == pages.num_pages == len(num_rows) == len(kinds) == len(ends) - 1
-    assert pages.stored.tolist() == [1, 300, 20] * 3
+def tables_of(
+    contents: list[bytes],
+    wanted: npt.NDArray[np.int64],
+    num_rows: npt.NDArray[np.int64] | None = None,
+) -> _kernels.FileTables | None:
+    """The tables of columns of files of one set; without `num_rows` as many as the files have."""
+    if num_rows is None:
+        num_rows = columns(*[rows_in(content) for content in contents])
+    sets, times = np.zeros_like(wanted), np.ones_like(wanted)
+    return _kernels.FileTables.of_files(views(contents), sets, wanted, times, num_rows)
 
 
-class Joined(NamedTuple):
-    """Columns of `files` as the kernel decodes them."""
+def rows_in(content: bytes) -> int:
+    """Rows of the first column of a file; 0 of what is none."""
+    try:
+        container, _ = run(open_container("f", len(content)), content)
+        (own,), _ = run(container.read_columns([0]), content)
+    except AlanceError:
+        return 0
+    return own.kernel.num_rows
 
-    pages: _kernels.FilePages
-    forms: list[_kernels.PageForm | None]
-    contents: list[memoryview]
+
+class Whole(NamedTuple):
+    """Columns of files, all of whose rows are planned."""
+
+    tables: _kernels.FileTables
+    held: list[_kernels.HeldFile]
+    num_rows: int
 
     @classmethod
-    def of(cls, contents: list[bytes], wanted: npt.NDArray[np.int64]) -> Joined:
-        pages = _kernels.FilePages.of_files(views(contents), wanted)
-        assert pages is not None
-        return cls(pages, [*map(whole_form, pages.descriptions)], views(contents))
+    def of(cls, contents: list[bytes], wanted: npt.NDArray[np.int64], num_rows: int) -> Whole:
+        tables = tables_of(contents, wanted)
+        assert tables is not None
+        held = [_kernels.HeldFile([0], [content]) for content in views(contents)]
+        return cls(tables, held, num_rows)
 
-    def decode(self, **other: Any) -> None:
-        """Decode the first two columns, integers and texts; `other`: arguments instead of right."""
-        counts = self.pages.tables[0]
-        files = np.tile(np.arange(len(self.contents)), len(counts) // len(self.contents))
-        arguments = {
-            "columns": [0, 1],
-            "forms": self.forms,
-            "widths": [8, -4],
-            "texts": [False, True],
-            "contents": self.contents,
-            "numbers": np.repeat(files, counts),
-            "firsts": np.zeros(len(self.contents), np.int64),
-            "num_rows": 321,
+    def plan(self, wanted: list[int], **other: Any) -> _kernels.RowPlan:
+        """The plan of columns of the tables; `other`: arguments instead of right ones."""
+        arguments: dict[str, Any] = {
+            "columns": wanted,
+            "forms": [*map(page_form, self.tables.descriptions)],
+            "held": self.held,
+            "num_rows": self.num_rows,
         }
-        self.pages.decode(**arguments | other)
+        return self.tables.plan(**arguments | other)
 
-    def batch(self) -> pa.RecordBatch:
-        schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
-        return pa.RecordBatch._import_from_c(self.pages.address, schema)
+    def batch(
+        self, schema: pa.Schema, trees: list[int], wanted: list[int], widths: list[int]
+    ) -> pa.RecordBatch:
+        """Some columns as the kernel decodes them."""
+        plan = self.plan(wanted)
+        assert plan.unknown == []
+        texts = [width < 0 for width in widths]
+        batch = _kernels.RowBatch(trees, range(len(wanted)), widths, texts)
+        files = [self.held[number] for number in self.tables.files]
+        assert batch.read(plan, _kernels.HeldSource(files))
+        return pa.RecordBatch._import_from_c(batch.address, schema)
 
 
 def test_columns_of_files_become_one_batch(files: list[bytes]) -> None:
-    joined = Joined.of(files, columns(0, 1))
-    assert joined.pages.fitting(joined.forms, [8, -4]) == [0, 1]
-    assert joined.pages.address == 0
-    joined.decode()
-    expected = pa.concat_tables([rows(count).select(["id", "text"]) for count in (1, 300, 20)])
-    assert pa.Table.from_batches([joined.batch()]).equals(expected)
-    assert joined.pages.address == 0  # it was given away
-    joined.decode()
-    joined.decode()  # what was not taken is freed
-    assert joined.batch().num_rows == 321
+    whole = Whole.of(files, columns(1, 0, 2), 321)
+    expected = pa.concat_tables([rows(count) for count in (1, 300, 20)])
+    names = ["id", "text"]
+    batch = whole.batch(expected.select(names).schema, [LEAF, LEAF], [1, 0], [8, -4])
+    assert pa.Table.from_batches([batch]).equals(expected.select(names))
+    assert whole.tables.versions == [(2, 1)]
+    assert len(whole.tables.column_encodings) == 1
+
+
+def test_nested_columns_of_files_become_one_batch_by_the_same_call(files: list[bytes]) -> None:
+    whole = Whole.of(files, columns(0, 2), 321)
+    expected = pa.concat_tables([rows(count) for count in (1, 300, 20)]).select(["id", "words"])
+    batch = whole.batch(expected.schema, [LEAF, LIST, LEAF], [0, 1], [8, -4])
+    batch.validate(full=True)
+    assert pa.Table.from_batches([batch]).equals(expected)
+
+
+def test_bytes_of_the_pages_of_files_that_are_not_whole(files: list[bytes]) -> None:
+    whole = Whole.of(files, columns(0, 1), 321)
+    ends, starts, stops = whole.tables.spans([True, False, True], 256)
+    assert ends == [0, len(starts), len(starts)]
+    assert (starts < stops).all()
+    pieces = [files[1][start:stop] for start, stop in zip(starts, stops, strict=True)]
+    held = [
+        _kernels.HeldFile([0], [memoryview(files[0])]),
+        _kernels.HeldFile(starts.tolist(), views(pieces)),
+        _kernels.HeldFile([0], [memoryview(files[2])]),
+    ]
+    assert whole.plan([0, 1], held=held).unknown == []
+    with pytest.raises(ValueError, match="other files"):
+        whole.tables.spans([], 256)
+
+
+def test_pages_without_bytes_are_not_known(files: list[bytes]) -> None:
+    whole = Whole.of(files, columns(0, 1), 321)
+    held = [whole.held[0], _kernels.HeldFile([], []), whole.held[2]]
+    assert whole.plan([0, 1], held=held).unknown == [(1, 0), (4, 0)]
+    no_forms: list[None] = [None] * len(whole.tables.descriptions)
+    assert len(whole.plan([1], forms=no_forms).unknown) == 3
 
 
 CONSTANTS = {
@@ -133,8 +165,11 @@ CONSTANTS = {
     "no_text": pa.nulls(20, pa.string()),
     "no_flag": pa.nulls(20, pa.bool_()),
     "bytes": pa.array([b"0123456789abcdef"] * 20, pa.binary(16)),
+    "lists": pa.array([[3, 3], None, [], [3]] * 5, pa.list_(pa.int64())),
+    "members": pa.array([{"a": 1}, {"a": None}] * 10, pa.struct([("a", pa.int32())])),
 }
-WIDTHS = [8, 0, -4, -8, 8, -4, 0, 16]
+WIDTHS = [8, 0, -4, -8, 8, -4, 0, 16, 8, 4]
+TREES = [[LEAF]] * 8 + [[LIST, LEAF], [1, LEAF]]
 
 
 @pytest.fixture(scope="module")
@@ -145,25 +180,14 @@ def constants(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return Path(path, "data", file.path).read_bytes()
 
 
-def decoded_constants(content: bytes, columns_of: list[int]) -> Joined:
-    joined = Joined.of([content], np.arange(len(CONSTANTS)))
-    joined.decode(
-        columns=columns_of,
-        widths=WIDTHS,
-        texts=[name in ("text", "word", "no_text") for name in CONSTANTS],
-        num_rows=20,
-    )
-    return joined
-
-
 def test_pages_of_one_value_or_none(constants: bytes) -> None:
-    joined = Joined.of([constants], np.arange(len(CONSTANTS)))
     every = [*range(len(CONSTANTS))]
-    assert joined.pages.fitting(joined.forms, WIDTHS) == every
-    assert joined.pages.fitting(joined.forms, [4, 8, 0, 8, 16, -4, 8, 8]) == [2, 3, 4, 5, 6]
+    whole = Whole.of([constants], np.arange(len(CONSTANTS)), 20)
+    assert whole.plan(every).fitting([*chain(*TREES)], every, WIDTHS) == every
+    others = [4, 8, 0, 8, 16, -4, 8, 8, 4, 8]
+    assert whole.plan(every).fitting([*chain(*TREES)], every, others) == [4, 5, 6]
     expected = pa.table(CONSTANTS)
-    address = decoded_constants(constants, every)
-    batch = pa.RecordBatch._import_from_c(address.pages.address, expected.schema)
+    batch = whole.batch(expected.schema, [*chain(*TREES)], every, WIDTHS)
     batch.validate(full=True)
     assert pa.Table.from_batches([batch]).equals(expected)
 
@@ -175,94 +199,91 @@ def test_wrong_constants_are_told_or_decoded(constants: bytes, data: st.DataObje
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
-    if _kernels.FilePages.of_files(views([bytes(content)]), np.arange(len(CONSTANTS))) is None:
+    decode_some(bytes(content), pa.table(CONSTANTS).schema, TREES, WIDTHS)
+
+
+def decode_some(
+    content: bytes, schema: pa.Schema, trees: list[list[int]], widths: list[int]
+) -> None:
+    """Decode what the kernel takes of a file of 20 rows that may be damaged: it is valid, then.
+
+    Each field has one leaf.
+    """
+    every = [*range(len(widths))]
+    tables = tables_of([content], np.array(every), columns(20))
+    if tables is None:
         return
-    joined = Joined.of([bytes(content)], np.arange(len(CONSTANTS)))
-    fitting = joined.pages.fitting(joined.forms, WIDTHS)
-    try:
-        joined = decoded_constants(bytes(content), fitting)
-    except (ValueError, OverflowError):
-        return
-    fields = [pa.table(CONSTANTS).schema.field(number) for number in fitting]
-    pa.RecordBatch._import_from_c(joined.pages.address, pa.schema(fields)).validate(full=True)
+    whole = Whole(tables, [_kernels.HeldFile([0], [memoryview(content)])], 20)
+    plan = whole.plan(every)
+    fields = {*plan.fitting([*chain(*trees)], every, widths)}
+    for field in fields.difference([table for table, _ in plan.unknown]):
+        own = pa.schema([schema.field(field)])
+        try:
+            batch = whole.batch(own, trees[field], [field], [widths[field]])
+        except (ValueError, OverflowError):
+            continue
+        batch.validate(full=True)
 
 
 def test_a_constant_page_has_no_chunks() -> None:
     table = _kernels.chunk_table(memoryview(bytes(2)), None, False, 1, 1, 8)
     with pytest.raises(ValueError, match="no chunks"):
-        _kernels.PageForm.constant(b"a", 0).page(table, 0, 8, 1)
-
-
-def test_what_the_kernel_does_not_decode(files: list[bytes]) -> None:
-    joined = Joined.of(files, columns(0, 1, 2))
-    fitting = joined.pages.fitting
-    assert fitting(joined.forms, [4, -8, -4]) == []
-    assert fitting(joined.forms, [-1, -4, -1]) == [1]
-    assert fitting([None] * len(joined.forms), [8, -4, -4]) == []
-    with pytest.raises(ValueError, match="forms of other pages"):
-        fitting([], [8, -4, -4])
-    with pytest.raises(ValueError, match="forms of other pages"):
-        fitting(joined.forms, [8])
+        _kernels.PageForm.constant(b"a", (0, 0, 0), 0, None, None).page(table, 0, 8, 1)
+    with pytest.raises(ValueError, match="levels of an unknown form"):
+        _kernels.PageForm.constant(b"a", (0, 1, 0), 1, None, (5, 0, 1))
 
 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
         ({"columns": [2]}, "no such column"),
-        ({"columns": [1], "widths": [8, 8]}, "another form"),
-        ({"texts": [False]}, "unequal length"),
-        ({"numbers": np.zeros(1, np.int64)}, "unequal length"),
-        ({"numbers": np.full(6, 3, np.int64)}, "no such content"),
-        ({"numbers": np.full(6, -1, np.int64)}, "no such content"),
-        ({"firsts": np.zeros(2, np.int64)}, "unequal length"),
-        ({"firsts": np.full(3, 1 << 40, np.int64)}, "file pages: bytes"),
-        ({"firsts": np.full(3, -(1 << 40), np.int64)}, "file pages: bytes"),
+        ({"forms": []}, "forms of other pages"),
+        ({"held": []}, "other files"),
         ({"num_rows": 320}, "another number of rows"),
         ({"num_rows": 322}, "another number of rows"),
-        ({"num_rows": -1}, "unequal length"),
-        ({"num_rows": 1 << 62}, "overflow"),
+        ({"num_rows": -1}, "another number of rows"),
     ],
 )
 def test_wrong_arguments(files: list[bytes], other: dict[str, Any], message: str) -> None:
-    joined = Joined.of(files, columns(0, 1))
+    whole = Whole.of(files, columns(0, 1), 321)
     with pytest.raises(ValueError, match=message):
-        joined.decode(**other)
-    assert joined.pages.address == 0
+        whole.plan([0, 1], **other)
 
 
 @settings(max_examples=300)
 @given(data=st.data())
 def test_wrong_pages_are_told_or_decoded(files: list[bytes], data: st.DataObject) -> None:
-    content = bytearray(files[1])
+    content = bytearray(files[2])
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
-    if _kernels.FilePages.of_files(views([bytes(content)]), columns(0, 1)) is None:
-        return
-    joined = Joined.of([bytes(content)], columns(0, 1))
-    fitting = joined.pages.fitting(joined.forms, [8, -4])
-    try:
-        joined.decode(columns=fitting, num_rows=300)
-    except (ValueError, OverflowError):
-        return
-    if fitting == [0, 1]:
-        joined.batch().validate(full=True)
+    decode_some(
+        bytes(content), rows(1).schema, [[LEAF], [LEAF], [LIST, LEAF], [LEAF]], [8, -4, -4, 8]
+    )
 
 
 def test_columns_of_open_files_need_whole_files() -> None:
     with pytest.raises(ValueError, match="columns of other files"):
-        _kernels.FilePages.of_columns([], 0)
+        _kernels.FileTables.of_columns([], [], 0)
+    with pytest.raises(ValueError, match="columns of other files"):
+        _kernels.FileTables.of_columns([], [0], 1)
 
 
 def test_what_is_left_to_others(files: list[bytes]) -> None:
-    assert _kernels.FilePages.of_files([], columns(0)) is None
-    assert _kernels.FilePages.of_files(views(files), columns(4)) is None
-    assert _kernels.FilePages.of_files(views(files), columns(-1)) is None
-    assert _kernels.FilePages.of_files(views([files[0], files[1][:39]]), columns(0)) is None
-    assert _kernels.FilePages.of_files(views([files[0], b""]), columns(0)) is None
-    other = files[0][:-6] + b"\x02\x00LANC"  # of another version
-    assert _kernels.FilePages.of_files(views([files[0], other]), columns(0)) is None
-    assert _kernels.FilePages.of_files(views([other]), columns(0)) is not None
+    assert tables_of(files, columns(0)) is not None
+    assert tables_of(files, columns(4)) is None
+    assert tables_of(files, columns(-1)) is None
+    assert tables_of(files, columns(0), columns(1, 300, 21)) is None
+    assert tables_of([files[0], files[1][:39]], columns(0), columns(1, 300)) is None
+    assert tables_of([files[0], b""], columns(0), columns(1, 0)) is None
+    with pytest.raises(ValueError, match="unequal length"):
+        tables_of([], columns(0), columns())
+    sets = _kernels.FileTables.of_files
+    many, one = columns(1, 1), columns(1)
+    assert sets(views(files[:1]), columns(1), columns(0), one, one) is None  # no such set
+    assert sets(views(files[:1]), columns(0), columns(0), columns(2), one) is None  # of other rows
+    with pytest.raises(ValueError, match="unequal length"):
+        sets(views(files[:1]), columns(0), columns(0), many, one)
 
 
 def direct(content: bytes) -> file2_pb2.Encoding:
@@ -287,9 +308,7 @@ def file_of_one_page(starts: list[int], sizes: list[int]) -> bytes:
     [([0], [256]), ([64, 0], [192, 1]), ([192], [64]), ([], []), ([0], [0])],
 )
 def test_pages_inside_a_file(starts: list[int], sizes: list[int]) -> None:
-    pages = _kernels.FilePages.of_files([memoryview(file_of_one_page(starts, sizes))], columns(0))
-    assert pages is not None
-    assert (pages.tables[4].tolist(), pages.tables[5].tolist()) == (starts, sizes)
+    assert tables_of([file_of_one_page(starts, sizes)], columns(0), columns(3)) is not None
 
 
 @pytest.mark.parametrize(
@@ -309,8 +328,7 @@ def test_pages_inside_a_file(starts: list[int], sizes: list[int]) -> None:
     ],
 )
 def test_pages_outside_of_a_file(starts: list[int], sizes: list[int]) -> None:
-    content = memoryview(file_of_one_page(starts, sizes))
-    assert _kernels.FilePages.of_files([content], columns(0)) is None
+    assert tables_of([file_of_one_page(starts, sizes)], columns(0), columns(3)) is None
 
 
 @settings(max_examples=300)
@@ -321,16 +339,13 @@ def test_wrong_bytes(files: list[bytes], data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(max(0, first), len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
-    pages = _kernels.FilePages.of_files(views([bytes(content)]), columns(0, 1, 2, 3))
-    if pages is not None:
-        counts, num_rows, kinds, ends, starts, sizes = pages.tables
-        encodings = pages.encodings
-        assert counts.sum() == len(num_rows) == len(kinds) == len(ends) - 1
-        assert ends[-1] == len(starts) == len(sizes)
+    tables = tables_of([bytes(content)], columns(0, 1, 2, 3), columns(20))
+    if tables is not None:
+        ends, starts, stops = tables.spans([False], 0)
+        assert ends == [len(starts)]
         assert (starts >= 0).all()
-        assert (sizes >= 0).all()
-        assert (starts + sizes <= len(content)).all()
-        assert not len(kinds) or 0 <= kinds.min() <= kinds.max() < len(encodings)
+        assert (starts < stops).all()
+        assert (stops <= len(content)).all()
 
 
 @settings(max_examples=200)

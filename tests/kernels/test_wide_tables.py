@@ -100,7 +100,7 @@ def form(num_items: int) -> _kernels.PageForm:
 def test_new_pages_are_read_in_order_and_known_in_their_tables() -> None:
     first, second = column([4, 4], 8), column([4], 8)
     pages = _kernels.NewPages([first, second], [(0, 1), (1, 0)], [0, 1])
-    assert (pages.descriptions, pages.described_by(1)) == ([b"same"], 0)
+    assert pages.descriptions == [b"same"]
     with pytest.raises(ValueError, match="forms of other descriptions"):
         pages.find([], [1 << 20] * 2)
     with pytest.raises(ValueError, match="no such file"):
@@ -117,32 +117,40 @@ def test_new_pages_are_read_in_order_and_known_in_their_tables() -> None:
         pages.learn(memoryview(b"\x10\0"), True)
     assert pages.page == 0
     before = first.num_bytes
-    ((file, num_bytes),), with_items = pages.learn(memoryview(b"\0\0"), True)
-    assert (file, with_items, first.num_bytes) == (0, [], before + num_bytes)
+    ((file, num_bytes),) = pages.learn(memoryview(b"\0\0"), True)
+    assert (file, first.num_bytes) == (0, before + num_bytes)
     chunks = first.chunks(1)
     assert chunks is not None
     assert chunks.first_rows.tolist() == [0, 4]
     assert (first.chunks(0), second.chunks(0)) == (None, None)
-    assert pages.learn(memoryview(b"\0\0"), True)[0] == [(0, 0)]  # it was known
+    assert pages.learn(memoryview(b"\0\0"), True) == [(0, 0)]  # it was known
     pages.leave([1])
     assert (pages.left, pages.spans(far=False)[0]) == ([1], [])
     pages.find([None], [0, 0])
     assert pages.left == [0, 1]
     with pytest.raises(ValueError, match="no such page"):
-        pages.described_by(2)
-    with pytest.raises(ValueError, match="no such page"):
         pages.leave([2])
 
 
 def test_a_page_with_a_dictionary_is_known_with_its_items() -> None:
-    single = _kernels.ColumnPages([(((0, 2), (64, 8), (128, 3)), 4, b"same")])
+    single = _kernels.ColumnPages([(((0, 2), (64, 16), (128, 3)), 4, b"same")])
     pages = _kernels.NewPages([single], [(0, 0)], [0])
     with_items = _kernels.PageForm((0, 8, 0, 0, 0, False), None, 4, True)
     with_items.set_layers(1)
     pages.find([with_items], [1 << 20])
-    grown, ((number, page, items),) = pages.learn(memoryview(b"\0\0abc"), True)
-    assert (grown, number, items, page.width) == ([], 0, b"abc", 1)
-    assert single.chunks(0) is None
+    assert pages.left == [0]  # nothing is known of the items
+    with_items.set_items(False, False, 8, 4)
+    pages.find([with_items], [1 << 20])
+    with pytest.raises(ValueError, match="a dictionary that is none of 4 items"):
+        pages.learn(memoryview(b"\x10\0abc"), True)
+    with_items.set_items(False, False, 8, 3)
+    ((file, num_bytes),) = pages.learn(memoryview(b"\x10\0abc"), True)
+    assert (file, num_bytes > 0, single.chunks(0)) == (0, True, None)
+    plan = _kernels.plan_rows([[single]], np.array([1, 3], np.int64), [2])
+    batch = _kernels.RowBatch([0], [0], [1], [False])
+    batch.decode(plan, memoryview(b"\0\0\x04\0\0\0\0\0\0\2\0\1\0\0\0\0"))
+    rows = pa.RecordBatch._import_from_c(batch.address, pa.schema([("a", pa.uint8())]))
+    assert rows.to_pydict() == {"a": [*b"cb"]}
 
 
 def test_new_pages_that_share_bytes_are_left() -> None:

@@ -12,9 +12,13 @@ import pytest
 
 import alance
 from alance.errors import CorruptFileError
+from alance.file.rows.whole import WholeRows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from alance.format.field import Field
 
 ROWS = 2000
 
@@ -100,14 +104,43 @@ async def test_fragments_of_other_columns_between(tmp_path: Path) -> None:
     assert (await (await alance.dataset(where)).to_table()).equals(lance.dataset(where).to_table())
 
 
-async def test_damage_is_found_and_named(tmp_path: Path) -> None:
-    where = written(tmp_path / "t", table().select(["n", "colour"]), "2.1", 50)
+async def test_no_column_of_usual_types_needs_the_codecs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nested columns, pages with dictionaries and of one value are decoded by one call, too."""
+    rows = table().drop_columns(["coded"])
+    where = written(tmp_path / "t", rows, "2.1", 37)
+    decoded: list[str] = []
+    by_codecs = WholeRows._leaves
+
+    def noted(whole: WholeRows, fields: Sequence[Field]) -> object:
+        decoded.extend(field.name for field in fields)
+        return by_codecs(whole, fields)
+
+    monkeypatch.setattr(WholeRows, "_leaves", noted)
+    assert (await (await alance.dataset(where)).to_table()).equals(rows)
+    dataset = await (await alance.dataset(where)).optimize.compact_files()
+    assert (len(dataset.fragments), decoded) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("column", "number"), [("n", 0), ("colour", 0), ("lists", 0), ("pair", 1), ("coded", 0)]
+)
+@pytest.mark.parametrize("compacts", [False, True])
+async def test_damage_is_found_and_named(
+    tmp_path: Path, column: str, number: int, compacts: bool
+) -> None:
+    where = written(tmp_path / "t", table().select([column]), "2.1", 50)
     path = sorted((tmp_path / "t" / "data").iterdir())[17]
-    content = bytearray(path.read_bytes())
-    content[:2] = b"\xff\xff"  # the chunk words of the first page
+    async with alance.Session() as session:  # whose cache nobody else asks
+        described = await (await alance.FileReader.open(str(path), session=session)).describe()
+    content, start = bytearray(path.read_bytes()), described.columns[number].pages[0].start
+    content[start : start + 2] = b"\xff\xff"  # the chunk words of the first page
     path.write_bytes(bytes(content))
+    dataset = await alance.dataset(where)
     with pytest.raises(CorruptFileError) as caught:
-        await (await alance.dataset(where)).to_table()
+        await (dataset.optimize.compact_files() if compacts else dataset.to_table())
     told = str(caught.value) + "".join(caught.value.__notes__)
     assert path.name in told
-    assert "page 0 of column 0" in told
+    assert f"page 0 of column {number}" in told
+    assert f"in field {column!r}" in told

@@ -13,7 +13,7 @@ import pytest
 
 import alance
 from alance.errors import AlanceError
-from alance.file.rows import whole
+from alance.file.rows.whole import WholeFragments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,14 +50,14 @@ def made(path: Path, counts: list[int], version: str) -> None:
 def called(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether files were found usual."""
     found: list[bool] = []
-    parse = whole._pages_of
+    together = WholeFragments._together
 
     def noted(*args: Any) -> Any:
-        result = parse(*args)
+        result = together(*args)
         found.append(result is not None)
         return result
 
-    monkeypatch.setattr(whole, "_pages_of", noted)
+    monkeypatch.setattr(WholeFragments, "_together", noted)
     return found
 
 
@@ -116,7 +116,7 @@ async def test_wrong_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for _ in damaged(path, 40):
         together = await outcome(path)
         with monkeypatch.context() as patched:
-            patched.setattr(whole, "_pages_of", lambda *_: None)
+            patched.setattr(WholeFragments, "_together", lambda *_: None)
             assert await outcome(path) == together
         errors += together != "compacted"
     assert errors

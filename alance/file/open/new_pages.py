@@ -1,36 +1,33 @@
 """Pages of which tables know nothing yet, of many columns and files: learned together.
 
-A call of the kernel says which bytes have to be known of mini-block pages, and one more makes them
-known, in their tables, by these bytes. Others have plans of their own.
+A call of the kernel says which bytes have to be known of pages, and one more makes them known, in
+their tables, by these bytes. Pages that it does not know have plans of their own.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.file.open.columns import OpenColumn
 from alance.file.open.files import bytes_at_hand
 from alance.file.open.page_tables import Hole
 from alance.file.open.recall import kept_by
-from alance.format.layouts import described
-from alance.format.layouts.miniblock import MiniBlockState
-from alance.format.layouts.row_pages import RowPage, has_items
-from alance.format.plans import TURN, Pieces, together
+from alance.format.layouts import page_form
+from alance.format.plans import Pieces, together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from alance.file.open.columns import States
     from alance.file.open.page_tables import PageTables
     from alance.format.container import Container
-    from alance.format.layouts.miniblock import Description
     from alance.format.plans import Plan
 
 _PATH, _CONTAINER = attrgetter("container.path"), attrgetter("container")
 _CONTENT_START = attrgetter("content_start")
-FILLED_A_TURN: Final = 256  # pages with dictionaries: a millisecond or two
+NOTHING: Final = memoryview(b"")  # the bytes of pages of one value that is in the description
 
 
 class NewPages:
@@ -63,12 +60,7 @@ class NewPages:
         files = [*map(places.__getitem__, paths)]
         self._columns = dict(zip(files, columns, strict=True))
         self._kernel = _kernels.NewPages(tables, self.unknown, files)
-        self._descriptions: list[Description | None] = []
-        forms = []
-        for text in self._kernel.descriptions:
-            page = described(text)
-            self._descriptions.append(None if page is None else page.said)
-            forms.append(None if page is None else page.said.rows)
+        forms = [*map(page_form, self._kernel.descriptions)]
         self._kernel.find(forms, [*map(_CONTENT_START, self._containers.values())])
         self._singly: list[int] = self._kernel.left
 
@@ -84,11 +76,10 @@ class NewPages:
         Raises:
             CorruptFileError, UnsupportedError: the description of a page, or what is known of it.
         """
-        pieces = self._pieces(far=False)
-        if pieces is not None:
-            content = bytes_at_hand(pieces, self._containers)
-            for _ in self._learn(content, states, far=False):
-                pass  # this is no plan: there are no turns
+        if len(self._kernel.far) + len(self._singly) < len(self.unknown):
+            pieces = self._pieces(far=False)
+            content = NOTHING if pieces is None else bytes_at_hand(pieces, self._containers)
+            self._learn(content, states, far=False)
         self._leave_noted(states)
         singly, self._singly = self._singly, []
         for at in singly:
@@ -126,7 +117,7 @@ class NewPages:
         pieces = self._pieces(far=True)
         if pieces is not None:
             (content,) = yield [pieces]
-            yield from self._learn(content, states, far=True)
+            self._learn(content, states, far=True)
 
     def _pieces(self, *, far: bool) -> Pieces | None:
         """The bytes to know of pages that are far, or of the others; None: there are none."""
@@ -136,9 +127,9 @@ class NewPages:
         paths = [*self._containers]
         return Pieces([*map(paths.__getitem__, files)], ends, starts, stops, num_bytes)
 
-    def _learn(self, content: memoryview, states: States, *, far: bool) -> Iterator[Any]:
+    def _learn(self, content: memoryview, states: States, *, far: bool) -> None:
         try:
-            grown, with_items = self._kernel.learn(content, far)
+            grown = self._kernel.learn(content, far)
         except ValueError as error:
             hole = self.hole(self._kernel.page)
             column = hole.leaf.column
@@ -152,35 +143,3 @@ class NewPages:
             column = self._columns[file]
             assert isinstance(column, OpenColumn)
             column.file.has_grown(num_bytes, states)
-        for count, (number, kernel, items) in enumerate(with_items, 1):
-            description = self._descriptions[self._kernel.described_by(number)]
-            assert description is not None
-            self._fill(self.hole(number), description, kernel, items, states)
-            if count % FILLED_A_TURN == 0:
-                yield TURN
-
-    def _fill(
-        self,
-        hole: Hole,
-        description: Description,
-        kernel: _kernels.RowPage,
-        items: bytes,
-        states: States,
-    ) -> None:
-        """Keep a page with a dictionary.
-
-        Raises:
-            CorruptFileError: the dictionary contradicts its description.
-        """
-        column = hole.leaf.column
-        assert isinstance(column, OpenColumn)
-        assert kernel.chunks is not None
-        state = MiniBlockState(kernel.chunks, description.dictionary_of(items))
-        assert state.dictionary is not None
-        place = column.place(hole.number)
-        with place.checking():
-            state.takes_rows = has_items(kernel, state.dictionary.items())
-        if state.takes_rows:
-            state.rows = RowPage(kernel, description.form.shape.code, place.start)
-        column.learned(hole.number, state, states)
-        hole.fill(state)

@@ -120,7 +120,7 @@ class PageTables:
     def forms(self) -> FieldForms:
         """The fields whose arrays the kernel builds."""
         if self._forms is None:
-            self._forms = forms_of(self._fields, self.leaves)
+            self._forms = forms_of(self._fields, [leaf.leaf.field.id for leaf in self.leaves])
         return self._forms
 
     def by_file(self, forms: FieldForms) -> list[tuple[FieldForms, bool]]:

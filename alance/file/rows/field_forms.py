@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from alance._kernels import RowPlan
-    from alance.file.rows.leaves import OpenLeaf
     from alance.format.field import Field
 
 LEAF, LIST, LARGE_LIST = 0, -1, -2  # nodes, as the kernel numbers them
@@ -132,9 +131,9 @@ class FieldForms(NamedTuple):
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def forms_of(fields: Iterable[Field], leaves: Sequence[OpenLeaf]) -> FieldForms:
-    """The forms of the fields of which a fragment has all leaves."""
-    numbers: Mapping[int, int] = {leaf.leaf.field.id: number for number, leaf in enumerate(leaves)}
+def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
+    """The forms of the fields of which a fragment has all leaves, by the ids of these."""
+    numbers: Mapping[int, int] = {field_id: number for number, field_id in enumerate(own_ids)}
     forms = []
     for field in fields:
         tree, ids, widths, texts, arrow = field.derive("form", _shape)
@@ -142,13 +141,6 @@ def forms_of(fields: Iterable[Field], leaves: Sequence[OpenLeaf]) -> FieldForms:
             of_leaves = [*map(numbers.__getitem__, ids)]
             forms.append(FieldForm(field, tree, of_leaves, widths, texts, arrow))
     return FieldForms.of(forms)
-
-
-def plain_form(field: Field) -> FieldForm | None:
-    """The form of a field that is one column whose neighbouring values the kernel copies."""
-    tree, _, widths, texts, arrow = field.derive("form", _shape)
-    form = FieldForm(field, tree, (0,), widths, texts, arrow)
-    return form if tree == (LEAF,) and not form.is_viewed else None
 
 
 def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:

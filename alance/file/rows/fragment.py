@@ -16,13 +16,11 @@ from alance.file.older.entry import holds_packed_lists, is_older, merged, open_o
 from alance.file.open.columns import OpenColumn
 from alance.file.open.files import ColumnsOf, FileOf, open_columns_of, open_files
 from alance.file.open.page_tables import PageTables
-from alance.file.rows.file_pages import LeafPages
 from alance.file.rows.leaves import OpenLeaf, Parts
 from alance.file.rows.placed_rows import fetch_placed, placed_rows
 from alance.file.rows.ranged import loads_of_range, read_ranges
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.plans import PLANS_A_TURN, TURN, all_read, joined_spans, together
-from alance.format.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -32,13 +30,13 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.file.older.v2_0 import FieldRows
     from alance.file.open.columns import States
-    from alance.file.rows.joined_rows import JoinedRows
     from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
     from alance.format.plans import Pieces, Plan, Reader
+    from alance.format.schema import Schema
 
-    Found: TypeAlias = list[DecodeTask] | FieldRows | LeafPages | Parts
+    Found: TypeAlias = list[DecodeTask] | FieldRows | Parts
 
 
 class FileSource(NamedTuple):
@@ -56,14 +54,11 @@ class FragmentTask(NamedTuple):
     num_rows: int
     leaves: dict[int, Found]  # by field id of the leaf; of files of 2.0: of the schema's field
     columns: Sequence[PlacedColumns] = ()  # of other leaves
-    joined: JoinedRows | None = None  # of other leaves, whole files
 
     @property
     def num_bytes(self) -> int:
         """Encoded bytes to decode."""
         at_once = sum([columns.num_bytes for columns in self.columns])
-        if self.joined is not None:
-            at_once += self.joined.num_bytes
         return at_once + sum(map(encoded_bytes, self.leaves.values()))
 
     @property
@@ -93,10 +88,6 @@ class FragmentTask(NamedTuple):
         """
         if not self.schema.fields:
             return empty_columns(self.num_rows if order is None else len(order))
-        if self.joined is not None:
-            batch = self.joined.batch(self.schema, self.column)
-            assert batch is not None
-            return in_order(batch, order)
         decoded = []
         for own in self.columns:
             if own.placed.plan.is_ranges:
@@ -133,7 +124,7 @@ class FragmentTask(NamedTuple):
             arrays = [
                 part.decode()
                 for part in _parts(self.leaves.get(field.id, []))
-                if not isinstance(part, list | LeafPages | Parts)
+                if not isinstance(part, list | Parts)
             ]
             if arrays:
                 return one_array(arrays)
@@ -155,10 +146,8 @@ def _parts(rows: Found) -> Sequence[Found]:
 
 
 def _pages(rows: Found) -> list[PageValues]:
-    if isinstance(rows, list):
-        return [task.decode() for task in rows]
-    assert isinstance(rows, LeafPages)
-    return rows.decode_pages()
+    assert isinstance(rows, list)
+    return [task.decode() for task in rows]
 
 
 def encoded_bytes(rows: Found) -> int:
@@ -215,21 +204,6 @@ class OpenFragment:
     def tables(self) -> PageTables:
         """What is known of the pages."""
         return PageTables(self.schema, self.leaves, self.leaf_ids)
-
-    @property
-    def nested(self) -> OpenFragment | None:
-        """The nested fields whose arrays the kernel builds, as a new fragment; None without any.
-
-        It knows nothing of the pages yet, and leaves what it learns of them to nobody.
-        """
-        forms = [form for form in self.tables.forms.forms if len(form.tree) > 1]
-        if not forms:
-            return None
-        numbers = [number for form in forms for number in form.leaves]
-        ids = tuple([self.leaf_ids[number] for number in numbers])
-        leaves = tuple([self.leaves[number] for number in numbers])
-        schema = Schema(tuple([form.field for form in forms]), {})
-        return OpenFragment(schema, self.num_rows, leaves, ids)
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
         """Plan single rows, with all that is to be read for them; see `take_rows`."""

@@ -1,47 +1,54 @@
-"""Whole small files, many at once: one kernel call parses their tables, and pages are joined.
+"""All rows of small fragments, many at once: one plan and one batch, whatever the number of files.
 
 A scan reads the end of a file, then its page tables, then its pages. For a small file, one request
 for all of it is cheaper. A thread then does everything over these bytes, without another request or
 another turn of the event loop.
 
-Files of one table with the same columns differ only in positions and numbers. So no file has an
-object of its own: pages are rows of arrays, and neighbouring pages of one kind are decoded as one.
-Unusual files, damaged ones included, are opened one by one, and the error comes from there.
+The kernel parses the column metadata of all files by one call (`FileTables`), learns their pages
+from the bytes at hand, and plans all rows (`RowPlan`); `RowBatch` decodes them. No file, column or
+page has an object of its own. Columns that the kernel does not know, and all columns where it finds
+something wrong, are read by the codecs, fragment by fragment: that tells what is wrong, and where.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from alance import _kernels
-from alance.errors import AlanceError
-from alance.file.batches import one_batch
+from alance.errors import AlanceError, CorruptFileError
+from alance.file.batches import in_order, one_batch
 from alance.file.older.entry import holds_packed_lists
+from alance.file.open.columns import OpenColumn
 from alance.file.open.recall import OwnStates
-from alance.file.rows.file_pages import Content, FilePages
+from alance.file.rows.field_forms import forms_of
 from alance.file.rows.fragment import FragmentTask, open_fragment
-from alance.file.rows.grouped import group_key, read_together
-from alance.file.rows.joined_rows import JoinedRows, joined
+from alance.file.rows.leaves import Parts
+from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
 from alance.file_version import FileVersion
 from alance.format.column_metadata import COLUMN_ENCODING, any_url
+from alance.format.layouts import page_form
 from alance.format.layouts.fields import leaf_columns
-from alance.format.plans import ByteRange, answered, cut
+from alance.format.plans import ByteRange, all_read, answered, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from alance.arrays import Int64s
     from alance.file.open.plain import PlainFile
     from alance.file.rows.fragment import FileSource, Found, OpenFragment
-    from alance.file.rows.joined_rows import JoinedLeaves
+    from alance.format.container import Container
+    from alance.format.field import Field
     from alance.format.layouts.fields import LeafColumn
-    from alance.format.plans import Plan, T
+    from alance.format.plans import Extent, Plan, Reader, T
     from alance.format.schema import Schema
+
+GAP_BYTES: Final = 256  # between pages of a file: the filler; wider gaps are the store's affair
 
 
 class FragmentFiles(NamedTuple):
@@ -77,6 +84,164 @@ def read_whole(schema: Schema, fragments: Sequence[FragmentFiles]) -> Plan[Whole
     return WholeFragments(schema, fragments, dict(zip(locations, contents, strict=True)))
 
 
+def group_key(fragment: OpenFragment) -> tuple[int, ...] | None:
+    """Equal for fragments that can be read together: the fields they have; None: not at all."""
+    if all(isinstance(leaf.column, OpenColumn) for leaf in fragment.leaves):
+        return fragment.leaf_ids
+    return None
+
+
+def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:
+    """Plan all rows of open fragments, one behind the other: at most one round, of one range a file
+    or few.
+
+    Args:
+        fragments: of the same schema, with one `group_key`.
+    """
+    columns = [
+        column
+        for number in range(len(fragments[0].leaves))
+        for fragment in fragments
+        if isinstance(column := fragment.leaves[number].column, OpenColumn)
+    ]
+    containers = {column.container.path: column.container for column in columns}
+    places = dict(zip(containers, range(len(containers)), strict=True))
+    tables = _kernels.FileTables.of_columns(
+        [column.column.kernel for column in columns],
+        [places[column.container.path] for column in columns],
+        len(fragments),
+    )
+    held = yield from _held([*containers.values()], tables)
+    first, num_rows = fragments[0], sum([fragment.num_rows for fragment in fragments])
+    return WholeRows(first.schema, num_rows, first.leaf_ids, tables, held, lambda: fragments)
+
+
+def _held(
+    containers: Sequence[Container], tables: _kernels.FileTables
+) -> Plan[dict[str, _kernels.HeldFile]]:
+    """Plan the bytes of all pages of files, by path: at most one round."""
+    are_whole = [container.is_whole for container in containers]
+    held = {
+        container.path: _kernels.HeldFile([0], [container.content])
+        if container.is_whole
+        else _kernels.HeldFile([], [])
+        for container in containers
+    }
+    if all(are_whole):
+        return held
+    ends, starts, stops = tables.spans(are_whole, GAP_BYTES)
+    numbers = np.repeat(np.arange(len(held)), np.diff(ends, prepend=0)).tolist()
+    spans = [
+        ByteRange(containers[number].path, start, stop)
+        for number, start, stop in zip(numbers, starts.tolist(), stops.tolist(), strict=True)
+    ]
+    contents = (yield spans) if spans else ()
+    for span, content in zip(spans, contents, strict=True):
+        if len(content) != span.num_bytes:
+            raise CorruptFileError(
+                f"{len(content)} bytes of {span.path} from {span.start}, expected {span.num_bytes}"
+            )
+        held[span.path].add(span.start, content)
+    return held
+
+
+class WholeRows(NamedTuple):
+    """All rows of fragments with the same fields, whose bytes are in memory.
+
+    Attributes:
+        ids: of the leaves of which the tables have the columns, in their order.
+        held: the files, as far as pages are read of them, by path.
+        opened: gives the fragments, for columns that the kernel does not know.
+    """
+
+    schema: Schema
+    num_rows: int
+    ids: tuple[int, ...]
+    tables: _kernels.FileTables
+    held: Mapping[str, _kernels.HeldFile]
+    opened: Callable[[], Sequence[OpenFragment]]
+
+    @property
+    def unread(self) -> list[PlacedRows]:
+        """Nothing: all bytes are here."""
+        return []
+
+    def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
+        """The rows as Arrow; CPU work. Arguments and errors are those of `FragmentTask.decode`."""
+        try:
+            columns = self._placed()
+            fields = {form.field.id for own in columns for form in own.fields.forms}
+            others = [field for field in self.schema.fields if field.id not in fields]
+            task = FragmentTask(self.schema, self.num_rows, self._leaves(others), columns)
+            return task.decode(read, order)
+        except (CorruptFileError, ValueError):
+            task = FragmentTask(self.schema, self.num_rows, self._leaves(self.schema.fields))
+            return in_order(task.decode(read), order)
+
+    def _placed(self) -> list[PlacedColumns]:
+        """The fields of which the kernel knows all pages."""
+        schema, tables, files = self.schema, self.tables, self.tables.files
+        forms = schema.remember((forms_of, self.ids), lambda: forms_of(schema.fields, self.ids))
+        if not forms.forms:
+            return []
+        pages_as = [*map(page_form, tables.descriptions)]
+        held = [*self.held.values()]
+        plan = tables.plan(forms.leaves, pages_as, held, self.num_rows)
+        count = len(files) // len(self.ids)
+        others = {table // count for table, _ in plan.unknown}
+        others.update(forms.unfit(plan, range(len(forms.leaves))))
+        paths = [*map([*self.held].__getitem__, files)]
+        placed = PlacedRows(plan, paths, [*map(held.__getitem__, files)])
+        columns = PlacedColumns(placed, forms, range(len(forms.leaves)))
+        if others:
+            kept = [form.field.id for form in forms.forms if others.isdisjoint(form.leaves)]
+            columns = columns.only({*kept})
+        return [columns] if columns.fields.forms else []
+
+    def _leaves(self, fields: Iterable[Field]) -> dict[int, Found]:
+        """What codecs decode of fields, by id of the leaf."""
+        own = [(field, leaf.field.id) for field in fields for leaf in leaf_columns(field)]
+        own = [(field, leaf_id) for field, leaf_id in own if leaf_id in self.ids]
+        opened = self.opened() if own else ()
+        leaves: dict[int, Found] = {}
+        for field, leaf_id in own:
+            reading = [
+                (leaf, fragment.num_rows)
+                for fragment in opened
+                for leaf in fragment.leaves_of([leaf_id])
+            ]
+            try:
+                leaves[leaf_id] = Parts(
+                    [
+                        answered(leaf.read(0, num_rows, OwnStates()), self._cut)
+                        for leaf, num_rows in reading
+                    ]
+                )
+            except AlanceError as error:
+                error.add_note(f"in field {field.name!r}")
+                raise
+        return leaves
+
+    def _cut(self, extents: Sequence[Extent]) -> list[memoryview]:
+        """The bytes of extents of the files.
+
+        Raises:
+            CorruptFileError: bytes that are not here.
+        """
+        return [
+            self._bytes(extent)
+            if isinstance(extent, ByteRange)
+            else memoryview(b"".join(map(self._bytes, extent.ranges())))
+            for extent in extents
+        ]
+
+    def _bytes(self, span: ByteRange) -> memoryview:
+        try:
+            return self.held[span.path].cut(span.start, span.stop).data
+        except ValueError as error:
+            raise CorruptFileError(f"{span.path}: {error}") from error
+
+
 class WholeFragments(NamedTuple):
     """Fragments whose files are in memory, by location."""
 
@@ -87,48 +252,62 @@ class WholeFragments(NamedTuple):
     def decode(self) -> pa.RecordBatch:
         """All rows.
 
-        Pages of one field are decoded one after the other, and assembled once for all fragments.
-
         Raises:
             CorruptFileError: bytes that contradict the format.
         """
-        batches = [
-            task.decode()
-            for fragments in _alike(self.fragments)
-            for task in self._together(fragments) or self._one_by_one(fragments)
-        ]
+        batches: list[pa.RecordBatch] = []
+        for fragments in _alike(self.fragments):
+            together = self._together(fragments)
+            batches += self._one_by_one(fragments) if together is None else [together.decode()]
         return one_batch(batches)
 
-    def _together(self, fragments: Sequence[FragmentFiles]) -> list[FragmentTask] | None:
-        """The rows of fragments whose files have the same columns, as one; None: one by one."""
-        rows = np.array([fragment.num_rows for fragment in fragments], np.int64)
-        num_rows = int(rows.sum())
-        leaves: dict[int, Found] = {}
-        parts: list[JoinedLeaves] = []
-        ids: set[int] = set()
-        for number, first in enumerate(fragments[0].sources):
-            here = _leaves_of(self.schema, first.columns)
-            if holds_packed_lists(self.schema.fields, first.columns):
-                return None
-            if not here:
-                continue
-            if not ids.isdisjoint(own := [leaf.field.id for leaf in here]):
-                return None
-            ids.update(own)
-            sources = [fragment.sources[number] for fragment in fragments]
-            contents = [self.contents[source.location] for source in sources]
-            pages = _pages_of(here, sources, contents, rows)
-            if pages is None:
-                return None
-            columns = [[first.columns[field_id]] * len(sources) for field_id in own]
-            fields = [leaf.field for leaf in here]
-            part, others = joined(self.schema, fields, columns, pages, num_rows)
-            parts += [part] if part else []
-            leaves |= others
-        return [FragmentTask(self.schema, num_rows, leaves, joined=JoinedRows(parts, num_rows))]
+    def _together(self, fragments: Sequence[FragmentFiles]) -> WholeRows | None:
+        """The rows of fragments whose files have the same columns; None: one by one."""
+        sources = fragments[0].sources
+        if any(holds_packed_lists(self.schema.fields, source.columns) for source in sources):
+            return None
+        leaves = [
+            (leaf, number)
+            for number, source in enumerate(sources)
+            for leaf in _leaves_of(self.schema, source.columns)
+        ]
+        ids = tuple([leaf.field.id for leaf, _ in leaves])
+        locations = [
+            fragment.sources[number].location
+            for number in range(len(sources))
+            for fragment in fragments
+        ]
+        if len({*ids}) < len(ids) or len({*locations}) < len(locations):
+            return None
+        contents = [self.contents[location] for location in locations]
+        num_rows = [fragment.num_rows for fragment in fragments]
+        columns = [sources[number].columns[leaf.field.id] for leaf, number in leaves]
+        tables = _kernels.FileTables.of_files(
+            contents,
+            np.array([number for _, number in leaves], np.int64),
+            np.array(columns, np.int64),
+            np.array([leaf.multiplier for leaf, _ in leaves], np.int64),
+            np.array(num_rows, np.int64),
+        )
+        if tables is None or not _are_known(tables):
+            return None
+        held = {
+            location: _kernels.HeldFile([0], [content])
+            for location, content in zip(locations, contents, strict=True)
+        }
+        opening = partial(self._open, fragments)
+        return WholeRows(self.schema, sum(num_rows), ids, tables, held, opening)
 
-    def _one_by_one(self, fragments: Sequence[FragmentFiles]) -> Iterator[FragmentTask]:
+    def _one_by_one(self, fragments: Sequence[FragmentFiles]) -> Iterator[pa.RecordBatch]:
         """The rows of fragments of any kind, opened one by one."""
+        for key, run in groupby(self._open(fragments), group_key):
+            if key is not None:
+                yield self._run(read_together([*run])).decode()
+            else:
+                for single in run:
+                    yield self._run(single.read(0, single.num_rows, OwnStates())).decode()
+
+    def _open(self, fragments: Sequence[FragmentFiles]) -> list[OpenFragment]:
         opened: list[OpenFragment] = []
         for fragment in fragments:
             opening = open_fragment(self.schema, fragment.sources, fragment.num_rows, OwnStates())
@@ -138,12 +317,7 @@ class WholeFragments(NamedTuple):
                 if fragment.id is not None:
                     error.add_note(f"in fragment {fragment.id}")
                 raise
-        for key, run in groupby(opened, group_key):
-            if key is not None:
-                yield self._run(read_together(list(run)))
-            else:
-                for single in run:
-                    yield self._run(single.read(0, single.num_rows, OwnStates()))
+        return opened
 
     def _run(self, plan: Plan[T]) -> T:
         """The result of a plan over the files."""
@@ -158,54 +332,18 @@ def _alike(fragments: Sequence[FragmentFiles]) -> Iterator[list[FragmentFiles]]:
         yield list(run)
 
 
-def _leaves_of(schema: Schema, columns: dict[int, int]) -> list[LeafColumn]:
+def _leaves_of(schema: Schema, columns: Mapping[int, int]) -> list[LeafColumn]:
     """The leaves of a schema that a file with such columns has."""
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     return [leaf for leaf in leaves if leaf.field.id in columns]
 
 
-def _pages_of(
-    leaves: Sequence[LeafColumn],
-    sources: Sequence[FileSource],
-    contents: list[memoryview],
-    num_rows: Int64s,
-) -> FilePages | None:
-    """The pages of leaves in files that have the same columns; CPU work.
-
-    None where anything is unusual: then open them one by one.
-
-    Args:
-        leaves: those that the files have; at least one.
-        sources: the files; at least one.
-        contents: all bytes of each.
-        num_rows: of the fragment that each is of.
-    """
-    columns = [sources[0].columns[leaf.field.id] for leaf in leaves]
-    kernel = _kernels.FilePages.of_files(contents, np.array(columns, np.int64))
-    if kernel is None:
-        return None
+def _are_known(tables: _kernels.FileTables) -> bool:
+    """Whether versions and columns are of kinds that are known here."""
     try:
-        version = FileVersion.from_footer(kernel.version >> 16, kernel.version & 0xFFFF)
-        if version <= FileVersion.V2_0:
-            return None
-        encodings = kernel.column_encodings
-        if not all(any_url(encoding, "").endswith(COLUMN_ENCODING) for encoding in encodings):
-            return None
+        versions = [FileVersion.from_footer(*version) for version in tables.versions]
+        if any(version <= FileVersion.V2_0 for version in versions):
+            return False
+        return all(any_url(own, "").endswith(COLUMN_ENCODING) for own in tables.column_encodings)
     except AlanceError:
-        return None
-    multipliers = np.array([leaf.multiplier for leaf in leaves], np.int64)
-    if not np.array_equal(kernel.stored.reshape(len(leaves), -1), multipliers[:, None] * num_rows):
-        return None
-    if len(sources) == 1:
-        numbers = np.zeros(kernel.num_pages, np.int64)
-    else:
-        files = np.tile(np.arange(len(sources), dtype=np.int64), len(leaves))
-        numbers = np.repeat(files, kernel.tables[0])
-    return FilePages(
-        kernel,
-        [
-            Content(source.location, version, content)
-            for source, content in zip(sources, contents, strict=True)
-        ],
-        numbers,
-    )
+        return False

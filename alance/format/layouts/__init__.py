@@ -10,10 +10,11 @@ from google.protobuf.message import DecodeError
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.layouts.blob import BlobPage
-from alance.format.layouts.constant import ConstantPage, constant_form
-from alance.format.layouts.fullzip import FullZipPage
+from alance.format.layouts.constant import ConstantPage, form_of
+from alance.format.layouts.fullzip import FullZipPage, ZipForm
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.place import PLANAR_LAYOUT, PagePlace
+from alance.format.layouts.row_pages import zipped_form
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
@@ -105,24 +106,29 @@ def _mini_block(encoding: bytes) -> MiniBlockPage | None:
 mini_block = lru_cache(maxsize=4096)(_mini_block)
 
 
-def whole_form(encoding: bytes) -> _kernels.PageForm | None:
-    """How the kernel decodes all rows of pages of a description at once; None where it does not:
-    a row is no single value, or the description is of another layout, or wrong.
-    """
+def page_form(encoding: bytes) -> _kernels.PageForm | None:
+    """What a description says to the kernel, wherever the page is; None where the kernel does not
+    know such pages, or the description is wrong."""
     return _shared_form(encoding) if len(encoding) <= MAX_SHARED_BYTES else _form(encoding)
 
 
 def _form(encoding: bytes) -> _kernels.PageForm | None:
     page = described(encoding)
     if page is not None:
-        return page.said.rows if page.said.form.shape.is_plain else None
+        return page.said.rows
     try:
-        layout = pb.PageLayout.FromString(AnyMessage.FromString(encoding).value)
-        if not layout.HasField("constant_layout"):
+        message = AnyMessage.FromString(encoding)
+        layout = pb.PageLayout.FromString(message.value)
+        if not message.type_url.endswith(PAGE_LAYOUT):
             return None
-        return constant_form(layout.constant_layout)
+        if layout.HasField("constant_layout"):
+            return form_of(layout.constant_layout)
+        if layout.HasField("full_zip_layout"):
+            zipped = layout.full_zip_layout
+            return zipped_form(ZipForm.from_proto(zipped), zipped.num_items)
     except (AlanceError, DecodeError):
-        return None
+        pass
+    return None
 
 
 _shared_form = lru_cache(maxsize=4096)(_form)

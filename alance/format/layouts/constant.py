@@ -21,17 +21,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth
 from alance.format.codecs import block_codec
 from alance.format.layouts.levels import Levels, Shape
 from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.place import fetch, joined, levels_view
-from alance.format.layouts.row_pages import EncodedLevels, RowPage, constant_rows
+from alance.format.layouts.row_pages import (
+    EncodedLevels,
+    RowPage,
+    constant_form,
+    constant_rows,
+)
 from alance.records import dataclass
 
 if TYPE_CHECKING:
+    from alance import _kernels
     from alance.arrays import Int64s, UInt16s
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec
@@ -257,18 +262,24 @@ class ConstantPage(NamedTuple):
         return ConstantState(self, value, (bytes(rep), bytes(definition)))
 
 
-def constant_form(message: pb.ConstantLayout) -> _kernels.PageForm | None:
-    """The form of pages of this description that have no levels; None: those may have.
+def form_of(message: pb.ConstantLayout) -> _kernels.PageForm | None:
+    """What a description says to the kernel; None for pages that it does not know.
 
     Raises:
-        CorruptFileError: layers without a meaning.
+        CorruptFileError, UnsupportedError: layers without a meaning, or a codec.
     """
-    shape = Shape.from_proto(message.layers)
-    is_inline = message.HasField("inline_value")
-    if not shape.is_plain or (is_inline and len(message.inline_value) > MAX_INLINE_BYTES):
+    has_value = message.HasField("inline_value")
+    if has_value and len(message.inline_value) > MAX_INLINE_BYTES:
         return None
-    value = message.inline_value if is_inline else None
-    return _kernels.PageForm.constant(value, shape.max_def)
+    has_rep, has_def = message.HasField("rep_compression"), message.HasField("def_compression")
+    rep = block_codec(message.rep_compression) if has_rep else None
+    definition = block_codec(message.def_compression) if has_def else None
+    return constant_form(
+        Shape.from_proto(message.layers),
+        EncodedLevels(rep, b"", message.num_rep_values),
+        EncodedLevels(definition, b"", message.num_def_values),
+        message.inline_value if has_value else None,
+    )
 
 
 def parse_value(content: memoryview) -> Block:

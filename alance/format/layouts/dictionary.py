@@ -60,25 +60,30 @@ class Dictionary:
         return items
 
 
-def _in_one_call(codec: BlockCodec, content: bytes, num_items: int) -> Block | None:
-    """Items of the usual kinds; None for others, and for bytes that are wrong."""
+def usual_items(codec: BlockCodec) -> tuple[bool, bool, int] | None:
+    """Whether items are compressed, whether they are strings, and the bits of an item or an offset;
+    None of kinds that the kernel does not decode in one call."""
     is_compressed = isinstance(codec, GeneralBlock)
     if isinstance(codec, GeneralBlock):
         if codec.scheme is not Scheme.LZ4:
             return None
         codec = codec.inner
     if isinstance(codec, Flat):
-        bits, are_strings = codec.bits_per_value, False
-    elif isinstance(codec, Variable):
-        bits, are_strings = codec.bits_per_offset, True
-    else:
+        return is_compressed, False, codec.bits_per_value
+    if isinstance(codec, Variable):
+        return is_compressed, True, codec.bits_per_offset
+    return None
+
+
+def _in_one_call(codec: BlockCodec, content: bytes, num_items: int) -> Block | None:
+    """Items of the usual kinds; None for others, and for bytes that are wrong."""
+    usual = usual_items(codec)
+    if usual is None or num_items >> 62:
         return None
-    if num_items >> 62:
-        return None
-    strings = _kernels.decode_items(content, is_compressed, are_strings, bits, num_items)
+    strings = _kernels.decode_items(content, *usual, num_items)
     if strings is None:
         return None
-    offsets, data = strings
+    (offsets, data), bits = strings, usual[2]
     values = np.frombuffer(data, np.uint8)
     if offsets is None:
         return FixedWidth(bits, num_items, values)

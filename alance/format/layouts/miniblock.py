@@ -18,7 +18,7 @@ from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
 from alance.format.codecs.strings import Fsst, Variable
-from alance.format.layouts.dictionary import Dictionary
+from alance.format.layouts.dictionary import Dictionary, usual_items
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_chunks import CHUNKS, Chunks
 from alance.format.layouts.miniblock_task import ChunkForm, MiniBlockTask
@@ -92,7 +92,6 @@ class Description(NamedTuple):
     dictionary: pb.CompressiveEncoding | None
     num_dictionary_items: int
     num_buffers: int  # that the page needs
-    kind: bytes  # equal for descriptions that differ in numbers of items only
     rows: _kernels.PageForm | None  # None: single rows are taken chunk by chunk
     items: BlockCodec | None  # of the dictionary; None: it is looked up when it is needed
 
@@ -156,18 +155,20 @@ class MiniBlockPage(NamedTuple):
             values=values,
             is_large=message.has_large_chunk,
         )
-        kind = type(message)()
-        kind.CopyFrom(message)
-        kind.num_items = kind.num_dictionary_items = 0
+        rows = row_form(form, message.num_items, has_items=has_dictionary)
+        items = _codec_of(message.dictionary) if has_dictionary else None
+        if rows is not None and items is not None and not message.num_dictionary_items >> 62:
+            usual = usual_items(items)
+            if usual is not None:
+                rows.set_items(*usual, message.num_dictionary_items)
         said = Description(
             form=form,
             num_items=message.num_items,
             dictionary=message.dictionary if has_dictionary else None,
             num_dictionary_items=message.num_dictionary_items,
             num_buffers=2 + has_dictionary + (message.repetition_index_depth > 0),
-            kind=kind.SerializeToString(deterministic=True),
-            rows=row_form(form, message.num_items, has_items=has_dictionary),
-            items=_codec_of(message.dictionary) if has_dictionary else None,
+            rows=rows,
+            items=items,
         )
         return cls(NOWHERE, said)
 

@@ -72,7 +72,7 @@ class EncodedLevels(NamedTuple):
     """The levels of a whole page, of one kind."""
 
     codec: BlockCodec | None  # None: as they are
-    content: bytes
+    content: bytes  # none where only their form matters
     num_levels: int  # of a codec; of levels as they are, their bytes say it
 
 
@@ -154,6 +154,28 @@ def constant_rows(
     return page if value is None or has_items(page, value) else None
 
 
+def constant_form(
+    shape: Shape, reps: EncodedLevels, definitions: EncodedLevels, value: bytes | None
+) -> _kernels.PageForm | None:
+    """The form of such pages; None for other ones.
+
+    Args:
+        reps, definitions: without their content.
+        value: where the description has it.
+    """
+    forms: list[tuple[int, int, int] | None] = []
+    for codec, _, count in (reps, definitions):
+        form = None if codec is None else _levels(codec)
+        if codec is not None and (form is None or count > MOST_LEVELS):
+            return None
+        forms.append(None if form is None else (*form, count))
+    null_level = int(shape.layers[0] is Layer.NULLABLE_ITEM)
+    maxima = shape.max_rep, shape.max_def, shape.max_visible
+    page_form = _kernels.PageForm.constant(value, maxima, null_level, *forms)
+    page_form.set_layers(shape.code)
+    return page_form
+
+
 def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
     """Levels as the kernel has them; None where their kind is not known, or they are many."""
     codec, content, count = levels
@@ -171,10 +193,7 @@ def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
 
 def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
     """A full-zip page of rows of equal length that are their values; None for another one."""
-    if form.shape.has_lists or not form.is_fixed or not form.width or form.bits_rep:
-        return None
-    codec = form.codec
-    if not (isinstance(codec, Flat) or (isinstance(codec, FixedSizeList) and codec.is_flat)):
+    if not _takes_rows(form):
         return None
     start, size = place.buffers[buffer]
     return _kernels.RowPage(
@@ -190,6 +209,23 @@ def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPag
         form.shape.max_def,
         False,
     )
+
+
+def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
+    """The form of such pages; None for other ones."""
+    if not _takes_rows(form):
+        return None
+    kind = (ValuesForm.ZIPPED, 8 * form.width, LevelsForm.NONE, form.control_bytes)
+    page_form = _kernels.PageForm((*kind, form.shape.max_def, False), None, num_items, False)
+    page_form.set_layers(form.shape.code)
+    return page_form
+
+
+def _takes_rows(form: ZipForm) -> bool:
+    """Whether rows are of equal length, and are their values."""
+    codec = form.codec
+    is_flat = isinstance(codec, Flat) or (isinstance(codec, FixedSizeList) and codec.is_flat)
+    return is_flat and not form.bits_rep and bool(form.width) and form.row_bytes is not None
 
 
 def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:

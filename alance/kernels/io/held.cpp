@@ -83,6 +83,16 @@ void register_held(nanobind::module_& m) {
   nb::class_<HeldFile>(m, "HeldFile")
       .def(nb::init<const std::vector<int64_t>&, std::vector<Bytes>>(), nb::arg("begins"),
            nb::arg("buffers"))
+      .def(
+          "cut",
+          [](nb::handle self, int64_t start, int64_t stop) {
+            const uint8_t* bytes = start < stop ? nb::cast<const HeldFile&>(self).view(start, stop) : nullptr;
+            if (bytes == nullptr && start != stop)
+              corrupt("bytes " + std::to_string(start) + " to " + std::to_string(stop) + " are not held");
+            return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(
+                bytes, {static_cast<size_t>(stop - start)}, self);
+          },
+          nb::arg("start"), nb::arg("stop"))
       .def("add", &HeldFile::add, nb::arg("begin"), nb::arg("buffer"))
       .def("add_pieces", &HeldFile::add_pieces, nb::arg("starts"), nb::arg("stops"),
            nb::arg("buffer"));

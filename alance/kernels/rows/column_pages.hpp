@@ -137,9 +137,7 @@ class ColumnPages : public RowTable {
     const PageTable& pages = table();
     const size_t first = static_cast<size_t>(pages.ends[number]);
     const int64_t start = first < pages.starts.size() ? pages.starts[first] : 0;
-    const auto chunks = kernel->table();
-    const int64_t num_bytes = static_cast<int64_t>(sizeof(Entry) + sizeof(RowPage)) +
-                              (chunks ? chunks->num_bytes() : 0);
+    const int64_t num_bytes = static_cast<int64_t>(sizeof(Entry)) + kernel->num_bytes();
     if (!set(number, std::move(kernel), layers, start)) return 0;
     learned_ += num_bytes;
     return num_bytes;

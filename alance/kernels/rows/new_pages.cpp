@@ -1,4 +1,4 @@
-// Mini-block pages of many columns, learned in one call: which bytes say where their chunks lie,
+// Pages of many columns, learned in one call: which bytes say where their chunks lie,
 // and the pages that place rows, made of these bytes.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -18,8 +18,6 @@
 
 namespace alance {
 namespace {
-
-constexpr size_t CHUNKS = 1;  // the buffer that holds the chunks
 
 class NewPages {
  public:
@@ -117,15 +115,14 @@ class NewPages {
   }
 
   // Learns pages from those bytes, one behind the other: the files that more is known of, and how many
-  // bytes of memory that takes of each; then the pages whose dictionaries are still to be decoded: the
-  // number, the page, and the bytes of its items.
-  nb::tuple learn(const Bytes& content, bool far) {
+  // bytes of memory that takes of each.
+  nb::list learn(const Bytes& content, bool far) {
     int64_t at = 0;
-    std::vector<Part> parts(spans_.size());
+    std::vector<const uint8_t*> bytes(spans_.size());
     for (const size_t number : sorted_) {
       if (pages_[spans_[number].page].is_far != far) continue;
       check_span(at, spans_[number].size, static_cast<int64_t>(content.size()), "new pages");
-      parts[number] = {content.data() + at, spans_[number].size};
+      bytes[number] = content.data() + at;
       at += spans_[number].size;
     }
     std::vector<std::shared_ptr<RowPage>> learned(pages_.size());
@@ -133,31 +130,20 @@ class NewPages {
       nb::gil_scoped_release release;
       for (page_ = 0; page_ < pages_.size(); ++page_) {
         const Page& page = pages_[page_];
-        if (page.form != nullptr && page.is_far == far) learned[page_] = made(page, parts);
+        if (page.form != nullptr && page.is_far == far) learned[page_] = made(page, bytes);
       }
     }
     std::map<size_t, int64_t> grown;  // by file
-    nb::list with_items;
     for (size_t i = 0; i < pages_.size(); ++i) {
-      if (!learned[i]) continue;
-      Page& page = pages_[i];
-      if (page.form->has_items) {
-        const Part& items = parts[page.first + 1];
-        with_items.append(nb::make_tuple(
-            i, std::move(learned[i]), nb::bytes(items.data, static_cast<size_t>(items.size))));
-      } else {
+      const Page& page = pages_[i];
+      if (learned[i])
         grown[page.file] += page.column->learn(page.number, std::move(learned[i]), *page.form->layers);
-      }
     }
     nb::list files;
     for (const auto& [file, num_bytes] : grown) files.append(nb::make_tuple(file, num_bytes));
-    return nb::make_tuple(files, with_items);
+    return files;
   }
 
-  size_t described_by(size_t number) const {
-    if (number >= pages_.size()) corrupt("new pages: no such page");
-    return pages_[number].description;
-  }
   // The page that was made last: an error is in it.
   size_t page() const { return page_; }
 
@@ -168,11 +154,10 @@ class NewPages {
     std::string_view symbols;        // of its own; may be empty
     const PageForm* form = nullptr;  // none: not learned here
     bool is_far = false;             // not all of its bytes are at hand
-    size_t first = 0;                // of its spans
-    int64_t chunks = 0;              // bytes of its chunks
+    size_t first = 0, last = 0;      // its spans
   };
   struct Span {
-    size_t page;
+    size_t page, buffer;
     int64_t start, size;
   };
 
@@ -186,25 +171,16 @@ class NewPages {
 
   size_t file_of(size_t span) const { return pages_[spans_[span].page].file; }
 
-  // The spans of a page; false where it has not the buffers that it needs, or empty ones.
+  // The spans of a page; false where it is none that the kernel knows.
   bool add(size_t number, const PageForm& form) {
     Page& page = pages_[number];
     const PageTable& table = page.column->table();
-    const size_t begin = static_cast<size_t>(table.ends[page.number]);
-    const size_t count = static_cast<size_t>(table.ends[page.number + 1]) - begin;
-    if (count < form.num_buffers()) return false;
+    const PageBuffers buffers = page_buffers(table, page.number);
+    const auto needed = form.needed(buffers, table.rows[page.number]);
+    if (!needed) return false;
     page.first = spans_.size();
-    page.chunks = table.sizes[begin + CHUNKS];
-    std::vector<size_t> buffers{0};
-    if (form.has_items) buffers.push_back(2);
-    if (form.has_lists()) buffers.push_back(form.has_items ? 3 : 2);
-    for (const size_t buffer : buffers) {
-      if (table.sizes[begin + buffer] == 0) {
-        spans_.resize(page.first);
-        return false;
-      }
-      spans_.push_back({number, table.starts[begin + buffer], table.sizes[begin + buffer]});
-    }
+    for (const size_t i : *needed) spans_.push_back({number, i, buffers[i].start, buffers[i].size});
+    page.last = spans_.size();
     return true;
   }
 
@@ -226,20 +202,11 @@ class NewPages {
     std::erase_if(sorted_, [this](size_t i) { return pages_[spans_[i].page].form == nullptr; });
   }
 
-  std::shared_ptr<RowPage> made(const Page& page, const std::vector<Part>& parts) const {
-    const PageForm& form = *page.form;
+  std::shared_ptr<RowPage> made(const Page& page, const std::vector<const uint8_t*>& bytes) const {
     const PageTable& pages = page.column->table();
-    const int64_t rows = pages.rows[page.number];
-    const size_t chunks = static_cast<size_t>(pages.ends[page.number]) + CHUNKS;
-    const Part* index = form.has_lists() ? &parts[page.first + 1 + form.has_items] : nullptr;
-    auto table = std::make_shared<ChunkTable>(parts[page.first], index, form.kind.large,
-                                              form.num_items, rows, page.chunks);
-    auto symbols = form.symbols;
-    if (symbols && !page.symbols.empty())
-      symbols = std::make_shared<const Symbols>(
-          reinterpret_cast<const uint8_t*>(page.symbols.data()));
-    return std::make_shared<RowPage>(std::move(table), pages.starts[chunks], page.chunks, rows,
-                                     form.kind, std::move(symbols));
+    PageBuffers buffers = page_buffers(pages, page.number);
+    for (size_t i = page.first; i < page.last; ++i) buffers[spans_[i].buffer].data = bytes[i];
+    return page.form->page_of(buffers, pages.rows[page.number], page.symbols);
   }
 
   std::vector<std::shared_ptr<RowTable>> tables_;
@@ -262,13 +229,22 @@ void register_new_pages(nanobind::module_& m) {
            nb::arg("kind"), nb::arg("lists").none(), nb::arg("num_items"), nb::arg("has_items"))
       .def_static(
           "constant",
-          [](const std::optional<nb::bytes>& value, int max_level) {
-            if (!value) return PageForm::constant(std::nullopt, max_level);
-            return PageForm::constant(std::string_view(value->c_str(), value->size()), max_level);
+          [](const std::optional<nb::bytes>& value, const std::tuple<int, int, int>& maxima,
+             int null_level, const LevelsForm& reps, const LevelsForm& defs) {
+            std::optional<std::string_view> own;
+            if (value) own.emplace(value->c_str(), value->size());
+            return PageForm::constant(own, maxima, null_level, reps, defs);
           },
-          nb::arg("value").none(), nb::arg("max_level"))
+          nb::arg("value").none(), nb::arg("maxima"), nb::arg("null_level"), nb::arg("reps").none(),
+          nb::arg("defs").none())
       .def("set_layers", &PageForm::set_layers, nb::arg("layers"))
       .def("set_symbols", &PageForm::set_symbols, nb::arg("symbols"), nb::arg("lengths"))
+      .def(
+          "set_items",
+          [](PageForm& form, bool compressed, bool strings, int bits, int64_t count) {
+            form.set_items({compressed, strings, bits, count});
+          },
+          nb::arg("compressed"), nb::arg("strings"), nb::arg("bits"), nb::arg("count"))
       .def("page", &PageForm::page, nb::arg("chunks"), nb::arg("start"), nb::arg("size"),
            nb::arg("num_rows"));
   nb::class_<NewPages>(m, "NewPages")
@@ -276,7 +252,6 @@ void register_new_pages(nanobind::module_& m) {
                     const std::vector<std::pair<size_t, size_t>>&, const std::vector<size_t>&>(),
            nb::arg("tables"), nb::arg("unknown"), nb::arg("files"))
       .def_prop_ro("descriptions", &NewPages::descriptions)
-      .def("described_by", &NewPages::described_by, nb::arg("number"))
       .def_prop_ro("left", &NewPages::left)
       .def_prop_ro("far", &NewPages::far)
       .def_prop_ro("page", &NewPages::page)

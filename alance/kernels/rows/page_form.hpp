@@ -1,4 +1,4 @@
-// What the description of a mini-block page says to kernels, wherever the page lies.
+// What the description of a page says to kernels, wherever the page lies.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "base/proto_wire.hpp"
+#include "rows/column_wire.hpp"
 #include "rows/row_table.hpp"
 
 namespace alance {
@@ -53,6 +53,27 @@ inline std::string without(std::string_view description, std::string_view part) 
   return rest;
 }
 
+// A buffer of a page in its file; `data`: its bytes, where they are at hand.
+struct PageBuffer {
+  int64_t start, size;
+  const uint8_t* data = nullptr;
+
+  Part bytes() const { return {data, size}; }
+};
+using PageBuffers = std::vector<PageBuffer>;
+
+inline PageBuffers page_buffers(const PageTable& pages, size_t number) {
+  PageBuffers buffers;
+  for (int64_t i = pages.ends[number]; i < pages.ends[number + 1]; ++i) {
+    const size_t at = static_cast<size_t>(i);
+    buffers.push_back({pages.starts[at], pages.sizes[at]});
+  }
+  return buffers;
+}
+
+// How the levels of a constant page lie: kind, packed width, count; none: as they are.
+using LevelsForm = std::optional<std::tuple<int, int, int64_t>>;
+
 // What a description says of its pages, wherever they lie.
 class PageForm {
  public:
@@ -66,13 +87,24 @@ class PageForm {
           *lists;
   }
 
-  // The form of pages whose rows all have one value, or none: `value` where it is in the description.
+  // The form of pages whose items all have one value, or none: `value` where it is in the
+  // description. `maxima`: the highest repetition level, definition level, and definition level of a
+  // value's slot; `null_level`: as of `RowPage::constant`.
   static std::shared_ptr<PageForm> constant(const std::optional<std::string_view>& value,
-                                            int max_level) {
-    auto form = std::make_shared<PageForm>(std::make_tuple(0, 8, 0, 0, max_level, false), std::nullopt,
-                                           0, false);
-    form->is_constant = true;
-    if (value) form->value.emplace(*value);
+                                            const std::tuple<int, int, int>& maxima, int null_level,
+                                            const LevelsForm& reps, const LevelsForm& defs) {
+    const auto& [max_rep, max_level, max_visible] = maxima;
+    for (const LevelsForm* levels : {&reps, &defs})
+      if (*levels && (std::get<0>(**levels) < 1 || std::get<0>(**levels) > static_cast<int>(Nulls::blocks) ||
+                      std::get<1>(**levels) < 0 || std::get<1>(**levels) > 15))
+        corrupt("levels of an unknown form");
+    auto form = std::make_shared<PageForm>(
+        std::make_tuple(static_cast<int>(Values::constant), 8, 0, 0, max_level, false),
+        std::make_tuple(0, 0, max_rep, max_visible), 0, false);
+    if (value) form->value_.emplace(*value);
+    form->null_level_ = null_level;
+    form->reps_ = reps;
+    form->defs_ = defs;
     return form;
   }
 
@@ -81,30 +113,158 @@ class PageForm {
   void set_symbols(const In<uint64_t>& table, const Bytes& lengths) {
     symbols = std::make_shared<const Symbols>(table, lengths);
   }
+  // How the items of a dictionary lie; without, pages that have one are not known here.
+  void set_items(const ItemsForm& of_pages) { items_ = of_pages; }
 
   // The page of this description whose chunks are in `size` bytes from `start` on.
   std::unique_ptr<RowPage> page(std::shared_ptr<ChunkTable> chunks, int64_t start, int64_t size,
                                 int64_t num_rows) const {
-    if (is_constant) corrupt("a constant page has no chunks");
+    if (is_constant()) corrupt("a constant page has no chunks");
     return std::make_unique<RowPage>(std::move(chunks), start, size, num_rows, kind, symbols);
   }
 
-  bool has_lists() const { return kind.max_rep != 0; }
-  // Whether chunks alone give rows, as values of a width as of `RangeForm`.
-  bool fits(int64_t width) const {
-    return !is_constant && !has_items && !has_lists() && kind.values != static_cast<int>(Values::zipped) &&
-           values_fit(static_cast<Values>(kind.values), kind.bits, width);
+  // The buffers whose bytes say where rows of a page are; none where the kernel does not know such
+  // pages, or they lack buffers.
+  std::optional<std::vector<size_t>> needed(const PageBuffers& buffers, int64_t num_rows) const {
+    std::vector<size_t> needed;
+    if (is_constant()) {
+      if (!has_value_and_levels(buffers.size())) return std::nullopt;
+      for (size_t i = 0; i < buffers.size(); ++i)
+        if (buffers[i].size != 0) needed.push_back(i);
+      return needed;
+    }
+    if (kind.values == static_cast<int>(Values::zipped)) {
+      const int64_t row = kind.level_bits + kind.bits / 8;
+      if (buffers.empty() || buffers[0].size % row || buffers[0].size / row != num_rows ||
+          num_items != static_cast<uint64_t>(num_rows))
+        return std::nullopt;
+      return needed;
+    }
+    if (buffers.size() < size_t{2} + has_items + has_lists() || (has_items && !items_)) return std::nullopt;
+    needed.push_back(kWords);
+    if (has_items) needed.push_back(kItems);
+    if (has_lists()) needed.push_back(kItems + has_items);
+    for (const size_t buffer : needed)
+      if (buffers[buffer].size == 0) return std::nullopt;
+    return needed;
   }
-  // Which buffers have to be read: words, items of a dictionary, repetition index.
-  size_t num_buffers() const { return size_t{2} + has_items + has_lists(); }
+
+  // A page, of whose buffers those are at hand that are `needed`. `own_symbols`: those in its own
+  // description. ValueError: bytes that contradict it.
+  std::unique_ptr<RowPage> page_of(const PageBuffers& buffers, int64_t num_rows,
+                                   std::string_view own_symbols) const {
+    if (is_constant()) return constant_page(buffers, num_rows);
+    if (kind.values == static_cast<int>(Values::zipped))
+      return std::make_unique<RowPage>(buffers[0].start, buffers[0].size, num_rows, kind);
+    const Part index = has_lists() ? buffers[kItems + has_items].bytes() : Part{};
+    const PageBuffer& chunks = buffers[kChunks];
+    auto table = std::make_shared<ChunkTable>(buffers[kWords].bytes(), has_lists() ? &index : nullptr,
+                                              kind.large, num_items, num_rows, chunks.size);
+    auto of_page = symbols;
+    if (of_page && !own_symbols.empty())
+      of_page = std::make_shared<const Symbols>(reinterpret_cast<const uint8_t*>(own_symbols.data()));
+    auto page = std::make_unique<RowPage>(std::move(table), chunks.start, chunks.size, num_rows, kind,
+                                          std::move(of_page));
+    if (has_items) {
+      ItemBlock items;
+      if (!items.find(buffers[kItems].data, buffers[kItems].size, *items_))
+        corrupt("a dictionary that is none of " + std::to_string(items_->count) + " items");
+      page->set_own_items(std::move(items));
+    }
+    return page;
+  }
+
+  bool is_constant() const { return kind.values == static_cast<int>(Values::constant); }
+  bool has_lists() const { return kind.max_rep != 0; }
 
   PageKind kind{};
   const uint64_t num_items;
   const bool has_items;
-  bool is_constant = false;
-  std::optional<std::string> value;  // of a constant page; none: in its buffer, or all rows are null
   std::shared_ptr<const Symbols> symbols;
   std::optional<nests::Layers> layers;
+
+ private:
+  static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // buffers
+  static constexpr int64_t kMostLevels = int64_t{1} << 22;      // that are decoded: 3 ms
+
+  // Whether a constant page of so many buffers has all that it needs.
+  bool has_value_and_levels(size_t count) const {
+    if (count > 3 || (value_ && (count % 2 != 0 || value_->empty()))) return false;
+    return count >= 2 || (!has_lists() && (value_ || count == 1 || kind.max_level != 0));
+  }
+
+  std::unique_ptr<RowPage> constant_page(const PageBuffers& buffers, int64_t num_rows) const {
+    const size_t count = buffers.size();
+    const Part reps = count >= 2 ? buffers[count - 2].bytes() : Part{};
+    const Part defs = count >= 2 ? buffers[count - 1].bytes() : Part{};
+    const bool has_value = value_ || count % 2 != 0;
+    auto page = RowPage::constant(num_rows, levels(reps_, reps), levels(defs_, defs), kind,
+                                  null_level_, !has_value);
+    if (value_)
+      page->set_own_items(block_of({reinterpret_cast<const uint8_t*>(value_->data()),
+                                    static_cast<int64_t>(value_->size())}));
+    else if (has_value)
+      page->set_own_items(value_in(buffers[0].bytes()));
+    return page;
+  }
+
+  static EncodedLevels levels(const LevelsForm& form, Part bytes) {
+    if (bytes.size == 0) return {Nulls::none, 0, 0, {}};
+    if (!form && bytes.size % 2) corrupt(std::to_string(bytes.size) + " bytes of levels");
+    const auto [kind, bits, count] =
+        form.value_or(std::make_tuple(static_cast<int>(Nulls::flat), 0, bytes.size / 2));
+    if (count < 1 || count > kMostLevels) corrupt(std::to_string(count) + " levels");
+    return {static_cast<Nulls>(kind), bits, count, bytes};
+  }
+
+  // One value of fixed width.
+  static ItemBlock block_of(Part value) {
+    ItemBlock block;
+    if (value.size == 0 || !block.find(value.data, value.size, {false, false, static_cast<int>(8 * value.size), 1}))
+      corrupt("a value without bytes");
+    return block;
+  }
+
+  // The value in the buffer of a constant page: u32 n, n times the u32 size of an Arrow buffer, then
+  // the buffers of an array of one value.
+  static ItemBlock value_in(Part buffer) {
+    if (buffer.size < 4) corrupt("a value of " + std::to_string(buffer.size) + " bytes");
+    const int64_t num_buffers = load<uint32_t>(buffer.data), header = 4 + 4 * num_buffers;
+    if ((num_buffers != 1 && num_buffers != 2) || buffer.size < header) corrupt("a value of other buffers");
+    const int64_t first_size = load<uint32_t>(buffer.data + 4);
+    const int64_t size = num_buffers == 2 ? int64_t{load<uint32_t>(buffer.data + 8)} : 0;
+    if (buffer.size != header + first_size + size) corrupt("a value of other sizes");
+    const uint8_t* at = buffer.data + header;
+    if (num_buffers == 1) return block_of({at, first_size});
+    if (first_size != 8 && first_size != 16) corrupt("a value with offsets of other sizes");
+    const int64_t start = first_size == 8 ? load<int32_t>(at) : load<int64_t>(at);
+    const int64_t stop = first_size == 8 ? load<int32_t>(at + 4) : load<int64_t>(at + 8);
+    if (start < 0 || stop < start || stop > size) corrupt("a value outside of its buffer");
+    return first_size == 8 ? block_of<int32_t>(at + 8 + start, stop - start)
+                           : block_of<int64_t>(at + 16 + start, stop - start);
+  }
+
+  // One string, behind its offsets.
+  template <typename Offset>
+  static ItemBlock block_of(const uint8_t* bytes, int64_t size) {
+    constexpr int64_t kStart = 2 * sizeof(Offset);
+    ItemBlock block;
+    block.form = {false, true, 8 * sizeof(Offset), 1};
+    block.plain.resize(static_cast<size_t>(kStart + size));
+    const Offset end = static_cast<Offset>(size);
+    std::memcpy(block.plain.data() + sizeof(Offset), &end, sizeof(Offset));
+    if (size) std::memcpy(block.plain.data() + kStart, bytes, static_cast<size_t>(size));
+    block.block = block.plain.data();
+    block.size = kStart + size;
+    block.data_start = kStart;
+    block.data_size = size;
+    return block;
+  }
+
+  std::optional<std::string> value_;  // of a constant page; none: in its buffer, or all are null
+  int null_level_ = 0;
+  LevelsForm reps_, defs_;
+  std::optional<ItemsForm> items_;
 };
 
 }  // namespace alance

@@ -159,7 +159,7 @@ void RowPage::check_items() const {
   if (is_constant() && num_items_ != 1) corrupt("a page of one value with " + text(num_items_));
 }
 
-void RowPage::set_items(Bytes items, int64_t width) {
+void RowPage::keep_items(KeptArray<uint8_t> items, int64_t width) {
   check_indices();
   if (width < 1 || static_cast<int64_t>(items.size()) % width) corrupt("items of no whole width");
   items_ = items;
@@ -170,32 +170,48 @@ void RowPage::set_items(Bytes items, int64_t width) {
 }
 
 template <typename T>
-void check_offsets(const In<T>& offsets, const Bytes& items) {
+void RowPage::keep_strings(KeptArray<T> offsets, KeptArray<uint8_t> items) {
+  check_indices();
   if (offsets.size() == 0 || offsets.data()[0] < 0) corrupt("strings without offsets");
   for (size_t i = 0; i + 1 < offsets.size(); ++i)
     if (offsets.data()[i + 1] < offsets.data()[i]) corrupt("strings whose offsets decrease");
   if (static_cast<uint64_t>(offsets.data()[offsets.size() - 1]) > items.size())
     corrupt("strings behind the end of their bytes");
-}
-
-void RowPage::set_strings_32(In<int32_t> offsets, Bytes items) {
-  check_indices();
-  check_offsets(offsets, items);
-  offsets_32_ = offsets;
   items_ = items;
   num_items_ = static_cast<int64_t>(offsets.size()) - 1;
-  items_kind_ = Items::strings_32;
+  if constexpr (std::is_same_v<T, int32_t>) {
+    offsets_32_ = offsets;
+    items_kind_ = Items::strings_32;
+  } else {
+    offsets_64_ = offsets;
+    items_kind_ = Items::strings_64;
+  }
   check_items();
+}
+
+void RowPage::set_items(Bytes items, int64_t width) { keep_items(KeptArray(items), width); }
+
+void RowPage::set_strings_32(In<int32_t> offsets, Bytes items) {
+  keep_strings(KeptArray(offsets), KeptArray(items));
 }
 
 void RowPage::set_strings_64(In<int64_t> offsets, Bytes items) {
-  check_indices();
-  check_offsets(offsets, items);
-  offsets_64_ = offsets;
-  items_ = items;
-  num_items_ = static_cast<int64_t>(offsets.size()) - 1;
-  items_kind_ = Items::strings_64;
-  check_items();
+  keep_strings(KeptArray(offsets), KeptArray(items));
+}
+
+void RowPage::set_own_items(ItemBlock items) {
+  own_items_ = std::move(items);
+  own_items_.keep();
+  const ItemBlock& own = own_items_;
+  const KeptArray<uint8_t> data(own.block + own.data_start, static_cast<size_t>(own.data_size));
+  const size_t num_offsets = static_cast<size_t>(own.form.count) + 1;
+  const uint8_t* offsets = own.block + own.offsets_start;  // aligned: the block is our own
+  if (!own.form.strings)
+    keep_items(data, own.form.bits / 8);
+  else if (own.form.bits == 32)
+    keep_strings(KeptArray(reinterpret_cast<const int32_t*>(offsets), num_offsets), data);
+  else
+    keep_strings(KeptArray(reinterpret_cast<const int64_t*>(offsets), num_offsets), data);
 }
 
 int64_t RowPage::width() const {

@@ -10,6 +10,7 @@
 #include "rows/cells.hpp"
 #include "rows/chunk_table.hpp"
 #include "codecs/fsst.hpp"
+#include "codecs/items.hpp"
 #include "base/growing.hpp"
 #include "base/owned.hpp"
 
@@ -143,22 +144,24 @@ class RangeSink;
 template <typename Offset>
 struct RangeStrings;
 
-// Numbers of chunks that a page keeps: an array of its maker, or of a table.
-class Kept {
+// Numbers that a page keeps: an array of its maker, or of what it keeps beside them.
+template <typename T>
+class KeptArray {
  public:
-  Kept() = default;
-  explicit Kept(const In<int64_t>& array) : data_(array.data()), size_(array.size()), array_(array) {}
-  explicit Kept(const std::vector<int64_t>& of_table)
-      : data_(of_table.data()), size_(of_table.size()) {}
+  KeptArray() = default;
+  explicit KeptArray(const In<T>& array) : data_(array.data()), size_(array.size()), array_(array) {}
+  explicit KeptArray(const std::vector<T>& beside) : KeptArray(beside.data(), beside.size()) {}
+  KeptArray(const T* data, size_t size) : data_(data), size_(size) {}
 
-  const int64_t* data() const { return data_; }
+  const T* data() const { return data_; }
   size_t size() const { return size_; }
 
  private:
-  const int64_t* data_ = nullptr;
+  const T* data_ = nullptr;
   size_t size_ = 0;
-  In<int64_t> array_;
+  In<T> array_;
 };
+using Kept = KeptArray<int64_t>;
 
 // How values, definition and repetition levels lie in the chunks of a page.
 struct PageKind {
@@ -202,6 +205,10 @@ class RowPage {
   RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
           const PageKind& kind, std::shared_ptr<const Symbols> symbols);
 
+  // Zipped rows of a kind.
+  RowPage(int64_t start, int64_t size, int64_t num_rows, const PageKind& kind)
+      : RowPage(Kept(), Kept(), start, size, num_rows, kind) {}
+
   // A page whose values are all one item, which is set next; without it (`is_null`) all are null.
   // There are as many levels of both kinds, or none of a kind. `null_level`: of a null that is a
   // value's own; 0: no value can be null.
@@ -212,7 +219,17 @@ class RowPage {
   void set_items(Bytes items, int64_t width);
   void set_strings_32(In<int32_t> offsets, Bytes items);
   void set_strings_64(In<int64_t> offsets, Bytes items);
+  // The same of items that were found in the page's own bytes, or copied.
+  void set_own_items(ItemBlock items);
 
+  // About the memory of what only this page has.
+  int64_t num_bytes() const {
+    return static_cast<int64_t>(sizeof(*this) + own_items_.plain.capacity() +
+                                2 * (cut_.reps.capacity() + cut_.defs.capacity()) +
+                                8 * (cut_.rows.capacity() + cut_.entries.capacity() +
+                                     cut_.values.capacity() + cut_.bytes.capacity())) +
+           (table_ ? table_->num_bytes() : 0);
+  }
   // The table of the chunks; none where the page was made of arrays.
   std::shared_ptr<ChunkTable> table() const { return table_; }
   bool has_items() const { return items_kind_ != Items::none; }
@@ -273,6 +290,11 @@ class RowPage {
   };
 
   struct Slice;
+
+  enum class Items { none, fixed, strings_32, strings_64 };
+  void keep_items(KeptArray<uint8_t> items, int64_t width);
+  template <typename T>
+  void keep_strings(KeptArray<T> offsets, KeptArray<uint8_t> items);
 
   void read_nulls(const std::vector<Slice>& slices, RangeSink& sink) const;
   void check_flat(const Chunk& chunk) const;
@@ -345,11 +367,12 @@ class RowPage {
   int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
   std::shared_ptr<const Symbols> symbols_;
   mutable std::atomic<signed char> text_items_{-1};  // whether the items are UTF-8; -1: not known
-  enum class Items { none, fixed, strings_32, strings_64 } items_kind_ = Items::none;
+  Items items_kind_ = Items::none;
   int64_t item_width_ = 0, num_items_ = 0;
-  Bytes items_;
-  In<int32_t> offsets_32_;
-  In<int64_t> offsets_64_;
+  KeptArray<uint8_t> items_;
+  KeptArray<int32_t> offsets_32_;
+  KeptArray<int64_t> offsets_64_;
+  ItemBlock own_items_;  // that these may be of
 };
 
 }  // namespace alance

@@ -14,10 +14,9 @@ import numpy as np
 
 from alance.file.batches import leaf_bytes, one_array
 from alance.file.rows.fragment import take_rows
-from alance.file.rows.grouped import group_key, read_together
 from alance.file.rows.placed_rows import fetch_placed
 from alance.file.rows.taken import TakenRows
-from alance.file.rows.whole import FragmentFiles, read_whole
+from alance.file.rows.whole import FragmentFiles, group_key, read_together, read_whole
 from alance.format.layouts.fields import leaf_columns
 
 if TYPE_CHECKING:
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
     from alance.file.open.columns import States
     from alance.file.rows.fragment import FragmentTask, OpenFragment
     from alance.file.rows.in_place import LocalRows
-    from alance.file.rows.whole import WholeFragments
+    from alance.file.rows.whole import WholeFragments, WholeRows
     from alance.format.plans import Plan
     from alance.format.schema import Schema
     from alance.ops.version.handle import FragmentHandle
 
     # Tasks that return the rows of a split.
-    Task: TypeAlias = FragmentTask | WholeFragments | LocalRows | TakenRows
+    Task: TypeAlias = FragmentTask | WholeRows | WholeFragments | LocalRows | TakenRows
 
 # Limits of a small fragment.
 SMALL_BYTES: Final = 1 << 20

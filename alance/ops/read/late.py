@@ -24,9 +24,9 @@ from alance.file.open.columns import OpenColumn
 from alance.file.open.recall import ScanStates
 from alance.file.open.tracing import describe
 from alance.file.rows.fragment import open_fragments
-from alance.file.rows.grouped import group_key
 from alance.file.rows.in_place import LocalRows
 from alance.file.rows.taken import TakenRows
+from alance.file.rows.whole import group_key
 from alance.format.plans import all_read, together
 from alance.io.loop.readahead import Job
 from alance.io.loop.tasks import all_of
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Int64s
-    from alance.file.rows.fragment import FragmentTask, OpenFragment
+    from alance.file.rows.fragment import OpenFragment
     from alance.format.plans import Reader, T
     from alance.ops.read.groups import FragmentGroup, Split, Task
-    from alance.ops.read.rows import ScanPlan
+    from alance.ops.read.rows import LateTask, ScanPlan
     from alance.ops.version.snapshot import Snapshot
 
     Rest: TypeAlias = "Callable[[], Awaitable[Rows]]"  # remaining steps of a split
@@ -350,7 +350,7 @@ class SplitReader:
 
     async def _read_late(
         self, late: Sequence[LateRows], *, is_sparse: bool
-    ) -> list[tuple[FragmentTask, Reader]]:
+    ) -> list[tuple[LateTask, Reader]]:
         """Read the late columns of rows that are taken singly, or of the others."""
         plans = [
             rows.reading(guess=self.snapshot.is_remote)

@@ -9,14 +9,14 @@ import math
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.file.batches import in_order, one_batch
-from alance.file.rows.grouped import read_together
+from alance.file.rows.whole import read_together
 from alance.format.numbers import as_mask, to_arrow, true_rows
 from alance.ops.version.projection import META
 from alance.records import dataclass
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from alance.expr.tree import Node
     from alance.file.open.columns import States
     from alance.file.rows.fragment import FragmentTask, OpenFragment
+    from alance.file.rows.whole import WholeRows
     from alance.format.plans import Plan, Reader
     from alance.format.row_set import RowSet
     from alance.format.schema import Schema
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from alance.ops.read.pruning import Pruner
     from alance.ops.version.projection import Projection
     from alance.ops.version.snapshot import FragmentHandle
+
+    LateTask: TypeAlias = FragmentTask | WholeRows  # gives late columns
 
 # Cost of a single row of a column: its chunk is read and decoded as a whole.
 CHUNK_BYTES: Final = 4 << 10
@@ -252,7 +255,7 @@ class LateRows:
             replace(self, rows=rows, start=int(rows[0]), stop=int(rows[-1]) + 1) for rows in parts
         ]
 
-    def reading(self, *, guess: bool) -> Plan[FragmentTask]:
+    def reading(self, *, guess: bool) -> Plan[LateTask]:
         """Plan to read the late columns, except what the task lists as `unread`.
 
         Args:
@@ -266,7 +269,7 @@ class LateRows:
             return fragment.place(self.rows, self.states, guess=guess)
         return fragment.read(self.start, self.stop, self.states)
 
-    def decode(self, task: FragmentTask, read: Reader) -> pa.RecordBatch:
+    def decode(self, task: LateTask, read: Reader) -> pa.RecordBatch:
         """Return the late columns of the rows.
 
         Args:
@@ -305,7 +308,7 @@ class Kept(NamedTuple):
             part = replace(late, rows=rows, start=int(rows[0]), stop=int(rows[-1]) + 1)
             yield Kept(self.batch.slice(first, last - first), [part])
 
-    def merge(self, plan: ScanPlan, tasks: Sequence[tuple[FragmentTask, Reader]]) -> pa.RecordBatch:
+    def merge(self, plan: ScanPlan, tasks: Sequence[tuple[LateTask, Reader]]) -> pa.RecordBatch:
         """Return the output, or the input of computed columns: first and late columns side by side.
 
         Args:

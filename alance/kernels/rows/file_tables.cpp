@@ -1,0 +1,302 @@
+// The pages of columns of many fragments, of open files or of whole ones of 2.1 and later in memory, and
+// the plan of all their rows. No page has an object of Python.
+//
+// Whatever is unusual, wrong bytes too, is left to the caller, who goes page by page and says what
+// is wrong.
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "base/lists.hpp"
+#include "base/unlocked.hpp"
+#include "io/coalesce.hpp"
+#include "io/held.hpp"
+#include "rows/column_pages.hpp"
+#include "rows/footer.hpp"
+#include "rows/page_form.hpp"
+#include "rows/planner.hpp"
+
+namespace alance {
+namespace {
+
+constexpr int64_t kAlign = 64;  // of buffers in files of 2.1 and later
+constexpr int64_t kValueBytes = 32;                    // of one in a description, at most
+constexpr int64_t kConstantBytes = int64_t{16} << 20;  // of a constant page, decoded
+
+using Forms = std::vector<std::shared_ptr<PageForm>>;
+
+// Byte strings that are the same have one number.
+template <typename Text>
+struct Interned {
+  std::unordered_map<Text, size_t> numbers;
+  std::vector<std::string_view> values;  // the first of each number
+
+  size_t number(Text key, std::string_view value) {
+    const auto [place, is_new] = numbers.try_emplace(std::move(key), values.size());
+    if (is_new) values.push_back(value);
+    return place->second;
+  }
+
+  nb::list list() const {
+    nb::list all;
+    for (const std::string_view& value : values) all.append(nb::bytes(value.data(), value.size()));
+    return all;
+  }
+};
+
+// The pages of some columns of some fragments, by column, then by fragment.
+class FileTables {
+ public:
+  // Of whole files, set by set, of each a file of every fragment. Column c is column `columns[c]` of the
+  // files of set `sets[c]`, which have `num_rows` of their fragment, `times[c]` times. Null: open them
+  // one by one.
+  static std::unique_ptr<FileTables> of_files(const nb::list& contents, const In<int64_t>& sets,
+                                              const In<int64_t>& columns, const In<int64_t>& times,
+                                              const In<int64_t>& num_rows) {
+    if (sets.size() != columns.size() || times.size() != columns.size() || num_rows.size() == 0)
+      corrupt("file tables: arrays of unequal length");
+    auto tables = std::make_unique<FileTables>();
+    tables->contents_ = buffers_of(contents);
+    nb::gil_scoped_release release;
+    return tables->read(sets, columns, times, num_rows) ? std::move(tables) : nullptr;
+  }
+
+  // Of columns of open files, of each column those of `num_fragments`; `files`: of each of these the
+  // number of its file.
+  static std::unique_ptr<FileTables> of_columns(std::vector<std::shared_ptr<ColumnPages>> columns,
+                                                std::vector<size_t> files, size_t num_fragments) {
+    if (num_fragments == 0 || columns.size() % num_fragments || files.size() != columns.size())
+      corrupt("file tables: columns of other files");
+    auto tables = std::make_unique<FileTables>();
+    tables->num_fragments_ = num_fragments;
+    tables->columns_ = std::move(columns);
+    tables->files_ = std::move(files);
+    const Unlocked unlocked(static_cast<int64_t>(tables->columns_.size()) << 8);
+    for (const auto& column : tables->columns_) tables->add(*column);
+    return tables;
+  }
+
+  // (major, minor) of the whole files, each once.
+  nb::list versions() const {
+    nb::list all;
+    for (const auto& [major, minor] : versions_) all.append(nb::make_tuple(major, minor));
+    return all;
+  }
+  nb::list column_encodings() const { return column_encodings_.list(); }
+
+  // Each description once; of those that differ in symbols of strings alone the first.
+  nb::list descriptions() {
+    describe();
+    return described_.list();
+  }
+
+  // Of each column of each fragment the number of its file.
+  const std::vector<size_t>& files() const { return files_; }
+
+  // The bytes of all pages, coalesced file by file: where those of each file end, starts and stops. Of
+  // files that are marked there are none.
+  nb::tuple spans(const std::vector<bool>& are_here, uint64_t max_gap_bytes) const {
+    std::vector<std::vector<ByteRange>> ranges(are_here.size());
+    for (size_t page = 0, table = 0, left = 0; page < table_.rows.size(); ++page, --left) {
+      for (; left == 0; ++table) left = static_cast<size_t>(counts_[table]);
+      if (files_[table - 1] >= are_here.size()) corrupt("file tables: other files");
+      const auto begin = static_cast<size_t>(table_.ends[page]), end = static_cast<size_t>(table_.ends[page + 1]);
+      if (begin == end || are_here[files_[table - 1]]) continue;
+      ByteRange range{table_.starts[begin], table_.starts[begin]};
+      for (size_t i = begin; i < end; ++i) {
+        range.start = std::min(range.start, table_.starts[i]);
+        range.stop = std::max(range.stop, table_.starts[i] + table_.sizes[i]);
+      }
+      if (range.start < range.stop) ranges[files_[table - 1]].push_back(range);
+    }
+    std::vector<int64_t> starts, stops;
+    nb::list ends;
+    for (const auto& own : ranges) {
+      for (const auto& [start, stop] : coalesce(own, {max_gap_bytes}).spans) {
+        starts.push_back(start);
+        stops.push_back(stop);
+      }
+      ends.append(stops.size());
+    }
+    return nb::make_tuple(ends, numpy_of(starts), numpy_of(stops));
+  }
+
+  // All rows of some columns, whose tables keep their numbers; pages that the kernel does not know, or not by these bytes, are the
+  // plan's `unknown`. `forms`: of each description; None: of pages of another kind. `held`: the files.
+  RowPlan plan(const std::vector<size_t>& columns, const Forms& forms,
+               const std::vector<const HeldFile*>& held, int64_t num_rows) {
+    describe();
+    if (forms.size() != described_.values.size()) corrupt("file tables: forms of other pages");
+    if (std::any_of(files_.begin(), files_.end(), [&](size_t file) { return file >= held.size(); }))
+      corrupt("file tables: other files");
+    Planner planner(num_rows);
+    const nb::gil_scoped_release release;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i] * num_fragments_ >= counts_.size()) corrupt("file tables: no such column");
+      int64_t left = num_rows;
+      for (size_t fragment = 0; fragment < num_fragments_; ++fragment) {
+        const size_t table = columns[i] * num_fragments_ + fragment;
+        for (size_t page = bounds_[table]; page < bounds_[table + 1]; ++page) {
+          const int64_t rows = table_.rows[page];
+          left -= rows;
+          if (rows == 0) continue;
+          const RowTable::Entry entry = entry_of(table, page, forms, *held[files_[table]]);
+          if (entry.kernel)
+            planner.add_page(table, entry, rows);
+          else
+            planner.plan.unknown.push_back({table, page - bounds_[table]});
+        }
+      }
+      if (left != 0) corrupt("file tables: columns of another number of rows");
+      planner.end_column();
+    }
+    return std::move(planner.plan);
+  }
+
+ private:
+  bool read(const In<int64_t>& sets, const In<int64_t>& columns, const In<int64_t>& times,
+            const In<int64_t>& num_rows) {
+    num_fragments_ = num_rows.size();
+    std::vector<Footer> footers;
+    try {
+      for (const Bytes& content : contents_) footers.push_back(footer_of(content));
+    } catch (const std::invalid_argument&) {
+      return false;
+    }
+    for (const Footer& footer : footers) versions_.emplace(footer.major, footer.minor);
+    for (size_t c = 0; c < sets.size(); ++c)
+      for (size_t f = 0; f < num_fragments_; ++f) {
+        const int64_t column = columns.data()[c], set = sets.data()[c];
+        if (set < 0 || static_cast<size_t>(set) >= contents_.size() / num_fragments_) return false;
+        const size_t file = static_cast<size_t>(set) * num_fragments_ + f;
+        if (column < 0 || column >= footers[file].num_columns) return false;
+        const uint8_t* entry = contents_[file].data() + footers[file].columns + 16 * column;
+        const std::string_view metadata(
+            reinterpret_cast<const char*>(contents_[file].data() + load<uint64_t>(entry)),
+            load<uint64_t>(entry + 8));
+        int64_t rows = 0;
+        if (__builtin_mul_overflow(num_rows.data()[f], times.data()[c], &rows) ||
+            !add(metadata, contents_[file], rows))
+          return false;
+        files_.push_back(file);
+      }
+    return true;
+  }
+
+  // The footer of a whole file, with all that it names inside of the file.
+  static Footer footer_of(const Bytes& content) {
+    const Footer footer = Footer::read(content.data(), content.size());
+    footer.check(content.size());
+    auto skip = [](int64_t, int64_t) {};
+    Footer::places(content.data() + footer.columns, footer.num_columns, content.size(), 1, "column metadata", skip);
+    Footer::places(content.data() + footer.buffers, footer.num_buffers, content.size(), kAlign, "global buffer", skip);
+    return footer;
+  }
+
+  bool add(std::string_view metadata, const Bytes& content, int64_t num_rows) {
+    const size_t before = table_.rows.size();
+    bool usual = true;
+    auto describe = [&](std::string_view encoding) {
+      usual = usual && !encoding.empty();
+      kinds_.push_back(encodings_.number(encoding, encoding));
+    };
+    if (!ColumnWire(table_, static_cast<int64_t>(content.size()), kAlign, describe).read(metadata))
+      return false;
+    if (!usual || !table_.column_encoding) return false;
+    column_encodings_.number(*table_.column_encoding, *table_.column_encoding);
+    counts_.push_back(static_cast<int64_t>(table_.rows.size() - before));
+    for (size_t page = before; page < table_.rows.size(); ++page) num_rows -= table_.rows[page];
+    return num_rows == 0;
+  }
+
+  void add(const ColumnPages& column) {
+    const PageTable& own = column.table();
+    const int64_t before = table_.ends.back();
+    counts_.push_back(static_cast<int64_t>(column.count()));
+    table_.rows.insert(table_.rows.end(), own.rows.begin(), own.rows.end());
+    table_.starts.insert(table_.starts.end(), own.starts.begin(), own.starts.end());
+    table_.sizes.insert(table_.sizes.end(), own.sizes.begin(), own.sizes.end());
+    for (size_t page = 0; page < own.rows.size(); ++page) {
+      table_.ends.push_back(before + own.ends[page + 1]);
+      const std::string_view encoding = column.description(page);
+      kinds_.push_back(encodings_.number(encoding, encoding));
+    }
+  }
+
+  // Which encodings have one form, and what of each is its own; and the pages before each table.
+  void describe() {
+    if (!bounds_.empty()) return;
+    for (const std::string_view& encoding : encodings_.values) {
+      symbols_.push_back(symbols_in(encoding));
+      alike_.push_back(described_.number(without(encoding, symbols_.back()), encoding));
+    }
+    bounds_.push_back(0);
+    for (const int64_t count : counts_) bounds_.push_back(bounds_.back() + static_cast<size_t>(count));
+  }
+
+  // What is known of a page, or is learned of it from its bytes; without a kernel: nothing.
+  RowTable::Entry entry_of(size_t table, size_t page, const Forms& forms, const HeldFile& file) const {
+    if (!columns_.empty())
+      if (const RowTable::Entry* known = columns_[table]->entry(page - bounds_[table])) return *known;
+    const PageForm* form = forms[alike_[kinds_[page]]].get();
+    if (form == nullptr || !form->layers) return {};
+    PageBuffers buffers = page_buffers(table_, page);
+    const auto needed = form->needed(buffers, table_.rows[page]);
+    if (!needed || (form->is_constant() && is_long(buffers, table_.rows[page]))) return {};
+    for (const size_t i : *needed) {
+      buffers[i].data = file.view(buffers[i].start, buffers[i].start + buffers[i].size);
+      if (buffers[i].data == nullptr) return {};
+    }
+    try {
+      return {form->page_of(buffers, table_.rows[page], symbols_[kinds_[page]]), *form->layers,
+              buffers.empty() ? 0 : buffers[0].start};
+    } catch (const std::invalid_argument&) {
+      return {};  // codecs say what is wrong
+    }
+  }
+
+  // Whether so many rows of one value take much memory: a damaged file may say anything of them.
+  static bool is_long(const PageBuffers& buffers, int64_t num_rows) {
+    int64_t size = kValueBytes;
+    for (const PageBuffer& buffer : buffers) size += buffer.size;
+    return num_rows > kConstantBytes / size;
+  }
+
+  size_t num_fragments_ = 0;
+  std::set<std::pair<int, int>> versions_;
+  PageTable table_;
+  std::vector<int64_t> counts_;  // pages of each (column, fragment): a table
+  std::vector<size_t> bounds_;   // pages before each table, and all
+  std::vector<size_t> files_;    // of each table
+  std::vector<size_t> kinds_;    // the number of each page's encoding
+  Interned<std::string_view> encodings_, column_encodings_;
+  Interned<std::string> described_;
+  std::vector<std::string_view> symbols_;  // of each encoding; may be empty
+  std::vector<size_t> alike_;              // of each encoding, the number of its description
+  // What the views are of.
+  std::vector<Bytes> contents_;
+  std::vector<std::shared_ptr<ColumnPages>> columns_;
+};
+
+}  // namespace
+}  // namespace alance
+
+void register_file_tables(nanobind::module_& m) {
+  using namespace alance;
+  using nanobind::arg;
+  nb::class_<FileTables>(m, "FileTables")
+      .def_static("of_files", &FileTables::of_files, arg("contents"), arg("sets").noconvert(),
+                  arg("columns").noconvert(), arg("times").noconvert(), arg("num_rows").noconvert())
+      .def_static("of_columns", &FileTables::of_columns, arg("columns"), arg("files"),
+                  arg("num_fragments"))
+      .def_prop_ro("versions", &FileTables::versions)
+      .def_prop_ro("column_encodings", &FileTables::column_encodings)
+      .def_prop_ro("descriptions", &FileTables::descriptions)
+      .def_prop_ro("files", &FileTables::files)
+      .def("spans", &FileTables::spans, arg("are_here"), arg("max_gap_bytes"))
+      .def("plan", &FileTables::plan, arg("columns"), arg("forms"), arg("held"), arg("num_rows"));
+}

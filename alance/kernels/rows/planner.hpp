@@ -1,0 +1,144 @@
+// How a row plan is put together from tables of pages.
+#pragma once
+#include <algorithm>
+#include <utility>
+
+#include "rows/row_needs.hpp"
+#include "rows/row_plan.hpp"
+
+namespace alance {
+
+// Makes a plan, column by column, and of each table by table.
+class Planner {
+ public:
+  // Rows from the first to behind the last.
+  using Span = std::pair<int64_t, int64_t>;
+
+  // Of single rows.
+  Planner(const int64_t* rows, int64_t count, size_t num_columns) : rows_(rows) {
+    plan.num_rows = count;
+    plan.rows.resize(static_cast<size_t>(count) * num_columns);
+  }
+  // Of so many rows in ranges.
+  explicit Planner(int64_t count) {
+    plan.num_rows = count;
+    plan.is_ranges = true;
+  }
+
+  // The rows of a span, which are of a table of the column that has no end yet. The bytes of a page
+  // are read at once; all of a column are a group.
+  void add(const RowTable& table, size_t number, const Span& span) {
+    const std::vector<int64_t>& bounds = table.first_rows();
+    if (span.second > bounds.back()) corrupt("plan_spans: rows of no page");
+    auto above = std::upper_bound(bounds.begin(), bounds.end(), span.first);
+    for (int64_t row = span.first; row < span.second; ++above) {
+      const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
+      const int64_t last = std::min(span.second, *above);
+      if (last == row) continue;  // of no rows
+      const RowTable::Entry* entry = table.entry(page);
+      if (entry == nullptr) {
+        const RowPlan::Unknown hole{number, page};  // maybe that of the span before
+        if (plan.unknown.empty() || plan.unknown.back() != hole) plan.unknown.push_back(hole);
+      } else {
+        add_page(number, *entry, row - bounds[page], last - bounds[page]);
+      }
+      row = last;
+    }
+  }
+
+  // Rows `first` to `last`, which are of a table of the column that has no end yet; the column's
+  // own list of rows begins at `base`.
+  void add(const RowTable& table, size_t number, int64_t first, int64_t last, int64_t base) {
+    const std::vector<int64_t>& bounds = table.first_rows();
+    int64_t* in_page = plan.rows.data() + base;
+    for (int64_t i = first; i < last;) {
+      const auto above = std::upper_bound(bounds.begin(), bounds.end(), rows_[i]);
+      if (above == bounds.begin() || above == bounds.end()) corrupt("plan_rows: a row of no page");
+      const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
+      const RowTable::Entry* entry = table.entry(page);
+      int64_t next = i;
+      for (; next < last && rows_[next] < *above; ++next) in_page[next] = rows_[next] - bounds[page];
+      if (entry == nullptr) {
+        plan.unknown.push_back({number, page});
+      } else if (plan.unknown.empty()) {  // else the plan is made again, once these are known
+        entry->kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
+        add_hit(number, *entry);
+        add_pieces(number, *entry->kernel, base + i, base + next);
+      }
+      i = next;
+    }
+  }
+
+  // All rows of a page, one at least, of a table of the column that has no end yet.
+  void add_page(size_t number, const RowTable::Entry& entry, int64_t num_rows) {
+    add_page(number, entry, 0, num_rows);
+  }
+
+  void end_column() { plan.columns.push_back(plan.groups.size()); }
+
+  RowPlan plan;
+
+ private:
+  void add_hit(size_t number, const RowTable::Entry& entry) {
+    plan.hits.push_back({number, entry.kernel, entry.layers, entry.start});
+  }
+
+  void add_page(size_t number, const RowTable::Entry& entry, int64_t first, int64_t last) {
+    const auto [begin, end] = entry.kernel->bytes_of(first, last);
+    const int64_t start = entry.kernel->start();
+    if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group();
+    plan.parts.push_back({plan.hits.size(), first, last});
+    add_hit(number, entry);
+    add_piece({number, start + begin, start + end}, last - first);
+  }
+
+  void begin_group() {
+    plan.groups.push_back(
+        {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0});
+  }
+
+  // A piece of the last group, with rows of its last part.
+  void add_piece(const Piece& piece, int64_t num_rows) {
+    if (piece.stop > piece.start) plan.pieces.push_back(piece);  // pages of one value have none
+    RowPlan::Group& group = plan.groups.back();
+    group.parts_end = plan.parts.size();
+    group.pieces_end = plan.pieces.size();
+    group.bytes_end += piece.stop - piece.start;
+    group.num_rows += num_rows;
+  }
+
+  void add_pieces(size_t number, const RowPage& page, int64_t first, int64_t last) {
+    const Rows rows{plan.rows.data() + first, 0, last - first};
+    const std::vector<needs::Need> needs = needs::needs_of(page, rows);
+    for (const needs::Run& run : needs::runs_of(page, needs, {0, kGroupBytes})) {
+      const int64_t start = page.start() + run.bytes.start, stop = page.start() + run.bytes.stop;
+      if (!joins(number, start, stop - start)) begin_group();
+      const size_t hit = plan.hits.size() - 1;
+      const size_t parts_before = plan.first_part(plan.groups.size() - 1);
+      if (plan.parts.size() > parts_before && plan.parts.back().hit == hit)
+        plan.parts.back().last = first + run.last;
+      else
+        plan.parts.push_back({hit, first + run.first, first + run.last});
+      add_piece({number, start, stop}, run.last - run.first);
+    }
+  }
+
+  // Whether a piece belongs to the last group: that is of this column, stays small, and ascends
+  // in each of its files.
+  bool joins(size_t number, int64_t start, int64_t num_bytes) const {
+    const size_t last_group = plan.groups.size();
+    if (last_group == plan.first_group(plan.columns.size())) return false;
+    const RowPlan::Group& group = plan.groups.back();
+    const int64_t size = group.bytes_end - plan.first_byte(last_group - 1);
+    if (size + num_bytes > kGroupBytes) return false;
+    if (num_bytes == 0 || size == 0) return true;
+    return plan.pieces.back().table != number || start >= plan.pieces.back().stop;
+  }
+
+  // Of a group, about: what is read is decoded while the processor's cache still holds it.
+  static constexpr int64_t kGroupBytes = 160 << 10;
+
+  const int64_t* rows_ = nullptr;
+};
+
+}  // namespace alance
