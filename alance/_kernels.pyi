@@ -8,14 +8,6 @@ import numpy.typing as npt
 
 # --- bitpacking.cpp ---
 
-def unpack_inline(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    bits: int,
-    baseline: bool = False,
-) -> npt.NDArray[np.uint8]: ...
 def unpack_blocks(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
@@ -34,75 +26,9 @@ def decode_fsst(
     symbols: npt.NDArray[np.uint64],
     lengths: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]: ...
-def decode_fsst_chunks_32(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    symbols: npt.NDArray[np.uint64],
-    lengths: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], bool]: ...
-def decode_fsst_chunks_64(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    symbols: npt.NDArray[np.uint64],
-    lengths: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]: ...
 
-# --- runs.cpp ---
+# --- lz4.cpp ---
 
-def expand_runs(
-    data: npt.NDArray[np.uint8],
-    value_starts: npt.NDArray[np.int64],
-    value_sizes: npt.NDArray[np.int64],
-    length_starts: npt.NDArray[np.int64],
-    length_sizes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    bits: int,
-) -> npt.NDArray[np.uint8]: ...
-def split_runs(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-) -> tuple[
-    npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]
-]: ...
-
-# --- sequences.cpp ---
-
-def running_sums(
-    deltas: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    base: int,
-    limit: int,
-) -> npt.NDArray[np.int64]: ...
-def join_offsets(
-    offsets: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]: ...
-
-# --- streams.cpp ---
-
-def concat_fixed(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    bits: int,
-) -> npt.NDArray[np.uint8]: ...
-def unsplit_bytes(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    bits: int,
-) -> npt.NDArray[np.uint8]: ...
-def unzip_column(
-    rows: npt.NDArray[np.uint8], row_bytes: int, start: int, bits: int
-) -> npt.NDArray[np.uint8]: ...
 def decode_lz4(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
@@ -112,28 +38,11 @@ def decode_lz4(
 
 # --- strings.cpp ---
 
-def concat_strings_32(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]: ...
-def concat_strings_64(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
 def concat_spans(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
-def split_rows(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    parts: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 def gather_fixed(
     data: npt.NDArray[np.uint8], bytes_per_value: int, indices: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint8]: ...
@@ -145,52 +54,6 @@ def gather_strings(
     data: npt.NDArray[np.uint8],
     indices: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
-
-# --- chunks.cpp ---
-
-def split_chunks(
-    data: npt.NDArray[np.uint8],
-    chunk_starts: npt.NDArray[np.int64],
-    chunk_sizes: npt.NDArray[np.int64],
-    level_buffers: int,
-    value_buffers: int,
-    large: bool,
-    entries: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-) -> None: ...
-def check_levels(
-    rep: npt.NDArray[np.uint16],
-    definition: npt.NDArray[np.uint16],
-    entries: npt.NDArray[np.int64],
-    max_rep: int,
-    max_def: int,
-    max_visible: int,
-    values: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    carries: npt.NDArray[np.uint8],
-) -> None: ...
-def row_spans(
-    rep: npt.NDArray[np.uint16],
-    definition: npt.NDArray[np.uint16],
-    breaks: npt.NDArray[np.int64],
-    wanted: npt.NDArray[np.int64],
-    max_rep: int,
-    max_visible: int,
-    spans: npt.NDArray[np.int64],
-) -> None: ...
-
-# --- joins.cpp ---
-
-def join_bytes(pieces: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]: ...
-def join_strings_32(
-    offsets: list[npt.NDArray[np.int32]], pieces: list[npt.NDArray[np.uint8]]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]: ...
-def join_strings_64(
-    offsets: list[npt.NDArray[np.int64]], pieces: list[npt.NDArray[np.uint8]]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
-
-# --- levels.cpp ---
 
 # --- fullzip.cpp ---
 
@@ -251,27 +114,6 @@ def unzip_variable_64(
     offsets: npt.NDArray[np.int64],
     values: npt.NDArray[np.uint8],
 ) -> None: ...
-
-# --- levels.cpp ---
-
-def levels_up_to(levels: npt.NDArray[np.uint16], highest: int) -> npt.NDArray[np.uint16]: ...
-def count_up_to(levels: npt.NDArray[np.uint16], highest: int) -> int: ...
-def join_lists(offsets: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]: ...
-def narrow_offsets(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]: ...
-def list_layer(
-    rep: npt.NDArray[np.uint16],
-    definition: npt.NDArray[np.uint16],
-    child_max: int,
-    slot_max: int,
-    empty_level: int,
-    is_last: bool,
-) -> tuple[
-    npt.NDArray[np.int64],
-    npt.NDArray[np.uint8],
-    int,
-    npt.NDArray[np.uint16],
-    npt.NDArray[np.uint16],
-]: ...
 
 # --- utf8.cpp ---
 
@@ -409,31 +251,6 @@ def gather(
     stops: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.uint8]: ...
 
-# --- rows.cpp ---
-
-def locate_rows(
-    rows: npt.NDArray[np.int64],
-    first_rows: npt.NDArray[np.int64],
-    first_bytes: npt.NDArray[np.int64],
-) -> tuple[
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-]: ...
-
-# --- expand.cpp ---
-
-def expand_strings(
-    indices: npt.NDArray[np.unsignedinteger[Any]],
-    valid: npt.NDArray[np.uint8],
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
-
 # --- pages_levels.cpp ---
 
 def mark_nulls(
@@ -488,8 +305,6 @@ def zip_variable(
     data: npt.NDArray[np.uint8],
     length_bytes: int,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
-
-# --- row_page.cpp ---
 
 # --- items.cpp ---
 

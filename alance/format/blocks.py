@@ -5,17 +5,17 @@ A block has no nulls; validity comes from definition levels. Slots of nulls hold
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from alance import _kernels
-from alance.errors import kernel_errors
+from alance.errors import CorruptFileError, kernel_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int32s, Int64s
+    from alance.arrays import Bytes, Int32s, Int64s, Mask
 
 
 class FixedWidth(NamedTuple):
@@ -111,6 +111,16 @@ def gather(block: Block, indices: Int64s) -> Block:
             return ConstantBlock(len(indices), block.value)
 
 
+def gather_valid(strings: VariableWidth, indices: Int64s, valid: Mask) -> VariableWidth:
+    """The strings at indices; of those that are not valid the index is any, the string empty."""
+    offsets: Any = np.append(strings.offsets, strings.offsets[-1:])
+    chosen = gather(
+        VariableWidth(offsets, strings.data), np.where(valid, indices, strings.num_values)
+    )
+    assert isinstance(chosen, VariableWidth)
+    return chosen
+
+
 def _gather_fixed(block: FixedWidth, indices: Int64s) -> Bytes:
     bits = block.bits_per_value
     with kernel_errors:
@@ -142,48 +152,88 @@ def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBl
 
 
 def joined_values(blocks: Sequence[Block]) -> Block | None:
-    """Concatenate fixed-width values or strings, as a copy. None for other kinds.
+    """Values of several blocks of one kind, end to end; None for dictionaries, for constants that
+    are not null and for blocks of different kinds or widths.
 
     Raises:
-        UnsupportedError: more string bytes than the offsets can address.
-        CorruptFileError: offsets outside of their bytes.
+        CorruptFileError: offsets that leave their bytes.
     """
-    fixed = [block for block in blocks if isinstance(block, FixedWidth)]
-    if len(fixed) == len(blocks):
-        return _joined_fixed(fixed)
-    strings = [block for block in blocks if isinstance(block, VariableWidth)]
-    return _joined_strings(strings) if len(strings) == len(blocks) else None
-
-
-def _joined_fixed(blocks: Sequence[FixedWidth]) -> FixedWidth | None:
-    bits = blocks[0].bits_per_value
-    counts = [block.num_values * bits for block in blocks]
-    if any(
-        block.bits_per_value != bits or 8 * len(block.data) < count
-        for block, count in zip(blocks, counts, strict=True)
-    ):
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    if {*map(type, blocks)} != {type(first)}:
         return None
-    data = join_bits([block.data for block in blocks], counts)
-    return FixedWidth(bits, sum(block.num_values for block in blocks), data)
+    match first:
+        case FixedWidth(bits_per_value=bits):
+            fixed = cast("Sequence[FixedWidth]", blocks)
+            counts = [block.num_values * bits for block in fixed]
+            if any(
+                block.bits_per_value != bits or 8 * len(block.data) < count
+                for block, count in zip(fixed, counts, strict=True)
+            ):
+                return None
+            data = join_bits([block.data for block in fixed], counts)
+            return FixedWidth(bits, sum(block.num_values for block in fixed), data)
+        case VariableWidth():
+            return _joined_strings(cast("Sequence[VariableWidth]", blocks))
+        case FixedSizeListBlock():
+            return _joined_lists(cast("Sequence[FixedSizeListBlock]", blocks))
+        case StructBlock():
+            structs = cast("Sequence[StructBlock]", blocks)
+            if len({len(block.children) for block in structs}) != 1:
+                return None
+            children = [
+                joined_values(own) for own in zip(*[s.children for s in structs], strict=True)
+            ]
+            if any(child is None for child in children):
+                return None
+            num_values = sum(block.num_values for block in structs)
+            return StructBlock(num_values, tuple(child for child in children if child is not None))
+        case ConstantBlock(value=None) if all(
+            isinstance(block, ConstantBlock) and block.value is None for block in blocks
+        ):
+            return ConstantBlock(sum(block.num_values for block in blocks), None)
+    return None
 
 
 def join_bits(parts: Sequence[Bytes], counts: Sequence[int]) -> Bytes:
     """Concatenate bits of all parts, LSB first, without gaps."""
-    sizes = [(count + 7) // 8 for count in counts]
-    data = _kernels.join_bytes([part[:size] for part, size in zip(parts, sizes, strict=True)])
     if all(count % 8 == 0 for count in counts[:-1]):
-        return data
-    own = np.array(sizes, np.int64)
-    return _kernels.concat_fixed(data, np.cumsum(own) - own, own, np.array(counts, np.int64), 1)
+        ends = [(count + 7) // 8 for count in counts]
+        return np.concatenate([part[:end] for part, end in zip(parts, ends, strict=True)])
+    bits = [
+        np.unpackbits(part, count=count, bitorder="little")
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    return np.packbits(np.concatenate(bits), bitorder="little")
+
+
+def _joined_lists(blocks: Sequence[FixedSizeListBlock]) -> Block | None:
+    dimension = blocks[0].dimension
+    items = joined_values([block.items for block in blocks])
+    if items is None or any(block.dimension != dimension for block in blocks):
+        return None
+    if all(block.validity is None for block in blocks):
+        return FixedSizeListBlock(dimension, items, None)
+    counts = [block.items.num_values for block in blocks]
+    parts = [
+        np.full((count + 7) // 8, 0xFF, np.uint8) if block.validity is None else block.validity
+        for block, count in zip(blocks, counts, strict=True)
+    ]
+    return FixedSizeListBlock(dimension, items, join_bits(parts, counts))
 
 
 def _joined_strings(blocks: Sequence[VariableWidth]) -> VariableWidth:
-    pieces = [block.data for block in blocks]
-    total = sum(int(block.offsets[-1]) for block in blocks)
-    is_ascii = all(block.is_ascii for block in blocks)
-    with kernel_errors:
-        if total < 1 << 31 and all(block.offsets.dtype == np.int32 for block in blocks):
-            short = [block.offsets.view(np.int32) for block in blocks]
-            return VariableWidth(*_kernels.join_strings_32(short, pieces), is_ascii)
-        long = [block.offsets.astype(np.int64, copy=False) for block in blocks]
-        return VariableWidth(*_kernels.join_strings_64(long, pieces), is_ascii)
+    sizes = [int(block.offsets[-1]) for block in blocks]
+    if any(size > len(block.data) for size, block in zip(sizes, blocks, strict=True)):
+        raise CorruptFileError("strings of a page: offsets that leave their bytes")
+    is_short = sum(sizes) < 1 << 31 and all(block.offsets.dtype == np.int32 for block in blocks)
+    dtype = np.int32 if is_short else np.int64
+    offsets: Any = np.zeros(sum(block.num_values for block in blocks) + 1, dtype)
+    at = before = 0
+    for size, block in zip(sizes, blocks, strict=True):
+        own = offsets[at + 1 : at + 1 + block.num_values]
+        np.add(block.offsets[1:], before, out=own, dtype=dtype, casting="unsafe")
+        at, before = at + block.num_values, before + size
+    data = np.concatenate([block.data[:size] for size, block in zip(sizes, blocks, strict=True)])
+    return VariableWidth(offsets, data, all(block.is_ascii for block in blocks))

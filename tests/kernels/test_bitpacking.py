@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from alance import _kernels
-from tests.reference.chunks import chunked
+from tests.reference.chunks import placed
 from tests.reference.fastlanes import pack
 
 WIDTHS = [8, 16, 32, 64]
@@ -18,54 +18,22 @@ def random_values(width: int, packed: int, count: int = 1024) -> np.ndarray:
     return words >> np.uint64(64 - packed) if packed else np.zeros(count, np.uint64)
 
 
-def inline_chunk(values: np.ndarray, width: int, packed: int) -> bytes:
-    filled = np.zeros(1024, np.uint64)
-    filled[: len(values)] = values
-    return packed.to_bytes(width // 8, "little") + pack(filled, width, packed)
-
-
-def unpack_inline(
-    chunks: list[bytes], counts: list[int], width: int, *, baseline: bool = False
+def unpack_blocks(
+    chunks: list[bytes], counts: list[int], width: int, packed: int, *, baseline: bool = False
 ) -> np.ndarray:
-    at = chunked([[chunk] for chunk in chunks], counts)
-    out = _kernels.unpack_inline(at.data, at.starts[0], at.sizes[0], at.counts, width, baseline)
-    return out.view(f"u{width // 8}")
-
-
-def unpack_blocks(chunks: list[bytes], counts: list[int], width: int, packed: int) -> np.ndarray:
-    at = chunked([[chunk] for chunk in chunks], counts)
-    out = _kernels.unpack_blocks(at.data, at.starts[0], at.sizes[0], at.counts, width, packed)
+    out = _kernels.unpack_blocks(
+        *placed(chunks), np.array(counts, np.int64), width, packed, baseline
+    )
     return out.view(f"u{width // 8}")
 
 
 @pytest.mark.parametrize("baseline", [False, True], ids=["best", "baseline"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_packed_width_is_unpacked_like_the_oracle(width: int, baseline: bool) -> None:
-    packed_widths = range(width + 1)
-    values = [random_values(width, packed) for packed in packed_widths]
-    chunks = [
-        inline_chunk(v, width, packed) for v, packed in zip(values, packed_widths, strict=True)
-    ]
-    out = unpack_inline(chunks, [1024] * len(chunks), width, baseline=baseline)
-    np.testing.assert_array_equal(out, np.concatenate(values))
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_chunks_may_hold_fewer_values(width: int) -> None:
-    counts = [1, 1023, 0, 512, 70]
-    values = [random_values(width, 5, count) for count in counts]
-    chunks = [inline_chunk(v, width, 5) for v in values]
-    out = unpack_inline(chunks, counts, width)
-    np.testing.assert_array_equal(out, np.concatenate(values))
-
-
-def test_no_chunks_have_no_values() -> None:
-    empty = np.zeros(0, np.int64)
-    assert len(_kernels.unpack_inline(np.zeros(0, np.uint8), empty, empty, empty, 8)) == 0
-
-
-def test_a_chunk_without_values_may_have_no_bytes() -> None:
-    assert len(unpack_inline([b""], [0], 32)) == 0
+    for packed in range(width + 1):
+        values = random_values(width, packed)
+        out = unpack_blocks([pack(values, width, packed)], [1024], width, packed, baseline=baseline)
+        np.testing.assert_array_equal(out, values)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -92,24 +60,6 @@ def test_a_tail_of_either_form_and_equal_size_is_raw() -> None:
     np.testing.assert_array_equal(unpack_blocks([values.tobytes()], [64], 16, 1), values)
 
 
-@pytest.mark.parametrize(
-    ("chunk", "count", "message"),
-    [
-        (b"\1" + bytes(127), 1024, "needs 129"),
-        (b"\1" + bytes(129), 1024, "needs 129"),
-        (b"\x09" + bytes(128 * 9), 1024, "width 9 of 8"),
-        (b"\1" + bytes(128), 1025, "1025 values"),
-        (b"", 1, "no width"),
-        (b"\1" + bytes(128), -1, "-1 values"),
-    ],
-)
-def test_contradictions_of_an_inline_block_are_found(
-    chunk: bytes, count: int, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        unpack_inline([chunk], [count], 8)
-
-
 @pytest.mark.parametrize("size", [0, 127, 129, 1022, 1025])
 def test_blocks_of_another_size_are_refused(size: int) -> None:
     with pytest.raises(ValueError, match="values of width"):
@@ -120,14 +70,14 @@ def test_blocks_of_another_size_are_refused(size: int) -> None:
 def test_spans_outside_of_the_buffer_are_refused(start: int, size: int) -> None:
     data, one = np.zeros(130, np.uint8), np.array([1])
     with pytest.raises(ValueError, match="of a buffer of 130"):
-        _kernels.unpack_inline(data, np.array([start]), np.array([size]), one, 8)
+        _kernels.unpack_blocks(data, np.array([start]), np.array([size]), one, 8, 1)
 
 
 @pytest.mark.parametrize("width", [0, 1, 24, 128])
 def test_other_widths_of_values_are_refused(width: int) -> None:
     none = np.zeros(0, np.int64)
     with pytest.raises(ValueError, match=f"values of {width} bits"):
-        _kernels.unpack_inline(np.zeros(0, np.uint8), none, none, none, width)
+        _kernels.unpack_blocks(np.zeros(0, np.uint8), none, none, none, width, 0)
 
 
 @pytest.mark.parametrize("packed", [-1, 17])

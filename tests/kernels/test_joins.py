@@ -1,4 +1,4 @@
-"""Values of neighbouring pages as one, levels that are kept, and long streams of FSST codes."""
+"""Values of neighbouring pages as one, and long streams of FSST codes."""
 
 from __future__ import annotations
 
@@ -60,12 +60,6 @@ def test_offsets_beyond_the_bytes_are_refused() -> None:
     bad = VariableWidth(np.array([0, 9], np.int32), np.zeros(3, np.uint8))
     with pytest.raises(CorruptFileError, match="strings of a page"):
         joined_values([variable([b"x"], "i4"), bad])
-
-
-@given(st.lists(st.integers(0, 5)), st.integers(0, 5))
-def test_levels_up_to_a_highest_one(levels: list[int], highest: int) -> None:
-    found = _kernels.levels_up_to(np.array(levels, np.uint16), highest)
-    assert found.tolist() == [level for level in levels if level <= highest]
 
 
 @pytest.mark.parametrize("length", [1, 7, 5000])

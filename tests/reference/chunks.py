@@ -3,32 +3,62 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.codecs.base import ChunkBuffers
+from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth, joined_values
+from alance.format.codecs.general import GeneralMiniBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from alance.arrays import Bytes, Int64s
     from alance.format.blocks import Block
+    from alance.format.codecs.base import BlockCodec, MiniBlockCodec
 
 
-def chunked(chunks: Sequence[Sequence[bytes]], counts: Sequence[int]) -> ChunkBuffers:
-    """Chunks as lists of their buffers, put into one array at odd places."""
-    num_buffers = len(chunks[0]) if chunks else 1
-    data = bytearray(b"?")
-    starts = np.zeros((num_buffers, len(chunks)), np.int64)
-    sizes = np.zeros((num_buffers, len(chunks)), np.int64)
-    for c, chunk in enumerate(chunks):
-        for b, buffer in enumerate(chunk):
-            starts[b, c], sizes[b, c] = len(data), len(buffer)
-            data += buffer + b"?"
-    return ChunkBuffers(
-        np.frombuffer(bytes(data), np.uint8), starts, sizes, np.array(counts, np.int64)
-    )
+class Chunk(NamedTuple):
+    """The buffers of a chunk, and how many values it has."""
+
+    buffers: list[Bytes]
+    count: int
+
+
+def chunked(chunks: Sequence[Sequence[bytes]], counts: Sequence[int]) -> list[Chunk]:
+    """Chunks as lists of their buffers, each at an odd place of an array."""
+    return [
+        Chunk([np.frombuffer(b"?" + buffer, np.uint8)[1:] for buffer in chunk], count)
+        for chunk, count in zip(chunks, counts, strict=True)
+    ]
+
+
+def placed(chunks: Sequence[bytes]) -> tuple[Bytes, Int64s, Int64s]:
+    """Buffers put into one array at odd places: the array, where each begins, and its bytes."""
+    sizes = np.array([*map(len, chunks)], np.int64)
+    data = np.frombuffer(b"?" + b"?".join(chunks) + b"?", np.uint8)
+    return data, 1 + np.cumsum(sizes + 1) - (sizes + 1), sizes
+
+
+def decode_chunks(codec: MiniBlockCodec, chunks: Sequence[Chunk]) -> Block:
+    """The values of all chunks, end to end."""
+    if not chunks:
+        while isinstance(codec, GeneralMiniBlock):
+            codec = codec.inner
+        chunks = [Chunk([np.empty(0, np.uint8)] * codec.num_buffers, 0)]
+    return end_to_end([codec.decode_chunk(*chunk) for chunk in chunks])
+
+
+def decode_blocks(codec: BlockCodec, chunks: Sequence[Chunk]) -> Block:
+    """The values of blocks, each of which is the only buffer of a chunk."""
+    return end_to_end([codec.decode_block(chunk.buffers[0], chunk.count) for chunk in chunks])
+
+
+def end_to_end(blocks: Sequence[Block]) -> Block:
+    """Values of one kind as one block."""
+    values = joined_values(blocks) if blocks else ConstantBlock(0, None)
+    assert values is not None
+    return values
 
 
 def fixed(block: Block, dtype: str) -> list[Any]:

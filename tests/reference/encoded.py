@@ -8,9 +8,9 @@ import numpy as np
 
 from alance.file_version import FileVersion
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
-from alance.format.codecs.base import ChunkBuffers
 from alance.format.encode.base import Hints
 from alance.format.encode.values import per_value
+from tests.reference.chunks import Chunk, decode_chunks
 from tests.reference.pages.dictionary import encode_items
 from tests.reference.pages.values import mini_block_values
 
@@ -25,15 +25,17 @@ def hints(version: str = "2.1", **keys: str) -> Hints:
     return Hints(FileVersion.parse(version), metadata)
 
 
-def chunks_of(values: MiniBlockValues) -> ChunkBuffers:
-    """The chunks where their buffers stand in one array."""
-    starts = np.zeros_like(values.sizes)
-    before = 0
-    for b, buffer in enumerate(values.buffers):
-        assert values.sizes[b].sum() == len(buffer)
-        starts[b] = before + np.cumsum(values.sizes[b]) - values.sizes[b]
-        before += len(buffer)
-    return ChunkBuffers(np.concatenate(values.buffers), starts, values.sizes, values.counts)
+def chunks_of(values: MiniBlockValues) -> list[Chunk]:
+    """The chunks, cut out of their buffers."""
+    parts = []
+    for sizes, buffer in zip(values.sizes, values.buffers, strict=True):
+        ends = np.cumsum(sizes)
+        assert ends[-1:].sum() == len(buffer)
+        parts.append([buffer[end - size : end] for size, end in zip(sizes, ends, strict=True)])
+    return [
+        Chunk([part[number] for part in parts], int(count))
+        for number, count in enumerate(values.counts)
+    ]
 
 
 def check_chunks(values: MiniBlockValues, num_values: int, version: FileVersion) -> None:
@@ -53,7 +55,7 @@ def through_chunks(values: Block, asked: Hints) -> tuple[MiniBlockValues, Block]
     check_chunks(encoded, values.num_values, asked.version)
     codec = mini_block_codec(encoded.encoding)
     assert codec.num_buffers == len(encoded.buffers)
-    return encoded, codec.decode_chunks(chunks_of(encoded))
+    return encoded, decode_chunks(codec, chunks_of(encoded))
 
 
 def through_rows(values: Block, asked: Hints) -> tuple[str, Block]:
@@ -67,5 +69,5 @@ def through_rows(values: Block, asked: Hints) -> tuple[str, Block]:
 def through_block(values: Block, asked: Hints) -> tuple[str, Block]:
     """The name of the codec of a dictionary, and what it decodes to."""
     encoding, data = encode_items(values, asked)
-    decoded = block_codec(encoding).decode_blocks(ChunkBuffers.of_one(data, values.num_values))
+    decoded = block_codec(encoding).decode_block(data, values.num_values)
     return encoding.WhichOneof("compression") or "", decoded

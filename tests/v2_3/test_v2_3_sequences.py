@@ -10,10 +10,9 @@ import pytest
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
-from alance.format.codecs.base import ChunkBuffers
 from alance.format.codecs.sequence import sequence_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
-from tests.reference.chunks import chunked, fixed, strings
+from tests.reference.chunks import chunked, decode_chunks, fixed, strings
 from tests.reference.fastlanes import pack
 
 FLAT_32 = pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=32))
@@ -51,17 +50,14 @@ def test_offsets_of_strings(name: str) -> None:
     codec = mini_block_codec(encoding(text))
     assert codec.num_buffers == len(buffers)
     chunk = [bytes.fromhex(one) for one in buffers]
-    assert strings(codec.decode_chunks(chunked([chunk], [len(wanted)]))) == wanted
-    three = codec.decode_chunks(chunked([chunk] * 3, [len(wanted)] * 3))
+    assert strings(decode_chunks(codec, chunked([chunk], [len(wanted)]))) == wanted
+    three = decode_chunks(codec, chunked([chunk] * 3, [len(wanted)] * 3))
     assert strings(three) == wanted * 3
 
 
 def numbers(codec: pb.CompressiveEncoding, payload: bytes, count: int, **options: int) -> list[int]:
     found = sequence_codec(codec, **options)
-    buffers = ChunkBuffers.of_one(np.frombuffer(payload, np.uint8), count)
-    if not found.has_payload:
-        buffers = ChunkBuffers(buffers.data, buffers.starts[:0], buffers.sizes[:0], buffers.counts)
-    return found.decode(buffers).tolist()
+    return found.decode(np.frombuffer(payload, np.uint8), count).tolist()
 
 
 def test_a_dictionary() -> None:
@@ -206,12 +202,12 @@ def test_runs(name: str) -> None:
     text, buffers, wanted = RUNS[name]
     chunk = [bytes.fromhex(one) for one in buffers]
     codec = mini_block_codec(encoding(text))
-    assert fixed(codec.decode_chunks(chunked([chunk] * 2, [len(wanted)] * 2)), "<i4") == wanted * 2
+    assert fixed(decode_chunks(codec, chunked([chunk] * 2, [len(wanted)] * 2)), "<i4") == wanted * 2
     # The last run may be too long, and no other one.
-    assert fixed(codec.decode_chunks(chunked([chunk], [len(wanted) - 1])), "<i4") == wanted[:-1]
+    assert fixed(decode_chunks(codec, chunked([chunk], [len(wanted) - 1])), "<i4") == wanted[:-1]
     for count in (len(wanted) + 1, 2, 0):
         with pytest.raises(CorruptFileError):
-            codec.decode_chunks(chunked([chunk], [count]))
+            decode_chunks(codec, chunked([chunk], [count]))
 
 
 def test_runs_of_levels() -> None:
@@ -219,7 +215,7 @@ def test_runs_of_levels() -> None:
     content: Any = np.frombuffer(
         bytes.fromhex("06000000000000000000010000000a0086012c01"), np.uint8
     )
-    block = codec.decode_blocks(ChunkBuffers.of_one(content, 700))
+    block = codec.decode_block(content, 700)
     assert fixed(block, "<u2") == [0] * 10 + [1] * 390 + [0] * 300
 
 

@@ -13,7 +13,6 @@ from alance.errors import UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.codecs.base import (
     BlockCodec,
-    ChunkBuffers,
     MiniBlockCodec,
     PerValueCodec,
     expect,
@@ -28,7 +27,7 @@ from alance.format.codecs.fixed import (
     OutOfLineBitpacking,
 )
 from alance.format.codecs.general import GeneralBlock, GeneralMiniBlock, GeneralPerValue
-from alance.format.codecs.rle import rle_codec
+from alance.format.codecs.rle import Rle
 from alance.format.codecs.sequence import variable_codec
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.codecs.structs import PackedStruct, VariablePackedStruct
@@ -43,7 +42,6 @@ __all__ = [
     "MINI_BLOCK",
     "PER_VALUE",
     "BlockCodec",
-    "ChunkBuffers",
     "MiniBlockCodec",
     "PerValueCodec",
     "block_codec",
@@ -129,7 +127,7 @@ MINI_BLOCK: Final[Mapping[str, Callable[[Any], MiniBlockCodec]]] = {
     "variable": variable_codec,
     "inline_bitpacking": InlineBitpacking.from_proto,
     "fsst": Fsst.from_proto,
-    "rle": rle_codec,
+    "rle": Rle.from_proto,
     "byte_stream_split": ByteStreamSplit.from_proto,
     "general": _general_mini_block,
     "fixed_size_list": FixedSizeList.mini_block,
@@ -152,7 +150,7 @@ BLOCK: Final[Mapping[str, Callable[[Any], BlockCodec]]] = {
     "variable": Variable.from_proto,
     "inline_bitpacking": InlineBitpacking.from_proto,
     "out_of_line_bitpacking": OutOfLineBitpacking.from_proto,
-    "rle": rle_codec,
+    "rle": Rle.from_proto,
     "general": _general_block,
     "fixed_size_list": FixedSizeList.block,
     "constant": Constant.from_proto,

@@ -1,25 +1,24 @@
 """What all codecs share: a protocol for each place where values are compressed, and descriptions.
 
-A page holds many chunks. A codec decodes the chunks of a page at once, with one call of a kernel,
-because a call a chunk would cost more than the decoding. Descriptions are checked once, when a page
-is opened.
+Nearly all pages are decoded by the kernel. These codecs decode what it does not know, a chunk at a
+time, and say what is wrong with damaged bytes. Descriptions are checked once, when a page is
+opened.
 
 Source: encodings_v2_1.proto, CompressiveEncoding; docs/format/encodings.md, "Overview".
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-import numpy as np
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from alance.errors import CorruptFileError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
-    from alance.arrays import Bytes, Int64s
+    from alance.arrays import Bytes
     from alance.format.blocks import Block, FixedWidth, VariableWidth
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -27,35 +26,7 @@ if TYPE_CHECKING:
 MAX_BITS_PER_VALUE: Final = 1 << 37
 
 
-class ChunkBuffers(NamedTuple):
-    """Where the buffers of each chunk stand in one array of bytes.
-
-    Buffer b of chunk c is `data[starts[b, c] : starts[b, c] + sizes[b, c]]`. The kernels check
-    every span, so `starts` and `sizes` may come straight from a file.
-    """
-
-    data: Bytes  # holds all chunks, any alignment
-    starts: Int64s  # shape (num_buffers, num_chunks)
-    sizes: Int64s  # shape (num_buffers, num_chunks)
-    counts: Int64s  # shape (num_chunks,): values of each chunk
-
-    @property
-    def num_chunks(self) -> int:
-        return len(self.counts)
-
-    @property
-    def num_values(self) -> int:
-        return int(self.counts.sum())
-
-    @classmethod
-    def of_one(cls, data: Bytes, num_values: int) -> ChunkBuffers:
-        """A single chunk of one buffer, such as a dictionary."""
-        return cls(
-            data,
-            np.zeros((1, 1), np.int64),
-            np.full((1, 1), len(data), np.int64),
-            np.array([num_values], np.int64),
-        )
+MAX_REPEATED: Final = 1 << 30  # values of a block that has no bytes of them
 
 
 class MiniBlockCodec(Protocol):
@@ -66,17 +37,16 @@ class MiniBlockCodec(Protocol):
         """Buffers of each chunk."""
         ...
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> Block:
-        """Values of all chunks, end to end; arrays are fresh, not views into `chunks.data`.
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> Block:
+        """Values of a chunk; arrays are fresh, not views into the buffers.
 
         Raises:
-            CorruptFileError: the bytes of a chunk contradict its description or count.
-            UnsupportedError: strings of more bytes than 32-bit offsets can say.
+            CorruptFileError: the bytes contradict the description or the number of values.
         """
         ...
 
-    def max_bytes(self, counts: Int64s) -> Int64s | None:
-        """The most bytes that buffer 0 of chunks with `counts` values may have, if known.
+    def max_bytes(self, num_values: int) -> int | None:
+        """The most bytes that buffer 0 of a chunk with so many values may have, if known.
 
         Bounds what is decompressed for this codec.
         """
@@ -86,17 +56,17 @@ class MiniBlockCodec(Protocol):
 class BlockCodec(Protocol):
     """Values stored on their own: the levels of a chunk, a dictionary. One buffer."""
 
-    def decode_blocks(self, blocks: ChunkBuffers) -> Block:
-        """Values of all blocks, end to end.
+    def decode_block(self, data: Bytes, num_values: int) -> Block:
+        """Values of a block; arrays are fresh, not views of `data`.
 
         Raises:
-            CorruptFileError: the bytes of a block contradict its description or count.
-            UnsupportedError: strings of more bytes than 32-bit offsets can say.
+            CorruptFileError: the bytes contradict the description or the number of values.
+            UnsupportedError: more values than are decoded at once.
         """
         ...
 
-    def max_bytes(self, counts: Int64s) -> Int64s | None:
-        """The most bytes that blocks with `counts` values may have, if known."""
+    def max_bytes(self, num_values: int) -> int | None:
+        """The most bytes that a block with so many values may have, if known."""
         ...
 
 

@@ -10,7 +10,7 @@ Range", "ByteStreamSplit" and "FixedSizeList".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import Block, ConstantBlock, FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.codecs.base import (
     MAX_BITS_PER_VALUE,
-    ChunkBuffers,
+    MAX_REPEATED,
     expect,
     flat_bits,
     nested_flat_bits,
@@ -31,8 +31,10 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int64s
+    from alance.arrays import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
+
+PACKED_AT_ONCE: Final = 1024  # values of a packed block
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +63,39 @@ class Flat:
             raise UnsupportedError(f"flat: zipped values of {codec.bits_per_value} bits")
         return codec
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
-        with kernel_errors:
-            data = _kernels.concat_fixed(
-                chunks.data, chunks.starts[0], chunks.sizes[0], chunks.counts, self.bits_per_value
-            )
-        return FixedWidth(self.bits_per_value, chunks.num_values, data)
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> FixedWidth:
+        return self.decode_block(buffers[0], num_values)
 
-    decode_blocks = decode_chunks
+    def decode_block(self, data: Bytes, num_values: int) -> FixedWidth:
+        bits = self.bits_per_value
+        return FixedWidth(bits, num_values, _own_bytes(data, num_values, bits))
 
     def decode_values(self, values: FixedWidth | VariableWidth) -> FixedWidth:
         return check_fixed(values, self.bits_per_value)
 
-    def max_bytes(self, counts: Int64s) -> Int64s:
-        return (counts * self.bits_per_value + 7) // 8
+    def max_bytes(self, num_values: int) -> int:
+        return (num_values * self.bits_per_value + 7) // 8
+
+
+def _own_bytes(data: Bytes, num_values: int, bits: int, codec: str = "flat") -> Bytes:
+    """A copy of the bytes of some values.
+
+    Raises:
+        CorruptFileError: the values have another size.
+    """
+    if len(data) != (num_values * bits + 7) // 8:
+        raise CorruptFileError(f"{codec}: {len(data)} bytes for {num_values} values of {bits} bits")
+    return data.copy()
+
+
+def column_of(rows: FixedWidth, start: int, bits: int) -> Bytes:
+    """Some bits of each row, from byte `start` of it on, end to end; rows are whole bytes."""
+    row_bytes = rows.bits_per_value // 8
+    column = rows.data.reshape(rows.num_values, row_bytes)[:, start : start + (bits + 7) // 8]
+    if bits % 8:
+        single = np.unpackbits(column, axis=1, count=bits, bitorder="little")
+        return np.packbits(single, bitorder="little")
+    return np.ascontiguousarray(column).reshape(-1)
 
 
 def check_fixed(values: FixedWidth | VariableWidth, bits_per_value: int) -> FixedWidth:
@@ -110,18 +131,20 @@ class Constant:
             raise UnsupportedError("constant without a value: nulls are told by levels")
         return cls(message.value)
 
-    def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
-        if num_bytes := int(blocks.sizes.sum()):
-            raise CorruptFileError(f"constant: {num_bytes} bytes, the description has the value")
-        return self._repeated(blocks.num_values)
+    def decode_block(self, data: Bytes, num_values: int) -> FixedWidth:
+        if len(data):
+            raise CorruptFileError(f"constant: {len(data)} bytes, the description has the value")
+        return self._repeated(num_values)
 
     def decode_values(self, values: FixedWidth | VariableWidth) -> FixedWidth:
         return self._repeated(check_fixed(values, self.bits_per_value).num_values)
 
-    def max_bytes(self, counts: Int64s) -> Int64s:
-        return np.zeros_like(counts)
+    def max_bytes(self, num_values: int) -> int:
+        return 0
 
     def _repeated(self, num_values: int) -> FixedWidth:
+        if num_values > MAX_REPEATED:
+            raise UnsupportedError(f"constant: a block of {num_values} values")
         data = np.tile(np.frombuffer(self.value, np.uint8), num_values)
         return FixedWidth(8 * len(self.value), num_values, data)
 
@@ -142,16 +165,14 @@ class ByteStreamSplit:
     def from_proto(cls, message: pb.ByteStreamSplit) -> ByteStreamSplit:
         return cls(nested_flat_bits(message.values, (32, 64), "byte stream split"))
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> FixedWidth:
         bits = self.bits_per_value
-        with kernel_errors:
-            data = _kernels.unsplit_bytes(
-                chunks.data, chunks.starts[0], chunks.sizes[0], chunks.counts, bits
-            )
-        return FixedWidth(bits, len(data) * 8 // bits, data)
+        planes = _own_bytes(buffers[0], num_values, bits, "byte stream split")
+        planes = planes.reshape(bits // 8, num_values)
+        return FixedWidth(bits, num_values, np.ascontiguousarray(planes.T).reshape(-1))
 
-    def max_bytes(self, counts: Int64s) -> Int64s:
-        return counts * (self.bits_per_value // 8)
+    def max_bytes(self, num_values: int) -> int:
+        return num_values * (self.bits_per_value // 8)
 
 
 class ListLevel(NamedTuple):
@@ -259,40 +280,31 @@ class FixedSizeList:
         """Bytes of the validity in a zipped row, of each level that has it."""
         return [-(-level.items_per_row // 8) for level in self.levels if level.has_validity]
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> Block:
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> Block:
         bits = [level.items_per_row for level in self.levels if level.has_validity]
-        with kernel_errors:
-            *validity, items = (
-                _kernels.concat_fixed(chunks.data, starts, sizes, chunks.counts, bits_per_row)
-                for starts, sizes, bits_per_row in zip(
-                    chunks.starts, chunks.sizes, [*bits, self._item_bits], strict=True
-                )
-            )
-        return self._nest(chunks.num_values, validity, items)
+        *validity, items = [
+            _own_bytes(buffer, num_values, bits_per_row)
+            for buffer, bits_per_row in zip(buffers, [*bits, self._item_bits], strict=True)
+        ]
+        return self._nest(num_values, validity, items)
 
     def decode_values(self, values: FixedWidth | VariableWidth) -> Block:
         rows = check_fixed(values, self.bits_per_value)
-        row_bytes = self.bits_per_value // 8
         validity: list[Bytes] = []
         start = 0
-        with kernel_errors:
-            for level in self.levels:
-                if level.has_validity:
-                    validity.append(
-                        _kernels.unzip_column(rows.data, row_bytes, start, level.items_per_row)
-                    )
-                    start += -(-level.items_per_row // 8)
-            items = rows.data
-            if start and self._item_bits:
-                items = _kernels.unzip_column(rows.data, row_bytes, start, self._item_bits)
+        for level in self.levels:
+            if level.has_validity:
+                validity.append(column_of(rows, start, level.items_per_row))
+                start += -(-level.items_per_row // 8)
+        items = rows.data
+        if start and self._item_bits:
+            items = column_of(rows, start, self._item_bits)
         return self._nest(rows.num_values, validity, items)
 
-    def decode_blocks(self, blocks: ChunkBuffers) -> Block:
-        with kernel_errors:
-            rows = _kernels.concat_fixed(
-                blocks.data, blocks.starts[0], blocks.sizes[0], blocks.counts, self.bits_per_value
-            )
-        return self.decode_values(FixedWidth(self.bits_per_value, blocks.num_values, rows))
+    def decode_block(self, data: Bytes, num_values: int) -> Block:
+        bits = self.bits_per_value
+        rows = FixedWidth(bits, num_values, _own_bytes(data, num_values, bits))
+        return self.decode_values(rows)
 
     def _nest(self, num_rows: int, validity: Sequence[Bytes], items: Bytes) -> Block:
         """The lists around the items."""
@@ -306,9 +318,9 @@ class FixedSizeList:
             block = FixedSizeListBlock(level.dimension, block, bits)
         return block
 
-    def max_bytes(self, counts: Int64s) -> Int64s:
+    def max_bytes(self, num_values: int) -> int:
         """Of the first buffer of a chunk, or of a block: no more than the rows zipped."""
-        return counts * (self.bits_per_value // 8 + 1)
+        return num_values * (self.bits_per_value // 8 + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,19 +340,38 @@ class InlineBitpacking:
         refuse_compression(message, "values")
         return cls(packable_bits(message, "inline bit-packing"))
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
-        bits = self.bits_per_value
-        with kernel_errors:
-            data = _kernels.unpack_inline(
-                chunks.data, chunks.starts[0], chunks.sizes[0], chunks.counts, bits
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> FixedWidth:
+        return self.decode_block(buffers[0], num_values)
+
+    def decode_block(self, data: Bytes, num_values: int) -> FixedWidth:
+        bits, word = self.bits_per_value, self.bits_per_value // 8
+        if num_values > PACKED_AT_ONCE:
+            raise CorruptFileError(f"bit-packing: {num_values} values in one block of 1024")
+        if num_values == 0 and len(data) == 0:
+            return FixedWidth(bits, 0, data)
+        if len(data) < word:
+            raise CorruptFileError("bit-packing: no width before a block")
+        width = int.from_bytes(data[:word].tobytes(), "little")
+        if width > bits:
+            raise CorruptFileError(f"bit-packing: width {width} of {bits}")
+        if len(data) != word + 128 * width:
+            raise CorruptFileError(
+                f"bit-packing: a block of {len(data)} bytes, width {width} needs "
+                f"{word + 128 * width}"
             )
-        return FixedWidth(bits, len(data) * 8 // bits, data)
+        whole = _unpacked(data[word:], PACKED_AT_ONCE, bits, width)
+        return FixedWidth(bits, num_values, whole[: num_values * word])
 
-    decode_blocks = decode_chunks
+    def max_bytes(self, num_values: int) -> int:
+        return self.bits_per_value // 8 + 128 * self.bits_per_value
 
-    def max_bytes(self, counts: Int64s) -> Int64s:
-        bits = self.bits_per_value
-        return np.full(len(counts), bits // 8 + 128 * bits, np.int64)
+
+def _unpacked(data: Bytes, num_values: int, bits: int, width: int) -> Bytes:
+    """Values of `width` bits each in whole blocks of 1024, and a last one that may be raw."""
+    starts, sizes = np.zeros(1, np.int64), np.full(1, len(data), np.int64)
+    counts = np.full(1, num_values, np.int64)
+    with kernel_errors:
+        return _kernels.unpack_blocks(data, starts, sizes, counts, bits, width)
 
 
 class OutOfLineBitpacking(NamedTuple):
@@ -359,18 +390,11 @@ class OutOfLineBitpacking(NamedTuple):
         bits = packable_bits(message, "bit-packing")
         return cls(bits, nested_flat_bits(message.values, range(bits), "bit-packing"))
 
-    def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
+    def decode_block(self, data: Bytes, num_values: int) -> FixedWidth:
         bits = self.bits_per_value
-        with kernel_errors:
-            data = _kernels.unpack_blocks(
-                blocks.data,
-                blocks.starts[0],
-                blocks.sizes[0],
-                blocks.counts,
-                bits,
-                self.packed_bits,
-            )
-        return FixedWidth(bits, len(data) * 8 // bits, data)
+        if not self.packed_bits and num_values > MAX_REPEATED:
+            raise UnsupportedError(f"bit-packing: a block of {num_values} zeros")
+        return FixedWidth(bits, num_values, _unpacked(data, num_values, bits, self.packed_bits))
 
-    def max_bytes(self, counts: Int64s) -> Int64s:
-        return counts * (self.bits_per_value // 8) + 128 * self.packed_bits
+    def max_bytes(self, num_values: int) -> int:
+        return num_values * (self.bits_per_value // 8) + 128 * self.packed_bits

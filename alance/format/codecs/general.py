@@ -26,13 +26,15 @@ import zstandard
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import Block, FixedWidth, VariableWidth
-from alance.format.codecs.base import BlockCodec, ChunkBuffers, MiniBlockCodec
 from alance.format.codecs.strings import Variable, check_variable
 from alance.format.numbers import offsets_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alance.arrays import Bytes, Int64s
+    from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 MAX_UNIT_BYTES: Final = 1 << 31  # no writer makes larger chunks or values
@@ -115,6 +117,17 @@ def decompress(
     return offsets, np.frombuffer(b"".join(contents), np.uint8)
 
 
+def content_of(scheme: Scheme, unit: Bytes, limit: int | None = None) -> Bytes:
+    """The content of one unit, which is of at most `limit` bytes."""
+    most = MAX_UNIT_BYTES if limit is None else min(limit, MAX_UNIT_BYTES)
+    if scheme is Scheme.ZSTD:
+        content = _decompress_zstd(zstandard.ZstdDecompressor(), unit.data, most)
+        return np.frombuffer(content, np.uint8)
+    span = np.array([0, len(unit), most], np.int64)
+    with kernel_errors:
+        return _kernels.decode_lz4(unit, span[:1], span[1:2], span[2:])[1]
+
+
 def _unit(data: Bytes, start: int, size: int) -> memoryview:
     if not 0 <= start <= start + size <= len(data):
         raise CorruptFileError(f"zstd: bytes {start} + {size} of {len(data)}")
@@ -180,11 +193,11 @@ class GeneralMiniBlock(NamedTuple):
     def num_buffers(self) -> int:
         return self.inner.num_buffers
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> Block:
-        plain = _decompress_first(self.scheme, chunks, self.inner.max_bytes(chunks.counts))
-        return self.inner.decode_chunks(plain)
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> Block:
+        plain = content_of(self.scheme, buffers[0], self.inner.max_bytes(num_values))
+        return self.inner.decode_chunk([plain, *buffers[1:]], num_values)
 
-    def max_bytes(self, counts: Int64s) -> None:
+    def max_bytes(self, num_values: int) -> None:
         return None
 
 
@@ -198,11 +211,11 @@ class GeneralBlock(NamedTuple):
     def from_proto(cls, message: pb.General, inner: BlockCodec) -> GeneralBlock:
         return cls(Scheme.from_proto(message.compression), inner)
 
-    def decode_blocks(self, blocks: ChunkBuffers) -> Block:
-        plain = _decompress_first(self.scheme, blocks, self.inner.max_bytes(blocks.counts))
-        return self.inner.decode_blocks(plain)
+    def decode_block(self, data: Bytes, num_values: int) -> Block:
+        plain = content_of(self.scheme, data, self.inner.max_bytes(num_values))
+        return self.inner.decode_block(plain, num_values)
 
-    def max_bytes(self, counts: Int64s) -> None:
+    def max_bytes(self, num_values: int) -> None:
         return None
 
 
@@ -228,14 +241,3 @@ class GeneralPerValue:
         bounds = units.offsets.astype(np.int64, copy=False)
         offsets, data = decompress(self.scheme, units.data, bounds[:-1], np.diff(bounds))
         return self.inner.decode_values(VariableWidth(offsets, data))
-
-
-def _decompress_first(scheme: Scheme, chunks: ChunkBuffers, limits: Int64s | None) -> ChunkBuffers:
-    """The same chunks with buffer 0 decompressed; further buffers are copied behind it."""
-    offsets, content = decompress(scheme, chunks.data, chunks.starts[0], chunks.sizes[0], limits)
-    starts, sizes = chunks.starts.copy(), chunks.sizes.copy()
-    starts[0], sizes[0] = offsets[:-1], np.diff(offsets)
-    if len(starts) == 1:
-        return ChunkBuffers(content, starts, sizes, chunks.counts)
-    starts[1:] += len(content)
-    return ChunkBuffers(np.concatenate([content, chunks.data]), starts, sizes, chunks.counts)

@@ -24,76 +24,39 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from alance import _kernels
-from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
+from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import FixedWidth
-from alance.format.codecs.base import ChunkBuffers, expect, flat_bits, nested_flat_bits, variant
+from alance.format.codecs.base import expect, variant
 from alance.format.codecs.fixed import Flat, OutOfLineBitpacking
-from alance.format.codecs.general import Scheme, decompress
+from alance.format.codecs.general import Scheme, content_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Int64s
+    from alance.arrays import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-MAX_VALUES: Final = 1 << 27  # of a block: few bytes may claim any number of values
+PREFIX_BYTES: Final = 8  # of a block: the size of its values
+MAX_VALUES: Final = 1 << 27  # of a block: few wide lengths may claim any number of values
 
 
-def _split(blocks: ChunkBuffers) -> ChunkBuffers:
-    """Split blocks into the two buffers of mini-block chunks: values and run lengths."""
-    with kernel_errors:
-        value_starts, value_sizes, length_starts, length_sizes = _kernels.split_runs(
-            blocks.data, blocks.starts[0], blocks.sizes[0]
-        )
-    starts = np.stack([value_starts, length_starts])
-    sizes = np.stack([value_sizes, length_sizes])
-    return blocks._replace(starts=starts, sizes=sizes)
-
-
-@dataclass(frozen=True, slots=True)
-class Rle:
-    """Runs of equal values."""
-
-    num_buffers: ClassVar[int] = 2
-
-    bits_per_value: int
-
-    @classmethod
-    def from_proto(cls, message: pb.Rle) -> Rle:
-        nested_flat_bits(message.run_lengths, (8,), "rle lengths")
-        return cls(nested_flat_bits(message.values, (8, 16, 32, 64), "rle"))
-
-    def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
-        values, lengths = zip(chunks.starts, chunks.sizes, strict=True)
-        bits = self.bits_per_value
-        with kernel_errors:
-            data = _kernels.expand_runs(chunks.data, *values, *lengths, chunks.counts, bits)
-        return FixedWidth(bits, len(data) * 8 // bits, data)
-
-    def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
-        return self.decode_chunks(_split(blocks))
-
-    def max_bytes(self, counts: Int64s) -> Int64s:
-        """Of the run values, or of a block: one run a value, and the size in front."""
-        return counts * (self.bits_per_value // 8 + 1) + 8
-
-
-def rle_codec(message: pb.Rle) -> Rle | CodedRle:
-    """The codec of runs, by those of their values and lengths.
+def split_payload(data: Bytes, what: str = "rle") -> tuple[Bytes, Bytes]:
+    """The two parts of a block that begins with the size of the first.
 
     Raises:
-        UnsupportedError: one that is not known, or not legal here.
-        CorruptFileError: the description contradicts itself.
+        CorruptFileError: there is no size, or it is beyond the block.
     """
-    lengths = message.run_lengths
-    is_plain = variant(message.values) == "flat" and variant(lengths) == "flat"
-    if is_plain and flat_bits(lengths.flat) == 8:
-        return Rle.from_proto(message)
-    return CodedRle.from_proto(message)
+    rest = len(data) - PREFIX_BYTES
+    if rest < 0:
+        raise CorruptFileError(f"{what}: a block of {len(data)} bytes")
+    num_bytes = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
+    if num_bytes > rest:
+        raise CorruptFileError(f"{what}: {num_bytes} bytes of values in a block with {rest}")
+    values = PREFIX_BYTES + num_bytes
+    return data[PREFIX_BYTES:values], data[values:]
 
 
 class RunNumbers(NamedTuple):
@@ -120,35 +83,26 @@ class RunNumbers(NamedTuple):
         return cls(codec, scheme)
 
     @property
-    def tells_count(self) -> bool:
-        """Whether the size of the bytes says how many numbers there are."""
+    def is_flat(self) -> bool:
+        """True if the size of the bytes says how many numbers there are."""
         return isinstance(self.codec, Flat)
 
-    def raw(
-        self, data: Bytes, starts: Int64s, sizes: Int64s, counts: Int64s
-    ) -> tuple[Bytes, Int64s, Int64s]:
-        """The bytes of all chunks without compression, where each begins, and how many it has."""
+    def raw(self, data: Bytes, count: int) -> Bytes:
+        """The bytes without compression, of at most `count` numbers."""
         if self.scheme is None:
-            return data, starts, sizes
+            return data
         bits = self.codec.bits_per_value
-        offsets, content = decompress(
-            self.scheme, data, starts, sizes, counts * (bits // 8) + 128 * bits
-        )
-        return content, offsets[:-1], np.diff(offsets)
+        return content_of(self.scheme, data, count * (bits // 8) + 128 * bits)
 
-    def numbers(
-        self, raw: tuple[Bytes, Int64s, Int64s], runs: Int64s
-    ) -> npt.NDArray[np.unsignedinteger]:
-        """The numbers of all chunks, end to end."""
-        data, starts, sizes = raw
-        blocks = ChunkBuffers(data, starts.reshape(1, -1), sizes.reshape(1, -1), runs)
-        block = self.codec.decode_blocks(blocks)
+    def numbers(self, raw: Bytes, runs: int) -> npt.NDArray[np.unsignedinteger]:
+        """Decode the numbers of so many runs."""
+        block = self.codec.decode_block(raw, runs)
         return block.data.view(f"<u{self.codec.bits_per_value // 8}")
 
 
 @dataclass(frozen=True, slots=True)
-class CodedRle:
-    """Runs of equal values, with wide or coded lengths, or coded values."""
+class Rle:
+    """Runs of equal values."""
 
     num_buffers: ClassVar[int] = 2
 
@@ -156,10 +110,10 @@ class CodedRle:
     lengths: RunNumbers
 
     @classmethod
-    def from_proto(cls, message: pb.Rle) -> CodedRle:
+    def from_proto(cls, message: pb.Rle) -> Rle:
         values = RunNumbers.from_proto(message.values, (8, 16, 32, 64), "rle")
         lengths = RunNumbers.from_proto(message.run_lengths, (8, 16, 32), "rle lengths")
-        if not (values.tells_count or lengths.tells_count):
+        if not (values.is_flat or lengths.is_flat):
             raise UnsupportedError("rle: both values and lengths are bit-packed")
         return cls(values, lengths)
 
@@ -167,36 +121,37 @@ class CodedRle:
     def bits_per_value(self) -> int:
         return self.values.codec.bits_per_value
 
-    def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
-        if blocks.num_values > MAX_VALUES:
-            raise UnsupportedError(f"rle: a block of {blocks.num_values} values")
-        return self.decode_chunks(_split(blocks))
+    @property
+    def is_plain(self) -> bool:
+        """True for values as they are and lengths of one byte, as files up to 2.2 have them."""
+        is_flat = self.values.is_flat and self.lengths.is_flat
+        has_schemes = self.values.scheme is not None or self.lengths.scheme is not None
+        return is_flat and not has_schemes and self.lengths.codec.bits_per_value == 8
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
-        counts = chunks.counts
-        values = self.values.raw(chunks.data, chunks.starts[0], chunks.sizes[0], counts)
-        lengths = self.lengths.raw(chunks.data, chunks.starts[1], chunks.sizes[1], counts)
-        teller, (_, _, told) = (
-            (self.values, values) if self.values.tells_count else (self.lengths, lengths)
-        )
-        runs = told // (teller.codec.bits_per_value // 8)
-        if (runs > counts).any() or ((runs == 0) & (counts > 0)).any():
-            raise CorruptFileError(f"rle: {runs.sum()} runs in {chunks.num_values} values")
+    def decode_block(self, data: Bytes, num_values: int) -> FixedWidth:
+        if num_values > MAX_VALUES and not self.is_plain:
+            raise UnsupportedError(f"rle: a block of {num_values} values")
+        return self.decode_chunk(split_payload(data), num_values)
+
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> FixedWidth:
+        values = self.values.raw(buffers[0], num_values)
+        lengths = self.lengths.raw(buffers[1], num_values)
+        teller, stored = (self.values, values) if self.values.is_flat else (self.lengths, lengths)
+        runs = len(stored) // (teller.codec.bits_per_value // 8)
+        if runs > num_values or (runs == 0 and num_values):
+            raise CorruptFileError(f"rle: {runs} runs in {num_values} values")
         repeats = self.lengths.numbers(lengths, runs).astype(np.int64)
-        sums = np.concatenate([[0], np.cumsum(repeats)])
-        ends = np.cumsum(runs)
-        surplus = sums[ends] - sums[ends - runs] - counts
-        last = np.where(runs > 0, repeats[np.maximum(ends, 1) - 1] if len(repeats) else 0, 1)
-        if (repeats == 0).any() or (surplus < 0).any() or (surplus >= last).any():
-            raise CorruptFileError(
-                f"rle: runs hold {sums[-1]} values, the chunks have {chunks.num_values}"
-            )
-        is_cut = runs > 0
-        repeats[ends[is_cut] - 1] -= surplus[is_cut]
-        data = np.repeat(self.values.numbers(values, runs), repeats).view(np.uint8)
-        return FixedWidth(self.bits_per_value, chunks.num_values, data)
+        items = self.values.numbers(values, runs)
+        if (repeats == 0).any():
+            raise CorruptFileError("rle: a run of length 0")
+        total = int(repeats.sum())
+        if total < num_values or (runs and total - int(repeats[-1]) >= num_values):
+            raise CorruptFileError(f"rle: runs hold {total} values, the chunk has {num_values}")
+        repeats[-1:] -= total - num_values
+        data = np.repeat(items, repeats).view(np.uint8)
+        return FixedWidth(self.bits_per_value, num_values, data)
 
-    def max_bytes(self, counts: Int64s) -> Int64s:
+    def max_bytes(self, num_values: int) -> int:
         """Of the run values, or of a block."""
         bits = self.bits_per_value
-        return counts * (bits // 8 + 4) + 128 * bits + 8
+        return num_values * (bits // 8 + 4) + 128 * bits + 8

@@ -27,11 +27,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from alance import _kernels
-from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
+from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.base import (
-    ChunkBuffers,
     MiniBlockCodec,
     expect,
     refuse_compression,
@@ -39,18 +37,17 @@ from alance.format.codecs.base import (
 )
 from alance.format.codecs.fixed import Flat, InlineBitpacking, OutOfLineBitpacking
 from alance.format.codecs.general import GeneralBlock
+from alance.format.codecs.rle import split_payload
 from alance.format.codecs.strings import Variable
-from alance.format.numbers import positions_of
+from alance.format.numbers import offsets_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from alance.arrays import Bytes, Int64s
     from alance.format.codecs.base import BlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
-
-    Places = tuple[Int64s, Int64s]  # where payloads begin, and their bytes
 
 MAX_ITEMS: Final = 4096  # of a dictionary
 MAX_NUMBER: Final = (1 << 63) - 1  # no position in a file is larger
@@ -70,11 +67,8 @@ class SequenceCodec(Protocol):
         """Whether a sequence has a buffer."""
         ...
 
-    def decode(self, chunks: ChunkBuffers) -> Int64s:
-        """The numbers of all sequences, end to end.
-
-        Args:
-            chunks: one buffer a sequence, or none without payload.
+    def decode(self, payload: Bytes, count: int) -> Int64s:
+        """The numbers of a sequence; without a payload, that is empty.
 
         Raises:
             CorruptFileError: the bytes contradict the description or count.
@@ -119,9 +113,9 @@ class Arithmetic:
         if last > min(MAX_NUMBER, (1 << self.bits) - 1):
             raise CorruptFileError(f"sequence: numbers to {last} in {self.bits} bits")
 
-    def decode(self, chunks: ChunkBuffers) -> Int64s:
-        self.check(int(chunks.counts.max(initial=0)))
-        return self.start + self.step * ordinals(chunks.counts)
+    def decode(self, payload: Bytes, count: int) -> Int64s:
+        self.check(count)
+        return self.start + self.step * np.arange(count, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +127,15 @@ class Stored:
     bits: int
     codec: BlockCodec
 
-    def decode(self, chunks: ChunkBuffers) -> Int64s:
-        block = self.codec.decode_blocks(chunks)
+    def decode(self, payload: Bytes, count: int) -> Int64s:
+        block = self.codec.decode_block(payload, count)
         if not isinstance(block, FixedWidth) or block.bits_per_value != self.bits:
             raise CorruptFileError(f"sequence: numbers of {self.bits} bits expected")
         # Numbers of 64 bits as they are: one beyond 2^63 is negative.
         raw = block.data.view("<i8" if self.bits == 64 else "<u4")
         numbers = raw.astype(np.int64, copy=not raw.flags.aligned)
-        if block.num_values != chunks.num_values or (self.bits == 64 and (numbers < 0).any()):
-            raise CorruptFileError(
-                f"sequence: {block.num_values} numbers, expected {chunks.num_values} below 2^63"
-            )
+        if self.bits == 64 and (numbers < 0).any():
+            raise CorruptFileError("sequence: a number that is not below 2^63")
         return numbers
 
 
@@ -192,11 +184,6 @@ def checked_bits(bits: int) -> int:
     return bits
 
 
-def ordinals(counts: Int64s) -> Int64s:
-    """0, 1, 2 and so on for each of some groups, end to end."""
-    return positions_of(np.zeros(len(counts), np.int64), counts)
-
-
 NUMBERS: Final = STORED | {"constant", "range"}
 IN_DELTA: Final = NUMBERS - {"general"}
 IN_RUNS: Final = frozenset(["flat", "out_of_line_bitpacking", "constant", "range"])
@@ -243,14 +230,15 @@ class Delta(NamedTuple):
     def has_payload(self) -> bool:
         return self.deltas.has_payload
 
-    def decode(self, chunks: ChunkBuffers) -> Int64s:
-        counts = chunks.counts
-        if (counts == 0).any():
+    def decode(self, payload: Bytes, count: int) -> Int64s:
+        if count == 0:
             raise CorruptFileError("delta: a sequence without numbers")
-        inner = ChunkBuffers(chunks.data, chunks.starts, chunks.sizes, counts - 1)
+        numbers = offsets_of(self.deltas.decode(payload, count - 1)) + self.base
         limit = MAX_NUMBER if self.bits == 64 else (1 << 32) - 1
-        with kernel_errors:
-            return _kernels.running_sums(self.deltas.decode(inner), counts, self.base, limit)
+        # The first sum beyond 63 bits is smaller than the one before.
+        if (numbers[1:] < numbers[:-1]).any() or not 0 <= numbers[-1] <= limit:
+            raise CorruptFileError(f"delta: numbers beyond {limit}")
+        return numbers
 
 
 class Runs(NamedTuple):
@@ -274,43 +262,29 @@ class Runs(NamedTuple):
     def has_payload(self) -> bool:
         return self.values.has_payload or self.lengths.has_payload
 
-    def decode(self, chunks: ChunkBuffers) -> Int64s:
-        value_part = length_part = _nowhere(chunks.num_chunks)
+    def decode(self, payload: Bytes, count: int) -> Int64s:
+        value_part = length_part = payload
         if self.has_payload:
-            with kernel_errors:
-                spans = _kernels.split_runs(chunks.data, chunks.starts[0], chunks.sizes[0])
-            value_part, length_part = spans[:2], spans[2:]
-        runs = self._num_runs(chunks.counts, value_part[1], length_part[1])
-        if (runs > chunks.counts).any():
-            raise CorruptFileError(f"runs: {runs.sum()} of them in {chunks.num_values} numbers")
-        lengths = _child_numbers(self.lengths, chunks.data, length_part, runs)
-        sums = np.concatenate([[0], np.cumsum(lengths)])
-        ends = np.cumsum(runs)
-        if (lengths == 0).any() or not np.array_equal(
-            sums[ends] - sums[ends - runs], chunks.counts
-        ):
-            raise CorruptFileError(
-                f"runs: lengths of together {sums[-1]} in {chunks.num_values} numbers"
-            )
-        numbers: Int64s = np.repeat(
-            _child_numbers(self.values, chunks.data, value_part, runs), lengths
-        )
+            value_part, length_part = split_payload(payload)
+        runs = self._num_runs(count, len(value_part), len(length_part))
+        if runs > count:
+            raise CorruptFileError(f"runs: {runs} of them in {count} numbers")
+        lengths = self.lengths.decode(length_part, runs)
+        if (lengths == 0).any() or int(lengths.sum()) != count:
+            raise CorruptFileError(f"runs: lengths of together {lengths.sum()} in {count} numbers")
+        numbers: Int64s = np.repeat(self.values.decode(value_part, runs), lengths)
         return numbers
 
-    def _num_runs(self, counts: Int64s, value_bytes: Int64s, length_bytes: Int64s) -> Int64s:
-        """Runs of each sequence."""
+    def _num_runs(self, count: int, value_bytes: int, length_bytes: int) -> int:
+        """Number of runs, which is not stored."""
         lengths = self.lengths
         if isinstance(lengths, Arithmetic) and lengths.step == 0:
-            num_runs = counts // max(lengths.start, 1)
-        elif isinstance(lengths, Arithmetic):
-            most = isqrt(2 * int(counts.max(initial=0)) // lengths.step + 1) + 2
+            return count // max(lengths.start, 1)
+        if isinstance(lengths, Arithmetic):
+            most = isqrt(2 * count // lengths.step + 1) + 2
             sums = np.cumsum(lengths.start + lengths.step * np.arange(most, dtype=np.float64))
-            num_runs = np.where(counts > 0, np.searchsorted(sums, counts) + 1, 0)
-        elif _is_flat(self.values):
-            num_runs = value_bytes // (self.bits // 8)
-        else:
-            num_runs = length_bytes // 4
-        return num_runs.astype(np.int64)
+            return int(np.searchsorted(sums, count)) + 1 if count else 0
+        return value_bytes // (self.bits // 8) if _is_flat(self.values) else length_bytes // 4
 
 
 class Distinct(NamedTuple):
@@ -337,17 +311,14 @@ class Distinct(NamedTuple):
     def has_payload(self) -> bool:
         return self.indices.has_payload or self.items.has_payload
 
-    def decode(self, chunks: ChunkBuffers) -> Int64s:
-        index_part = item_part = _nowhere(chunks.num_chunks)
+    def decode(self, payload: Bytes, count: int) -> Int64s:
+        index_part = item_part = payload
         if self.has_payload:
-            index_part, item_part = _two_payloads(chunks)
-        indices = _child_numbers(self.indices, chunks.data, index_part, chunks.counts)
+            index_part, item_part = _two_payloads(payload)
+        indices = self.indices.decode(index_part, count)
         if len(indices) and int(indices.max()) >= self.num_items:
             raise CorruptFileError(f"index {indices.max()} into {self.num_items} distinct numbers")
-        num_items = np.full(chunks.num_chunks, self.num_items, np.int64)
-        items = _child_numbers(self.items, chunks.data, item_part, num_items)
-        shifts = np.repeat(np.arange(chunks.num_chunks) * self.num_items, chunks.counts)
-        numbers: Int64s = items[indices + shifts]
+        numbers: Int64s = self.items.decode(item_part, self.num_items)[indices]
         return numbers
 
 
@@ -355,28 +326,14 @@ def _is_flat(codec: Arithmetic | Stored) -> bool:
     return isinstance(codec, Stored) and isinstance(codec.codec, Flat)
 
 
-def _nowhere(num_chunks: int) -> Places:
-    """Places of payloads that are not there."""
-    return np.zeros(num_chunks, np.int64), np.zeros(num_chunks, np.int64)
-
-
-def _child_numbers(codec: Arithmetic | Stored, data: Bytes, part: Places, counts: Int64s) -> Int64s:
-    """Decode the numbers of a child codec from its part of the chunks."""
-    rows = slice(0, 1 if codec.has_payload else 0)
-    starts, sizes = part[0].reshape(1, -1)[rows], part[1].reshape(1, -1)[rows]
-    return codec.decode(ChunkBuffers(data, starts, sizes, counts))
-
-
-def _two_payloads(chunks: ChunkBuffers) -> tuple[Places, Places]:
-    """Where two payloads lie behind their sizes."""
-    starts, sizes = chunks.starts[0], chunks.sizes[0]
-    if (starts < 0).any() or (sizes < 16).any() or (starts + sizes > len(chunks.data)).any():
+def _two_payloads(data: Bytes) -> tuple[Bytes, Bytes]:
+    """The two payloads behind their sizes."""
+    if len(data) < 16:
         raise CorruptFileError("sequence: a dictionary outside of its bytes")
-    heads = chunks.data[starts[:, None] + np.arange(16)].view("<u8")
-    if (heads > len(chunks.data)).any() or (heads.sum(axis=1) + 16 > sizes.astype(np.uint64)).any():
+    first, second = (int(size) for size in data[:16].view("<u8"))
+    if 16 + first + second > len(data):
         raise CorruptFileError("sequence: a dictionary with parts outside of its bytes")
-    first, second = heads.astype(np.int64).T
-    return (starts + 16, first), (starts + 16 + first, second)
+    return data[16 : 16 + first], data[16 + first : 16 + first + second]
 
 
 def variable_codec(message: pb.Variable) -> MiniBlockCodec:
@@ -407,17 +364,14 @@ class SequenceVariable(NamedTuple):
     def num_buffers(self) -> int:
         return 1 + self.offsets.has_payload
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> VariableWidth:
-        counts = chunks.counts
-        starts, sizes = chunks.starts[-1], chunks.sizes[-1]
-        offsets = self.offsets.decode(
-            ChunkBuffers(chunks.data, chunks.starts[:-1], chunks.sizes[:-1], counts + 1)
-        )
-        with kernel_errors:
-            joined = _kernels.join_offsets(offsets, counts, sizes)
-            _, data = _kernels.concat_spans(chunks.data, starts, sizes)
-        codec = Variable(self.offsets.bits)
-        return VariableWidth(codec.offsets_of(VariableWidth(joined, data)), data)
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> VariableWidth:
+        data = buffers[-1]
+        payload = buffers[0] if self.offsets.has_payload else data[:0]
+        offsets = self.offsets.decode(payload, num_values + 1)
+        if offsets[0] or offsets[-1] != len(data) or (offsets[1:] < offsets[:-1]).any():
+            raise CorruptFileError("variable: offsets do not rise from 0 to the end of the bytes")
+        strings = VariableWidth(offsets, data.copy())
+        return VariableWidth(Variable(self.offsets.bits).offsets_of(strings), strings.data)
 
-    def max_bytes(self, counts: Int64s) -> None:
+    def max_bytes(self, num_values: int) -> None:
         return None

@@ -13,10 +13,12 @@ import numpy as np
 from alance import _kernels
 from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.codecs.base import ChunkBuffers, expect, nested_flat_bits, refuse_compression
+from alance.format.codecs.base import expect, nested_flat_bits, refuse_compression
 from alance.records import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alance.arrays import Bytes, Int32s, Int64s, UInt64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -58,33 +60,27 @@ class Variable:
         refuse_compression(message, "values")
         return cls(nested_flat_bits(message.offsets, (32, 64), "offsets"))
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> VariableWidth:
-        concat = (
-            _kernels.concat_strings_32 if self.bits_per_offset == 32 else _kernels.concat_strings_64
-        )
-        with kernel_errors:
-            return VariableWidth(
-                *concat(chunks.data, chunks.starts[0], chunks.sizes[0], chunks.counts)
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> VariableWidth:
+        chunk, word = buffers[0], self.bits_per_offset // 8
+        if num_values == 0 and len(chunk) == 0:
+            return VariableWidth(np.zeros(1, f"i{word}"), chunk)
+        if len(chunk) % word or num_values >= len(chunk) // word:
+            raise CorruptFileError(
+                f"variable: a chunk of {len(chunk)} bytes for {num_values} values with offsets "
+                f"of {word}"
             )
+        stored = chunk[: word * (num_values + 1)].view(f"<i{word}")
+        first, last = int(stored[0]), int(stored[-1])
+        if not word * (num_values + 1) <= first <= last <= len(chunk):
+            raise CorruptFileError(
+                f"variable: values from {first} to {last} in a chunk of {len(chunk)} bytes"
+            )
+        if (stored[1:] < stored[:-1]).any():
+            raise CorruptFileError("variable: offsets decrease")
+        return VariableWidth(stored - stored[0], chunk[first:last].copy())
 
-    def decode_blocks(self, blocks: ChunkBuffers) -> VariableWidth:
-        parts = []
-        spans = zip(blocks.starts[0].tolist(), blocks.sizes[0].tolist(), strict=True)
-        for (start, size), count in zip(spans, blocks.counts.tolist(), strict=True):
-            if not 0 <= start <= start + size <= len(blocks.data):
-                raise CorruptFileError(f"variable: a block outside of {len(blocks.data)} bytes")
-            parts.append(self._decode_block(blocks.data[start : start + size], count))
-        if len(parts) == 1:
-            return parts[0]
-        num_bytes = np.array([len(part.data) for part in parts], np.int64)
-        starts = np.cumsum(num_bytes) - num_bytes
-        offsets = np.concatenate([np.zeros(1, np.int64), *(part.offsets[1:] for part in parts)])
-        offsets[1:] += np.repeat(starts, [part.num_values for part in parts])
-        strings = VariableWidth(offsets, np.concatenate([part.data for part in parts]))
-        return VariableWidth(self.offsets_of(strings), strings.data)
-
-    def _decode_block(self, block: Bytes, num_values: int) -> VariableWidth:
-        word = self.bits_per_offset // 8
+    def decode_block(self, data: Bytes, num_values: int) -> VariableWidth:
+        block, word = data, self.bits_per_offset // 8
         offsets_start, bits, bytes_start = self._block_header(block, num_values)
         if bits != self.bits_per_offset:
             raise CorruptFileError(
@@ -97,7 +93,6 @@ class Variable:
                 f"variable: {num_values} values whose bytes begin at {bytes_start} "
                 f"of {len(block)} bytes"
             )
-        # A dictionary is kept for long: nothing of it may hold the buffer that was read.
         offsets = np.frombuffer(block[offsets_start:offsets_stop].tobytes(), f"<i{word}")
         if offsets[0] != 0 or np.any(offsets[1:] < offsets[:-1]):
             raise CorruptFileError("variable: offsets of a block do not rise from 0")
@@ -138,7 +133,7 @@ class Variable:
             )
         return strings.offsets.astype(np.int32, copy=False)
 
-    def max_bytes(self, counts: Int64s) -> None:
+    def max_bytes(self, num_values: int) -> None:
         return None
 
 
@@ -207,15 +202,8 @@ class Fsst:
             SymbolTable.parse(message.symbol_table), Variable.from_proto(message.values.variable)
         )
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> VariableWidth:
-        table = self.table
-        if table is None:
-            return self.inner.decode_chunks(chunks)
-        is_short = self.inner.bits_per_offset == 32
-        decode = _kernels.decode_fsst_chunks_32 if is_short else _kernels.decode_fsst_chunks_64
-        spans = chunks.starts[0], chunks.sizes[0], chunks.counts
-        with kernel_errors:
-            return VariableWidth(*decode(chunks.data, *spans, table.symbols, table.lengths))
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> VariableWidth:
+        return self._expand(self.inner.decode_chunk(buffers, num_values))
 
     def decode_values(self, values: FixedWidth | VariableWidth) -> VariableWidth:
         return self._expand(self.inner.decode_values(values))
@@ -230,5 +218,5 @@ class Fsst:
                 )
             )
 
-    def max_bytes(self, counts: Int64s) -> None:
+    def max_bytes(self, num_values: int) -> None:
         return None

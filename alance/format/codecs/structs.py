@@ -14,15 +14,15 @@ import numpy as np
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import Block, FixedWidth, StructBlock, VariableWidth
-from alance.format.codecs.base import ChunkBuffers, PerValueCodec, expect
-from alance.format.codecs.fixed import Flat
+from alance.format.codecs.base import PerValueCodec, expect
+from alance.format.codecs.fixed import Flat, column_of
 from alance.format.codecs.strings import check_variable
 from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
+    from alance.arrays import Bytes, Int64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
@@ -57,28 +57,22 @@ class PackedStruct:
             )
         return cls(child_bits, rows)
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> StructBlock:
-        return self._unzip(self.rows.decode_chunks(chunks))
+    def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> StructBlock:
+        return self._unzip(self.rows.decode_chunk(buffers, num_values))
 
     def decode_values(self, values: FixedWidth | VariableWidth) -> StructBlock:
         return self._unzip(self.rows.decode_values(values))
 
     def _unzip(self, rows: FixedWidth) -> StructBlock:
-        row_bytes = self.bits_per_value // 8
         starts = accumulate((bits // 8 for bits in self.child_bits), initial=0)
-        with kernel_errors:
-            children = tuple(
-                FixedWidth(
-                    bits,
-                    rows.num_values,
-                    _kernels.unzip_column(rows.data, row_bytes, start, bits),
-                )
-                for bits, start in zip(self.child_bits, starts, strict=False)
-            )
+        children = tuple(
+            FixedWidth(bits, rows.num_values, column_of(rows, start, bits))
+            for bits, start in zip(self.child_bits, starts, strict=False)
+        )
         return StructBlock(rows.num_values, children)
 
-    def max_bytes(self, counts: Int64s) -> Int64s:
-        return self.rows.max_bytes(counts)
+    def max_bytes(self, num_values: int) -> int:
+        return self.rows.max_bytes(num_values)
 
 
 class Child(NamedTuple):
@@ -110,13 +104,35 @@ class Child(NamedTuple):
             )
         return cls(codec, None)
 
-    @property
-    def wire_bytes(self) -> int:
-        """Bytes of the value, or minus the bytes of its length."""
-        if self.bits_per_length is not None:
-            return -self.bits_per_length // 8
-        assert self.codec.bits_per_value is not None
-        return self.codec.bits_per_value // 8
+    def place(self, data: Bytes, starts: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
+        """Where the child's values begin, and their bytes.
+
+        Args:
+            starts: where the child begins in each row.
+            ends: of the rows.
+
+        Raises:
+            CorruptFileError: a row ends before the child does.
+        """
+        if self.bits_per_length is None:
+            assert self.codec.bits_per_value is not None
+            sizes = np.full(len(starts), self.codec.bits_per_value // 8, np.int64)
+            if (sizes > ends - starts).any():
+                raise CorruptFileError("packed rows: a row ends inside a value")
+            return starts, sizes
+        width = self.bits_per_length // 8
+        if (ends - starts < width).any():
+            raise CorruptFileError("packed rows: a row ends inside a length")
+        lengths = data[starts[:, None] + np.arange(width)].view(f"<u{width}").reshape(-1)
+        starts = starts + width
+        beyond = lengths > (ends - starts).astype(np.uint64)
+        if beyond.any():
+            row = int(np.argmax(beyond))
+            raise CorruptFileError(
+                f"packed rows: a value of {lengths[row]} bytes where the row has "
+                f"{ends[row] - starts[row]}"
+            )
+        return starts, lengths.astype(np.int64)
 
     def decode(self, rows: VariableWidth, starts: Int64s, sizes: Int64s) -> Block:
         """The child's values from their places in the rows."""
@@ -155,15 +171,15 @@ class VariablePackedStruct:
 
     def decode_values(self, values: FixedWidth | VariableWidth) -> StructBlock:
         rows = check_variable(values)
-        wire = np.array([part.wire_bytes for part in self.parts], np.int64)
-        with kernel_errors:
-            starts, sizes = _kernels.split_rows(rows.offsets, rows.data, wire)
-        shape = (len(self.parts), rows.num_values)
-        places = zip(self.parts, starts.reshape(shape), sizes.reshape(shape), strict=True)
-        return StructBlock(
-            rows.num_values,
-            tuple(
-                part.decode(rows, part_starts, part_sizes)
-                for part, part_starts, part_sizes in places
-            ),
-        )
+        bounds = rows.offsets.astype(np.int64)
+        if (np.diff(bounds) < 0).any() or bounds[0] < 0 or bounds[-1] > len(rows.data):
+            raise CorruptFileError("packed rows: offsets decrease or leave the buffer")
+        places, ends = bounds[:-1], bounds[1:]
+        children = []
+        for part in self.parts:
+            starts, sizes = part.place(rows.data, places, ends)
+            children.append(part.decode(rows, starts, sizes))
+            places = starts + sizes
+        if len(left := (ends - places)[places != ends]):
+            raise CorruptFileError(f"packed rows: {left[0]} bytes are left in a row")
+        return StructBlock(rows.num_values, tuple(children))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import (
     ConstantBlock,
@@ -20,6 +19,7 @@ from alance.format.blocks import (
     FixedWidth,
     StructBlock,
     VariableWidth,
+    gather_valid,
 )
 from alance.format.numbers import (
     as_mask,
@@ -161,10 +161,7 @@ def _variable(array: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
     if valid is None:
         valid = validity_of(array)
     if valid is not None and (np.diff(offsets)[~valid]).any():
-        everything = np.arange(len(array), dtype=np.uint64)
-        return VariableWidth(
-            *_kernels.expand_strings(everything, valid.view(np.uint8), offsets, data)
-        )
+        return gather_valid(VariableWidth(offsets, data), np.arange(len(array)), valid)
     return VariableWidth(offsets, data)
 
 

@@ -10,13 +10,11 @@ import numpy as np
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import (
-    ConstantBlock,
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
     StructBlock,
     VariableWidth,
-    join_bits,
     joined_values,
 )
 from alance.format.layouts.base import (
@@ -231,7 +229,6 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
     """
     if len(blocks) == 1:
         return blocks[0]
-    count = sum(block.num_values for block in blocks)
     values, first = joined_values(blocks), blocks[0]
     if (
         isinstance(values, VariableWidth)
@@ -242,33 +239,11 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
         raise UnsupportedError(f"a page of {size} bytes of strings: 32-bit offsets")
     if values is not None:
         return values
-    lists = [block for block in blocks if isinstance(block, FixedSizeListBlock)]
-    if len(lists) == len(blocks):
-        return _join_lists(lists)
-    structs = [block for block in blocks if isinstance(block, StructBlock)]
-    if len(structs) == len(blocks):
-        columns = zip(*(part.children for part in structs), strict=True)
-        return StructBlock(count, tuple(join_blocks(column) for column in columns))
     indices = [block for block in blocks if isinstance(block, DictionaryBlock)]
     if len(indices) == len(blocks):
         return _join_dictionaries(indices)
-    if all(isinstance(block, ConstantBlock) and block.value is None for block in blocks):
-        return ConstantBlock(count, None)
     kinds = sorted({type(block).__name__ for block in blocks})
     raise InvalidInputError(f"values of different kinds in one page: {kinds}")
-
-
-def _join_lists(blocks: Sequence[FixedSizeListBlock]) -> FixedSizeListBlock:
-    validity = None
-    if any(block.validity is not None for block in blocks):
-        counts = [block.items.num_values for block in blocks]
-        parts = [
-            np.full((count + 7) // 8, 0xFF, np.uint8) if block.validity is None else block.validity
-            for block, count in zip(blocks, counts, strict=True)
-        ]
-        validity = join_bits(parts, counts)
-    items = join_blocks([block.items for block in blocks])
-    return FixedSizeListBlock(blocks[0].dimension, items, validity)
 
 
 def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:

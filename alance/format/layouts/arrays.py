@@ -21,6 +21,7 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
     gather,
+    gather_valid,
 )
 from alance.format.numbers import (
     bitmap,
@@ -57,8 +58,6 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if pa.types.is_dictionary(arrow):
         return _dictionary(block, arrow, valid)
     if isinstance(block, DictionaryBlock):
-        if is_variable(arrow) and isinstance(block.items, VariableWidth) and block.items.num_values:
-            return _expanded_strings(block, block.items, arrow, valid)
         return array_of(_expanded(block, valid), arrow, valid)
     if pa.types.is_struct(arrow):
         return _struct(block, arrow, valid)
@@ -79,8 +78,6 @@ def narrow(offsets: Int32s | Int64s, *, large: bool) -> pa.Buffer:
         raise BatchTooLargeError(
             f"a batch with {offsets[-1]} bytes or items in 32-bit offsets: read fewer rows at once"
         )
-    if not large and offsets.dtype == np.int64:
-        return pa.py_buffer(_kernels.narrow_offsets(offsets.view(np.int64)))
     return pa.py_buffer(offsets.astype(np.int64 if large else np.int32, copy=False))
 
 
@@ -196,19 +193,6 @@ def _cast_indices(indices: pa.Array, items: pa.Array, arrow: pa.DataType) -> pa.
         raise CorruptFileError(f"dictionary of {len(items)} values: {error}") from error
 
 
-def _expanded_strings(
-    block: DictionaryBlock, items: VariableWidth, arrow: pa.DataType, valid: Mask | None
-) -> pa.Array:
-    """The strings that the indices mean. Their text is checked once an item."""
-    raw = _raw_indices(block)
-    mask = mask_bytes(valid)
-    with kernel_errors:
-        strings = VariableWidth(*_kernels.expand_strings(raw, mask, items.offsets, items.data))
-    if is_text(arrow) and _first_bad(items, None) >= 0:
-        return _variable(strings, arrow, valid)  # a bad item may be one that no row uses
-    return _strings(strings, arrow, valid)
-
-
 def _raw_indices(block: DictionaryBlock) -> npt.NDArray[np.unsignedinteger[Any]]:
     width = block.indices.bits_per_value
     if width not in (8, 16, 32, 64):
@@ -233,6 +217,8 @@ def _expanded(block: DictionaryBlock, valid: Mask | None) -> Block:
     indices = _indices(block, valid)
     if block.items.num_values == 0:
         return ConstantBlock(len(indices), None)
+    if valid is not None and isinstance(block.items, VariableWidth):
+        return gather_valid(block.items, indices, valid)
     if valid is not None:
         indices = np.where(valid, indices, 0)
     return gather(block.items, indices)

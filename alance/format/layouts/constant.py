@@ -24,8 +24,8 @@ import numpy as np
 from alance.errors import CorruptFileError
 from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth
 from alance.format.codecs import block_codec
-from alance.format.layouts.levels import Levels, Shape
-from alance.format.layouts.miniblock_task import decode_block
+from alance.format.layouts.levels import Levels, Shape, as_rows
+from alance.format.layouts.miniblock_task import decode_levels
 from alance.format.layouts.place import fetch, joined, levels_view
 from alance.format.layouts.row_pages import (
     EncodedLevels,
@@ -126,12 +126,9 @@ class ConstantTask(NamedTuple):
                 return Levels(page.shape, len(rows), None, None).all_rows(block, len(rows))
             block = ConstantBlock(levels.num_visible(), self.state.value)
             breaks = np.array([levels.num_entries], np.int64)
-            if not isinstance(rows, range):
-                chosen = levels.choose(rows, breaks)
-            elif len(rows) == page.num_rows:
+            if len(rows) == page.num_rows:
                 return levels.all_rows(block, len(rows))
-            else:
-                chosen = levels.choose_range(rows.start, rows.stop, breaks)
+            chosen = levels.choose(as_rows(rows), breaks)
             return levels.page_values(block, len(rows), chosen)
 
 
@@ -324,7 +321,4 @@ def _decode_levels(codec: BlockCodec | None, content: bytes, num_values: int) ->
         if len(data) % 2:
             raise CorruptFileError(f"constant: {len(data)} bytes of levels of 2 bytes")
         return levels_view(data)
-    block = decode_block(codec, data, num_values)
-    if not isinstance(block, FixedWidth) or block.bits_per_value != 16:
-        raise CorruptFileError("constant: levels of 16 bits expected")
-    return levels_view(block.data)
+    return decode_levels(codec, data, num_values)

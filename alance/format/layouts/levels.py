@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.layouts.base import (
     Layer,
@@ -23,6 +22,7 @@ from alance.format.layouts.base import (
     max_visible,
 )
 from alance.format.layouts.selection import is_all, select, selection_of_spans
+from alance.format.numbers import offsets_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -108,19 +108,46 @@ class Levels(NamedTuple):
             carries: whether each chunk begins inside a row, shape (n,).
 
         Raises:
-            ValueError: they disagree.
+            CorruptFileError: they disagree.
         """
-        _kernels.check_levels(
-            NO_LEVELS if self.rep is None else self.rep,
-            NO_LEVELS if self.definition is None else self.definition,
-            entries,
-            self.shape.max_rep,
-            self.shape.max_def,
-            self.shape.max_visible,
-            values,
-            rows,
-            np.empty(0, np.uint8) if carries is None else carries.view(np.uint8),
-        )
+        ends = np.cumsum(entries)
+        num_entries = int(ends[-1]) if len(ends) else 0
+        for levels in (self.rep, self.definition):
+            if levels is not None and len(levels) != num_entries:
+                raise CorruptFileError(f"{len(levels)} levels, expected {num_entries}")
+        starts, shape = ends - entries, self.shape
+        if self.definition is not None:
+            _refuse_above(
+                self.definition, shape.max_def, ends, "definition level {}, the layers use {}"
+            )
+        if len(values):
+            visible = None if self.definition is None else self.definition <= shape.max_visible
+            _expect(_counted(visible, starts, ends), values, "visible entries")
+        if self.rep is not None:
+            _refuse_above(
+                self.rep, shape.max_rep, ends, "repetition level {}, the layers have {} lists"
+            )
+            if carries is not None:
+                self._check_carries(starts, entries, carries)
+        if len(rows):
+            is_first = None if not shape.max_rep else np.zeros(num_entries, np.bool_)
+            if self.rep is not None:
+                is_first = self.rep == shape.max_rep
+            _expect(_counted(is_first, starts, ends), rows, "rows begin")
+
+    def _check_carries(self, starts: Int64s, entries: Int64s, carries: Mask) -> None:
+        """Compare the first levels of chunks with the index of rows."""
+        assert self.rep is not None
+        filled = np.flatnonzero(entries)
+        firsts = self.rep[starts[filled]]
+        wrong = np.flatnonzero((firsts == self.shape.max_rep) == carries[filled])
+        if len(wrong):
+            chunk = int(filled[wrong[0]])
+            begins = "inside" if carries[chunk] else "with"
+            raise CorruptFileError(
+                f"chunk {chunk}: its first repetition level is {firsts[wrong[0]]}, "
+                f"but it begins {begins} a row"
+            )
 
     def num_visible(self) -> int:
         """Entries that have a value slot."""
@@ -136,42 +163,26 @@ class Levels(NamedTuple):
             breaks: ends of runs of entries; a row also ends where its run does.
 
         Raises:
-            ValueError: a row does not begin here.
+            CorruptFileError: a row does not begin here.
         """
         if self.rep is None:
             is_range = len(ordinals) == 0 or ordinals[-1] - ordinals[0] == len(ordinals) - 1
             rows = selection_of_spans(ordinals, ordinals + 1) if is_range else ordinals
             return rows, rows
-        spans = self._spans(ordinals, breaks)
-        return selection_of_spans(spans[0], spans[1]), selection_of_spans(spans[2], spans[3])
-
-    def choose_range(self, start: int, stop: int, breaks: Int64s) -> tuple[Selection, Selection]:
-        """The entries and the values of neighbouring rows in one run.
-
-        Raises:
-            ValueError: a row does not begin here.
-        """
-        if self.rep is None or start >= stop:
-            rows = slice(start, max(start, stop)) if self.rep is None else slice(0, 0)
-            return rows, rows
-        ends = np.array([start] if start == stop - 1 else [start, stop - 1], np.int64)
-        spans = self._spans(ends, breaks)
-        return slice(int(spans[0, 0]), int(spans[1, -1])), slice(
-            int(spans[2, 0]), int(spans[3, -1])
+        begins = np.flatnonzero(self.rep == self.shape.max_rep)
+        if len(ordinals) and ordinals[-1] >= len(begins):
+            raise CorruptFileError(
+                f"levels: {len(begins)} rows begin, row {ordinals[-1]} of them was expected"
+            )
+        ends = np.minimum(
+            np.append(begins[1:], self.num_entries)[ordinals],
+            breaks[np.searchsorted(breaks, begins[ordinals], "right")],
         )
-
-    def _spans(self, ordinals: Int64s, breaks: Int64s) -> Int64s:
-        spans = np.empty((4, len(ordinals)), np.int64)
-        _kernels.row_spans(
-            NO_LEVELS if self.rep is None else self.rep,
-            NO_LEVELS if self.definition is None else self.definition,
-            breaks,
-            ordinals,
-            self.shape.max_rep,
-            self.shape.max_visible,
-            spans.reshape(-1),
-        )
-        return spans
+        entries = selection_of_spans(begins[ordinals], ends)
+        if self.definition is None:
+            return entries, entries
+        slots = offsets_of(self.definition <= self.shape.max_visible)
+        return entries, selection_of_spans(slots[begins[ordinals]], slots[ends])
 
     def page_values(
         self, values: Block, num_rows: int, chosen: tuple[Selection, Selection]
@@ -188,3 +199,39 @@ class Levels(NamedTuple):
         """All entries and values."""
         everything = slice(0, self.num_entries), slice(0, values.num_values)
         return self.page_values(values, num_rows, everything)
+
+
+def as_rows(rows: Int64s | range) -> Int64s:
+    """Rows as an array."""
+    return np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
+
+
+def _refuse_above(levels: UInt16s, most: int, ends: Int64s, message: str) -> None:
+    """Refuse levels that the layers do not have.
+
+    Args:
+        ends: of the chunks.
+        message: of the level and of the highest that there is.
+
+    Raises:
+        CorruptFileError: a level above `most`.
+    """
+    if len(levels) and int(levels.max()) > most:
+        entry = int(np.argmax(levels > most))
+        chunk = int(np.searchsorted(ends, entry, "right"))
+        raise CorruptFileError(f"chunk {chunk}: {message.format(levels[entry], most)}")
+
+
+def _counted(marks: Mask | None, starts: Int64s, ends: Int64s) -> Int64s:
+    """Marked entries of each chunk; None: all are marked."""
+    if marks is None:
+        return ends - starts
+    before = offsets_of(marks)
+    return before[ends] - before[starts]
+
+
+def _expect(counts: Int64s, expected: Int64s, what: str) -> None:
+    wrong = np.flatnonzero(counts != expected)
+    if len(wrong):
+        chunk = wrong[0]
+        raise CorruptFileError(f"chunk {chunk}: {counts[chunk]} {what}, expected {expected[chunk]}")

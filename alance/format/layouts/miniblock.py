@@ -201,10 +201,6 @@ class MiniBlockPage(NamedTuple):
     def take(self, state: PageState, rows: Int64s) -> Plan[MiniBlockTask]:
         """Plan the chunks of single rows: one round, one range for neighbouring chunks."""
         assert isinstance(state, MiniBlockState)
-        if len(rows) and not self.said.form.shape.has_lists:
-            points = state.chunks.points(rows)
-            content = yield from fetch_pieces(self.place, CHUNKS, *points.bounds)
-            return MiniBlockTask(self.form, state.dictionary, (content,), points, rows)
         runs = state.chunks.locate(rows)
         content = yield from fetch_pieces(self.place, CHUNKS, *runs.bounds)
         return self._task(state, [content], runs, rows)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from alance import _kernels
 from alance.format.numbers import positions_of
 
 if TYPE_CHECKING:
+    from alance import _kernels
     from alance.arrays import Int64s, Mask
     from alance.format.layouts.place import Spans
 
@@ -65,17 +65,6 @@ class Chunks(NamedTuple):
         begins = np.flatnonzero(np.concatenate([[True], first[1:] > last[:-1] + 1]))
         return ChunkRuns(self, first[begins], last[np.append(begins[1:], len(rows)) - 1])
 
-    def points(self, rows: Int64s) -> Points:
-        """The chunks of single rows, in one call; for pages without lists.
-
-        Args:
-            rows: sorted and unique, shape (m,), all in the page, m > 0.
-        """
-        numbers, counts, starts, sizes, first, behind, entries = _kernels.locate_rows(
-            rows, self.first_rows, self.first_bytes
-        )
-        return Points(numbers, counts, starts, sizes, (first, behind), entries)
-
     def locate_range(self, start: int, stop: int) -> ChunkRuns:
         """The chunks that hold the rows from `start` to `stop`: one run, or none if no rows."""
         if start >= stop:
@@ -102,17 +91,6 @@ class Chunks(NamedTuple):
                 ends = self.closing[np.searchsorted(self.closing, last + 1) % len(self.closing)]
                 last = np.where(is_open, ends, last)
         return first, last
-
-
-class Points(NamedTuple):
-    """Single rows of a page without lists, and the c chunks that hold them."""
-
-    numbers: Int64s  # of the chunks, ascending, shape (c,)
-    counts: Int64s  # values of each chunk, shape (c,)
-    starts: Int64s  # where each chunk begins in the bytes that are read, shape (c,)
-    sizes: Int64s  # bytes of each chunk, shape (c,)
-    bounds: tuple[Int64s, Int64s]  # first byte of each run of neighbours, and behind its last
-    entries: Int64s  # of each row among the values of all chunks, shape (m,)
 
 
 class ChunkRuns(NamedTuple):

@@ -1,4 +1,4 @@
-"""Decoding of mini-block chunks: all chunks of a read at once, then the rows asked for.
+"""Decoding of mini-block chunks one by one, and the rows asked for out of all of them.
 
     u16              entries of the chunk; 0 if it has no levels
     u16              size of the repetition levels, if the page has them
@@ -6,36 +6,31 @@
     u16 or u32, n x  sizes of the value buffers
     filler to 8      then each buffer with filler to 8
 
-Many small pages are decoded as one, their chunks, dictionaries and indices end to end: each call of
-numpy or a kernel costs as much for a page of a few rows as for many pages. Whatever is unusual,
-wrong bytes too, is left to the decoding of single pages, which says what is wrong.
-
 Source: docs/format/file.md, "Mini-block layout".
 """
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.format.blocks import DictionaryBlock, FixedWidth
-from alance.format.codecs.base import ChunkBuffers
+from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth, joined_values
 from alance.format.layouts.base import PageValues
-from alance.format.layouts.levels import Levels, Shape
-from alance.format.layouts.miniblock_chunks import (
-    ChunkRuns,
-    Points,
-)
+from alance.format.layouts.levels import Levels, as_rows
 from alance.format.layouts.place import joined, levels_view
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from alance.arrays import Bytes, Int64s, UInt16s
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.layouts.dictionary import Dictionary
+    from alance.format.layouts.levels import Shape
+    from alance.format.layouts.miniblock_chunks import ChunkRuns
     from alance.format.layouts.place import PagePlace
 
 
@@ -49,9 +44,66 @@ class ChunkForm(NamedTuple):
     values: MiniBlockCodec
     is_large: bool  # sizes of value buffers have 32 bits instead of 16
 
-    @property
-    def num_level_buffers(self) -> int:
-        return (self.rep is not None) + (self.definition is not None)
+    def decode_chunk(self, chunk: Bytes, number: int, count: int) -> DecodedChunk:
+        """Decode a chunk.
+
+        Args:
+            number: of the chunk in its page, for errors.
+            count: values of the chunk.
+
+        Raises:
+            CorruptFileError, ValueError: its header, its levels or its values.
+        """
+        entries, buffers = self.buffers_of(chunk, number)
+        if self.rep is None and self.definition is None:
+            entries = count
+        levels: list[UInt16s | None] = []
+        for codec, is_used in (
+            (self.rep, self.shape.has_lists),
+            (self.definition, self.shape.max_def > 0),
+        ):
+            decoded = None if codec is None else decode_levels(codec, buffers.pop(0), entries)
+            if decoded is not None and not is_used and decoded.any():
+                raise CorruptFileError("mini-block: levels that the layers do not have")
+            levels.append(decoded if is_used else None)
+        rep, definition = levels
+        return DecodedChunk(entries, rep, definition, self.values.decode_chunk(buffers, count))
+
+    def buffers_of(self, chunk: Bytes, number: int) -> tuple[int, list[Bytes]]:
+        """The entries of a chunk, and its buffers: those of levels, then those of values.
+
+        Raises:
+            CorruptFileError: a header or a buffer that the chunk does not hold.
+        """
+        num_levels = (self.rep is not None) + (self.definition is not None)
+        words = Struct(
+            f"<{1 + num_levels}H{self.values.num_buffers}{'I' if self.is_large else 'H'}"
+        )
+        if len(chunk) < words.size:
+            raise CorruptFileError(
+                f"chunk {number}: {len(chunk)} bytes, its header has {words.size}"
+            )
+        entries, *sizes = words.unpack_from(chunk)
+        buffers, position = [], (words.size + 7) // 8 * 8
+        for buffer, size in enumerate(sizes):
+            # The filler before it may end behind the chunk: then no size is small enough.
+            if size > len(chunk) - position:
+                raise CorruptFileError(
+                    f"chunk {number}: buffer {buffer} of {size} bytes at {position}, "
+                    f"the chunk has {len(chunk)}"
+                )
+            buffers.append(chunk[position : position + size])
+            position += (size + 7) // 8 * 8
+        return entries, buffers
+
+
+class DecodedChunk(NamedTuple):
+    """Levels and values of a chunk."""
+
+    entries: int
+    rep: UInt16s | None
+    definition: UInt16s | None
+    values: Block
 
 
 class MiniBlockTask(NamedTuple):
@@ -60,7 +112,7 @@ class MiniBlockTask(NamedTuple):
     form: ChunkForm
     dictionary: Dictionary | None
     pieces: tuple[memoryview, ...]  # the bytes of each run of chunks
-    runs: ChunkRuns | Points
+    runs: ChunkRuns
     rows: Int64s | range  # sorted and unique
 
     @property
@@ -69,31 +121,19 @@ class MiniBlockTask(NamedTuple):
         return sum(len(piece) for piece in self.pieces)
 
     def decode(self) -> PageValues:
-        """Decode the rows: all chunks in a few calls, whatever their number.
+        """Decode the chunks one by one, and take the rows out of all of them.
 
         Raises:
             CorruptFileError: the chunks contradict themselves, the index or the description.
         """
         with self.form.place.checking():
             runs = self.runs
-            if isinstance(runs, Points):
-                levels, values, _ = self._decode_chunks(
-                    runs.numbers, runs.counts, runs.starts, runs.sizes
-                )
-                points = runs.entries, runs.entries
-                return self._with_dictionary(levels.page_values(values, len(self.rows), points))
-            levels, values, entries = self._decode_chunks(runs.numbers, *runs.places())
+            levels, values, entries = self._decode_chunks()
             if self._wants_all(runs):
-                page = levels.all_rows(values, len(self.rows))
-                return self._with_dictionary(page)
-            if isinstance(self.rows, range):
-                first = int(runs.ordinals(np.array(self.rows[:1], np.int64)).sum())
-                breaks = np.array([levels.num_entries])
-                chosen = levels.choose_range(first, first + len(self.rows), breaks)
-            else:
-                breaks = np.cumsum(entries)[runs.ends - 1]
-                chosen = levels.choose(runs.ordinals(self.rows), breaks)
-            return self._with_dictionary(levels.page_values(values, len(self.rows), chosen))
+                return self._with_dictionary(levels.all_rows(values, len(self.rows)))
+            rows = as_rows(self.rows)
+            chosen = levels.choose(runs.ordinals(rows), np.cumsum(entries)[runs.ends - 1])
+            return self._with_dictionary(levels.page_values(values, len(rows), chosen))
 
     def _wants_all(self, runs: ChunkRuns) -> bool:
         """Whether the chunks hold the wanted rows and nothing else."""
@@ -101,70 +141,40 @@ class MiniBlockTask(NamedTuple):
             return False
         return runs.chunks.carries is None or not runs.chunks.carries[runs.first].any()
 
-    def _decode_chunks(
-        self, numbers: Int64s, counts: Int64s, starts: Int64s, sizes: Int64s
-    ) -> tuple[Levels, Block, Int64s]:
-        """Levels and values of all chunks, and the number of entries of each.
-
-        Args: of each chunk, its number, values, place in the bytes that were read, and bytes.
-        """
-        form = self.form
-        buffers = self._split(counts, starts, sizes)
-        entries = counts if form.num_level_buffers == 0 else buffers.entries
-        num_entries = int(entries.sum())
-        taken = 0
-        decoded_levels: list[UInt16s | None] = []
-        for codec, is_used in (
-            (form.rep, form.shape.has_lists),
-            (form.definition, form.shape.max_def > 0),
-        ):
-            decoded = None
-            if codec is not None:
-                decoded = decode_levels(codec, buffers.levels(taken))
-                taken += 1
-                if not is_used and decoded.any():
-                    raise CorruptFileError("mini-block: levels that the layers do not have")
-            decoded_levels.append(decoded if is_used else None)
-        levels = Levels(form.shape, num_entries, decoded_levels[0], decoded_levels[1])
+    def _decode_chunks(self) -> tuple[Levels, Block, Int64s]:
+        """Levels and values of all chunks, and the number of entries of each."""
+        form, runs = self.form, self.runs
+        numbers, (counts, starts, sizes) = runs.numbers, runs.places()
+        chunks = [
+            form.decode_chunk(chunk, number, count)
+            for number, count, chunk in zip(
+                numbers.tolist(),
+                counts.tolist(),
+                _cut(joined(self.pieces), starts, sizes),
+                strict=True,
+            )
+        ]
+        if not chunks:
+            return Levels(form.shape, 0, None, None), ConstantBlock(0, None), counts
+        entries = np.array([chunk.entries for chunk in chunks], np.int64)
+        rep = _end_to_end([chunk.rep for chunk in chunks])
+        definition = _end_to_end([chunk.definition for chunk in chunks])
+        levels = Levels(form.shape, int(entries.sum()), rep, definition)
         if form.shape.has_lists:
-            assert isinstance(self.runs, ChunkRuns)
-            chunks = self.runs.chunks
-            assert chunks.carries is not None
-            begun = chunks.first_rows[numbers + 1] - chunks.first_rows[numbers]
-            levels.check(entries, values=counts, rows=begun, carries=chunks.carries[numbers])
+            table = runs.chunks
+            assert table.carries is not None
+            begun = table.first_rows[numbers + 1] - table.first_rows[numbers]
+            levels.check(entries, values=counts, rows=begun, carries=table.carries[numbers])
         else:
             levels.check(entries, values=counts)
-        values = form.values.decode_chunks(buffers.values(taken))
-        if values.num_values != counts.sum():
-            raise CorruptFileError(
-                f"mini-block: {values.num_values} values decoded, expected {counts.sum()}"
-            )
+        values = joined_values([chunk.values for chunk in chunks])
+        if values is None:
+            raise CorruptFileError("mini-block: chunks with values of different kinds")
         return levels, values, entries
-
-    def _split(self, counts: Int64s, starts: Int64s, sizes: Int64s) -> _SplitChunks:
-        """Where the buffers of all chunks lie in the joined pieces."""
-        form = self.form
-        data = joined(self.pieces)
-        num_buffers = form.num_level_buffers + form.values.num_buffers
-        split = _SplitChunks(
-            data, np.empty((2, num_buffers, len(counts)), np.int64), np.empty_like(counts), counts
-        )
-        _kernels.split_chunks(
-            data,
-            starts,
-            sizes,
-            form.num_level_buffers,
-            form.values.num_buffers,
-            form.is_large,
-            split.entries,
-            split.spans[0].reshape(-1),
-            split.spans[1].reshape(-1),
-        )
-        return split
 
     def _with_dictionary(self, page: PageValues) -> PageValues:
         """The page with its values as indices into the dictionary."""
-        if self.dictionary is None:
+        if self.dictionary is None or len(self.rows) == 0:
             return page
         items = self.dictionary.items()
         stored = page.values
@@ -176,21 +186,14 @@ class MiniBlockTask(NamedTuple):
         )
 
 
-class _SplitChunks(NamedTuple):
-    """Chunks taken apart into buffers."""
+def _end_to_end(levels: Sequence[UInt16s | None]) -> UInt16s | None:
+    used = [own for own in levels if own is not None]
+    return np.concatenate(used) if used else None
 
-    data: Bytes
-    spans: Int64s  # shape (2, num_buffers, num_chunks): starts, sizes
-    entries: Int64s  # shape (num_chunks,): levels in each chunk
-    counts: Int64s  # shape (num_chunks,): values in each chunk
 
-    def levels(self, buffer: int) -> ChunkBuffers:
-        span = self.spans[:, buffer : buffer + 1]
-        return ChunkBuffers(self.data, span[0], span[1], self.entries)
-
-    def values(self, first_buffer: int) -> ChunkBuffers:
-        spans = self.spans[:, first_buffer:]
-        return ChunkBuffers(self.data, spans[0], spans[1], self.counts)
+def _cut(data: Bytes, starts: Int64s, sizes: Int64s) -> Iterator[Bytes]:
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        yield data[start : start + size]
 
 
 def decode_block(codec: BlockCodec, data: Bytes, num_values: int) -> Block:
@@ -201,24 +204,18 @@ def decode_block(codec: BlockCodec, data: Bytes, num_values: int) -> Block:
     """
     if num_values >= 1 << 62:
         raise CorruptFileError(f"a block of {num_values} values")
-    block = codec.decode_blocks(ChunkBuffers.of_one(data, num_values))
-    if block.num_values != num_values:
-        raise CorruptFileError(f"{block.num_values} values decoded, expected {num_values}")
-    return block
+    return codec.decode_block(data, num_values)
 
 
-def decode_levels(codec: BlockCodec, blocks: ChunkBuffers) -> UInt16s:
-    """Levels of all blocks.
+def decode_levels(codec: BlockCodec, data: Bytes, num_levels: int) -> UInt16s:
+    """Decode a block of levels.
 
     Raises:
         CorruptFileError, ValueError: their encoding, or they do not have 16 bits.
     """
-    block = codec.decode_blocks(blocks)
-    total = int(blocks.counts.sum())
+    block = decode_block(codec, data, num_levels)
     if not isinstance(block, FixedWidth) or block.bits_per_value != 16:
         raise CorruptFileError("levels of 16 bits expected")
-    if block.num_values != total:
-        raise CorruptFileError(f"{block.num_values} levels decoded, expected {total}")
     return levels_view(block.data)
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import Block, ConstantBlock, DictionaryBlock, FixedWidth
 from alance.format.codecs import block_codec
-from alance.format.codecs.base import ChunkBuffers, variant
+from alance.format.codecs.base import variant
 from alance.format.codecs.sequence import sequence_codec
 from alance.format.layouts.fullzip import ROWS, FullZipPage
 from alance.format.layouts.miniblock import MiniBlockPage
@@ -353,11 +353,7 @@ class IndexedSlots:
         with self.place.checking():
             if variant(self.indices) in SEQUENCES:
                 codec = sequence_codec(self.indices, bits=32)
-                blocks = ChunkBuffers.of_one(data, count)
-                if not codec.has_payload:
-                    none = blocks.starts[:0]
-                    blocks = ChunkBuffers(data, none, none, blocks.counts)
-                numbers = codec.decode(blocks)
+                numbers = codec.decode(data, count)
                 if codec.bits != 32:
                     raise CorruptFileError(f"sparse: indices of {codec.bits} bits, expected 32")
                 return numbers.astype(np.uint32)

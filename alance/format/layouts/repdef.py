@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from alance import _kernels
-from alance.errors import CorruptFileError, kernel_errors
+from alance.errors import CorruptFileError
 from alance.format.layouts.base import Layer
+from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,20 +66,15 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
         return tuple(reversed(_items(page.layers, num_slots, definition, own_nulls=own_nulls)))
     structure: list[Items | Lists] = []
     rep, base, first = page.rep, 0, 0
-    left = np.empty(0, np.uint16) if definition is None else definition
+    left = definition
     for number, layer in enumerate([*page.layers, Layer.ALL_VALID_LIST]):
         if not layer.is_list:
             continue
         group = page.layers[first:number]
         slot_max = base + sum(inner.num_levels for inner in group)
         if group:
-            levels = None
-            num_slots = len(rep)
-            if len(left) and slot_max == base:  # all have the same level
-                num_slots = _kernels.count_up_to(left, slot_max)
-            elif len(left):
-                levels = _kernels.levels_up_to(left, slot_max)
-                num_slots = len(levels)
+            levels = None if left is None else left[left <= slot_max]
+            num_slots = len(rep) if levels is None else len(levels)
             structure += _items(
                 group, num_slots, levels, base, own_nulls=own_nulls or bool(structure)
             )
@@ -87,16 +82,41 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
         if number == len(page.layers):
             break
         outer = _until_list(page.layers[number + 1 :])
-        is_last = number + 1 == len(page.layers)
         slot_max = base + layer.num_levels + sum(inner.num_levels for inner in outer)
-        with kernel_errors:
-            offsets, valid, num_nulls, rep, left = _kernels.list_layer(
-                rep, left, base, slot_max, _empty_level(layer, base), is_last
-            )
-        structure.append(Lists(offsets, valid.view(np.bool_) if num_nulls else None))
+        lists, rep, left = list_layer(rep, left, base, slot_max, _empty_level(layer, base))
+        structure.append(lists)
         base += layer.num_levels
         first = number + 1
     return tuple(reversed(structure))
+
+
+def list_layer(
+    rep: UInt16s, definition: UInt16s | None, child_max: int, slot_max: int, empty_level: int
+) -> tuple[Lists, UInt16s, UInt16s | None]:
+    """The innermost list layer, and the levels of the layers around it.
+
+    An entry has a child where its level is at most `child_max`; it has a list where it begins one
+    and its level is at most `slot_max`.
+
+    Args:
+        empty_level: of an empty list; -1: there is none.
+
+    Raises:
+        CorruptFileError: levels of different numbers.
+    """
+    begins = rep > 0
+    if definition is None:
+        offsets = np.append(np.flatnonzero(begins), len(rep))
+        return Lists(offsets, None), rep[begins] - np.uint16(1), None
+    if len(definition) != len(rep):
+        raise CorruptFileError(f"{len(rep)} repetition and {len(definition)} definition levels")
+    has_child = definition <= child_max
+    children = offsets_of(has_child)
+    is_list = begins & (definition <= slot_max)
+    valid = (has_child | (definition == empty_level))[is_list]
+    offsets = np.append(children[:-1][is_list], children[-1])
+    lists = Lists(offsets, None if valid.all() else valid)
+    return lists, rep[begins] - np.uint16(1), definition[begins]
 
 
 def joined(parts: Sequence[Structure]) -> Structure:
@@ -129,9 +149,8 @@ def _join(layers: Sequence[Items | Lists]) -> Items | Lists:
     valid = join_masks([layer.valid for layer in layers], [layer.num_slots for layer in layers])
     if isinstance(layers[0], Items):
         return Items(sum(layer.num_slots for layer in layers), valid)
-    return Lists(
-        _kernels.join_lists([layer.offsets for layer in layers if isinstance(layer, Lists)]), valid
-    )
+    sizes = [np.diff(layer.offsets) for layer in layers if isinstance(layer, Lists)]
+    return Lists(offsets_of(np.concatenate(sizes)), valid)
 
 
 def _until_list(layers: Sequence[Layer]) -> Sequence[Layer]:

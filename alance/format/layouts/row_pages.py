@@ -236,7 +236,7 @@ def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:
             return ValuesForm.FLAT, bits
         case InlineBitpacking(bits_per_value=bits):
             return ValuesForm.PACKED, bits
-        case Rle(bits_per_value=bits):
+        case Rle(bits_per_value=bits, is_plain=True):
             return ValuesForm.RUNS, bits
         case ByteStreamSplit(bits_per_value=bits):
             return ValuesForm.SPLIT, bits
@@ -256,7 +256,7 @@ def _levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
             return LevelsForm.FLAT, 0
         case InlineBitpacking(bits_per_value=16):
             return LevelsForm.PACKED, 0
-        case Rle(bits_per_value=16):
+        case Rle(bits_per_value=16, is_plain=True):
             return LevelsForm.RUNS, 0
         case OutOfLineBitpacking(bits_per_value=16, packed_bits=width):
             return LevelsForm.BLOCKS, width

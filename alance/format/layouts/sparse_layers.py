@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from alance.errors import BatchTooLargeError, CorruptFileError, UnsupportedError
-from alance.format.codecs.base import ChunkBuffers
 from alance.format.codecs.sequence import Arithmetic, sequence_codec
 from alance.format.layouts.repdef import Items, Lists
 from alance.format.layouts.selection import selection_of_spans
@@ -176,10 +175,7 @@ class SetForm:
 
     def _decode(self, content: memoryview | None) -> Int64s:
         data = np.frombuffer(content if content is not None else b"", np.uint8)
-        blocks = ChunkBuffers.of_one(data, self.count)
-        if not self.codec.has_payload:
-            blocks = ChunkBuffers(data, blocks.starts[:0], blocks.sizes[:0], blocks.counts)
-        return self.codec.decode(blocks)
+        return self.codec.decode(data, self.count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,46 +62,6 @@ void unpack_some(Loop unpack, const uint8_t* in, uint8_t* out, int64_t count, in
   std::memcpy(out, whole, static_cast<size_t>(count) * bits / 8);
 }
 
-uint64_t header(const uint8_t* from, int bits) {
-  uint64_t width = 0;
-  std::memcpy(&width, from, bits / 8);
-  return width;
-}
-
-// Every chunk: its packed width as one value, then one block. At most 1024 values a chunk.
-Numpy<uint8_t> unpack_inline(Bytes data, In<int64_t> starts, In<int64_t> sizes,
-                             In<int64_t> counts_, int bits, bool baseline) {
-  auto decode = [&] {
-    nb::gil_scoped_release release;
-    const Loop* loops = loops_of<Unpack>(bits, baseline);
-    Spans chunks(data, starts, sizes, "bit-packing");
-    Counts counts(counts_, chunks, "bit-packing");
-    for (int64_t i = 0; i < chunks.num; ++i) {
-      if (counts[i] > BLOCK)
-        corrupt("bit-packing: " + std::to_string(counts[i]) + " values in one block of 1024");
-      if (counts[i] == 0 && chunks.sizes[i] == 0) continue;
-      if (chunks.sizes[i] < bits / 8) corrupt("bit-packing: no width before a block");
-      uint64_t width = header(chunks.at(i), bits);
-      if (width > static_cast<uint64_t>(bits))
-        corrupt("bit-packing: width " + std::to_string(width) + " of " + std::to_string(bits));
-      int64_t expected = bits / 8 + ROW_BYTES * static_cast<int64_t>(width);
-      if (chunks.sizes[i] != expected)
-        corrupt("bit-packing: a block of " + std::to_string(chunks.sizes[i]) + " bytes, width " +
-                std::to_string(width) + " needs " + std::to_string(expected));
-    }
-    Owned<uint8_t> values(counts.total * (bits / 8));
-    uint8_t* out = values.data();
-    for (int64_t i = 0; i < chunks.num; ++i) {
-      if (counts[i] == 0) continue;
-      uint64_t width = header(chunks.at(i), bits);
-      unpack_some(loops[width], chunks.at(i) + bits / 8, out, counts[i], bits);
-      out += counts[i] * (bits / 8);
-    }
-    return values;
-  };
-  return decode().numpy();
-}
-
 // Every chunk: whole blocks of one known width, then the rest: raw, or one more block.
 Numpy<uint8_t> unpack_blocks(Bytes data, In<int64_t> starts, In<int64_t> sizes,
                              In<int64_t> counts_, int bits, int width, bool baseline) {
@@ -152,8 +112,6 @@ const fastlanes::Unpacker* fastlanes::unpackers(int bits) { return loops_of<Unpa
 
 void register_bitpacking(nanobind::module_& m) {
   using namespace alance;
-  m.def("unpack_inline", &unpack_inline, nb::arg("data"), nb::arg("starts"), nb::arg("sizes"),
-        nb::arg("counts"), nb::arg("bits"), nb::arg("baseline") = false);
   m.def("unpack_blocks", &unpack_blocks, nb::arg("data"), nb::arg("starts"), nb::arg("sizes"),
         nb::arg("counts"), nb::arg("bits"), nb::arg("width"), nb::arg("baseline") = false);
 }

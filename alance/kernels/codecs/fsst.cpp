@@ -225,30 +225,6 @@ nb::tuple decode_strings(In<Offset> offsets, Bytes data, In<uint64_t> symbols, B
   return run().numpy();
 }
 
-// Strings of chunks as Variable stores them, straight from these.
-template <typename Offset>
-nb::tuple decode_chunks(Bytes data, In<int64_t> starts, In<int64_t> sizes, In<int64_t> counts_,
-                        In<uint64_t> symbols, Bytes lengths) {
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    const Table table(symbols, lengths);
-    const Spans chunks(data, starts, sizes, "variable");
-    const Counts counts(counts_, chunks, "variable");
-    std::vector<Stream> streams;
-    streams.reserve(static_cast<size_t>(chunks.num));
-    for (int64_t i = 0; i < chunks.num; ++i) {
-      const uint8_t* chunk = chunks.at(i);
-      const auto span = string_span<Offset>(chunk, chunks.sizes[i], counts[i]);
-      if (counts[i] == 0) continue;
-      if (!rises<Offset>(chunk, counts[i])) corrupt("variable: offsets decrease");
-      streams.push_back({chunk + span.first, chunk + span.last, chunk, counts[i]});
-    }
-    return decode_streams<Offset>(table, symbols.size(), streams, counts.total,
-                                  data.data() + data.size());
-  };
-  return run().numpy();
-}
-
 }  // namespace
 }  // namespace alance
 
@@ -258,8 +234,4 @@ void register_fsst(nanobind::module_& m) {
         nb::arg("symbols"), nb::arg("lengths"));
   m.def("decode_fsst", &decode_strings<int64_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
         nb::arg("symbols"), nb::arg("lengths"));
-  m.def("decode_fsst_chunks_32", &decode_chunks<int32_t>, nb::arg("data"), nb::arg("starts"),
-        nb::arg("sizes"), nb::arg("counts"), nb::arg("symbols"), nb::arg("lengths"));
-  m.def("decode_fsst_chunks_64", &decode_chunks<int64_t>, nb::arg("data"), nb::arg("starts"),
-        nb::arg("sizes"), nb::arg("counts"), nb::arg("symbols"), nb::arg("lengths"));
 }

@@ -13,10 +13,17 @@ from hypothesis import strategies as st
 
 from alance.errors import CorruptFileError
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
-from alance.format.codecs.base import ChunkBuffers
 from alance.format.codecs.general import MAX_UNIT_BYTES, Scheme, decompress
 from alance.format.proto import encodings_v2_1_pb2 as pb
-from tests.reference.chunks import chunked, fixed, strings, variable, variable_chunk
+from tests.reference.chunks import (
+    chunked,
+    decode_blocks,
+    decode_chunks,
+    fixed,
+    strings,
+    variable,
+    variable_chunk,
+)
 
 SCHEMES = [Scheme.LZ4, Scheme.ZSTD]
 
@@ -42,9 +49,10 @@ RLE = pb.CompressiveEncoding(rle=pb.Rle(values=flat(32), run_lengths=flat(8)))
 
 
 def units(scheme: Scheme, parts: list[bytes], limits: list[int] | None = None) -> list[bytes]:
-    at = chunked([[part] for part in parts], [0] * len(parts))
+    data = np.frombuffer(b"?" + b"".join(parts), np.uint8)
+    sizes = np.array([*map(len, parts)], np.int64)
     most = None if limits is None else np.array(limits)
-    offsets, content = decompress(scheme, at.data, at.starts[0], at.sizes[0], most)
+    offsets, content = decompress(scheme, data, 1 + np.cumsum(sizes) - sizes, sizes, most)
     bounds, text = offsets.tolist(), content.tobytes()
     return [text[bounds[i] : bounds[i + 1]] for i in range(len(parts))]
 
@@ -144,7 +152,7 @@ def test_only_the_first_buffer_of_a_chunk_is_compressed(scheme: Scheme) -> None:
     chunks = [[compress(scheme, values), b"\xff\x2d"], [compress(scheme, values[:4]), b"\3"]]
     codec = mini_block_codec(general(scheme, RLE))
     assert codec.num_buffers == 2
-    block = codec.decode_chunks(chunked(chunks, [300, 3]))
+    block = decode_chunks(codec, chunked(chunks, [300, 3]))
     assert fixed(block, "i4") == [7] * 255 + [9] * 45 + [7] * 3
 
 
@@ -154,7 +162,7 @@ def test_strings_in_compressed_chunks(scheme: Scheme) -> None:
     chunks = [[compress(scheme, variable_chunk(part))] for part in values]
     codec = mini_block_codec(general(scheme, general(scheme, VARIABLE)))
     chunks = [[compress(scheme, chunk[0])] for chunk in chunks]
-    block = codec.decode_chunks(chunked(chunks, [2, 2, 1]))
+    block = decode_chunks(codec, chunked(chunks, [2, 2, 1]))
     assert strings(block) == [b"a", b"bc", b"", b"def", b"g"]
 
 
@@ -162,7 +170,7 @@ def test_strings_in_compressed_chunks(scheme: Scheme) -> None:
 def test_compressed_levels(scheme: Scheme) -> None:
     levels = [np.arange(5, dtype="<u2"), np.arange(3, dtype="<u2")]
     chunks = [[compress(scheme, part.tobytes())] for part in levels]
-    block = block_codec(general(scheme, flat(16))).decode_blocks(chunked(chunks, [5, 3]))
+    block = decode_blocks(block_codec(general(scheme, flat(16))), chunked(chunks, [5, 3]))
     assert fixed(block, "u2") == [0, 1, 2, 3, 4, 0, 1, 2]
 
 
@@ -171,7 +179,7 @@ def test_more_content_than_the_inner_codec_can_use_is_refused(scheme: Scheme) ->
     unit = compress(scheme, bytes(1_000_000))
     codec = mini_block_codec(general(scheme, flat(32)))
     with pytest.raises(CorruptFileError, match=scheme.name.lower()):
-        codec.decode_chunks(chunked([[unit]], [1000]))
+        decode_chunks(codec, chunked([[unit]], [1000]))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -186,9 +194,5 @@ def test_values_that_are_compressed_one_by_one(scheme: Scheme, dtype: str) -> No
 
 def test_a_dictionary_of_one_block() -> None:
     unit = compress(Scheme.ZSTD, np.arange(3, dtype="<i8").tobytes())
-    blocks = ChunkBuffers.of_one(np.frombuffer(unit, np.uint8), 3)
-    assert fixed(block_codec(general(Scheme.ZSTD, flat(64))).decode_blocks(blocks), "i8") == [
-        0,
-        1,
-        2,
-    ]
+    codec = block_codec(general(Scheme.ZSTD, flat(64)))
+    assert fixed(codec.decode_block(np.frombuffer(unit, np.uint8), 3), "i8") == [0, 1, 2]

@@ -8,10 +8,9 @@ import pytest
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
-from alance.format.codecs.base import ChunkBuffers
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import fsst
-from tests.reference.chunks import chunked, strings, variable, variable_chunk
+from tests.reference.chunks import chunked, decode_chunks, strings, variable, variable_chunk
 
 
 def described(bits: int) -> pb.CompressiveEncoding:
@@ -20,8 +19,7 @@ def described(bits: int) -> pb.CompressiveEncoding:
 
 
 def decode_dictionary(buffer: bytes, count: int, bits: int = 32) -> VariableWidth:
-    blocks = ChunkBuffers.of_one(np.frombuffer(buffer, np.uint8), count)
-    block = block_codec(described(bits)).decode_blocks(blocks)
+    block = block_codec(described(bits)).decode_block(np.frombuffer(buffer, np.uint8), count)
     assert isinstance(block, VariableWidth)
     return block
 
@@ -41,7 +39,7 @@ def test_blocks_of_early_writers(bits: int) -> None:
 def test_a_block_owns_its_memory(bits: int) -> None:
     start = bits // 8 * 5
     data = np.frombuffer(words(bits, bits, start, 0, 1, 3) + b"abb", np.uint8).copy()
-    block = block_codec(described(bits)).decode_blocks(ChunkBuffers.of_one(data, 2))
+    block = block_codec(described(bits)).decode_block(data, 2)
     data[:] = 0
     assert strings(block) == [b"a", b"bb"]
 
@@ -74,20 +72,6 @@ def test_blocks_that_contradict_themselves_are_refused(buffer: bytes, count: int
         decode_dictionary(buffer, count)
 
 
-def test_blocks_are_joined() -> None:
-    """Dictionaries of several pages are decoded as one."""
-    one, other = words(32, 32, 16, 0, 2) + b"ab", words(32, 32, 20, 0, 1, 1) + b"c"
-    blocks = chunked([[one], [other]], [1, 2])
-    assert strings(block_codec(described(32)).decode_blocks(blocks)) == [b"ab", b"c", b""]
-
-
-def test_a_block_outside_of_the_buffer_is_refused() -> None:
-    one = np.full((1, 1), 1, np.int64)
-    blocks = ChunkBuffers(np.zeros(8, np.uint8), one, one * 8, np.zeros(1, np.int64))
-    with pytest.raises(CorruptFileError, match="outside"):
-        block_codec(described(32)).decode_blocks(blocks)
-
-
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("dtype", ["i4", "i8"])
 def test_zipped_strings_get_the_offsets_of_the_description(bits: int, dtype: str) -> None:
@@ -101,17 +85,6 @@ def test_zipped_strings_of_more_than_2_gib_do_not_fit_32_bits() -> None:
     values = VariableWidth(np.array([0, 2**31], np.int64), np.zeros(0, np.uint8))
     with pytest.raises(UnsupportedError, match="fewer rows"):
         per_value_codec(described(32)).decode_values(values)
-
-
-def test_chunks_of_more_than_2_gib_do_not_fit_32_bits() -> None:
-    size = 2**27
-    data = np.zeros(size, np.uint8)
-    data[:8] = np.array([8, size], "<i4").view(np.uint8)
-    starts, sizes = np.zeros((1, 17), np.int64), np.full((1, 17), size)
-    with pytest.raises(UnsupportedError, match="fewer rows"):
-        mini_block_codec(described(32)).decode_chunks(
-            ChunkBuffers(data, starts, sizes, np.ones(17, np.int64))
-        )
 
 
 def test_values_of_the_other_kind_are_refused() -> None:
@@ -137,7 +110,7 @@ def test_fsst_of_many_chunks(bits: int) -> None:
     codes = [fsst.encode(text, SYMBOLS) for text in TEXTS]
     chunks = [[variable_chunk(codes[:2], bits)], [variable_chunk(codes[2:], bits)]]
     codec = mini_block_codec(pb.CompressiveEncoding(fsst=compressed(SYMBOLS, bits)))
-    block = codec.decode_chunks(chunked(chunks, [2, 2]))
+    block = decode_chunks(codec, chunked(chunks, [2, 2]))
     assert strings(block) == TEXTS
     assert isinstance(block, VariableWidth)
     assert block.offsets.itemsize * 8 == bits
@@ -154,7 +127,7 @@ def test_a_table_without_the_flag_is_not_looked_at() -> None:
     table = b"\xff\0\0\0" + bytes.fromhex("54535346") + b"\xff" * 2304
     message = pb.Fsst(symbol_table=table, values=described(32))
     codec = mini_block_codec(pb.CompressiveEncoding(fsst=message))
-    assert strings(codec.decode_chunks(chunked([[variable_chunk(TEXTS)]], [4]))) == TEXTS
+    assert strings(decode_chunks(codec, chunked([[variable_chunk(TEXTS)]], [4]))) == TEXTS
 
 
 @pytest.mark.parametrize("codes", [b"\2", b"\0\xff", b"\xfe"])

@@ -13,9 +13,8 @@ import pytest
 
 from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth, StructBlock
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
-from alance.format.codecs.base import ChunkBuffers
 from alance.format.proto import encodings_v2_1_pb2 as pb
-from tests.reference.chunks import chunked, fixed, strings, variable
+from tests.reference.chunks import chunked, decode_blocks, decode_chunks, fixed, strings, variable
 from tests.reference.fastlanes import DIGESTS, pack
 
 if TYPE_CHECKING:
@@ -31,12 +30,12 @@ def mini_block(description: str, counts: list[int], *chunks: list[str]) -> Block
     codec = mini_block_codec(encoding(description))
     buffers = [[bytes.fromhex(buffer) for buffer in chunk] for chunk in chunks]
     assert all(len(chunk) == codec.num_buffers for chunk in buffers)
-    return codec.decode_chunks(chunked(buffers, counts))
+    return decode_chunks(codec, chunked(buffers, counts))
 
 
 def one_block(description: str, count: int, buffer: str) -> Block:
     data = np.frombuffer(bytes.fromhex(buffer), np.uint8)
-    return block_codec(encoding(description)).decode_blocks(ChunkBuffers.of_one(data, count))
+    return block_codec(encoding(description)).decode_block(data, count)
 
 
 def bits(block: Block) -> list[int]:
@@ -97,7 +96,7 @@ def test_inline_bitpacking_of_full_blocks(width: int, packed_width: int, digest:
     message = pb.CompressiveEncoding(
         inline_bitpacking=pb.InlineBitpacking(uncompressed_bits_per_value=width)
     )
-    block = mini_block_codec(message).decode_chunks(chunked([[buffer]], [1024]))
+    block = decode_chunks(mini_block_codec(message), chunked([[buffer]], [1024]))
     assert fixed(block, f"u{width // 8}") == values
 
 
@@ -118,7 +117,7 @@ def test_out_of_line_bitpacking_of_levels_with_a_raw_tail() -> None:
     )
     codec = block_codec(encoding("220808101a040a020801"))
     chunks = [[bytes.fromhex(first)], [bytes.fromhex("000000000000010000000000")]]
-    block = codec.decode_blocks(chunked(chunks, [1024, 6]))
+    block = decode_blocks(codec, chunked(chunks, [1024, 6]))
     assert fixed(block, "u2") == [int(i % 5 == 2) for i in range(1030)]
 
 
@@ -126,7 +125,7 @@ def test_out_of_line_bitpacking_of_levels_with_a_raw_tail() -> None:
 def test_levels_that_are_all_zero_are_packed_to_no_bytes(count: int) -> None:
     """As pylance writes lists of which the page's are all filled, and others are empty."""
     codec = block_codec(encoding("220608101a020a00"))
-    block = codec.decode_blocks(chunked([[b""], [bytes(10)]], [count, 5]))
+    block = decode_blocks(codec, chunked([[b""], [bytes(10)]], [count, 5]))
     assert fixed(block, "u2") == [0] * (count + 5)
 
 
@@ -173,7 +172,7 @@ def test_fsst(name: str) -> None:
             values=encoding("12060a040a020820"),
         )
     )
-    block = mini_block_codec(message).decode_chunks(chunked([[bytes.fromhex(buffer)]], [5]))
+    block = decode_chunks(mini_block_codec(message), chunked([[bytes.fromhex(buffer)]], [5]))
     assert strings(block) == FSST_STRINGS
 
 

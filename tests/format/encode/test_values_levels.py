@@ -11,7 +11,7 @@ from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.blocks import FixedWidth
 from alance.format.codecs import block_codec
-from alance.format.codecs.base import ChunkBuffers
+from tests.reference.chunks import Chunk, decode_blocks
 from tests.reference.pages.levels import level_blocks
 
 VERSIONS = [FileVersion.V2_1, FileVersion.V2_2]
@@ -23,10 +23,13 @@ def through(levels: np.ndarray, counts: list[int], version: FileVersion | None) 
     all_counts = np.array(counts, np.int64)
     encoding, data, sizes = level_blocks(levels, all_counts, int(levels.max(initial=0)), version)
     assert sizes.sum() == len(data)
-    starts = np.cumsum(sizes) - sizes
-    chunks = ChunkBuffers(data, starts[np.newaxis], sizes[np.newaxis], all_counts)
-    found = block_codec(encoding).decode_blocks(chunks)
-    assert isinstance(found, FixedWidth)
+    ends = np.cumsum(sizes)
+    blocks = [data[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+    codec = block_codec(encoding)
+    found = decode_blocks(codec, [*map(Chunk, [[block] for block in blocks], counts)])
+    assert isinstance(found, FixedWidth) or not counts
+    if not isinstance(found, FixedWidth):
+        return encoding.SerializeToString().hex(), data.tobytes().hex()
     assert found.bits_per_value == 16
     np.testing.assert_array_equal(found.data.view(np.uint16), levels)
     return encoding.SerializeToString().hex(), data.tobytes().hex()
