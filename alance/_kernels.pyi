@@ -306,6 +306,11 @@ def zip_variable(
     length_bytes: int,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
 
+# --- row_page.cpp ---
+
+# Gives the content of a unit of ZSTD of at most so many bytes; ValueError: there is none.
+def set_zstd(decoder: Callable[[bytes, int], bytes]) -> None: ...
+
 # --- items.cpp ---
 
 def decode_items(
@@ -388,6 +393,11 @@ class PageForm:
         defs: tuple[int, int, int] | None,
     ) -> PageForm: ...
     def set_layers(self, layers: int) -> None: ...
+    # Values are lists of one length: how many items a value has at each depth, from the outside,
+    # where it has their validity, too; else 0.
+    def set_masks(self, masks: Sequence[int]) -> None: ...
+    # The first buffer of values of each chunk is compressed; 0: it is not, 1: LZ4, 2: ZSTD.
+    def set_scheme(self, scheme: int) -> None: ...
     def set_symbols(
         self, symbols: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint8]
     ) -> None: ...
@@ -432,6 +442,7 @@ class RowPage:
         level_bits: int,
         max_level: int,
         large: bool,
+        masks: Sequence[int] = (),
     ) -> None: ...
     @staticmethod
     def constant(
@@ -441,6 +452,20 @@ class RowPage:
         maxima: tuple[int, int, int],
         null_level: int,
         is_null: bool,
+    ) -> RowPage: ...
+    # Zipped rows: row i is from `ends[i]` to `ends[i + 1]` of the page's buffer. `width`: bytes of
+    # a value, or, below 0, of the length in front of it; `bits`: of levels in a control word.
+    @staticmethod
+    def zipped(
+        ends: npt.NDArray[np.int64],
+        place: tuple[int, int],
+        num_rows: int,
+        width: int,
+        bits: tuple[int, int],
+        maxima: tuple[int, int, int],
+        masks: Sequence[int],
+        symbols: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]] | None,
+        scheme: int,
     ) -> RowPage: ...
     def set_items(self, items: npt.NDArray[np.uint8], width: int, /) -> None: ...
     def set_strings_32(
@@ -513,6 +538,7 @@ class RowBatch:
         texts: Sequence[bool],
         order: npt.NDArray[np.int64] | None = None,
         shares: int = 1,
+        shapes: Sequence[Sequence[int]] | None = None,
     ) -> None: ...
     @property
     def address(self) -> int: ...

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from alance.errors import AlanceError
-from alance.file.rows.kernel_arrays import NO_FORM, converted, kernel_type, leaf_form
+from alance.file.rows.kernel_arrays import NO_FORM, LeafForm, converted, kernel_type, leaf_form
 from alance.format.layouts.fields import owns_column
 from alance.format.layouts.levels import MOST_LAYERS
 from alance.format.numbers import storage_type
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 LEAF, LIST, LARGE_LIST = 0, -1, -2  # nodes, as the kernel numbers them
 VIEWED_BYTES: Final = 256  # of a list; pages of such lists are full-zip: views of them, no copies
 _Shape: TypeAlias = (
-    "tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[bool, ...], pa.DataType | None]"
+    "tuple[tuple[int, ...], tuple[int, ...], tuple[LeafForm, ...], pa.DataType | None]"
 )
-_UNKNOWN: Final[_Shape] = ((), (), (), (), None)
+_UNKNOWN: Final[_Shape] = ((), (), (), None)
 
 
 class FieldForm(NamedTuple):
@@ -33,29 +33,30 @@ class FieldForm(NamedTuple):
     Attributes:
         tree: its nodes, depth-first: leaves, lists, and structs by their number of members.
         leaves: their numbers in the fragment.
-        widths: of each leaf, as of `LeafForm`.
-        texts: of each leaf, whether its values are UTF-8.
+        values: of each leaf.
         arrow: of the array that the kernel builds; None if it is the field's own type.
     """
 
     field: Field
     tree: Sequence[int]
     leaves: Sequence[int]
-    widths: Sequence[int]
-    texts: Sequence[bool]
+    values: Sequence[LeafForm]
     arrow: pa.DataType | None
 
     @property
     def is_viewed(self) -> bool:
         """True if neighbouring rows are not copied but viewed, which the kernel does not do."""
-        is_list = self.arrow is not None and pa.types.is_fixed_size_binary(self.arrow)
-        return is_list and self.widths[0] >= VIEWED_BYTES
+        if len(self.tree) > 1:
+            return False
+        (values,) = self.values
+        return len(values.shape) > 1 and values.width >= VIEWED_BYTES
 
 
 class FieldForms(NamedTuple):
     """Forms of fields of a fragment, in the order of the schema, and their parts end to end.
 
     Attributes:
+        widths, texts, shapes: of each leaf, as of `LeafForm`.
         conversions: numbers of the fields that the kernel builds as arrays of another type.
     """
 
@@ -64,15 +65,17 @@ class FieldForms(NamedTuple):
     leaves: Sequence[int]
     widths: Sequence[int]
     texts: Sequence[bool]
+    shapes: Sequence[Sequence[int]]
     conversions: Sequence[int]
 
     @classmethod
     def of(cls, forms: Sequence[FieldForm]) -> FieldForms:
         """Join forms."""
-        _, *parts, arrows = zip(*forms, strict=True) if forms else [()] * 6
-        trees, leaves, widths, texts = [[*chain.from_iterable(part)] for part in parts]
+        _, *parts, arrows = zip(*forms, strict=True) if forms else [()] * 5
+        trees, leaves, values = [[*chain.from_iterable(part)] for part in parts]
+        widths, texts, _, shapes = zip(*values, strict=True) if values else [()] * 4
         others = [at for at, arrow in enumerate(arrows) if arrow is not None]
-        return cls(forms, trees, leaves, widths, texts, others)
+        return cls(forms, trees, leaves, widths, texts, shapes, others)
 
     @property
     def fields(self) -> list[Field]:
@@ -81,8 +84,9 @@ class FieldForms(NamedTuple):
 
     @property
     def are_plain(self) -> bool:
-        """True if no field has others inside."""
-        return len(self.trees) == len(self.leaves)
+        """True if no field has others inside, or a dictionary."""
+        are_indices = [len(shape) == 1 for shape in self.shapes]
+        return len(self.trees) == len(self.leaves) and not any(are_indices)
 
     def field_of(self, place: int) -> Field:
         """The field of the leaf at a place in `leaves`."""
@@ -136,10 +140,10 @@ def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
     numbers: Mapping[int, int] = {field_id: number for number, field_id in enumerate(own_ids)}
     forms = []
     for field in fields:
-        tree, ids, widths, texts, arrow = field.derive("form", _shape)
+        tree, ids, values, arrow = field.derive("form", _shape)
         if tree and all(map(numbers.__contains__, ids)):
             of_leaves = [*map(numbers.__getitem__, ids)]
-            forms.append(FieldForm(field, tree, of_leaves, widths, texts, arrow))
+            forms.append(FieldForm(field, tree, of_leaves, values, arrow))
     return FieldForms.of(forms)
 
 
@@ -151,18 +155,17 @@ def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
 
 
 def _shape(field: Field) -> _Shape:
-    """Nodes, ids, widths, texts and built type of a field; `_UNKNOWN` if one is missing."""
+    """Nodes, ids and forms of leaves, and built type of a field; `_UNKNOWN` if one is missing."""
     if owns_column(field):  # of a table with thousands of columns nearly all
-        width, is_text, arrow = leaf_form(field)
-        return _UNKNOWN if width == NO_FORM else ((LEAF,), (field.id,), (width,), (is_text,), arrow)
+        form = leaf_form(field)
+        return _UNKNOWN if form.width == NO_FORM else ((LEAF,), (field.id,), (form,), form.arrow)
     nodes = [*_nodes(field)]
     tree = tuple([node for node, _ in nodes if node is not None])
     leaves = [leaf for _, leaf in nodes if leaf is not None]
-    forms = [leaf_form(leaf) for leaf in leaves]
-    widths, texts = tuple([form.width for form in forms]), tuple([form.is_text for form in forms])
-    if len(tree) < len(nodes) or NO_FORM in widths:
+    forms = tuple([leaf_form(leaf) for leaf in leaves])
+    if len(tree) < len(nodes) or any(form.width == NO_FORM for form in forms):
         return _UNKNOWN
-    return tree, tuple([leaf.id for leaf in leaves]), widths, texts, kernel_type(field)
+    return tree, tuple([leaf.id for leaf in leaves]), forms, kernel_type(field)
 
 
 def _nodes(field: Field, depth: int = 1) -> Iterator[tuple[int | None, Field | None]]:
@@ -172,6 +175,7 @@ def _nodes(field: Field, depth: int = 1) -> Iterator[tuple[int | None, Field | N
         yield None, None
     elif owns_column(field):
         yield LEAF, field
+        return  # of a packed struct, members are no nodes
     elif pa.types.is_struct(arrow):
         yield len(field.children), None
     elif pa.types.is_list(arrow) or pa.types.is_map(arrow):

@@ -1,20 +1,26 @@
 """Arrays of fields whose type the kernel does not know: built of a simpler type, then converted.
 
-The kernel builds fixed-size lists of numbers as bytes, JSON as the bytes that are stored, and maps
-as lists of entries. Structs and lists around them are put together again, in the same memory.
+The kernel builds JSON and packed structs as the bytes that are stored, nulls without a type as null
+bytes, and maps as lists of entries. Structs and lists around them are put together again, in the
+same memory.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import VariableWidth
+from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import owns_column, values_array
+from alance.format.layouts.row_pages import MOST_LENGTHS
 from alance.format.numbers import (
     contents_of,
     is_large,
@@ -36,16 +42,26 @@ class LeafForm(NamedTuple):
         width: bytes of a value; 0: a bit; -4 or -8: strings, by the bytes of an offset; `NO_FORM`.
         is_text: values are UTF-8.
         arrow: type of the array; None if it is that of the field.
+        shape: of values that are not just that: of dictionaries the bytes of an index, below 0 if
+            it is signed; of lists of one length the bits of an item, and the lengths, outermost
+            first.
     """
 
     width: int
     is_text: bool = False
     arrow: pa.DataType | None = None
+    shape: tuple[int, ...] = ()
+
+    @property
+    def is_simple(self) -> bool:
+        """True if values lie in memory as they do in the simplest pages."""
+        return not self.shape or (len(self.shape) > 1 and self.shape[0] % 8 == 0)
 
 
 NO_FORM: Final = -1  # the kernel builds no array of such values
 UNKNOWN: Final = LeafForm(NO_FORM)
 JSONB: Final = LeafForm(-8, arrow=pa.large_binary())
+NULLS: Final = LeafForm(1, arrow=pa.int8())
 
 
 def leaf_form(field: Field) -> LeafForm:
@@ -58,6 +74,8 @@ def leaf_form(field: Field) -> LeafForm:
             raise
     if field.is_blob_v1:
         return UNKNOWN
+    if field.is_packed:
+        return _form_of_packed(field.to_arrow().type)
     return JSONB if field.is_json else _form(storage_type(field.to_arrow().type))
 
 
@@ -78,11 +96,16 @@ def _form(storage: pa.DataType) -> LeafForm:
     if is_variable(storage):
         return LeafForm(-8 if is_large(storage) else -4, is_text(storage))
     if pa.types.is_fixed_size_list(storage):
-        items = storage.value_type
-        if pa.types.is_integer(items) or pa.types.is_floating(items):
-            width = int(storage.list_size * items.bit_width // 8)
-            return LeafForm(width, arrow=pa.binary(width)) if width else UNKNOWN
-    if pa.types.is_nested(storage) or pa.types.is_dictionary(storage):
+        return _form_of_lists(storage)
+    if pa.types.is_dictionary(storage):
+        values, indices = _form(storage_type(storage.value_type)), storage.index_type
+        if values.width == NO_FORM or values.shape:
+            return UNKNOWN
+        size = indices.bit_width // 8
+        return values._replace(shape=(-size if pa.types.is_signed_integer(indices) else size,))
+    if pa.types.is_null(storage):
+        return NULLS
+    if pa.types.is_nested(storage):
         return UNKNOWN
     if pa.types.is_boolean(storage):
         return LeafForm(0)
@@ -90,6 +113,33 @@ def _form(storage: pa.DataType) -> LeafForm:
         return LeafForm(int(storage.bit_width // 8))
     except ValueError:
         return UNKNOWN
+
+
+def _form_of_lists(storage: pa.DataType) -> LeafForm:
+    """The form of lists of one length, perhaps of such lists."""
+    lengths = []
+    while pa.types.is_fixed_size_list(storage):
+        lengths.append(int(storage.list_size))
+        storage = storage_type(storage.value_type)
+    try:
+        item_bits = int(storage.bit_width)
+    except ValueError:
+        return UNKNOWN
+    bits = prod(lengths) * item_bits
+    if bits < 2 or len(lengths) > MOST_LENGTHS or bits > MAX_BITS_PER_VALUE:
+        return UNKNOWN  # a list of one bit is not told from a bit
+    return LeafForm(-(-bits // 8), shape=(item_bits, *lengths))
+
+
+def _form_of_packed(arrow: pa.DataType) -> LeafForm:
+    """The form of packed structs, of which the kernel builds the bytes."""
+    if not pa.types.is_struct(arrow):
+        return UNKNOWN
+    forms = [_form(storage_type(member.type)) for member in arrow]
+    if any(form.width <= 0 or form.shape or form.arrow is not None for form in forms):
+        return UNKNOWN
+    width = sum(form.width for form in forms)
+    return LeafForm(width, arrow=pa.binary(width)) if forms else UNKNOWN
 
 
 def kernel_type(field: Field) -> pa.DataType | None:
@@ -110,6 +160,21 @@ def kernel_type(field: Field) -> pa.DataType | None:
     return pa.large_list(members[0]) if pa.types.is_large_list(arrow) else pa.list_(members[0])
 
 
+def _unpacked(array: pa.Array, arrow: pa.DataType) -> pa.Array:
+    """Packed structs of their bytes."""
+    valid, content = array.buffers()
+    rows, width, start = np.frombuffer(content, np.uint8), array.type.byte_width, 0
+    rows = rows[: width * len(array)]
+    members = []
+    for member in arrow:
+        bits = storage_type(member.type).bit_width
+        values = pa.py_buffer(_kernels.unzip_column(rows, width, start, bits))
+        start += bits // 8
+        own = pa.Array.from_buffers(storage_type(member.type), len(array), [None, values])
+        members.append(wrapped(own, member.type))
+    return pa.Array.from_buffers(arrow, len(array), [valid], array.null_count, children=members)
+
+
 def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
     """An array of a field, built by the kernel, as an array of a type.
 
@@ -125,12 +190,12 @@ def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
     if field.is_json:
         content = VariableWidth(*contents_of(array))
         return values_array(field, arrow, content, validity_of(array))
+    if pa.types.is_null(arrow):
+        return pa.nulls(count)
+    if field.is_packed:
+        return _unpacked(array, arrow)
     if owns_column(field):
-        if leaf_form(field).arrow is None:
-            return array
-        valid, content = array.buffers()
-        items = pa.Array.from_buffers(arrow.value_type, count * arrow.list_size, [None, content])
-        return pa.Array.from_buffers(arrow, count, [valid], nulls, children=[items])
+        return array
     if pa.types.is_struct(arrow):
         children = [
             converted(array.field(at), child, arrow.field(at).type)

@@ -160,8 +160,8 @@ class PlacedColumns(NamedTuple):
         """The same for so many threads, each of which decodes about as many bytes; several only
         of single rows that were not read before, of columns that `are_plain`.
         """
-        _, trees, _, widths, texts, _ = self.fields
-        batch = _kernels.RowBatch(trees, self.columns, widths, texts, order, count)
+        _, trees, _, widths, texts, shapes, _ = self.fields
+        batch = _kernels.RowBatch(trees, self.columns, widths, texts, order, count, shapes)
         return [ColumnsShare(self, schema, batch, number) for number in range(count)]
 
 

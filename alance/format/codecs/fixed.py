@@ -246,8 +246,8 @@ class FixedSizeList:
     def per_value(cls, message: pb.FixedSizeList) -> FixedSizeList:
         """The codec of zipped rows, which are whole bytes."""
         codec = cls.from_proto(message)
-        if codec._item_bits % 8:
-            raise UnsupportedError(f"fixed-size list: zipped items of {codec._item_bits} bits")
+        if codec.item_bits % 8:
+            raise UnsupportedError(f"fixed-size list: zipped items of {codec.item_bits} bits")
         if codec.bits_per_value == 0:
             raise CorruptFileError("fixed-size list: rows without bytes")
         return codec
@@ -263,16 +263,16 @@ class FixedSizeList:
 
     @property
     def bits_per_value(self) -> int:
-        return self._item_bits + 8 * sum(self._validity_bytes())
+        return self.item_bits + 8 * sum(self._validity_bytes())
 
     @property
     def is_flat(self) -> bool:
         """Whether rows are their items and nothing else, in whole bytes."""
-        whole = self.bits_per_item is not None and self._item_bits % 8 == 0
+        whole = self.bits_per_item is not None and self.item_bits % 8 == 0
         return whole and not any(level.has_validity for level in self.levels)
 
     @property
-    def _item_bits(self) -> int:
+    def item_bits(self) -> int:
         """Bits of the items of a row."""
         return self.levels[-1].items_per_row * (self.bits_per_item or 0)
 
@@ -284,7 +284,7 @@ class FixedSizeList:
         bits = [level.items_per_row for level in self.levels if level.has_validity]
         *validity, items = [
             _own_bytes(buffer, num_values, bits_per_row)
-            for buffer, bits_per_row in zip(buffers, [*bits, self._item_bits], strict=True)
+            for buffer, bits_per_row in zip(buffers, [*bits, self.item_bits], strict=True)
         ]
         return self._nest(num_values, validity, items)
 
@@ -297,8 +297,8 @@ class FixedSizeList:
                 validity.append(column_of(rows, start, level.items_per_row))
                 start += -(-level.items_per_row // 8)
         items = rows.data
-        if start and self._item_bits:
-            items = column_of(rows, start, self._item_bits)
+        if start and self.item_bits:
+            items = column_of(rows, start, self.item_bits)
         return self._nest(rows.num_values, validity, items)
 
     def decode_block(self, data: Bytes, num_values: int) -> Block:

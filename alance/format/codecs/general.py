@@ -134,6 +134,18 @@ def _unit(data: Bytes, start: int, size: int) -> memoryview:
     return data[start : start + size].data
 
 
+def decompress_zstd(unit: bytes, limit: int) -> bytes:
+    """Decompress a unit of Zstandard, which may hold `limit` bytes, for kernels.
+
+    Raises:
+        ValueError: it is damaged, or holds more.
+    """
+    try:
+        return _decompress_zstd(zstandard.ZstdDecompressor(), memoryview(unit), limit)
+    except CorruptFileError as error:
+        raise ValueError(str(error)) from error
+
+
 def _decompress_zstd(
     decompressor: zstandard.ZstdDecompressor, unit: memoryview, limit: int
 ) -> bytes:

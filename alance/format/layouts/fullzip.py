@@ -36,7 +36,7 @@ from alance.format.layouts.place import (
     joined,
     unpinned,
 )
-from alance.format.layouts.row_pages import RowPage, zipped_rows
+from alance.format.layouts.row_pages import RowPage, placed_rows, zipped_rows
 from alance.format.layouts.selection import spread
 from alance.records import dataclass
 
@@ -268,8 +268,8 @@ class FullZipState:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the state holds."""
-        return 100 + (0 if self.index is None else self.index.nbytes)
+        """Memory that the state holds, with the places of rows that a kernel is told."""
+        return 100 + (0 if self.index is None else self.index.nbytes + 8 * len(self.index))
 
 
 class FullZipPage(NamedTuple):
@@ -348,11 +348,16 @@ class FullZipPage(NamedTuple):
         return self._task([content], counts)
 
     def row_page(self, state: PageState) -> RowPage | None:
-        """The page for the taking of single rows in one call; None for rows of any length."""
+        """The page for the taking of rows by the kernel; None for values of another kind, and for
+        rows of any length whose index stays on the store."""
         assert isinstance(state, FullZipState)
-        if state.rows is None and self.form.row_bytes is not None:
+        if state.rows is None and not (self.form.row_bytes is None and state.index is None):
             with self.place.checking():
-                kernel = zipped_rows(self.form, self.place, ROWS)
+                if state.index is None:
+                    kernel = zipped_rows(self.form, self.place, ROWS)
+                else:
+                    ends = state.index.astype(np.int64)
+                    kernel = placed_rows(self.form, self.place, ROWS, ends)
             if kernel is not None:
                 state.rows = RowPage(kernel, self.form.shape.code, self.place.start)
         return state.rows

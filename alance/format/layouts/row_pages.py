@@ -1,8 +1,8 @@
 """Pages whose single rows are found and decoded in one call of a kernel.
 
 These are chunks of flat, bit-packed, run-length, byte-stream-split or string values and of indices
-into a dictionary, with lists or without, and zipped rows of equal length. Pages of other kinds are
-taken chunk by chunk (`miniblock_task`), which is slower and gives the same.
+into a dictionary, perhaps compressed, and zipped rows, with lists or without. Pages of other kinds
+are taken chunk by chunk (`miniblock_task`), which is slower and gives the same.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from alance.format.codecs.fixed import (
     InlineBitpacking,
     OutOfLineBitpacking,
 )
+from alance.format.codecs.general import GeneralMiniBlock, GeneralPerValue, decompress_zstd
 from alance.format.codecs.rle import Rle
 from alance.format.codecs.strings import Fsst, Variable
+from alance.format.codecs.structs import PackedStruct
 from alance.format.layouts.base import Layer
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes
     from alance.format.blocks import Block
-    from alance.format.codecs.base import BlockCodec, MiniBlockCodec
+    from alance.format.codecs.base import BlockCodec, MiniBlockCodec, PerValueCodec
     from alance.format.layouts.fullzip import ZipForm
     from alance.format.layouts.levels import Shape
     from alance.format.layouts.miniblock_task import ChunkForm
@@ -40,6 +42,7 @@ NO_CHUNKS = np.empty(0, np.int64)
 NO_BYTES = np.empty(0, np.uint8)
 # Levels of a page of one value that the kernel decodes when it learns of the page: 3 ms.
 MOST_LEVELS: Final = 1 << 22
+MOST_LENGTHS: Final = 8  # of lists of one length in each other
 
 
 class ValuesForm(IntEnum):
@@ -86,8 +89,10 @@ class LevelsForm(IntEnum):
     BLOCKS = 4
 
 
-INDICES = (ValuesForm.FLAT, ValuesForm.PACKED, ValuesForm.RUNS)
+INDICES = (ValuesForm.FLAT, ValuesForm.PACKED, ValuesForm.RUNS, ValuesForm.SPLIT)
 INDEX_BITS = (8, 16, 32, 64)  # the kernel reads an index as one word
+
+_kernels.set_zstd(decompress_zstd)
 
 
 def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.PageForm | None:
@@ -97,8 +102,10 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
         num_items: values of the page.
         has_items: the page has a dictionary.
     """
-    shape = form.shape
-    values, nulls, reps = _values(form.values), _levels(form.definition), _levels(form.rep)
+    shape, codec, scheme = form.shape, form.values, 0
+    if isinstance(form.values, GeneralMiniBlock):
+        codec, scheme = form.values.inner, int(form.values.scheme)
+    values, nulls, reps = _values(codec), _levels(form.definition), _levels(form.rep)
     if values is None or nulls is None or reps is None:
         return None
     if shape.has_lists != (form.rep is not None) or (form.definition is not None) > shape.max_def:
@@ -111,9 +118,10 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
         (kind, bits, *nulls, shape.max_def, form.is_large), lists, num_items, has_items
     )
     page_form.set_layers(shape.code)
-    if isinstance(form.values, Fsst) and form.values.table is not None:
-        table = form.values.table
-        page_form.set_symbols(table.symbols, table.lengths)
+    page_form.set_masks(_masks(codec))
+    page_form.set_scheme(scheme)
+    if isinstance(codec, Fsst) and codec.table is not None:
+        page_form.set_symbols(codec.table.symbols, codec.table.lengths)
     return page_form
 
 
@@ -192,8 +200,10 @@ def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
 
 
 def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
-    """A full-zip page of rows of equal length that are their values; None for another one."""
-    if not _takes_rows(form):
+    """A full-zip page of rows of equal length; None for another one."""
+    if form.shape.has_lists or not form.is_fixed or not form.width or form.bits_rep:
+        return None
+    if not _is_zipped(form.codec):
         return None
     start, size = place.buffers[buffer]
     return _kernels.RowPage(
@@ -208,6 +218,7 @@ def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPag
         form.control_bytes,
         form.shape.max_def,
         False,
+        _masks(form.codec),
     )
 
 
@@ -228,11 +239,58 @@ def _takes_rows(form: ZipForm) -> bool:
     return is_flat and not form.bits_rep and bool(form.width) and form.row_bytes is not None
 
 
+def placed_rows(
+    form: ZipForm, place: PagePlace, buffer: int, ends: npt.NDArray[np.int64]
+) -> _kernels.RowPage | None:
+    """A full-zip page of rows of any length; None for values of another kind.
+
+    Args:
+        ends: where the rows begin in the buffer, and where the last ends.
+    """
+    codec, symbols, scheme = form.codec, None, 0
+    if isinstance(codec, Fsst):
+        if codec.table is not None:
+            symbols = codec.table.symbols, codec.table.lengths
+    elif isinstance(codec, GeneralPerValue):
+        scheme = int(codec.scheme)
+    elif not (isinstance(codec, Variable) or (form.width and _is_zipped(codec))):
+        return None
+    return _kernels.RowPage.zipped(
+        ends,
+        place.buffers[buffer],
+        place.num_rows,
+        form.width if form.is_fixed else -form.width,
+        (form.bits_rep, form.bits_def),
+        (form.shape.max_rep, form.shape.max_def, form.shape.max_visible),
+        _masks(codec),
+        symbols,
+        scheme,
+    )
+
+
+def _is_zipped(codec: PerValueCodec) -> bool:
+    """True if zipped values of one width are as the kernel knows them."""
+    if isinstance(codec, FixedSizeList):
+        return codec.bits_per_item is not None
+    return isinstance(codec, Flat | PackedStruct)
+
+
+def _masks(codec: object) -> list[int]:
+    """Of lists of one length: the items of a value at each depth whose validity it has, else 0."""
+    if not isinstance(codec, FixedSizeList) or not any(
+        level.has_validity for level in codec.levels
+    ):
+        return []
+    return [level.items_per_row if level.has_validity else 0 for level in codec.levels]
+
+
 def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:
     match codec:
         case Flat(bits_per_value=bits) if bits == 1 or bits % 8 == 0:
             return ValuesForm.FLAT, bits
-        case FixedSizeList(bits_per_value=bits, is_flat=True):
+        case FixedSizeList(item_bits=bits, levels=levels) if bits > 1:
+            return (ValuesForm.FLAT, bits) if len(levels) <= MOST_LENGTHS else None
+        case PackedStruct(bits_per_value=bits):
             return ValuesForm.FLAT, bits
         case InlineBitpacking(bits_per_value=bits):
             return ValuesForm.PACKED, bits

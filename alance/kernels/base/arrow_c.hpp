@@ -32,11 +32,12 @@ struct ArrowArray {
 namespace alance::arrow {
 
 // The buffers of a column: validity (null: all are valid), values; or validity, offsets, bytes; of
-// lists validity and offsets, of structs validity.
+// lists validity and offsets, of structs validity. `num_nulls` may be -1: they are not counted.
 struct Column {
   int64_t num_rows = 0, num_nulls = 0;
   std::vector<const void*> buffers;
   std::vector<Column> children{};
+  std::vector<Column> dictionary{};  // none, or the one that the values are indices into
 };
 
 // Columns of a batch and the memory that they lie in, which goes when the batch does.
@@ -69,10 +70,11 @@ class Batch {
     std::vector<ArrowArray*>& pointers = pointers_.emplace_back();
     for (Column& column : columns) {
       ArrowArray** children = column.children.empty() ? nullptr : arrays_of(column.children);
+      ArrowArray* dictionary = column.dictionary.empty() ? nullptr : arrays_of(column.dictionary)[0];
       arrays_.push_back({column.num_rows, column.num_nulls, 0,
                          static_cast<int64_t>(column.buffers.size()),
                          static_cast<int64_t>(column.children.size()), column.buffers.data(),
-                         children, nullptr, &release_child, nullptr});
+                         children, dictionary, &release_child, nullptr});
       pointers.push_back(&arrays_.back());
     }
     return pointers.data();

@@ -46,14 +46,18 @@ class Order {
   std::vector<int64_t> own_;
 };
 
-// Bytes of 0 or 1 as bits.
+// Bytes as bits, which are not set for 0.
 inline Owned<uint8_t> packed(const uint8_t* bytes, int64_t count) {
+  constexpr uint64_t kLow = 0x7F7F7F7F7F7F7F7F;
   Owned<uint8_t> bits((count + 7) / 8);
   const int64_t whole = count / 8;
-  for (int64_t i = 0; i < whole; ++i)
-    bits[i] = static_cast<uint8_t>(load<uint64_t>(bytes + 8 * i) * 0x0102040810204080 >> 56);
+  for (int64_t i = 0; i < whole; ++i) {
+    const uint64_t eight = load<uint64_t>(bytes + 8 * i);
+    const uint64_t flags = (((eight & kLow) + kLow) | eight) >> 7 & 0x0101010101010101;
+    bits[i] = static_cast<uint8_t>(flags * 0x0102040810204080 >> 56);
+  }
   for (int64_t i = 8 * whole; i < count; ++i)
-    bits[i / 8] = static_cast<uint8_t>((i % 8 ? bits[i / 8] : 0) | bytes[i] << (i % 8));
+    bits[i / 8] = static_cast<uint8_t>((i % 8 ? bits[i / 8] : 0) | (bytes[i] != 0) << (i % 8));
   return bits;
 }
 
@@ -92,6 +96,17 @@ class Decoded {
     const Part& part = part_of(row);
     const int64_t* offset = part.sink->offsets.data() + (row - part.first);
     return {part.sink->bytes.data() + offset[0], part.sink->bytes.data() + offset[1]};
+  }
+  // The validity of the items of a list; null: all are valid.
+  const uint8_t* mask(size_t row, size_t depth) const {
+    const Part& part = part_of(row);
+    const Sink::Mask& mask = part.sink->masks[depth];
+    const size_t at = (row - part.first) * mask.step();
+    return at < mask.bytes.size() ? mask.bytes.data() + at : nullptr;
+  }
+  bool has_mask(size_t depth) const {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [=](const Part& part) { return !part.sink->masks[depth].bytes.empty(); });
   }
   // The only sink; null: there are several.
   Sink* single() const { return parts_.size() == 1 ? parts_[0].sink : nullptr; }
@@ -150,7 +165,11 @@ class Column {
       column.buffers[0] =
           bits(rows_.validity(), [this](size_t row) { return rows_.is_valid(row); });
     }
-    if (form_.width == 0) {
+    if (form_.index != 0) {
+      add_numbers(column);
+    } else if (form_.is_list()) {
+      add_items(column);
+    } else if (form_.width == 0) {
       const uint8_t* bytes = rows_.single() ? rows_.single()->bytes.data() : nullptr;
       column.buffers.push_back(bits(bytes, [this](size_t row) { return *rows_.value(row, 1); }));
     } else if (!form_.is_string()) {
@@ -171,6 +190,62 @@ class Column {
     Owned<uint8_t> bytes(order_.size());
     for (int64_t i = 0; i < order_.size(); ++i) bytes[i] = at(order_[i]);
     return batch_.keep(packed(bytes.data(), order_.size()));
+  }
+
+  // Indices of a width, and the values that they mean.
+  void add_numbers(arrow::Column& column) {
+    Distinct& distinct = *rows_.single()->distinct;
+    const int64_t size = std::abs(form_.index), count = distinct.count();
+    const int bits = static_cast<int>(8 * size) - (form_.index < 0);
+    if (bits < 32 && count > int64_t{1} << bits)
+      throw std::overflow_error(std::to_string(count) + " distinct values with indices of " +
+                                std::to_string(size) + " bytes");
+    Owned<uint8_t> indices(product(order_.size(), size, "row batch"));
+    for (int64_t i = 0; i < order_.size(); ++i) {
+      const uint64_t number = load<uint32_t>(rows_.value(order_[i], 4));  // least bytes first
+      std::memcpy(indices.data() + i * size, &number, static_cast<size_t>(size));
+    }
+    column.buffers.push_back(batch_.keep(std::move(indices)));
+    Sink values;
+    values.width = distinct.width;
+    values.bytes = std::move(distinct.bytes);
+    values.offsets = std::move(distinct.offsets);
+    values.valid.fill(static_cast<size_t>(count), 1);
+    RangeForm form = form_;
+    form.index = 0;
+    const Order all(std::nullopt, count);
+    column.dictionary.push_back(Column(Decoded({&values}, count), form, all, batch_).finish());
+  }
+
+  // The items of lists of one length, and their validity.
+  void add_items(arrow::Column& column) {
+    std::vector<const void*> valid;
+    for (size_t depth = 0; depth < form_.dims.size(); ++depth)
+      valid.push_back(rows_.has_mask(depth)
+                          ? joined(form_.num_items(depth), [=, this](size_t row) { return rows_.mask(row, depth); })
+                          : nullptr);
+    const int64_t bits = form_.item_bits * form_.num_items(form_.dims.size() - 1);
+    const auto width = static_cast<size_t>(form_.width);
+    add_lists(form_, column, valid,
+              bits % 8 ? joined(bits, [=, this](size_t row) { return rows_.value(row, width); }) : values());
+  }
+
+  // Bits of all rows end to end. `at`: where those of a row begin; null: all are set.
+  template <typename At>
+  const void* joined(int64_t bits, const At& at) {
+    Owned<uint8_t> out(bytes_of_bits(product(order_.size(), bits, "row batch")));
+    std::fill_n(out.data(), out.size(), uint8_t{0});
+    for (int64_t i = 0, to = 0; i < order_.size(); ++i) {
+      const uint8_t* from = at(order_[i]);
+      if (bits % 8 == 0 && from != nullptr) {
+        std::memcpy(out.data() + to / 8, from, static_cast<size_t>(bits / 8));
+        to += bits;
+        continue;
+      }
+      for (int64_t bit = 0; bit < bits; ++bit, ++to)
+        out[to / 8] |= static_cast<uint8_t>((from ? from[bit / 8] >> (bit % 8) & 1 : 1) << (to % 8));
+    }
+    return batch_.keep(std::move(out));
   }
 
   const void* values() {

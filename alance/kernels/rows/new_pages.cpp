@@ -238,6 +238,8 @@ void register_new_pages(nanobind::module_& m) {
           nb::arg("value").none(), nb::arg("maxima"), nb::arg("null_level"), nb::arg("reps").none(),
           nb::arg("defs").none())
       .def("set_layers", &PageForm::set_layers, nb::arg("layers"))
+      .def("set_masks", &PageForm::set_masks, nb::arg("masks"))
+      .def("set_scheme", &PageForm::set_scheme, nb::arg("scheme"))
       .def("set_symbols", &PageForm::set_symbols, nb::arg("symbols"), nb::arg("lengths"))
       .def(
           "set_items",

@@ -116,6 +116,10 @@ class PageForm {
   // How the items of a dictionary lie; without, pages that have one are not known here.
   void set_items(const ItemsForm& of_pages) { items_ = of_pages; }
 
+  // Values are lists of one length with the validity of their items, as of `PageKind`.
+  void set_masks(std::vector<int64_t> masks) { kind.masks = std::move(masks); }
+  void set_scheme(int scheme) { kind.scheme = scheme; }
+
   // The page of this description whose chunks are in `size` bytes from `start` on.
   std::unique_ptr<RowPage> page(std::shared_ptr<ChunkTable> chunks, int64_t start, int64_t size,
                                 int64_t num_rows) const {

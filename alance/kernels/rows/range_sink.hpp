@@ -1,5 +1,6 @@
 // Where the neighbouring rows of one column go: into memory as Arrow lays it out.
 #pragma once
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <type_traits>
@@ -13,10 +14,59 @@ namespace alance {
 // Values of a column: of `width` bytes; 0: bits; -4 or -8: strings with offsets of as many bytes.
 struct RangeForm {
   int64_t width;
-  bool is_text;  // UTF-8
+  bool is_text;                 // UTF-8
+  int64_t index = 0;            // bytes of an index into the distinct values; below 0: it is signed
+  int64_t item_bits = 0;        // of lists of one length, each a value: bits of an item
+  std::vector<int64_t> dims{};  // items of a list, from the outside; empty: values are no lists
+
+  // `shape`: none; an index as above; or bits of an item, and the lengths of lists.
+  static RangeForm of(int64_t width, bool is_text, const std::vector<int64_t>& shape) {
+    RangeForm form{width, is_text};
+    if (shape.empty()) return form;
+    if (shape.size() == 1) {
+      form.index = shape[0];
+      const int64_t size = std::abs(form.index);
+      if (size != 1 && size != 2 && size != 4 && size != 8) corrupt("row batch: indices of no width");
+      return form;
+    }
+    form.item_bits = shape[0];
+    form.dims.assign(shape.begin() + 1, shape.end());
+    int64_t bits = form.item_bits;
+    for (const int64_t dim : form.dims) {
+      if (dim < 1) corrupt("row batch: lists of no length");
+      bits = product(bits, dim, "row batch: lists");
+    }
+    if (bits < 1 || bytes_of_bits(bits) != width) corrupt("row batch: lists of another width");
+    return form;
+  }
 
   bool is_string() const { return width < 0; }
+  bool is_list() const { return !dims.empty(); }
+  // Whether rows of values lie in memory as they do in pages of the simplest kinds.
+  bool is_simple() const { return index == 0 && item_bits % 8 == 0; }
+  // Items of a value, in the lists down to a depth.
+  int64_t num_items(size_t depth) const {
+    int64_t count = 1;
+    for (size_t i = 0; i <= depth; ++i) count *= dims[i];
+    return count;
+  }
 };
+
+// Makes a column that has only its validity a column of lists, around buffers: of the validity of the
+// items at each depth (null: all are valid), and of the items.
+inline void add_lists(const RangeForm& form, arrow::Column& column,
+                      const std::vector<const void*>& valid, const void* items) {
+  const auto nulls = [](const void* validity) { return int64_t{validity ? -1 : 0}; };  // -1: not counted
+  const int64_t num_rows = column.num_rows;
+  size_t depth = form.dims.size() - 1;
+  arrow::Column inner{num_rows * form.num_items(depth), nulls(valid[depth]), {valid[depth], items}};
+  for (; depth-- > 0;) {
+    arrow::Column outer{num_rows * form.num_items(depth), nulls(valid[depth]), {valid[depth]}};
+    outer.children.push_back(std::move(inner));
+    inner = std::move(outer);
+  }
+  column.children.push_back(std::move(inner));
+}
 
 // Strings of some rows, with offsets that begin at 0.
 template <typename Offset>
@@ -85,7 +135,9 @@ class RangeSink {
   arrow::Column finish(arrow::Batch& batch) {
     if (row_ != num_rows_) corrupt("a column of " + std::to_string(row_) + " rows");
     arrow::Column column{num_rows_, num_nulls_, {num_nulls_ ? validity_ : nullptr}};
-    if (!form.is_string())
+    if (form.is_list())
+      add_lists(form, column, std::vector<const void*>(form.dims.size(), nullptr), values_);
+    else if (!form.is_string())
       column.buffers.push_back(values_);
     else if (form.width == -4)
       joined<int32_t>(batch, column);

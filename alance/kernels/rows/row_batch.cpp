@@ -91,7 +91,7 @@ class Nested {
     // Once it is decoded: its values are those of its slots.
     void check() const {
       const size_t slots = static_cast<size_t>(depths[0].count());
-      if (form.is_string() ? sink.offsets.size() != slots + 1
+      if (sink.width == 0 ? sink.offsets.size() != slots + 1
                            : sink.bytes.size() != slots * static_cast<size_t>(sink.width))
         corrupt("values of other slots");
     }
@@ -200,15 +200,18 @@ class RowBatch : public arrow::Exported {
   // `trees`: of fields, whose leaves are `columns` of the plan and fit (`RowPlan.fitting`) these
   // widths; `texts`: are they UTF-8? `order`: rows of the plan, if these are single ones, by number;
   // without it all, in the order of the plan. `shares`: of the groups of each column, that are decoded
-  // by a thread each; one where there are nested fields or ranges of rows.
+  // by a thread each; one where there are nested fields, indices or ranges of rows. `shapes`: as of
+  // `RangeForm`, of each column; without, all are plain.
   RowBatch(nests::Trees trees, std::vector<size_t> columns, const std::vector<int64_t>& widths,
-           const std::vector<bool>& texts, std::optional<In<int64_t>> order, size_t shares)
+           const std::vector<bool>& texts, std::optional<In<int64_t>> order, size_t shares,
+           const std::optional<std::vector<std::vector<int64_t>>>& shapes)
       : trees_(std::move(trees)),
         columns_(std::move(columns)),
         order_(std::move(order)),
         shares_(shares),
         left_(shares) {
-    if (widths.size() != columns_.size() || texts.size() != columns_.size())
+    if (widths.size() != columns_.size() || texts.size() != columns_.size() ||
+        (shapes && shapes->size() != columns_.size()))
       corrupt("row batch: forms of other columns");
     for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
       end = nests::end_of(trees_, node);
@@ -217,7 +220,10 @@ class RowBatch : public arrow::Exported {
     if (is_nested_.size() != columns_.size()) corrupt("row batch: fields of other columns");
     if (shares == 0) corrupt("row batch: no shares");
     if (shares > 1 && trees_.size() != columns_.size()) corrupt("row batch: shares of nested fields");
-    for (size_t i = 0; i < widths.size(); ++i) forms_.push_back({widths[i], texts[i]});
+    for (size_t i = 0; i < widths.size(); ++i) {
+      forms_.push_back(RangeForm::of(widths[i], texts[i], shapes ? (*shapes)[i] : std::vector<int64_t>()));
+      if (shares > 1 && forms_[i].index != 0) corrupt("row batch: shares of distinct values");
+    }
   }
   // Of a share: the number of the page, in the plan's list, that was decoded last (an error is in
   // it), and the place of its column among those that were asked for.
@@ -306,7 +312,7 @@ class RowBatch : public arrow::Exported {
     share.column = 0;
     for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
       end = nests::end_of(trees_, node);
-      if (trees_[node] == nests::kLeaf)
+      if (trees_[node] == nests::kLeaf && is_simple(plan, share.column))
         columns.place(forms_[share.column], has_nulls(plan, columns_[share.column]));
       share.column += nests::num_leaves(trees_, node, end);
     }
@@ -320,6 +326,13 @@ class RowBatch : public arrow::Exported {
         auto column = nested_column(plan, groups, share, node, order, columns.memory());
         if (!column) return kFailed;
         columns.memory().add(*std::move(column));
+        continue;
+      }
+      if (!is_simple(plan, share.column)) {
+        Sink sink;
+        if (!decode_column(plan, groups, 0, sink)) return kFailed;
+        add(share.column, {&sink}, order, plan.num_rows, columns.memory());
+        ++share.column;
         continue;
       }
       RangeSink sink = columns.next();
@@ -347,6 +360,10 @@ class RowBatch : public arrow::Exported {
     if (page.is_constant()) return {&kNoBytes, 0};
     if (next == pieces.size()) corrupt("row batch: a page without bytes");
     return pieces[next++];
+  }
+
+  bool is_simple(const RowPlan& plan, size_t number) const {
+    return plan.is_simple(columns_[number], forms_[number]);
   }
 
   static bool has_nulls(const RowPlan& plan, size_t column) {
@@ -381,8 +398,12 @@ class RowBatch : public arrow::Exported {
     const size_t column = columns_[share.column];
     const size_t first = cut(plan, column, number), last = cut(plan, column, number + 1);
     const int64_t num_values = this->num_values(plan, first, last);
-    sink.clear(form.is_string() ? 0 : std::max<int64_t>(form.width, 1), num_values);
-    if (form.is_string()) {
+    const int64_t width = form.is_string() ? 0 : std::max<int64_t>(form.width, 1);
+    sink.clear(form.index ? 4 : width, num_values);
+    if (form.index) sink.distinct = std::make_unique<Distinct>(width);
+    for (size_t depth = 0; depth < form.dims.size(); ++depth)
+      sink.masks.push_back({form.num_items(depth)});
+    if (form.is_string() && !form.index) {
       sink.offsets.reserve(static_cast<size_t>(num_values) + 1);
       sink.bytes.reserve(static_cast<size_t>(plan.first_byte(last) - plan.first_byte(first)));
     }
@@ -458,9 +479,10 @@ void register_row_batch(nanobind::module_& m) {
   using namespace alance;
   nb::class_<RowBatch>(m, "RowBatch")
       .def(nb::init<nests::Trees, std::vector<size_t>, const std::vector<int64_t>&,
-                    const std::vector<bool>&, std::optional<In<int64_t>>, size_t>(),
+                    const std::vector<bool>&, std::optional<In<int64_t>>, size_t,
+                    const std::optional<std::vector<std::vector<int64_t>>>&>(),
            nb::arg("trees"), nb::arg("columns"), nb::arg("widths"), nb::arg("texts"), nb::arg("order") = nb::none(),
-           nb::arg("shares") = 1)
+           nb::arg("shares") = 1, nb::arg("shapes") = nb::none())
       .def_prop_ro("address", &RowBatch::address)
       .def("place", &RowBatch::place, nb::arg("share") = 0)
       .def("decode", &RowBatch::decode, nb::arg("plan"), nb::arg("content"))

@@ -38,7 +38,7 @@ const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
 }
 
 void RowPage::keep_lists(Kept first_values, const PageKind& kind) {
-  if (values_ == Values::zipped || kind.reps <= 0 || kind.reps > static_cast<int>(Nulls::blocks) ||
+  if (is_zipped() || kind.reps <= 0 || kind.reps > static_cast<int>(Nulls::blocks) ||
       kind.max_rep < 1 || kind.max_visible < 0 || first_values.size() != first_rows_.size() ||
       (static_cast<Nulls>(kind.reps) == Nulls::blocks && (kind.rep_bits < 0 || kind.rep_bits > 15)))
     corrupt("lists of an unknown form");

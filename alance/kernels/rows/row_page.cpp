@@ -1,10 +1,16 @@
 #include "rows/row_page.hpp"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <optional>
+
+#include "rows/units.hpp"
 
 namespace alance {
 
@@ -15,6 +21,13 @@ namespace {
 constexpr int64_t kRun = 32;  // neighbours; fewer are decoded one by one
 constexpr int64_t kPiece = 4096;  // levels of a constant page: as many as a chunk has at most
 constexpr int64_t kPieceRows = 1 << 16;  // of one without levels
+constexpr size_t kMostDepths = 8;         // of lists of one length
+
+void check_ends(const Kept& ends, int64_t size) {
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (const int64_t end = ends.data()[i]; end < (i ? ends.data()[i - 1] : 0) || end > size)
+      corrupt("row " + text(static_cast<int64_t>(i)) + " begins at " + text(end));
+}
 
 }  // namespace
 
@@ -43,17 +56,28 @@ RowPage::RowPage(Kept first_rows, Kept first_bytes, int64_t start, int64_t size,
       nulls_(static_cast<Nulls>(kind.nulls)),
       level_bits_(kind.level_bits),
       max_level_(kind.max_level),
-      large_(kind.large) {
+      large_(kind.large),
+      masks_(kind.masks),
+      scheme_(kind.scheme) {
   const int values = kind.values, bits = kind.bits, nulls = kind.nulls, level_bits = kind.level_bits;
   if (start < 0 || size < 0 || num_rows < 0 || start > INT64_MAX - size)
     corrupt("a page of " + text(num_rows) + " rows in " + text(size) + " bytes");
-  if (values < 0 || values > static_cast<int>(Values::constant) || nulls < 0 ||
+  if (values < 0 || values > static_cast<int>(Values::rows) || nulls < 0 ||
       nulls > static_cast<int>(Nulls::blocks))
     corrupt("a page of an unknown form");
+  if (masks_.size() > kMostDepths || (!masks_.empty() && values_ != Values::flat && !is_zipped()) ||
+      scheme_ < 0 || scheme_ > units::kZstd || std::any_of(masks_.begin(), masks_.end(), [](int64_t count) { return count < 0 || count > INT32_MAX; }))
+    corrupt("lists of an unknown form");
+  if (values_ == Values::rows) {
+    if (num_chunks_ != num_rows) corrupt("places of other rows");
+    check_ends(first_bytes, size);
+    return;
+  }
   if (values_ == Values::zipped) {
     if (bits < 8 || bits % 8 || level_bits < 0 || level_bits > 4 ||
         size % (level_bits + bits / 8) || size / (level_bits + bits / 8) != num_rows)
       corrupt("zipped rows of " + text(bits) + " bits");
+    if (mask_bytes() > bits / 8) corrupt("lists without room for their validity");
     num_chunks_ = num_rows;
     return;
   }
@@ -61,7 +85,7 @@ RowPage::RowPage(Kept first_rows, Kept first_bytes, int64_t start, int64_t size,
   const bool strings = values_ == Values::strings || values_ == Values::fsst;
   if ((words && !is_word(bits)) || (strings && bits != 32 && bits != 64) ||
       (values_ == Values::split && bits != 32 && bits != 64) ||
-      (values_ == Values::flat && (bits < 1 || (bits != 1 && bits % 8))))
+      (values_ == Values::flat && bits < 1))
     corrupt("values of " + text(bits) + " bits");
   if (nulls_ == Nulls::blocks && (level_bits < 0 || level_bits > 15))
     corrupt("levels of " + text(level_bits) + " bits");
@@ -217,11 +241,18 @@ void RowPage::set_own_items(ItemBlock items) {
 int64_t RowPage::width() const {
   if (items_kind_ == Items::fixed) return item_width_;
   if (items_kind_ != Items::none || values_ == Values::strings || values_ == Values::fsst) return 0;
-  return bits_ == 1 ? 1 : bits_ / 8;  // a bit is given as a byte
+  if (is_zipped()) return length_bytes_ != 0 ? 0 : bits_ / 8 - mask_bytes();
+  return value_bytes();  // a bit is given as a byte
+}
+
+int64_t RowPage::mask_bytes() const {
+  int64_t sum = 0;
+  for (const int64_t count : masks_) sum += bytes_of_bits(count);
+  return sum;
 }
 
 int64_t RowPage::chunk_of(int64_t row, int64_t from) const {
-  if (values_ == Values::zipped) return row;
+  if (is_zipped()) return row;
   const int64_t* rows = first_rows_.data();
   // Rows that are asked for together ascend: the next chunk is near, so steps grow from there.
   int64_t step = 1;
@@ -235,11 +266,11 @@ int64_t RowPage::begin_of(int64_t chunk) const {
 }
 
 int64_t RowPage::rows_until(int64_t chunk) const {
-  return values_ == Values::zipped ? chunk + 1 : first_rows_.data()[chunk + 1];
+  return is_zipped() ? chunk + 1 : first_rows_.data()[chunk + 1];
 }
 
 int64_t RowPage::rows_from(int64_t chunk) const {
-  return values_ == Values::zipped ? chunk : first_rows_.data()[chunk];
+  return is_zipped() ? chunk : first_rows_.data()[chunk];
 }
 
 void RowPage::check_rows(const int64_t* rows, int64_t count) const {
@@ -251,7 +282,7 @@ void RowPage::check_rows(const int64_t* rows, int64_t count) const {
   }
 }
 
-RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes) const {
+RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, std::vector<uint8_t>* content) const {
   const auto fail = [&](const std::string& what) { corrupt("chunk " + text(number) + ": " + what); };
   if (values_ == Values::constant) {
     const size_t at = static_cast<size_t>(number);
@@ -262,11 +293,12 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes) const {
     return {number, entries, num_values(number, number + 1), part(cut_.reps), part(cut_.defs), {}, {}};
   }
   const int num_levels = (reps_ != Nulls::none) + (nulls_ != Nulls::none);
-  const int num_buffers = num_levels + (values_ == Values::runs ? 2 : 1);
+  const auto num_masks = static_cast<int>(masks_.size() - static_cast<size_t>(std::count(masks_.begin(), masks_.end(), 0)));
+  const int num_buffers = num_levels + num_masks + (values_ == Values::runs ? 2 : 1);
   const int64_t width = large_ ? 4 : 2;
   const int64_t header = 2 + 2 * num_levels + width * (num_buffers - num_levels);
   if (bytes.size < header) fail(text(bytes.size) + " bytes, its header has " + text(header));
-  Part parts[4] = {};
+  Part parts[3 + kMostDepths] = {};
   const uint8_t* at = bytes.data + 2;
   int64_t position = (header + 7) / 8 * 8;
   for (int i = 0; i < num_buffers; ++i) {
@@ -284,17 +316,69 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes) const {
   if (max_rep_ == 0 && entries != values)
     fail(text(entries) + " levels, expected " + text(values));
   const int nulls = reps_ != Nulls::none ? 1 : 0;
-  return {number,       entries,           values, parts[0], parts[nulls],
-          parts[num_levels], parts[num_buffers - 1]};
+  if (scheme_ != 0) {
+    if (content == nullptr) corrupt("a compressed chunk");
+    content->clear();
+    int64_t size = 0;
+    units::decompress(scheme_, parts[num_levels], most_bytes(values), [&](int64_t num_bytes) {
+      size = num_bytes;
+      content->resize(static_cast<size_t>(size + lz4::BURST));
+      return content->data();
+    });
+    parts[num_levels] = {content->data(), size};
+  }
+  Chunk chunk{number,       entries,           values, parts[0], parts[nulls],
+              parts[num_levels + num_masks], parts[num_buffers - 1]};
+  chunk.masks.assign(parts + num_levels, parts + num_levels + num_masks);
+  return chunk;
+}
+
+// What the first buffer of so many values may have.
+int64_t RowPage::most_bytes(int64_t num_values) const {
+  if (values_ == Values::strings || values_ == Values::fsst) return units::kMostUnit;
+  const int64_t packed = value_bytes() + ROW_BYTES * bits_;  // a whole block
+  return std::max(packed, product(num_values, value_bytes() + mask_bytes() + 1, "chunk"));
+}
+
+// Levels as they are, and the numbers of values that have no items.
+void RowPage::decode_distinct(int64_t number, Part bytes, const Rows& rows, bool open,
+                              Sink& sink) const {
+  Sink values;
+  values.clear(width(), rows.count);
+  values.with_levels = sink.with_levels;
+  decode(number, bytes, rows, open, values);
+  size_t slot = 0;
+  const auto add = [&](bool is_valid) {
+    const size_t i = slot++;
+    if (!is_valid) return sink.null();
+    const auto* from = reinterpret_cast<const char*>(values.bytes.data());
+    const auto size = static_cast<size_t>(values.width);
+    sink.number(sink.distinct->of(
+        size != 0 ? std::string_view(from + i * size, size)
+                  : std::string_view(from + values.offsets[i],
+                                     static_cast<size_t>(values.offsets[i + 1] - values.offsets[i]))));
+  };
+  if (!sink.with_levels) {
+    for (size_t i = 0; i < values.valid.size(); ++i) add(values.valid[i] != 0);
+    return;
+  }
+  for (size_t i = 0; i < values.def.size(); ++i)
+    if (max_rep_ == 0 || values.def[i] <= max_visible_) add(values.def[i] == 0);
+  sink.rep.append(values.rep.data(), values.rep.size());
+  sink.def.append(values.def.data(), values.def.size());
 }
 
 void RowPage::decode(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const {
+  if (sink.distinct && !has_items() && !is_null_)
+    return decode_distinct(number, bytes, rows, open, sink);
+  if (!masks_.empty()) check_masks(sink);
+  if (values_ == Values::rows) return decode_row(bytes, sink);
   if (values_ == Values::zipped) return decode_zipped(bytes, sink);
   if (is_null_ && nulls_ == Nulls::none) {
     if (sink.with_levels) sink.def.fill(static_cast<size_t>(rows.count), static_cast<uint16_t>(null_level_));
     return sink.nulls(rows.count);
   }
-  const Chunk chunk = open_chunk(number, bytes);
+  const Chunk chunk = open_chunk(number, bytes, &sink.content);
   if (max_rep_ != 0) return decode_lists(chunk, rows, open, sink);
   cells::Walk levels, values;
   const int64_t origin = first_rows_.data()[number];
@@ -377,9 +461,39 @@ void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink)
     const uint8_t bit = first.data[i / 8] >> (i % 8) & 1;
     return sink.value(&bit);
   }
+  if (bits_ % 8) {  // of lists of bits
+    copy_bits(first.data, i * bits_, bits_, sink.begin_run(1));
+    sink.end_run(nullptr, 1);
+    return emit_masks(chunk, i, 1, sink);
+  }
   const uint8_t* at = first.data + i * (bits_ / 8);
-  if (items_kind_ == Items::none) return sink.value(at);
-  emit_item(load_bits(at, bits_), sink);
+  if (items_kind_ != Items::none) return emit_item(load_bits(at, bits_), sink);
+  sink.value(at);
+  if (!masks_.empty()) emit_masks(chunk, i, 1, sink);
+}
+
+// The validity of the items of values that were appended.
+void RowPage::emit_masks(const Chunk& chunk, int64_t first, int64_t count, Sink& sink) const {
+  size_t next = 0;
+  for (size_t depth = 0; depth < masks_.size(); ++depth) {
+    const int64_t bits = masks_[depth], step = bytes_of_bits(bits);
+    if (bits == 0) continue;
+    const Part part = chunk.masks[next++];
+    if (part.size != bytes_of_bits(chunk.values * bits))
+      corrupt("validity of items: " + text(part.size) + " bytes of " + text(chunk.values) + " lists");
+    uint8_t* out = sink.begin_mask(depth, count);
+    if (bits % 8 == 0)
+      std::memcpy(out, part.data + first * step, static_cast<size_t>(count * step));
+    else
+      for (int64_t i = first; i < first + count; ++i, out += step) copy_bits(part.data, i * bits, bits, out);
+  }
+}
+
+void RowPage::check_masks(const Sink& sink) const {
+  bool fits = masks_.size() == sink.masks.size();
+  for (size_t i = 0; fits && i < masks_.size(); ++i)
+    fits = masks_[i] == 0 || masks_[i] == sink.masks[i].num_items;
+  if (!fits) corrupt("lists of other lengths than those of the type");
 }
 
 void RowPage::emit_bits(uint64_t value, Sink& sink) const {
@@ -393,13 +507,21 @@ void RowPage::emit_item(uint64_t index, Sink& sink) const {
   if (index >= static_cast<uint64_t>(num_items_))
     corrupt("dictionary index " + std::to_string(index) + ", the dictionary has " +
             text(num_items_) + " items");
-  if (items_kind_ == Items::fixed) return sink.value(items_.data() + index * item_width_);
-  if (items_kind_ == Items::strings_32) {
-    const int32_t* at = offsets_32_.data() + index;
-    return sink.string(items_.data() + at[0], at[1] - at[0]);
-  }
-  const int64_t* at = offsets_64_.data() + index;
-  sink.string(items_.data() + at[0], at[1] - at[0]);
+  if (sink.distinct) return sink.number(sink.distinct->of_item(index, [&] { return item(index); }));
+  const std::string_view value = item(index);
+  const auto* from = reinterpret_cast<const uint8_t*>(value.data());
+  if (items_kind_ == Items::fixed) return sink.value(from);
+  sink.string(from, static_cast<int64_t>(value.size()));
+}
+
+// An item, of which there are more.
+std::string_view RowPage::item(uint64_t index) const {
+  const auto* items = reinterpret_cast<const char*>(items_.data());
+  const auto part = [=](int64_t start, int64_t end) { return std::string_view(items + start, size_t(end - start)); };
+  const auto i = static_cast<int64_t>(index);
+  if (items_kind_ == Items::fixed) return part(i * item_width_, (i + 1) * item_width_);
+  if (items_kind_ == Items::strings_32) return part(offsets_32_.data()[i], offsets_32_.data()[i + 1]);
+  return part(offsets_64_.data()[i], offsets_64_.data()[i + 1]);
 }
 
 void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) const {
@@ -413,22 +535,18 @@ void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) con
     corrupt("variable: a value from " + text(start) + " to " + text(stop) + " in a chunk of " +
             text(values.size) + " bytes");
   if (!symbols_) return sink.string(values.data + start, stop - start);
-  const uint64_t size =
-      fsst::decoded_size(symbols_->table, values.data + start, values.data + stop);
-  if (size >= fsst::INVALID) corrupt("fsst: a code without a symbol");
-  uint8_t* room = sink.bytes.extend(static_cast<size_t>(size) + fsst::MAX_SYMBOL);
-  const uint8_t* end = fsst::decode(symbols_->table, values.data + start, values.data + stop,
-                                    values.data + values.size, room);
-  sink.bytes.shrink(static_cast<size_t>(end - sink.bytes.data()));
-  sink.string_ends();
+  emit_codes({values.data + start, stop - start}, values.data + values.size, sink);
 }
 
-void RowPage::decode_zipped(Part bytes, Sink& sink) const {
-  uint64_t word = 0;
-  for (int i = 0; i < level_bits_; ++i) word |= uint64_t{bytes.data[i]} << (8 * i);
-  if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(word));
-  if (word != 0) return absent(word, sink);
-  sink.value(bytes.data + level_bits_);
+// The string of codes, behind which `end` is the end of what may be read.
+void RowPage::emit_codes(Part codes, const uint8_t* end, Sink& sink) const {
+  const uint8_t* stop = codes.data + codes.size;
+  const uint64_t size = fsst::decoded_size(symbols_->table, codes.data, stop);
+  if (size >= fsst::INVALID) corrupt("fsst: a code without a symbol");
+  uint8_t* room = sink.bytes.extend(static_cast<size_t>(size) + fsst::MAX_SYMBOL);
+  const uint8_t* filled = fsst::decode(symbols_->table, codes.data, stop, end, room);
+  sink.bytes.shrink(static_cast<size_t>(filled - sink.bytes.data()));
+  sink.string_ends();
 }
 
 }  // namespace alance
@@ -457,19 +575,39 @@ std::unique_ptr<RowPage> constant_page(int64_t num_rows, const Levels& reps, con
   return RowPage::constant(num_rows, encoded(reps), encoded(defs), kind, null_level, is_null);
 }
 
+// `masks` as of `PageKind`; `symbols`: of strings that are compressed, and the lengths of these.
+std::unique_ptr<RowPage> zipped_page(
+    In<int64_t> ends, std::pair<int64_t, int64_t> place, int64_t num_rows, int64_t width,
+    std::pair<int, int> bits, const std::tuple<int, int, int>& maxima, std::vector<int64_t> masks,
+    const std::optional<std::tuple<In<uint64_t>, Bytes>>& symbols, int scheme) {
+  PageKind kind{0, 0, 0, 0, 0, false};
+  std::tie(kind.max_rep, kind.max_level, kind.max_visible) = maxima;
+  kind.masks = std::move(masks);
+  kind.scheme = scheme;
+  std::shared_ptr<const Symbols> table;
+  if (symbols) table = std::make_shared<const Symbols>(std::get<0>(*symbols), std::get<1>(*symbols));
+  return RowPage::zipped(ends, place.first, place.second, num_rows, width, bits.first, bits.second, kind,
+                         std::move(table));
+}
+
 }  // namespace
 }  // namespace alance
 
 void register_row_page(nanobind::module_& m) {
   using namespace alance;
+  m.def("set_zstd", [](nb::object decoder) { units::zstd() = std::move(decoder); }, nb::arg("decoder"));
   nb::class_<RowPage>(m, "RowPage")
       .def(nb::init<In<int64_t>, In<int64_t>, int64_t, int64_t, int64_t, int, int, int, int, int,
-                    bool>(),
+                    bool, std::vector<int64_t>>(),
            nb::arg("first_rows"), nb::arg("first_bytes"), nb::arg("start"), nb::arg("size"),
            nb::arg("num_rows"), nb::arg("values"), nb::arg("bits"), nb::arg("nulls"),
-           nb::arg("level_bits"), nb::arg("max_level"), nb::arg("large"))
+           nb::arg("level_bits"), nb::arg("max_level"), nb::arg("large"),
+           nb::arg("masks") = std::vector<int64_t>())
       .def_static("constant", &constant_page, nb::arg("num_rows"), nb::arg("reps"), nb::arg("defs"),
                   nb::arg("maxima"), nb::arg("null_level"), nb::arg("is_null"))
+      .def_static("zipped", &zipped_page, nb::arg("ends"), nb::arg("place"), nb::arg("num_rows"),
+                  nb::arg("width"), nb::arg("bits"), nb::arg("maxima"), nb::arg("masks"),
+                  nb::arg("symbols").none(), nb::arg("scheme"))
       .def("set_items", &RowPage::set_items)
       .def("set_strings_32", &RowPage::set_strings_32)
       .def("set_strings_64", &RowPage::set_strings_64)

@@ -9,6 +9,7 @@
 
 #include "rows/cells.hpp"
 #include "rows/chunk_table.hpp"
+#include "rows/distinct.hpp"
 #include "codecs/fsst.hpp"
 #include "codecs/items.hpp"
 #include "base/growing.hpp"
@@ -18,12 +19,22 @@ namespace alance {
 
 // How values lie in a chunk. `zipped` is no chunk: rows of equal length, one behind the other,
 // each with its control word in front. `constant`: there are none, the page has one item for all.
-enum class Values : int { flat, packed, runs, split, strings, fsst, zipped, constant };
+// `rows`: zipped rows of any length, whose places the page knows.
+enum class Values : int { flat, packed, runs, split, strings, fsst, zipped, constant, rows };
 
 // Whether such values of a chunk are those of a width as of `RangeForm`.
 inline bool values_fit(Values values, int bits, int64_t width) {
   if (values == Values::strings || values == Values::fsst) return width == -(bits / 8);
-  return bits == 1 ? width == 0 : width * 8 == bits;
+  return bits == 1 ? width == 0 : width == bytes_of_bits(bits);
+}
+// A value of bits that are no whole bytes, which begins at any bit, as bytes.
+inline void copy_bits(const uint8_t* from, int64_t first, int64_t bits, uint8_t* to) {
+  from += first / 8;
+  const int shift = static_cast<int>(first % 8);
+  for (int64_t i = 0; i < bits; i += 8, ++from, ++to) {
+    const bool goes_on = shift != 0 && i + 8 - shift < bits;
+    *to = static_cast<uint8_t>(*from >> shift | (goes_on ? from[1] << (8 - shift) : 0));
+  }
 }
 
 using cells::Nulls;
@@ -61,10 +72,23 @@ struct Sink {
   Growing<uint8_t> valid;  // 1 is valid
   Growing<uint16_t> rep, def;
   std::vector<uint16_t> chunk_rep, chunk_def, visible;  // of the chunk that is decoded
+  std::vector<uint8_t> content;                         // of that chunk, decompressed
   bool has_nulls = false;
+  // Of values that are lists: the validity of items at each depth, which ends with the last value
+  // that has one: items are valid. A value's begins with a byte.
+  struct Mask {
+    int64_t num_items;
+    Growing<uint8_t> bytes{};
+    size_t step() const { return static_cast<size_t>(bytes_of_bits(num_items)); }
+  };
+  std::vector<Mask> masks;
+  // Of columns of indices; values are their numbers here, of 4 bytes.
+  std::unique_ptr<Distinct> distinct;
 
   // Makes it empty, for about so many values of a width.
   void clear(int64_t new_width, int64_t num_values) {
+    masks.clear();
+    distinct.reset();
     width = new_width;
     bytes.clear();
     offsets.clear();
@@ -97,6 +121,14 @@ struct Sink {
   void value(const uint8_t* from) {
     bytes.append(from, static_cast<size_t>(width));
     if (!with_levels) valid.push_back(1);
+  }
+  void number(uint32_t number) { value(reinterpret_cast<const uint8_t*>(&number)); }
+  // Room for the validity of items of the last `count` values.
+  uint8_t* begin_mask(size_t depth, int64_t count) {
+    Mask& mask = masks[depth];
+    const size_t before = bytes.size() / static_cast<size_t>(width) - static_cast<size_t>(count);
+    mask.bytes.fill(before * mask.step() - mask.bytes.size(), 0xFF);
+    return mask.bytes.extend(static_cast<size_t>(count) * mask.step());
   }
   void string(const uint8_t* from, int64_t size) {
     bytes.append(from, static_cast<size_t>(size));
@@ -168,6 +200,10 @@ struct PageKind {
   int values, bits, nulls, level_bits, max_level;
   bool large;
   int reps = 0, rep_bits = 0, max_rep = 0, max_visible = 0;  // 0: there are no lists
+  // Of values that are lists of one length: how many items a value has at each depth, from the
+  // outside, where it has their validity, too; else 0. Empty: no value has any.
+  std::vector<int64_t> masks{};
+  int scheme = 0;  // 1 or 2, LZ4 or ZSTD: of the first buffer of values, or of each zipped string
 };
 
 // The symbols of a page's strings, which pages of one description share.
@@ -198,9 +234,9 @@ class RowPage {
   // `level_bits` is the packed width of levels in `blocks`, or the bytes of a control word.
   RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start, int64_t size,
           int64_t num_rows, int values, int bits, int nulls, int level_bits, int max_level,
-          bool large)
+          bool large, std::vector<int64_t> masks)
       : RowPage(Kept(first_rows), Kept(first_bytes), start, size, num_rows,
-                {values, bits, nulls, level_bits, max_level, large}) {}
+                {values, bits, nulls, level_bits, max_level, large, 0, 0, 0, 0, std::move(masks)}) {}
   // The same of a page whose chunks have a table.
   RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
           const PageKind& kind, std::shared_ptr<const Symbols> symbols);
@@ -215,6 +251,12 @@ class RowPage {
   static std::unique_ptr<RowPage> constant(int64_t num_rows, const EncodedLevels& reps,
                                            const EncodedLevels& defs, const PageKind& kind,
                                            int null_level, bool is_null);
+
+  // Zipped rows with levels of so many bits each. Row i is from `ends[i]` to `ends[i + 1]` of the
+  // page's buffer; `width`: bytes of a value, or, below 0, of the length in front of it.
+  static std::unique_ptr<RowPage> zipped(In<int64_t> ends, int64_t start, int64_t size,
+                                         int64_t num_rows, int64_t width, int bits_rep, int bits_def,
+                                         const PageKind& kind, std::shared_ptr<const Symbols> symbols);
 
   void set_items(Bytes items, int64_t width);
   void set_strings_32(In<int32_t> offsets, Bytes items);
@@ -260,7 +302,7 @@ class RowPage {
   }
   // Values of chunks, those of nulls included.
   int64_t num_values(int64_t begin, int64_t end) const {
-    if (values_ == Values::zipped) return end - begin;
+    if (is_zipped()) return end - begin;  // at least, where they are in lists
     const int64_t* before = max_rep_ != 0 ? first_values_.data() : first_rows_.data();
     return before[end] - before[begin];
   }
@@ -280,13 +322,27 @@ class RowPage {
   void decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
   // Whether values are of a width as of `RangeForm`, and whether rows are such values.
   bool holds(int64_t width) const;
-  bool fits(int64_t width) const { return max_rep_ == 0 && holds(width); }
+  bool fits(int64_t width) const { return max_rep_ == 0 && is_simple(width) && holds(width); }
+  // Whether neighbouring rows are decoded without a `Sink`.
+  bool is_simple(int64_t width) const {
+    return masks_.empty() && scheme_ == 0 && values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) &&
+           !(values_ == Values::zipped && width == 0);
+  }
   bool has_nulls() const { return max_level_ != 0; }
+  // Before some of its rows are decoded, behind those of another page.
+  void enter(Sink& sink, int64_t num_rows) const {
+    if (!sink.distinct || !has_items()) return;
+    if (items_kind_ == Items::strings_64)
+      sink.distinct->enter(this, items_.data(), offsets_64_.data(), num_items_, num_rows);
+    else
+      sink.distinct->enter(this, items_.data(), offsets_32_.data(), num_items_, num_rows);
+  }
 
  private:
   struct Chunk {
     int64_t number, entries, values;
     Part reps, nulls, first, second;  // the buffers of levels, and one or two of values
+    std::vector<Part> masks{};
   };
 
   struct Slice;
@@ -321,7 +377,19 @@ class RowPage {
   void cut_levels(int64_t num_entries);
   void check_items() const;
   void check_indices() const;
-  Chunk open_chunk(int64_t number, Part bytes) const;
+  // `content`: where what is compressed goes.
+  Chunk open_chunk(int64_t number, Part bytes, std::vector<uint8_t>* content = nullptr) const;
+  bool is_zipped() const { return values_ == Values::zipped || values_ == Values::rows; }
+  int64_t value_bytes() const { return bytes_of_bits(bits_); }
+  int64_t mask_bytes() const;
+  void decode_distinct(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const;
+  void decode_row(Part bytes, Sink& sink) const;
+  void emit_zipped(const uint8_t* from, Sink& sink) const;
+  void emit_masks(const Chunk& chunk, int64_t first, int64_t count, Sink& sink) const;
+  void check_masks(const Sink& sink) const;
+  int64_t most_bytes(int64_t num_values) const;
+  void emit_codes(Part codes, const uint8_t* end, Sink& sink) const;
+  std::string_view item(uint64_t index) const;
   void decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const;
   void decode_zipped(Part bytes, Sink& sink) const;
   void check_level(uint64_t level) const;
@@ -365,6 +433,10 @@ class RowPage {
   const uint8_t* carries_ = nullptr;  // of the table; null: no chunk begins inside a row
   Nulls reps_ = Nulls::none;
   int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
+  int bits_def_ = 0;
+  int64_t length_bytes_ = 0;  // of zipped rows in front of a value; 0: values are of one width
+  std::vector<int64_t> masks_;
+  int scheme_ = 0;  // as of `PageKind`
   std::shared_ptr<const Symbols> symbols_;
   mutable std::atomic<signed char> text_items_{-1};  // whether the items are UTF-8; -1: not known
   Items items_kind_ = Items::none;

@@ -101,7 +101,9 @@ struct RowPage::Slice {
 };
 
 bool RowPage::holds(int64_t width) const {
-  if (values_ == Values::zipped) return width > 0 && width == bits_ / 8;
+  if (is_zipped())
+    return length_bytes_ != 0 ? width < 0
+                              : width >= 0 && std::max<int64_t>(width, 1) == bits_ / 8 - mask_bytes();
   if (is_null_) return true;
   if (is_constant() && width == 0)  // a bit has a byte
     return items_kind_ == Items::fixed && item_width_ == 1 && items_.data()[0] <= 1;
@@ -177,7 +179,7 @@ bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
       return false;
   } else {
     uint8_t* out = sink.begin_run(count);
-    if (bits_ == 1) {
+    if (bits_ == 1) {  // a list of a bit has a byte, too
       check_flat(chunk);
       for (int64_t i = 0; i < count; ++i)
         out[i] = chunk.first.data[(first + i) / 8] >> ((first + i) % 8) & 1;
@@ -186,6 +188,7 @@ bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
     }
     for (int64_t i = 0; levels && i < count; ++i)
       if (levels[i] != 0) std::fill_n(out + i * sink.width, sink.width, uint8_t{0});
+    if (!masks_.empty()) emit_masks(chunk, first, count, sink);
   }
   sink.end_run(levels, count);
   return true;
@@ -227,6 +230,16 @@ void RowPage::emit_items(const Chunk& chunk, int64_t first, int64_t count, const
   read_words({chunk, first, first + count}, words.data());
   with_word(words.data(), [&](auto* indices) {
     dictionary::settle(indices, count, num_items_, is_valid);
+    if (sink.distinct) {
+      uint8_t* out = sink.begin_run(count);
+      for (int64_t i = 0; i < count; ++i) {
+        const uint64_t index = indices[i];
+        const bool is_item = is_valid(i) && num_items_ != 0;
+        store(out + 4 * i, is_item ? sink.distinct->of_item(index, [&] { return item(index); })
+                                   : uint32_t{0});
+      }
+      return;
+    }
     const auto expand = [&](const auto* offsets) {
       const dictionary::Strings items(offsets, num_items_, items_.data(),
                                       static_cast<int64_t>(items_.size()));
@@ -254,6 +267,11 @@ void RowPage::read_words(const Slice& slice, uint8_t* out) const {
   switch (values_) {
     case Values::flat:
       check_flat(chunk);
+      if (bits_ % 8) {
+        for (int64_t i = first; i < last; ++i, out += value_bytes())
+          copy_bits(chunk.first.data, i * bits_, bits_, out);
+        return;
+      }
       std::memcpy(out, chunk.first.data + first * width,
                   static_cast<size_t>(slice.count() * width));
       return;

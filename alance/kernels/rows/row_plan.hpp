@@ -5,6 +5,7 @@
 #pragma once
 #include <vector>
 
+#include "rows/range_sink.hpp"
 #include "rows/row_table.hpp"
 #include "io/source.hpp"
 
@@ -61,6 +62,13 @@ class RowPlan {
       if (hit.layers == 0 || !hit.kernel->holds(width)) return false;
       if (!is_nested && !nests::is_plain(hit.layers)) return false;
     }
+    return true;
+  }
+  // Whether neighbouring rows of a column are decoded without a `Sink`.
+  bool is_simple(size_t column, const RangeForm& form) const {
+    if (!form.is_simple()) return false;
+    for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i)
+      if (!hits[parts[i].hit].kernel->is_simple(form.width)) return false;
     return true;
   }
   void check_groups(size_t first, size_t last) const {

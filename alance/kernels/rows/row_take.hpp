@@ -11,8 +11,10 @@ template <typename Done>
 void take_part(const RowPlan& plan, const RowPlan::Part& part, const uint8_t*& bytes,
                const uint8_t* end, Sink& sink, const Done& done) {
   const RowPage& page = *plan.hits[part.hit].kernel;
-  if (!page.gives(sink.width)) corrupt("row sink: pages of different width");
+  if (!page.gives(sink.distinct ? sink.distinct->width : sink.width))
+    corrupt("row sink: pages of different width");
   const Rows rows = plan.rows_of(part);
+  page.enter(sink, rows.count);
   for (const needs::Need& need : needs::needs_of(page, rows)) {
     const int64_t size = page.begin_of(need.chunk + 1) - page.begin_of(need.chunk);
     check_span(0, size, end - bytes, "chunk");

@@ -1,0 +1,110 @@
+// Zipped rows: of values of one width, or of any length, with their levels in front of each.
+#include <algorithm>
+
+#include "rows/row_page.hpp"
+#include "rows/units.hpp"
+
+namespace alance {
+
+using namespace cells;
+
+void RowPage::decode_zipped(Part bytes, Sink& sink) const {
+  uint64_t word = 0;
+  for (int i = 0; i < level_bits_; ++i) word |= uint64_t{bytes.data[i]} << (8 * i);
+  if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(word));
+  if (word != 0) return absent(word, sink);
+  emit_zipped(bytes.data + level_bits_, sink);
+}
+
+// A value of one width, behind the validity of its items.
+void RowPage::emit_zipped(const uint8_t* from, Sink& sink) const {
+  sink.value(from + mask_bytes());
+  for (size_t depth = 0; depth < masks_.size(); ++depth) {
+    const int64_t size = bytes_of_bits(masks_[depth]);
+    if (size != 0) std::copy_n(from, size, sink.begin_mask(depth, 1));
+    from += size;
+  }
+}
+
+std::unique_ptr<RowPage> RowPage::zipped(In<int64_t> ends, int64_t start, int64_t size,
+                                         int64_t num_rows, int64_t width, int bits_rep, int bits_def,
+                                         const PageKind& kind, std::shared_ptr<const Symbols> symbols) {
+  if (bits_rep < 0 || bits_def < 0 || bits_rep > 16 || bits_def > 16 || kind.max_rep < 0 ||
+      kind.max_level < 0 || kind.max_visible < 0 || width == 0 || (width < 0 && width != -4 && width != -8) ||
+      width > INT32_MAX / 8)
+    corrupt("zipped rows of an unknown form");
+  PageKind of_rows = kind;
+  of_rows.values = static_cast<int>(Values::rows);
+  of_rows.bits = static_cast<int>(8 * std::max<int64_t>(width, 0));
+  const int bits = bits_rep + bits_def;
+  of_rows.level_bits = bits == 0 ? 0 : bits <= 8 ? 1 : bits <= 16 ? 2 : 4;
+  std::unique_ptr<RowPage> page(new RowPage(Kept(ends), Kept(ends), start, size, num_rows, of_rows));
+  page->bits_def_ = bits_def;
+  page->length_bytes_ = std::max<int64_t>(-width, 0);
+  page->max_rep_ = kind.max_rep;
+  page->max_visible_ = kind.max_visible;
+  page->symbols_ = std::move(symbols);
+  if (width > 0 && page->mask_bytes() > width) corrupt("lists without room for their validity");
+  return page;
+}
+
+// The entries of a row, which are all of these bytes.
+void RowPage::decode_row(Part bytes, Sink& sink) const {
+  const uint8_t *at = bytes.data, *const end = bytes.data + bytes.size;
+  const auto take = [&](int64_t size, const char* what) {
+    if (size > end - at) corrupt(std::string("full-zip: a row ends inside of ") + what);
+    const uint8_t* from = at;
+    at += size;
+    return from;
+  };
+  int64_t entries = 0;
+  do {
+    uint64_t word = 0;
+    std::memcpy(&word, take(level_bits_, "levels"), static_cast<size_t>(level_bits_));
+    const auto rep = static_cast<int64_t>(word >> bits_def_);
+    const auto def = static_cast<int64_t>(word & ((uint64_t{1} << bits_def_) - 1));
+    if (rep > max_rep_ || def > max_level_)
+      corrupt("full-zip: levels " + text(rep) + " and " + text(def));
+    if ((rep == max_rep_) != (entries == 0)) corrupt("full-zip: a row of repetition level " + text(rep));
+    ++entries;
+    if (sink.with_levels) {
+      if (max_rep_ != 0) sink.rep.push_back(static_cast<uint16_t>(rep));
+      sink.def.push_back(static_cast<uint16_t>(def));
+    }
+    const bool is_shown = max_rep_ == 0 || def <= max_visible_;
+    if (length_bytes_ == 0) {
+      if (!is_shown) continue;
+      const uint8_t* from = take(value_bytes(), "a value");
+      if (def != 0)
+        sink.null();
+      else
+        emit_zipped(from, sink);
+      continue;
+    }
+    if (def != 0) {
+      if (is_shown) sink.null();
+      continue;
+    }
+    uint64_t size = 0;
+    std::memcpy(&size, take(length_bytes_, "a length"), static_cast<size_t>(length_bytes_));
+    if (size > static_cast<uint64_t>(end - at)) corrupt("full-zip: a value of " + std::to_string(size) + " bytes");
+    const Part value{take(static_cast<int64_t>(size), "a value"), static_cast<int64_t>(size)};
+    if (scheme_ != 0) {
+      const size_t before = sink.bytes.size();
+      size_t content = 0;
+      units::decompress(scheme_, value, units::kMostUnit, [&](int64_t num_bytes) {
+        content = static_cast<size_t>(num_bytes);
+        return sink.bytes.extend(content + static_cast<size_t>(lz4::BURST));
+      });
+      sink.bytes.shrink(before + content);
+      sink.string_ends();
+    } else if (symbols_) {
+      emit_codes(value, end, sink);
+    } else {
+      sink.string(value.data, value.size);
+    }
+  } while (max_rep_ != 0 && at != end);
+  if (at != end) corrupt("full-zip: bytes behind a row");
+}
+
+}  // namespace alance

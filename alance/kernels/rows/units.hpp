@@ -1,0 +1,50 @@
+// Units of a page that are compressed each: the first buffer of values of a chunk, or a zipped string.
+#pragma once
+#include <algorithm>
+#include <string>
+
+#include "codecs/lz4.hpp"
+#include "rows/cells.hpp"
+
+namespace alance::units {
+
+using cells::Part;
+using cells::text;
+
+constexpr int64_t kUnitSize = 4;  // bytes of the size in front of what LZ4 compressed
+constexpr int64_t kMostUnit = int64_t{1} << 31;
+constexpr int kLz4 = 1, kZstd = 2;
+
+// The content of a unit of ZSTD, of at most so many bytes: Python has the decoder.
+inline nb::object& zstd() {
+  static nb::object& decoder = *new nb::object();  // not freed, as the interpreter may be gone by then
+  return decoder;
+}
+
+// Appends the content of a unit, of at most `most` bytes, to memory that grows.
+template <typename Extend>
+void decompress(int scheme, Part unit, int64_t most, const Extend& extend) {
+  if (scheme == kLz4) {
+    const int64_t rest = unit.size - kUnitSize;
+    if (rest < 1) corrupt("lz4: a unit of " + text(unit.size) + " bytes");
+    const int64_t size = load<uint32_t>(unit.data);
+    if (size > std::min(most, rest * lz4::MAX_RATIO + lz4::MAX_EXTRA))
+      corrupt("lz4: a unit of " + text(unit.size) + " bytes for " + text(size));
+    lz4::decode(unit.data + kUnitSize, unit.data + unit.size, extend(size), size);
+    return;
+  }
+  const nb::gil_scoped_acquire locked;
+  if (!zstd().is_valid()) corrupt("zstd: there is no decoder");
+  try {
+    const auto content = nb::cast<nb::bytes>(
+        zstd()(nb::bytes(unit.data, static_cast<size_t>(unit.size)), most));
+    const auto size = static_cast<int64_t>(content.size());
+    if (size > most) corrupt("zstd: a unit of " + text(unit.size) + " bytes for " + text(size));
+    if (size != 0) std::memcpy(extend(size), content.c_str(), content.size());
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_ValueError)) throw;
+    corrupt(nb::str(error.value()).c_str());
+  }
+}
+
+}  // namespace alance::units

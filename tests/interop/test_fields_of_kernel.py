@@ -1,0 +1,298 @@
+"""Fields of all types and encodings: the kernel builds them, with the values that were written."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.file.rows.fragment import FragmentTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+ROWS: Final = 2600
+FILE_ROWS: Final = 1000
+Make: TypeAlias = "Callable[[int], Any]"
+PACKED: Final = {"lance-encoding:packed": "true"}
+ZIPPED: Final = {"lance-encoding:structural-encoding": "fullzip"}
+INDEX_TYPES: Final = (pa.int8(), pa.uint8(), pa.int16(), pa.int32(), pa.uint32(), pa.int64())
+
+
+def some(make: Make, step: int = 7) -> Make:
+    """Some values, and nulls."""
+    return lambda n: None if n % step == 0 else make(n)
+
+
+def lists(make: Make, most: int = 4) -> Make:
+    """Lists of up to three values; some are null, some empty."""
+    return some(lambda n: [make(7 * n + i) for i in range(n % most)], 11)
+
+
+def vectors(make: Make, length: int) -> Make:
+    """Lists of one length."""
+    return lambda n: [make(n * length + i) for i in range(length)]
+
+
+def structs(**members: Make) -> Make:
+    """Structs, of which some are null."""
+    return some(lambda n: {name: make(n) for name, make in members.items()}, 13)
+
+
+def entries(key: Make, value: Make) -> Make:
+    """Maps of up to three entries."""
+    return lambda n: [(key(4 * n + i), value(n + i)) for i in range(n % 4)]
+
+
+def number(n: int) -> int:
+    return n * 7919 % 10007
+
+
+def flag(n: int) -> bool:
+    return (n * 2654435761 >> 7) % 3 == 0
+
+
+def word(n: int) -> str:
+    return f"word {n * 7919 % 1009} of many"
+
+
+def few(n: int) -> str:
+    return f"värd {n * 31 % 17} of few"
+
+
+def large(n: int) -> str:
+    return word(n) * 40
+
+
+def quarters(n: int) -> float:
+    return n % 1000 / 4
+
+
+def vector(items: pa.DataType, *lengths: int) -> pa.DataType:
+    for length in reversed(lengths):
+        items = pa.list_(items, length)
+    return items
+
+
+def few_of(index: pa.DataType, values: pa.DataType | None = None) -> pa.DataType:
+    return pa.dictionary(index, values or pa.string())
+
+
+FEW: Final = few_of(pa.int8())
+PAIR: Final = pa.struct([("a", pa.int32()), ("b", pa.float64())])
+
+
+def pair(n: int) -> dict[str, Any]:
+    return {"a": number(n), "b": quarters(n)}
+
+
+DEEP: Final = pa.list_(
+    pa.struct([("x", pa.list_(pa.struct([("y", pa.list_(pa.bool_())), ("z", FEW)])))])
+)
+
+TYPES: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
+    **{f"dictionary {index}": (few_of(index), some(few)) for index in INDEX_TYPES},
+    "dictionary of binary": (few_of(pa.int16(), pa.binary()), some(lambda n: few(n).encode())),
+    "dictionary of large text": (few_of(pa.int32(), pa.large_string()), few),
+    "dictionary of numbers": (few_of(pa.int8(), pa.float64()), some(lambda n: n % 5 * 1.5)),
+    "dictionary of many": (few_of(pa.int32()), word),
+    "dictionary of one": (FEW, some(lambda n: "same")),
+    "dictionary of none": (FEW, lambda n: None),
+    "dictionary of long texts": (few_of(pa.int16()), some(lambda n: few(n) * 30)),
+    "dictionary in struct": (
+        pa.struct([("a", FEW), ("b", pa.int32())]),
+        structs(a=some(few), b=number),
+    ),
+    "dictionary in list": (pa.list_(FEW), lists(some(few))),
+    "dictionary in map": (pa.map_(FEW, few_of(pa.int16())), entries(few, few)),
+    "bits in list": (pa.list_(pa.bool_()), lists(some(flag))),
+    "bits in large lists": (pa.large_list(pa.large_list(pa.bool_())), lists(lists(flag))),
+    "bits in struct": (
+        pa.struct([("a", pa.bool_()), ("b", pa.int32())]),
+        lambda n: {"a": some(flag)(n), "b": n},
+    ),
+    "bits in map": (pa.map_(pa.string(), pa.bool_()), entries(word, flag)),
+    "deep": (DEEP, lists(structs(x=lists(structs(y=lists(some(flag)), z=some(few)))))),
+    "eight bits": (vector(pa.bool_(), 8), some(vectors(flag, 8))),
+    "five bits": (vector(pa.bool_(), 5), some(vectors(flag, 5))),
+    "eight bits or nulls": (vector(pa.bool_(), 8), some(vectors(some(flag), 8))),
+    "bits in struct of bits": (
+        pa.struct([("a", vector(pa.bool_(), 8))]),
+        structs(a=vectors(flag, 8)),
+    ),
+    "vectors": (vector(pa.float32(), 4), some(vectors(quarters, 4))),
+    "vectors of nulls": (vector(pa.float32(), 4), some(vectors(some(quarters), 4))),
+    "vectors of vectors": (vector(pa.int16(), 2, 3), some(vectors(vectors(number, 3), 2))),
+    "vectors of nulls in vectors": (
+        vector(pa.int16(), 2, 3),
+        some(vectors(some(vectors(some(number), 3), 5), 2)),
+    ),
+    "vectors of halves": (vector(pa.float16(), 4), vectors(lambda n: np.float16(n % 50), 4)),
+    "vectors of dates": (vector(pa.date32(), 4), vectors(number, 4)),
+    "vectors of decimals": (vector(pa.decimal128(10, 2), 2), vectors(lambda n: Decimal(n), 2)),
+    "vectors of bytes": (vector(pa.binary(3), 2), vectors(lambda n: b"%03d" % (n % 999), 2)),
+    "vectors of times": (vector(pa.timestamp("us", "UTC"), 2), vectors(number, 2)),
+    "lists of vectors": (
+        pa.list_(vector(pa.float32(), 4)),
+        lists(some(vectors(some(quarters), 4))),
+    ),
+    "lists of bits": (pa.list_(vector(pa.bool_(), 4)), lists(some(vectors(some(flag), 4)))),
+    "lists of long vectors": (pa.list_(vector(pa.float32(), 64)), lists(vectors(quarters, 64))),
+    "no values": (pa.null(), lambda n: None),
+    "lists of no values": (pa.list_(pa.null()), lists(lambda n: None)),
+    "long texts": (pa.string(), some(large)),
+    "long bytes": (pa.large_binary(), some(lambda n: b"%d" % n * 500)),
+    "lists of long texts": (pa.list_(pa.list_(pa.string())), lists(lists(some(large)))),
+    "structs of long texts": (
+        pa.struct([("a", pa.string()), ("b", pa.int8())]),
+        structs(a=some(large), b=lambda n: n % 9),
+    ),
+    "long documents": (pa.json_(), some(lambda n: f'{{"a":"{large(n)}"}}')),
+    "lists of packed": (pa.list_(pa.field("item", PAIR, metadata=PACKED)), lists(pair)),
+    "structs of packed": (
+        pa.struct([pa.field("p", PAIR, metadata=PACKED)]),
+        lambda n: {"p": pair(n)},
+    ),
+}
+VALUES: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
+    "numbers": (pa.int32(), some(lambda n: n // 10)),
+    "floats": (pa.float64(), quarters),
+    "texts": (pa.string(), some(word)),
+    "few texts": (pa.string(), some(few)),
+    "long texts": (pa.string(), some(large)),
+    "bits": (pa.bool_(), some(flag)),
+    "bytes": (pa.binary(7), some(lambda n: b"%07d" % n)),
+    "decimals": (pa.decimal128(12, 2), some(lambda n: Decimal(n) / 4)),
+    "vectors": (vector(pa.float32(), 4), some(vectors(some(quarters), 4))),
+    "dictionary": (few_of(pa.int32()), some(few)),
+    "lists": (pa.list_(pa.int32()), lists(some(number))),
+    "lists of texts": (pa.list_(pa.string()), lists(some(word))),
+    "packed": (PAIR, some(lambda n: {"a": n, "b": n / 2})),
+}
+COMPRESSED: Final = {
+    scheme: {"lance-encoding:compression": scheme} for scheme in ("lz4", "zstd", "fsst", "none")
+}
+HINTS: Final[Mapping[str, Mapping[str, str]]] = {
+    **COMPRESSED,
+    "split": {"lance-encoding:bss": "on"} | COMPRESSED["lz4"],
+    "zipped": ZIPPED,
+    **{f"zipped {scheme}": ZIPPED | COMPRESSED[scheme] for scheme in ("lz4", "zstd", "fsst")},
+}
+
+
+def array(arrow: pa.DataType, values: list[Any]) -> pa.Array:
+    """An array of a type, which may have dictionaries inside."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(arrow, pa.array(values, arrow.storage_type))
+    if pa.types.is_dictionary(arrow):
+        return pa.array(values, arrow.value_type).dictionary_encode().cast(arrow)
+    valid = [value is not None for value in values]
+    bitmap = None if all(valid) else pa.array(valid).buffers()[1]
+    if pa.types.is_struct(arrow):
+        filler = next(
+            value for value in values if value is not None
+        )  # packed members have no nulls
+        members = [
+            array(own.type, [(filler if value is None else value)[own.name] for value in values])
+            for own in arrow
+        ]
+        return pa.Array.from_buffers(arrow, len(values), [bitmap], children=members)
+    if pa.types.is_map(arrow) or pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        items: Any = [item for value in values for item in value or []]
+        ends = np.cumsum([0, *[len(value or []) for value in values]])
+        ends = ends.astype(np.int64 if pa.types.is_large_list(arrow) else np.int32)
+        if pa.types.is_map(arrow):
+            halves = [[item[half] for item in items] for half in (0, 1)]
+            pair = zip((arrow.key_type, arrow.item_type), halves, strict=True)
+            fields = [arrow.key_field, arrow.item_field]
+            child = pa.StructArray.from_arrays([array(*part) for part in pair], fields=fields)
+        else:
+            child = array(arrow.value_type, items)
+        buffers = [bitmap, pa.py_buffer(ends)]
+        return pa.Array.from_buffers(arrow, len(values), buffers, children=[child])
+    return pa.array(values, arrow)
+
+
+def hinted(arrow: pa.DataType, hints: Mapping[str, str]) -> tuple[pa.DataType, Mapping[str, str]]:
+    """The type and the metadata of a field whose leaf has hints."""
+    if not pa.types.is_list(arrow):
+        own = PACKED if pa.types.is_struct(arrow) else {}
+        return arrow, {**hints, **own}
+    return pa.list_(pa.field("item", arrow.value_type, metadata=hints)), {}
+
+
+def table_of(columns: Mapping[str, tuple[pa.DataType, Make, Mapping[str, str]]]) -> pa.Table:
+    fields = [pa.field(name, arrow, metadata=hints) for name, (arrow, _, hints) in columns.items()]
+    arrays = [array(arrow, [make(n) for n in range(ROWS)]) for arrow, make, _ in columns.values()]
+    return pa.table(arrays, pa.schema(fields))
+
+
+def table_of_types(version: str) -> pa.Table:
+    return table_of(
+        {
+            name: (arrow, make, {})
+            for name, (arrow, make) in TYPES.items()
+            if version != "2.1" or "map" not in name  # of which 2.1 has none
+        }
+    )
+
+
+def table_of_encodings() -> pa.Table:
+    return table_of(
+        {
+            f"{name} {hint}": (own[0], make, own[1])
+            for hint, hints in HINTS.items()
+            for name, (arrow, make) in VALUES.items()
+            for own in [hinted(arrow, hints)]
+            if name != "packed" or not hint.startswith("zipped")  # which pylance cannot write
+        }
+    )
+
+
+def check(rows: pa.Table, expected: pa.Table) -> None:
+    assert rows.schema.equals(expected.schema)
+    for name in expected.column_names:
+        for chunk in rows[name].chunks:
+            chunk.validate(full=True)
+        assert rows[name].to_pylist() == expected[name].to_pylist(), name
+
+
+async def check_reads(uri: str, table: pa.Table) -> None:
+    rng = random.Random(7)
+    async with alance.Session() as session:
+        ds = await alance.dataset(uri, session=session)
+        for rows in ([5, 100, 101, ROWS - 1], [7, 3, 3, 2500, 0, 3], rng.sample(range(ROWS), 700)):
+            check(await ds.take(rows), table.take(rows))
+        check(await ds.to_table(limit=10), table.slice(0, 10))
+        check(await ds.to_table(offset=900, limit=400), table.slice(900, 400))
+    check(await (await alance.dataset(uri)).to_table(), table)
+    check(lance.dataset(uri).take([7, 3, 3, 2500]), table.take([7, 3, 3, 2500]))
+
+
+def refuse(self: FragmentTask, field: Any) -> pa.Array:
+    pytest.fail(f"{field.name} is decoded by the codecs")
+
+
+@pytest.mark.parametrize("writer", ["pylance", "alance"])
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("which", ["types", "encodings"])
+async def test_the_kernel_builds_fields_of_all_types_and_encodings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str, version: Any, writer: str
+) -> None:
+    table = table_of_types(version) if which == "types" else table_of_encodings()
+    uri = str(tmp_path / "table")
+    if writer == "pylance":
+        lance.write_dataset(table, uri, data_storage_version=version, max_rows_per_file=FILE_ROWS)
+    else:
+        await alance.write_dataset(
+            table, uri, data_storage_version=version, max_rows_per_file=FILE_ROWS
+        )
+    monkeypatch.setattr(FragmentTask, "column", refuse)
+    await check_reads(uri, table)
