@@ -135,6 +135,8 @@ class FileTables {
       corrupt("file tables: other files");
     Planner planner(num_rows);
     const nb::gil_scoped_release release;
+    planner.reserve(table_.rows.size());
+    PageBuffers buffers;
     for (size_t i = 0; i < columns.size(); ++i) {
       if (columns[i] * num_fragments_ >= counts_.size()) corrupt("file tables: no such column");
       int64_t left = num_rows;
@@ -144,9 +146,9 @@ class FileTables {
           const int64_t rows = table_.rows[page];
           left -= rows;
           if (rows == 0) continue;
-          const RowTable::Entry entry = entry_of(table, page, forms, *held[files_[table]]);
+          RowTable::Entry entry = entry_of(table, page, forms, *held[files_[table]], buffers);
           if (entry.kernel)
-            planner.add_page(table, entry, rows);
+            planner.add_page(table, std::move(entry), rows);
           else
             planner.plan.unknown.push_back({table, page - bounds_[table]});
         }
@@ -239,12 +241,13 @@ class FileTables {
   }
 
   // What is known of a page, or is learned of it from its bytes; without a kernel: nothing.
-  RowTable::Entry entry_of(size_t table, size_t page, const Forms& forms, const HeldFile& file) const {
+  RowTable::Entry entry_of(size_t table, size_t page, const Forms& forms, const HeldFile& file,
+                           PageBuffers& buffers) const {
     if (!columns_.empty())
       if (const RowTable::Entry* known = columns_[table]->entry(page - bounds_[table])) return *known;
     const PageForm* form = forms[alike_[kinds_[page]]].get();
     if (form == nullptr || !form->layers) return {};
-    PageBuffers buffers = page_buffers(table_, page);
+    page_buffers(table_, page, buffers);
     const auto needed = form->needed(buffers, table_.rows[page]);
     if (!needed || (form->is_constant() && is_long(buffers, table_.rows[page]))) return {};
     for (const size_t i : *needed) {

@@ -175,7 +175,8 @@ class NewPages {
   bool add(size_t number, const PageForm& form) {
     Page& page = pages_[number];
     const PageTable& table = page.column->table();
-    const PageBuffers buffers = page_buffers(table, page.number);
+    PageBuffers buffers;
+    page_buffers(table, page.number, buffers);
     const auto needed = form.needed(buffers, table.rows[page.number]);
     if (!needed) return false;
     page.first = spans_.size();
@@ -204,7 +205,8 @@ class NewPages {
 
   std::shared_ptr<RowPage> made(const Page& page, const std::vector<const uint8_t*>& bytes) const {
     const PageTable& pages = page.column->table();
-    PageBuffers buffers = page_buffers(pages, page.number);
+    PageBuffers buffers;
+    page_buffers(pages, page.number, buffers);
     for (size_t i = page.first; i < page.last; ++i) buffers[spans_[i].buffer].data = bytes[i];
     return page.form->page_of(buffers, pages.rows[page.number], page.symbols);
   }

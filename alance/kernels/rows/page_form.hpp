@@ -1,6 +1,7 @@
 // What the description of a page says to kernels, wherever the page lies.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,14 +63,24 @@ struct PageBuffer {
 };
 using PageBuffers = std::vector<PageBuffer>;
 
-inline PageBuffers page_buffers(const PageTable& pages, size_t number) {
-  PageBuffers buffers;
+// The buffers of a page, in a list that is used again.
+inline void page_buffers(const PageTable& pages, size_t number, PageBuffers& buffers) {
+  buffers.clear();
   for (int64_t i = pages.ends[number]; i < pages.ends[number + 1]; ++i) {
     const size_t at = static_cast<size_t>(i);
     buffers.push_back({pages.starts[at], pages.sizes[at]});
   }
-  return buffers;
 }
+
+// Some of the buffers of a page, by number.
+struct Needed {
+  std::array<size_t, 3> numbers{};
+  size_t count = 0;
+
+  void push_back(size_t number) { numbers[count++] = number; }
+  const size_t* begin() const { return numbers.data(); }
+  const size_t* end() const { return numbers.data() + count; }
+};
 
 // How the levels of a constant page lie: kind, packed width, count; none: as they are.
 using LevelsForm = std::optional<std::tuple<int, int, int64_t>>;
@@ -129,8 +140,8 @@ class PageForm {
 
   // The buffers whose bytes say where rows of a page are; none where the kernel does not know such
   // pages, or they lack buffers.
-  std::optional<std::vector<size_t>> needed(const PageBuffers& buffers, int64_t num_rows) const {
-    std::vector<size_t> needed;
+  std::optional<Needed> needed(const PageBuffers& buffers, int64_t num_rows) const {
+    Needed needed;
     if (is_constant()) {
       if (!has_value_and_levels(buffers.size())) return std::nullopt;
       for (size_t i = 0; i < buffers.size(); ++i)
@@ -155,11 +166,11 @@ class PageForm {
 
   // A page, of whose buffers those are at hand that are `needed`. `own_symbols`: those in its own
   // description. ValueError: bytes that contradict it.
-  std::unique_ptr<RowPage> page_of(const PageBuffers& buffers, int64_t num_rows,
+  std::shared_ptr<RowPage> page_of(const PageBuffers& buffers, int64_t num_rows,
                                    std::string_view own_symbols) const {
     if (is_constant()) return constant_page(buffers, num_rows);
     if (kind.values == static_cast<int>(Values::zipped))
-      return std::make_unique<RowPage>(buffers[0].start, buffers[0].size, num_rows, kind);
+      return std::make_shared<RowPage>(buffers[0].start, buffers[0].size, num_rows, kind);
     const Part index = has_lists() ? buffers[kItems + has_items].bytes() : Part{};
     const PageBuffer& chunks = buffers[kChunks];
     auto table = std::make_shared<ChunkTable>(buffers[kWords].bytes(), has_lists() ? &index : nullptr,
@@ -167,7 +178,7 @@ class PageForm {
     auto of_page = symbols;
     if (of_page && !own_symbols.empty())
       of_page = std::make_shared<const Symbols>(reinterpret_cast<const uint8_t*>(own_symbols.data()));
-    auto page = std::make_unique<RowPage>(std::move(table), chunks.start, chunks.size, num_rows, kind,
+    auto page = std::make_shared<RowPage>(std::move(table), chunks.start, chunks.size, num_rows, kind,
                                           std::move(of_page));
     if (has_items) {
       ItemBlock items;

@@ -70,8 +70,13 @@ class Planner {
   }
 
   // All rows of a page, one at least, of a table of the column that has no end yet.
-  void add_page(size_t number, const RowTable::Entry& entry, int64_t num_rows) {
-    add_page(number, entry, 0, num_rows);
+  void add_page(size_t number, RowTable::Entry entry, int64_t num_rows) {
+    add_page(number, std::move(entry), 0, num_rows);
+  }
+  void reserve(size_t num_pages) {
+    plan.hits.reserve(num_pages);
+    plan.parts.reserve(num_pages);
+    plan.pieces.reserve(num_pages);
   }
 
   void end_column() { plan.columns.push_back(plan.groups.size()); }
@@ -79,16 +84,16 @@ class Planner {
   RowPlan plan;
 
  private:
-  void add_hit(size_t number, const RowTable::Entry& entry) {
-    plan.hits.push_back({number, entry.kernel, entry.layers, entry.start});
+  void add_hit(size_t number, RowTable::Entry entry) {
+    plan.hits.push_back({number, std::move(entry.kernel), entry.layers, entry.start});
   }
 
-  void add_page(size_t number, const RowTable::Entry& entry, int64_t first, int64_t last) {
+  void add_page(size_t number, RowTable::Entry entry, int64_t first, int64_t last) {
     const auto [begin, end] = entry.kernel->bytes_of(first, last);
     const int64_t start = entry.kernel->start();
     if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group();
     plan.parts.push_back({plan.hits.size(), first, last});
-    add_hit(number, entry);
+    add_hit(number, std::move(entry));
     add_piece({number, start + begin, start + end}, last - first);
   }
 

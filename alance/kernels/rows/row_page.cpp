@@ -224,9 +224,9 @@ void RowPage::set_strings_64(In<int64_t> offsets, Bytes items) {
 }
 
 void RowPage::set_own_items(ItemBlock items) {
-  own_items_ = std::move(items);
-  own_items_.keep();
-  const ItemBlock& own = own_items_;
+  items.keep();
+  own_items_ = std::make_shared<const ItemBlock>(std::move(items));
+  const ItemBlock& own = *own_items_;
   const KeptArray<uint8_t> data(own.block + own.data_start, static_cast<size_t>(own.data_size));
   const size_t num_offsets = static_cast<size_t>(own.form.count) + 1;
   const uint8_t* offsets = own.block + own.offsets_start;  // aligned: the block is our own

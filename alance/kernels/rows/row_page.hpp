@@ -181,7 +181,8 @@ template <typename T>
 class KeptArray {
  public:
   KeptArray() = default;
-  explicit KeptArray(const In<T>& array) : data_(array.data()), size_(array.size()), array_(array) {}
+  explicit KeptArray(const In<T>& array)
+      : data_(array.data()), size_(array.size()), array_(std::make_shared<const In<T>>(array)) {}
   explicit KeptArray(const std::vector<T>& beside) : KeptArray(beside.data(), beside.size()) {}
   KeptArray(const T* data, size_t size) : data_(data), size_(size) {}
 
@@ -191,7 +192,7 @@ class KeptArray {
  private:
   const T* data_ = nullptr;
   size_t size_ = 0;
-  In<T> array_;
+  std::shared_ptr<const In<T>> array_;  // few pages have one, and many pages are in memory
 };
 using Kept = KeptArray<int64_t>;
 
@@ -266,7 +267,7 @@ class RowPage {
 
   // About the memory of what only this page has.
   int64_t num_bytes() const {
-    return static_cast<int64_t>(sizeof(*this) + own_items_.plain.capacity() +
+    return static_cast<int64_t>(sizeof(*this) + (own_items_ ? own_items_->plain.capacity() : 0) +
                                 2 * (cut_.reps.capacity() + cut_.defs.capacity()) +
                                 8 * (cut_.rows.capacity() + cut_.entries.capacity() +
                                      cut_.values.capacity() + cut_.bytes.capacity())) +
@@ -444,7 +445,7 @@ class RowPage {
   KeptArray<uint8_t> items_;
   KeptArray<int32_t> offsets_32_;
   KeptArray<int64_t> offsets_64_;
-  ItemBlock own_items_;  // that these may be of
+  std::shared_ptr<const ItemBlock> own_items_;  // that these may be of
 };
 
 }  // namespace alance
