@@ -43,12 +43,6 @@ def concat_spans(
     starts: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
-def gather_fixed(
-    data: npt.NDArray[np.uint8], bytes_per_value: int, indices: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint8]: ...
-def gather_bits(
-    data: npt.NDArray[np.uint8], indices: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint8]: ...
 def gather_strings(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -57,7 +51,7 @@ def gather_strings(
 
 # --- fullzip.cpp ---
 
-def count_zipped(
+def zipped_entries(
     data: npt.NDArray[np.uint8],
     stops: npt.NDArray[np.int64],
     rows: npt.NDArray[np.int64],
@@ -68,52 +62,12 @@ def count_zipped(
     max_visible: int,
     width: int,
     fixed: bool,
-    counts: npt.NDArray[np.int64],
-) -> None: ...
-def unzip_fixed(
-    data: npt.NDArray[np.uint8],
-    stops: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    control_bytes: int,
-    bits_def: int,
-    max_rep: int,
-    max_def: int,
-    max_visible: int,
-    width: int,
-    rep: npt.NDArray[np.uint16],
-    definition: npt.NDArray[np.uint16],
-    values: npt.NDArray[np.uint8],
-) -> None: ...
-def unzip_variable_32(
-    data: npt.NDArray[np.uint8],
-    stops: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    control_bytes: int,
-    bits_def: int,
-    max_rep: int,
-    max_def: int,
-    max_visible: int,
-    width: int,
-    rep: npt.NDArray[np.uint16],
-    definition: npt.NDArray[np.uint16],
-    offsets: npt.NDArray[np.int32],
-    values: npt.NDArray[np.uint8],
-) -> None: ...
-def unzip_variable_64(
-    data: npt.NDArray[np.uint8],
-    stops: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    control_bytes: int,
-    bits_def: int,
-    max_rep: int,
-    max_def: int,
-    max_visible: int,
-    width: int,
-    rep: npt.NDArray[np.uint16],
-    definition: npt.NDArray[np.uint16],
-    offsets: npt.NDArray[np.int64],
-    values: npt.NDArray[np.uint8],
-) -> None: ...
+) -> tuple[
+    npt.NDArray[np.uint16],
+    npt.NDArray[np.uint16],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+]: ...
 
 # --- utf8.cpp ---
 

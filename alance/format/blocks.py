@@ -123,13 +123,30 @@ def gather_valid(strings: VariableWidth, indices: Int64s, valid: Mask) -> Variab
 
 def _gather_fixed(block: FixedWidth, indices: Int64s) -> Bytes:
     bits = block.bits_per_value
-    with kernel_errors:
-        if bits == 1:
-            return _kernels.gather_bits(block.data, indices)
-        if bits % 8:
-            places = indices[:, np.newaxis] * bits + np.arange(bits)
-            return _kernels.gather_bits(block.data, places.ravel())
-        return _kernels.gather_fixed(block.data, bits // 8, indices)
+    if bits == 1:
+        return bits_at(block.data, indices)
+    if bits % 8:
+        return bits_at(block.data, (indices[:, np.newaxis] * bits + np.arange(bits)).ravel())
+    width = bits // 8
+    values = block.data[: len(block.data) // width * width].view(f"V{width}")
+    _check_places(indices, len(values))
+    return values[indices].view(np.uint8)
+
+
+def bits_at(data: Bytes, places: Int64s) -> Bytes:
+    """The bits at some places, LSB first, end to end.
+
+    Raises:
+        CorruptFileError: a place is outside of the bytes.
+    """
+    _check_places(places, 8 * len(data))
+    bits = data[places >> 3] >> (places & 7).astype(np.uint8)
+    return np.packbits(bits & np.uint8(1), bitorder="little")
+
+
+def _check_places(places: Int64s, count: int) -> None:
+    if len(places) and not 0 <= int(places.min()) <= int(places.max()) < count:
+        raise CorruptFileError(f"an index is not in [0, {count})")
 
 
 def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBlock:
@@ -146,8 +163,7 @@ def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBl
         )
         return FixedSizeListBlock(dimension, picked, None)
     places = (indices[:, np.newaxis] * dimension + np.arange(dimension)).ravel()
-    with kernel_errors:
-        bits = None if validity is None else _kernels.gather_bits(validity, places)
+    bits = None if validity is None else bits_at(validity, places)
     return FixedSizeListBlock(dimension, gather(items, places), bits)
 
 

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 
-EMPTY = np.empty(0, np.uint16)
-
 
 def ints(*numbers: int) -> np.ndarray:
     return np.array(numbers, np.int64)
@@ -46,11 +44,16 @@ class Form:
         return word + (len(value).to_bytes(self.width, "little") + value if not definition else b"")
 
 
-def count(form: Form, data: bytes, stops: list[int], rows: list[int]) -> list[int]:
-    counts = np.empty(4, np.int64)
+def entries_of(
+    form: Form, data: bytes, stops: list[int], rows: list[int]
+) -> tuple[list[int], list[int], list[bytes]]:
+    """The levels of all entries, and the values that have bytes."""
     array = np.frombuffer(data, np.uint8)
-    _kernels.count_zipped(array, ints(*stops), ints(*rows), *form.numbers, form.fixed, counts)
-    return counts.tolist()
+    rep, definition, starts, sizes = _kernels.zipped_entries(
+        array, ints(*stops), ints(*rows), *form.numbers, form.fixed
+    )
+    spans = zip(starts.tolist(), sizes.tolist(), strict=True)
+    return rep.tolist(), definition.tolist(), [data[at : at + size] for at, size in spans]
 
 
 @given(
@@ -70,24 +73,13 @@ def test_unzip_gives_back_what_was_zipped(
     if fixed:
         entries = [(rep, level, value[:3].ljust(3, b".")) for rep, level, value in entries]
     data = b"".join(form.write(*entry) for entry in entries)
-    array, stops = np.frombuffer(data, np.uint8), ints(len(data))
-    rows = ints(sum(rep for rep, _, _ in entries))
     values = [value for _, level, value in entries if (level <= 1 if fixed else level == 0)]
-    counts = count(form, data, stops.tolist(), rows.tolist())
-    visible = sum(level <= 1 for _, level, _ in entries)
-    assert counts == [len(entries), visible, len(values), sum(map(len, values))]
-    rep, definition = np.empty((2, len(entries)), np.uint16)
-    content = np.empty(counts[3], np.uint8)
-    if fixed:
-        _kernels.unzip_fixed(array, stops, rows, *form.numbers, rep, definition, content)
-    else:
-        unzip = _kernels.unzip_variable_64 if wide else _kernels.unzip_variable_32
-        offsets = np.empty(len(values) + 1, np.int64 if wide else np.int32)
-        unzip(array, stops, rows, *form.numbers, rep, definition, offsets, content)
-        assert offsets.tolist() == [0, *np.cumsum([len(one) for one in values])]
-    assert rep.tolist() == [one for one, _, _ in entries]
-    assert definition.tolist() == [one for _, one, _ in entries]
-    assert content.tobytes() == b"".join(values)
+    rep, definition, found = entries_of(
+        form, data, [len(data)], [sum(rep for rep, _, _ in entries)]
+    )
+    assert rep == [begins for begins, _, _ in entries]
+    assert definition == [level for _, level, _ in entries]
+    assert found == values
 
 
 @pytest.mark.parametrize(
@@ -106,66 +98,55 @@ def test_unzip_gives_back_what_was_zipped(
 )
 def test_broken_rows_are_refused(data: bytes, rows: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        count(Form(), data, [len(data)], rows)
+        entries_of(Form(), data, [len(data)], rows)
 
 
 def test_a_control_word_that_ends_behind_its_row_is_refused() -> None:
     with pytest.raises(ValueError, match="a control word of 2 bytes"):
-        count(Form(control_bytes=2), b"\x05\0\x05", [3], [2])
+        entries_of(Form(control_bytes=2), b"\x05\0\x05", [3], [2])
 
 
 def test_a_64_bit_length_cannot_wrap_around() -> None:
     form = Form(width=8)
     with pytest.raises(ValueError, match="a value of 18446744073709551615 bytes"):
-        count(form, b"\x04" + b"\xff" * 8 + b"abc", [12], [1])
+        entries_of(form, b"\x04" + b"\xff" * 8 + b"abc", [12], [1])
 
 
 def test_every_piece_must_end_with_its_rows() -> None:
     form = Form()
     row = form.write(1, 0, b"ab")
-    assert count(form, row * 2, [len(row), 2 * len(row)], [1, 1]) == [2, 2, 2, 4]
+    assert entries_of(form, row * 2, [len(row), 2 * len(row)], [1, 1])[2] == [b"ab"] * 2
     with pytest.raises(ValueError, match="its row ends at 6"):
-        count(form, row * 2, [len(row) - 1, 2 * len(row)], [1, 1])
+        entries_of(form, row * 2, [len(row) - 1, 2 * len(row)], [1, 1])
     with pytest.raises(ValueError, match="bytes behind the last row"):
-        count(form, row * 2, [len(row)], [1])
+        entries_of(form, row * 2, [len(row)], [1])
     with pytest.raises(ValueError, match="rows end at"):
-        count(form, row * 2, [len(row), 2 * len(row) + 1], [1, 1])
+        entries_of(form, row * 2, [len(row), 2 * len(row) + 1], [1, 1])
 
 
 def test_without_lists_every_entry_is_a_row() -> None:
     form = Form(bits_def=1, max_rep=0, max_def=1)
     data = form.write(0, 0, b"ab") + form.write(0, 1, b"") + form.write(0, 0, b"")
-    assert count(form, data, [len(data)], [3]) == [3, 3, 2, 2]
-
-
-def test_arrays_that_were_counted_wrongly_are_refused() -> None:
-    form = Form(fixed=True, width=2)
-    array = np.frombuffer(form.write(1, 0, b"ab") * 2, np.uint8)
-    rep = np.empty(2, np.uint16)
-    for levels, content in ((rep[:1], 4), (rep, 3), (rep, 5)):
-        with pytest.raises(ValueError, match="unzip"):
-            _kernels.unzip_fixed(
-                array, ints(6), ints(2), *form.numbers, levels, rep, np.empty(content, np.uint8)
-            )
+    assert entries_of(form, data, [len(data)], [3]) == ([0] * 3, [0, 1, 0], [b"ab", b""])
 
 
 @given(
     data=st.binary(max_size=60), fixed=st.booleans(), control_bytes=st.sampled_from([0, 1, 2, 4])
 )
-def test_garbage_is_counted_inside_its_bounds_or_refused(
+def test_garbage_is_taken_apart_inside_its_bounds_or_refused(
     data: bytes, fixed: bool, control_bytes: int
 ) -> None:
     form = Form(control_bytes, bits_def=min(2, 8 * control_bytes), max_rep=0, fixed=fixed)
     for rows in range(3):
         try:
-            counts = count(form, data, [len(data)], [rows])
+            rep, _, values = entries_of(form, data, [len(data)], [rows])
         except ValueError:
             continue
-        assert counts[3] <= len(data)
-        assert counts[0] == rows
+        assert sum(map(len, values)) <= len(data)
+        assert len(rep) == rows
 
 
 def test_forms_that_cannot_be_are_refused() -> None:
     for form in (Form(control_bytes=3), Form(bits_def=9), Form(width=0), Form(width=5)):
         with pytest.raises(ValueError, match="form"):
-            count(form, b"", [], [])
+            entries_of(form, b"", [], [])

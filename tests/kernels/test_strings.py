@@ -27,25 +27,6 @@ def test_spans_outside_of_the_buffer_are_refused() -> None:
         _kernels.concat_spans(np.zeros(10, np.uint8), np.array([5]), np.array([6]))
 
 
-index_lists = st.lists(st.integers(0, 59), max_size=30)
-
-
-@given(index_lists, st.sampled_from([1, 2, 3, 4, 8, 16, 20]))
-def test_fixed_values_are_picked_like_numpy(indices: list[int], width: int) -> None:
-    data = np.random.default_rng(0).integers(0, 256, (60, width), dtype=np.uint8)
-    out = _kernels.gather_fixed(data.ravel(), width, np.array(indices, np.int64))
-    assert out.tobytes() == data[indices].tobytes() if indices else len(out) == 0
-
-
-@given(index_lists)
-def test_bits_are_picked_like_numpy(indices: list[int]) -> None:
-    bits = np.random.default_rng(0).integers(0, 2, 64, dtype=np.uint8)
-    data = np.packbits(bits, bitorder="little")
-    out = _kernels.gather_bits(data, np.array(indices, np.int64))
-    expected = bits[np.array(indices, np.int64)]
-    np.testing.assert_array_equal(out, np.packbits(expected, bitorder="little"))
-
-
 @given(texts.filter(len), st.data(), st.sampled_from(["i4", "i8"]))
 def test_strings_are_picked(values: list[bytes], data: st.DataObject, dtype: str) -> None:
     indices = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=30))
@@ -61,10 +42,6 @@ def test_indices_outside_are_refused(index: int) -> None:
     block = variable([b"a", b"b", b"c"])
     with pytest.raises(ValueError, match="an index"):
         _kernels.gather_strings(block.offsets, block.data, indices)
-    with pytest.raises(ValueError, match="an index"):
-        _kernels.gather_fixed(np.zeros(7, np.uint8), 2, indices)
-    with pytest.raises(ValueError, match="an index"):
-        _kernels.gather_bits(np.zeros(0, np.uint8), indices)
 
 
 @pytest.mark.parametrize("offsets", [[], [0, 4], [-1, 1], [2, 1]])

@@ -26,7 +26,7 @@ from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs import per_value_codec
-from alance.format.layouts.levels import NO_LEVELS, Levels, Shape
+from alance.format.layouts.levels import Levels, Shape
 from alance.format.layouts.place import (
     MAX_WHOLE_BYTES,
     fetch,
@@ -180,33 +180,20 @@ class FullZipTask(NamedTuple):
             shape.max_visible,
             form.width,
         )
-        counts = np.empty(4, np.int64)
-        _kernels.count_zipped(*walk, form.is_fixed, counts)
-        entries, visible, present, num_bytes = counts.tolist()
-        self._check_counts(entries, visible)
-        rep = np.empty(entries, np.uint16) if shape.has_lists else NO_LEVELS
-        definition = np.empty(entries, np.uint16) if shape.max_def else NO_LEVELS
-        content = _kernels.blank(num_bytes)
+        rep, definition, starts, sizes = _kernels.zipped_entries(*walk, form.is_fixed)
+        visible = int(np.count_nonzero(definition <= shape.max_visible))
+        self._check_counts(len(rep), visible)
+        offsets, content = _kernels.concat_spans(data, starts, sizes)
+        values: Block = VariableWidth(offsets, content)
         if form.is_fixed:
-            _kernels.unzip_fixed(*walk, rep, definition, content)
-            values: Block = FixedWidth(8 * form.width, visible, content)
-        elif form.width == 4 and num_bytes < 1 << 31:
-            offsets = np.empty(present + 1, np.int32)
-            _kernels.unzip_variable_32(*walk, rep, definition, offsets, content)
-            values = VariableWidth(offsets, content)
-        else:
-            long_offsets = np.empty(present + 1, np.int64)
-            _kernels.unzip_variable_64(*walk, rep, definition, long_offsets, content)
-            values = VariableWidth(long_offsets, content)
-        return (
-            Levels(
-                shape,
-                entries,
-                rep if shape.has_lists else None,
-                definition if shape.max_def else None,
-            ),
-            values,
+            values = FixedWidth(8 * form.width, visible, content)
+        levels = Levels(
+            shape,
+            len(rep),
+            rep if shape.has_lists else None,
+            definition if shape.max_def else None,
         )
+        return levels, values
 
     def _levels_alone(self, data: Bytes, stops: Int64s) -> tuple[Levels, Block]:
         """Control words, where all values are the same and take no bytes."""

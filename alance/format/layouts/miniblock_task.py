@@ -83,7 +83,7 @@ class ChunkForm(NamedTuple):
             raise CorruptFileError(
                 f"chunk {number}: {len(chunk)} bytes, its header has {words.size}"
             )
-        entries, *sizes = words.unpack_from(chunk)
+        entries, *sizes = words.unpack_from(chunk.data)
         buffers, position = [], (words.size + 7) // 8 * 8
         for buffer, size in enumerate(sizes):
             # The filler before it may end behind the chunk: then no size is small enough.

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.blocks import ConstantBlock, FixedWidth
+from alance.format.blocks import ConstantBlock, FixedWidth, bits_at
 from alance.format.layouts.place import fetch_pieces
 from alance.format.numbers import positions_of
 from alance.records import dataclass
@@ -112,7 +111,7 @@ class BitPiece:
         places = self.places
         if places is None:
             places = np.arange(self.first_bit, self.first_bit + self.num_rows)
-        return _kernels.gather_bits(data, places)
+        return bits_at(data, places)
 
     def mask(self) -> Mask:
         """Return the bits as booleans, shape (num_rows,)."""

@@ -23,7 +23,14 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import CorruptFileError, kernel_errors
-from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth, StructBlock, gather
+from alance.format.blocks import (
+    ConstantBlock,
+    FixedSizeListBlock,
+    FixedWidth,
+    StructBlock,
+    bits_at,
+    gather,
+)
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
@@ -268,8 +275,7 @@ class PackedBitsPiece:
             return NullableBlock(gather(block, self.spans.positions()), None)
         width, positions = page.packed_bits, self.spans.positions()
         places = (positions[:, None] * width + np.arange(width)).reshape(-1)
-        with kernel_errors:
-            bits = _kernels.gather_bits(data, places)
+        bits = bits_at(data, places)
         rows = np.unpackbits(bits, count=len(places), bitorder="little").reshape(-1, width)
         wide = np.zeros((len(rows), page.bits_per_value), np.uint8)
         wide[:, :width] = rows

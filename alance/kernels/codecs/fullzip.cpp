@@ -1,7 +1,9 @@
 // Rows of full-zip pages, split into control words, values and lengths.
 //
 // Source: docs/format/file.md, "Full-zip layout".
-#include "base/bounds.hpp"
+#include <vector>
+
+#include "base/lists.hpp"
 
 namespace alance {
 namespace {
@@ -103,90 +105,24 @@ void walk(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows, 
             " bytes behind the last row");
 }
 
-// Checks the rows and counts: entries, visible entries, values with bytes, bytes of values.
-void count_zipped(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows,
-                  int64_t control_bytes, int64_t bits_def, int64_t max_rep, int64_t max_def,
-                  int64_t max_visible, int64_t width, bool fixed, const Out<int64_t>& counts) {
+// The levels of all entries, and where the values that have bytes begin and how many these are.
+nb::tuple zipped_entries(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows,
+                         int64_t control_bytes, int64_t bits_def, int64_t max_rep,
+                         int64_t max_def, int64_t max_visible, int64_t width, bool fixed) {
   const Form form{control_bytes, bits_def, max_rep, max_def, max_visible, width, fixed};
-  if (counts.size() != 4) corrupt("count_zipped: four counts");
-  int64_t entries = 0, visible = 0, present = 0, bytes = 0;
-  walk(data, stops, rows, form, [&](const Entry& entry) {
-    ++entries;
-    visible += entry.def <= max_visible;
-    present += entry.value_start >= 0;
-    bytes += entry.value_size;
-  });
-  counts.data()[0] = entries;
-  counts.data()[1] = visible;
-  counts.data()[2] = present;
-  counts.data()[3] = bytes;
-}
-
-// Writes the levels (an empty array: not wanted) and hands each value's bytes to `place`.
-template <typename Place>
-void unzip(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows, const Form& form,
-           const Out<uint16_t>& rep, const Out<uint16_t>& def, const MutBytes& values,
-           Place place) {
-  size_t at = 0;
-  int64_t filled = 0;
-  walk(data, stops, rows, form, [&](const Entry& entry) {
-    if (rep.size() != 0) {
-      if (at >= rep.size()) corrupt("unzip: more entries than were counted");
-      rep.data()[at] = static_cast<uint16_t>(entry.rep);
-    }
-    if (def.size() != 0) {
-      if (at >= def.size()) corrupt("unzip: more entries than were counted");
-      def.data()[at] = static_cast<uint16_t>(entry.def);
-    }
-    ++at;
-    if (entry.value_start < 0) return;
-    if (entry.value_size > static_cast<int64_t>(values.size()) - filled)
-      corrupt("unzip: more bytes than were counted");
-    if (entry.value_size != 0)
-      std::memcpy(values.data() + filled, data.data() + entry.value_start,
-                  static_cast<size_t>(entry.value_size));
-    filled += entry.value_size;
-    place(filled);
-  });
-  if ((rep.size() != 0 && at != rep.size()) || (def.size() != 0 && at != def.size()) ||
-      filled != static_cast<int64_t>(values.size()))
-    corrupt("unzip: less than was counted");
-}
-
-void unzip_fixed(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows,
-                 int64_t control_bytes, int64_t bits_def, int64_t max_rep, int64_t max_def,
-                 int64_t max_visible, int64_t width, const Out<uint16_t>& rep,
-                 const Out<uint16_t>& def, const MutBytes& values) {
-  const Form form{control_bytes, bits_def, max_rep, max_def, max_visible, width, true};
-  unzip(data, stops, rows, form, rep, def, values, [](int64_t) {});
-}
-
-// `offsets` gets one entry more than there are values with bytes.
-template <typename Offset>
-void unzip_variable(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows,
-                    int64_t control_bytes, int64_t bits_def, int64_t max_rep, int64_t max_def,
-                    int64_t max_visible, int64_t width, const Out<uint16_t>& rep,
-                    const Out<uint16_t>& def, const Out<Offset>& offsets,
-                    const MutBytes& values) {
-  const Form form{control_bytes, bits_def, max_rep, max_def, max_visible, width, false};
-  if (offsets.size() == 0) corrupt("unzip_variable: no offsets");
-  if (sizeof(Offset) == 4 && values.size() > 0x7fffffff)
-    corrupt("unzip_variable: " + std::to_string(values.size()) + " bytes need 64-bit offsets");
-  size_t at = 0;
-  offsets.data()[0] = 0;
-  unzip(data, stops, rows, form, rep, def, values, [&](int64_t filled) {
-    if (++at >= offsets.size()) corrupt("unzip: more values than were counted");
-    offsets.data()[at] = static_cast<Offset>(filled);
-  });
-  if (at + 1 != offsets.size()) corrupt("unzip: fewer values than were counted");
-}
-
-template <typename Offset>
-void define_unzip_variable(nanobind::module_& m, const char* name) {
-  m.def(name, &unzip_variable<Offset>, nb::arg("data"), nb::arg("stops"), nb::arg("rows"),
-        nb::arg("control_bytes"), nb::arg("bits_def"), nb::arg("max_rep"), nb::arg("max_def"),
-        nb::arg("max_visible"), nb::arg("width"), nb::arg("rep"), nb::arg("definition"),
-        nb::arg("offsets"), nb::arg("values"), nb::call_guard<nb::gil_scoped_release>());
+  std::vector<uint16_t> rep, def;
+  std::vector<int64_t> starts, sizes;
+  {
+    nb::gil_scoped_release release;
+    walk(data, stops, rows, form, [&](const Entry& entry) {
+      rep.push_back(static_cast<uint16_t>(entry.rep));
+      def.push_back(static_cast<uint16_t>(entry.def));
+      if (entry.value_start < 0) return;
+      starts.push_back(entry.value_start);
+      sizes.push_back(entry.value_size);
+    });
+  }
+  return nb::make_tuple(numpy_of(rep), numpy_of(def), numpy_of(starts), numpy_of(sizes));
 }
 
 }  // namespace
@@ -194,14 +130,7 @@ void define_unzip_variable(nanobind::module_& m, const char* name) {
 
 void register_fullzip(nanobind::module_& m) {
   using namespace alance;
-  m.def("count_zipped", &count_zipped, nb::arg("data"), nb::arg("stops"), nb::arg("rows"),
+  m.def("zipped_entries", &zipped_entries, nb::arg("data"), nb::arg("stops"), nb::arg("rows"),
         nb::arg("control_bytes"), nb::arg("bits_def"), nb::arg("max_rep"), nb::arg("max_def"),
-        nb::arg("max_visible"), nb::arg("width"), nb::arg("fixed"), nb::arg("counts"),
-        nb::call_guard<nb::gil_scoped_release>());
-  m.def("unzip_fixed", &unzip_fixed, nb::arg("data"), nb::arg("stops"), nb::arg("rows"),
-        nb::arg("control_bytes"), nb::arg("bits_def"), nb::arg("max_rep"), nb::arg("max_def"),
-        nb::arg("max_visible"), nb::arg("width"), nb::arg("rep"), nb::arg("definition"),
-        nb::arg("values"), nb::call_guard<nb::gil_scoped_release>());
-  define_unzip_variable<int32_t>(m, "unzip_variable_32");
-  define_unzip_variable<int64_t>(m, "unzip_variable_64");
+        nb::arg("max_visible"), nb::arg("width"), nb::arg("fixed"));
 }

@@ -1,4 +1,4 @@
-// Values of fixed and variable width, by their places in bytes or by index.
+// Byte strings by their places or by index.
 #include <limits>
 
 #include "base/bounds.hpp"
@@ -60,55 +60,6 @@ void check_indices(const In<int64_t>& indices, int64_t num_values) {
   if (outside) corrupt("an index is not in [0, " + std::to_string(num_values) + ")");
 }
 
-template <int Bytes>
-void gather(const uint8_t* in, const In<int64_t>& indices, uint8_t* out) {
-  for (size_t i = 0; i < indices.size(); ++i, out += Bytes)
-    std::memcpy(out, in + indices.data()[i] * Bytes, Bytes);
-}
-
-Numpy<uint8_t> gather_fixed(Bytes data, int64_t bytes_per_value, In<int64_t> indices) {
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    if (bytes_per_value < 1) corrupt("values of " + std::to_string(bytes_per_value) + " bytes");
-    check_indices(indices, static_cast<int64_t>(data.size()) / bytes_per_value);
-    int64_t num = static_cast<int64_t>(indices.size());
-    Owned<uint8_t> values(product(num, bytes_per_value, "values"));
-    uint8_t* out = values.data();
-    switch (bytes_per_value) {
-      case 1: gather<1>(data.data(), indices, out); break;
-      case 2: gather<2>(data.data(), indices, out); break;
-      case 4: gather<4>(data.data(), indices, out); break;
-      case 8: gather<8>(data.data(), indices, out); break;
-      case 16: gather<16>(data.data(), indices, out); break;
-      default:
-        for (int64_t i = 0; i < num; ++i, out += bytes_per_value)
-          std::memcpy(out, data.data() + indices.data()[i] * bytes_per_value,
-                      static_cast<size_t>(bytes_per_value));
-    }
-    return values;
-  };
-  return run().numpy();
-}
-
-Numpy<uint8_t> gather_bits(Bytes data, In<int64_t> indices) {
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    check_indices(indices, product(static_cast<int64_t>(data.size()), 8, "bits"));
-    int64_t num = static_cast<int64_t>(indices.size());
-    Owned<uint8_t> bits(bytes_of_bits(num));
-    for (int64_t first = 0; first < num; first += 8) {
-      int byte = 0;
-      for (int64_t i = first; i < num && i < first + 8; ++i) {
-        int64_t index = indices.data()[i];
-        byte |= (data.data()[index / 8] >> (index % 8) & 1) << (i - first);
-      }
-      bits[first / 8] = static_cast<uint8_t>(byte);
-    }
-    return bits;
-  };
-  return run().numpy();
-}
-
 template <typename Offset>
 nb::tuple gather_strings(In<Offset> offsets, Bytes data, In<int64_t> indices) {
   auto run = [&] {
@@ -144,9 +95,6 @@ nb::tuple gather_strings(In<Offset> offsets, Bytes data, In<int64_t> indices) {
 void register_strings(nanobind::module_& m) {
   using namespace alance;
   m.def("concat_spans", &concat_spans, nb::arg("data"), nb::arg("starts"), nb::arg("sizes"));
-  m.def("gather_fixed", &gather_fixed, nb::arg("data"), nb::arg("bytes_per_value"),
-        nb::arg("indices"));
-  m.def("gather_bits", &gather_bits, nb::arg("data"), nb::arg("indices"));
   m.def("gather_strings", &gather_strings<int32_t>, nb::arg("offsets").noconvert(),
         nb::arg("data"), nb::arg("indices"));
   m.def("gather_strings", &gather_strings<int64_t>, nb::arg("offsets").noconvert(),
