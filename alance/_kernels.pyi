@@ -637,27 +637,6 @@ class KeyTable:
     def numbers(self) -> npt.NDArray[np.uint32]: ...
     def find(self, others: Keys) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 
-# --- v2_0.cpp ---
-
-def page_offsets_32(
-    entries: npt.NDArray[np.uint8],
-    counts: npt.NDArray[np.int64],
-    from_start: bool,
-    adjustment: int,
-    limit: int,
-) -> tuple[
-    npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint8]
-]: ...
-def page_offsets_64(
-    entries: npt.NDArray[np.uint8],
-    counts: npt.NDArray[np.int64],
-    from_start: bool,
-    adjustment: int,
-    limit: int,
-) -> tuple[
-    npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]
-]: ...
-
 # --- encode_jsonb.cpp ---
 
 def text_to_jsonb(

@@ -59,7 +59,6 @@ void register_item_sets(nb::module_& m);
 void register_items(nb::module_& m);
 void register_keys(nb::module_& m);
 void register_keys_joined(nb::module_& m);
-void register_v2_0(nb::module_& m);
 void register_file_tables(nb::module_& m);
 void register_small_files(nb::module_& m);
 void register_small_file(nb::module_& m);
@@ -132,7 +131,6 @@ NB_MODULE(_alance_kernels, m) {
   register_items(m);
   register_keys(m);
   register_keys_joined(m);
-  register_v2_0(m);
   register_file_tables(m);
   register_small_files(m);
   register_small_file(m);

@@ -180,6 +180,6 @@ class VariablePackedStruct:
             starts, sizes = part.place(rows.data, places, ends)
             children.append(part.decode(rows, starts, sizes))
             places = starts + sizes
-        if len(left := (ends - places)[places != ends]):
-            raise CorruptFileError(f"packed rows: {left[0]} bytes are left in a row")
+        if len(surplus := (ends - places)[places != ends]):
+            raise CorruptFileError(f"packed rows: {surplus[0]} bytes are left in a row")
         return StructBlock(rows.num_values, tuple(children))

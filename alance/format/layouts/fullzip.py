@@ -167,8 +167,6 @@ class FullZipTask(NamedTuple):
     def _unzip(self, data: Bytes, stops: Int64s) -> tuple[Levels, Block]:
         """Levels, and the encoded bytes of the values that have any."""
         form, shape = self.form, self.form.shape
-        if form.is_fixed and not form.width:
-            return self._levels_alone(data, stops)
         walk = (
             data,
             stops,
@@ -194,35 +192,6 @@ class FullZipTask(NamedTuple):
             definition if shape.max_def else None,
         )
         return levels, values
-
-    def _levels_alone(self, data: Bytes, stops: Int64s) -> tuple[Levels, Block]:
-        """Control words, where all values are the same and take no bytes."""
-        form, shape = self.form, self.form.shape
-        size = form.control_bytes
-        if len(data) % size or (stops % size).any() or int(stops[-1:].sum()) != len(data):
-            raise CorruptFileError(f"{len(data)} bytes of control words of {size} bytes")
-        words = data.view(f"<u{size}").astype(np.int64)
-        rep, definition = words >> form.bits_def, words & ((1 << form.bits_def) - 1)
-        if (rep > shape.max_rep).any() or (definition > shape.max_def).any():
-            raise CorruptFileError(
-                f"levels up to {rep.max()} and {definition.max()}, at most {shape.max_rep} and "
-                f"{shape.max_def} are possible"
-            )
-        begins = np.concatenate([[0], np.cumsum(rep == shape.max_rep)])
-        edges = np.concatenate([[0], stops // size])
-        if not np.array_equal(np.diff(begins[edges]), self.piece_rows) or (
-            len(words) and (rep[edges[:-1][np.diff(edges) > 0]] != shape.max_rep).any()
-        ):
-            raise CorruptFileError("rows of control words that are not as many as are expected")
-        visible = int(np.count_nonzero(definition <= shape.max_visible))
-        self._check_counts(len(words), visible)
-        levels = Levels(
-            shape,
-            len(words),
-            rep.astype(np.uint16) if shape.has_lists else None,
-            definition.astype(np.uint16) if shape.max_def else None,
-        )
-        return levels, FixedWidth(0, visible, np.empty(0, np.uint8))
 
     def _decoded(self, values: Block, levels: Levels) -> Block:
         """One decoded value a visible entry."""

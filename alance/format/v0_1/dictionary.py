@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from alance import _kernels
-from alance.errors import CorruptFileError, InvalidInputError, kernel_errors
+from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.numbers import is_variable, offsets_of
 from alance.format.plans import ByteRange, run
 from alance.format.v0_1.leaves import DictionaryItems, row_bits
+from alance.format.v2_0.strings import decode_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,16 +75,14 @@ def read_items(
     data = np.frombuffer(content, np.uint8)
     if not text:
         return DictionaryItems(FixedWidth(bits, count, data.copy()), None)
-    with kernel_errors:
-        starts, stops, offsets, _ = _kernels.page_offsets_64(
-            data, np.array([count], np.int64), False, 0, file_bytes
-        )
+    ends = decode_ends(data, np.array([count], np.int64), file_bytes, wide=True)
+    start, stop = int(ends.spans.starts[0]), int(ends.spans.stops[0])
     data = data[:0]
-    if stops[0] > starts[0]:
-        (content,) = yield [ByteRange(path, int(starts[0]), int(stops[0]))]
+    if stop > start:
+        (content,) = yield [ByteRange(path, start, stop)]
         data = np.frombuffer(content, np.uint8).copy()
-    valid = offsets[1:] > offsets[:-1]
-    return DictionaryItems(VariableWidth(offsets, data), None if valid.all() else valid)
+    valid = ends.offsets[1:] > ends.offsets[:-1]
+    return DictionaryItems(VariableWidth(ends.offsets, data), None if valid.all() else valid)
 
 
 def stored(field: Field, items: DictionaryItems) -> bytes:

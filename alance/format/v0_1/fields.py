@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance import _kernels
-from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
+from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.numbers import offsets_of, storage_type
 from alance.format.plans import together
 from alance.format.types import is_nested
@@ -23,7 +22,7 @@ from alance.format.v0_1.leaves import BlobNode, PlainNode, TextNode, is_bits, ro
 from alance.format.v0_1.pages import Pages
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import ListRows, NullNode, StructNode
-from alance.format.v2_0.strings import Ends
+from alance.format.v2_0.strings import Ends, decode_ends
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -145,11 +144,8 @@ class ListNode:
             raise self.pages.place.corrupt(
                 f"field {self.field.name!r}: offsets of lists outside of their items"
             )
-        with kernel_errors:
-            starts, stops, offsets, _ = _kernels.page_offsets_64(
-                (raw + base).view(np.uint8), parts.counts, False, 0, int(self.first_items[-1])
-            )
-        return Ends(Spans(starts, stops), offsets, None)
+        last = int(self.first_items[-1])
+        return decode_ends((raw + base).view(np.uint8), parts.counts, last, wide=True)
 
 
 @dataclass(frozen=True, slots=True)

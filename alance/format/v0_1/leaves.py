@@ -35,8 +35,7 @@ from alance.format.layouts.place import fetch, unpinned
 from alance.format.numbers import offsets_of, storage_type
 from alance.format.plans import together
 from alance.format.v0_1.pages import distinct, fetch_range
-from alance.format.v2_0.base import Spans
-from alance.format.v2_0.strings import WIDE_BYTES, Ends
+from alance.format.v2_0.strings import WIDE_BYTES, Ends, decode_ends
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v0_1.pages import Pages, Parts
-    from alance.format.v2_0.base import BitPiece
+    from alance.format.v2_0.base import BitPiece, Spans
     from alance.format.v2_0.fields import FieldPiece, PagedColumn
 
 # Smaller string bytes are read whole together with the offsets: at 100 MB/s they take 5 ms, another
@@ -171,19 +170,6 @@ class PlainNode:
         return PlainRows(self.field, parts.num_rows, content, self.items)
 
 
-def decode_ends(entries: memoryview, parts: Parts, limit: int, *, wide: bool) -> Ends:
-    """Decode the offsets of parts, each with one entry more than rows.
-
-    Raises:
-        CorruptFileError: offsets that decrease or exceed `limit`.
-    """
-    decode = _kernels.page_offsets_64 if wide else _kernels.page_offsets_32
-    with kernel_errors:
-        data = np.frombuffer(entries, np.uint8)
-        starts, stops, offsets, _ = decode(data, parts.counts, False, 0, limit)
-    return Ends(Spans(starts, stops), offsets, None)
-
-
 @dataclass(frozen=True, slots=True)
 class TextRows:
     """Decoded offsets of strings, and their concatenated bytes."""
@@ -219,7 +205,7 @@ class WholeRows:
     def decode(self, arrow: pa.DataType) -> pa.Array:
         data = unpinned(self.content)
         limit = int(self.ends[-1]) if len(self.ends) else 0
-        rows_ends = decode_ends(self.entries, self.parts, limit, wide=len(data) > WIDE_BYTES)
+        rows_ends = decode_ends(self.entries, self.parts.counts, limit, wide=len(data) > WIDE_BYTES)
         starts, stops = rows_ends.spans.starts, rows_ends.spans.stops
         if (starts < self.begins).any() or (stops > self.ends).any():
             raise CorruptFileError(f"field {self.field.name!r}: strings outside of their pages")
@@ -311,7 +297,7 @@ class TextNode:
         entries = yield from self.pages.fetch(parts, 8, extra=1)
         limit = self.pages.place.size(0)
         with self.pages.place.checking():
-            ends = decode_ends(entries, parts, limit, wide=limit > WIDE_BYTES)
+            ends = decode_ends(entries, parts.counts, limit, wide=limit > WIDE_BYTES)
         content = yield from fetch_range(self.pages.place, ends.spans.starts, ends.spans.stops)
         return TextRows(self.field, ends, content)
 

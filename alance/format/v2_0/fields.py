@@ -264,12 +264,12 @@ class ListNode:
 def _joined(pages: Sequence[Ends]) -> tuple[Int64s, Mask | None]:
     """Join the offsets and validity of all pages."""
     if len(pages) == 1:
-        return pages[0].offsets.astype(np.int64, copy=False), pages[0].mask()
+        return pages[0].offsets.astype(np.int64, copy=False), pages[0].valid
     offsets = [np.zeros(1, np.int64)]
     masks, has_nulls = [], False
     for page in pages:
         offsets.append(page.offsets[1:] + offsets[-1][-1])
-        mask = page.mask()
+        mask = page.valid
         has_nulls |= mask is not None
         masks.append(np.ones(len(page.offsets) - 1, np.bool_) if mask is None else mask)
     return np.concatenate(offsets), np.concatenate(masks) if has_nulls else None

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.errors import CorruptFileError, kernel_errors
+from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
 from alance.format.codecs.general import Scheme, decompress
 from alance.format.layouts.place import fetch, fetch_pieces, unpinned
+from alance.format.numbers import offsets_of
 from alance.format.plans import together
 from alance.format.v2_0.base import ArrayEncoding, NullableBlock, Piece, Spans, fixed
 from alance.records import dataclass
@@ -39,14 +40,7 @@ class Ends:
 
     spans: Spans  # spans of the rows' bytes or items, one for each span of rows
     offsets: Int32s | Int64s  # shape (n + 1,), from 0
-    valid: Bytes | None  # LSB-first bits; None: all valid
-
-    def mask(self) -> Mask | None:
-        """Return the validity as booleans, or None if all are valid."""
-        if self.valid is None:
-            return None
-        count = len(self.offsets) - 1
-        return np.unpackbits(self.valid, count=count, bitorder="little").view(np.bool_)
+    valid: Mask | None  # shape (n,); None: all valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +67,54 @@ class Indices:
         """
         entries = np.frombuffer(content, np.uint8)
         from_start = bool(len(spans.starts)) and int(spans.starts[0]) == 0
-        decode = _kernels.page_offsets_64 if wide else _kernels.page_offsets_32
-        with kernel_errors:
-            starts, stops, offsets, valid = decode(
-                entries, spans.counts, from_start, self.adjustment, limit
-            )
-        return Ends(Spans(starts, stops), offsets, valid if len(valid) else None)
+        if from_start:
+            entries = np.concatenate([np.zeros(8, np.uint8), entries])
+        return decode_ends(entries, spans.counts, limit, adjustment=self.adjustment, wide=wide)
+
+
+def decode_ends(
+    entries: Bytes | memoryview,
+    counts: Int64s,
+    limit: int,
+    *,
+    adjustment: int = 0,
+    wide: bool,
+) -> Ends:
+    """The ends of rows, span by span, from a u64 for each row and one before each span.
+
+    Args:
+        counts: rows of each span.
+        limit: where the last may end.
+        adjustment: added to the ends of nulls; 0: there are none.
+        wide: 64-bit offsets also where 32 would do.
+
+    Raises:
+        CorruptFileError: the ends decrease, go beyond the limit, or are not as many.
+        BatchTooLargeError: more bytes or items than 32-bit offsets can say.
+    """
+    expected = int(counts.sum()) + len(counts)
+    if len(entries) != 8 * expected:
+        raise CorruptFileError(f"offsets: {len(entries)} bytes for {expected} entries")
+    stored = np.frombuffer(entries, "<u8")
+    is_valid = stored < adjustment if adjustment else None
+    ends = (
+        stored if is_valid is None else np.where(is_valid, stored, stored - np.uint64(adjustment))
+    )
+    if (ends[1:] < ends[:-1]).any() or (len(ends) and int(ends[-1]) > limit):
+        raise CorruptFileError(f"offsets decrease, or end behind {limit}")
+    places = ends.astype(np.int64)
+    lasts = np.cumsum(counts + 1) - 1
+    is_row = np.ones(expected, np.bool_)
+    is_row[lasts - counts] = False
+    offsets = offsets_of(np.diff(places, prepend=0)[is_row])
+    if not wide and int(offsets[-1]) > WIDE_BYTES:
+        raise BatchTooLargeError(
+            f"strings or lists of {offsets[-1]} bytes or items are too many for the offsets of "
+            "this type: read fewer rows at once"
+        )
+    valid = None if is_valid is None or is_valid[is_row].all() else is_valid[is_row]
+    spans = Spans(places[lasts - counts], places[lasts])
+    return Ends(spans, offsets if wide else offsets.astype(np.int32), valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +130,7 @@ class StringPiece:
 
     def decode(self) -> NullableBlock:
         return NullableBlock(
-            VariableWidth(self.ends.offsets, unpinned(self.content)), self.ends.mask()
+            VariableWidth(self.ends.offsets, unpinned(self.content)), self.ends.valid
         )
 
 
@@ -124,7 +160,7 @@ class WholePiece:
         elif len(begins):
             with kernel_errors:
                 data = _kernels.concat_spans(data, begins, sizes)[1]
-        return NullableBlock(VariableWidth(ends.offsets, data), ends.mask())
+        return NullableBlock(VariableWidth(ends.offsets, data), ends.valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +217,7 @@ class PlacesPiece:
         shifts = np.repeat(ends.spans.starts - offsets[before], counts)
         sizes = np.diff(offsets)
         positions = np.where(sizes > 0, offsets[:-1] + shifts + self.first_byte, 0)
-        valid = ends.mask()
+        valid = ends.valid
         if valid is not None:
             positions, sizes = np.where(valid, positions, 1), np.where(valid, sizes, 0)
         children = [

@@ -31,7 +31,7 @@ void check_form(const Form& form) {
   const bool controls = form.control_bytes == 0 || form.control_bytes == 1 ||
                         form.control_bytes == 2 || form.control_bytes == 4;
   if (!controls || form.bits_def < 0 || form.bits_def > 8 * form.control_bytes ||
-      form.width <= 0 || form.max_rep < 0 || form.max_def < 0 || form.max_visible < 0 ||
+      form.width + form.control_bytes <= 0 || form.width < 0 || form.max_rep < 0 || form.max_def < 0 || form.max_visible < 0 ||
       (!form.fixed && form.width != 4 && form.width != 8))
     corrupt("full-zip: a form of entry that cannot be");
 }
