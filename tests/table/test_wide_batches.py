@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1000  # in place of 2 GiB, which take minutes and gigabytes
 TEXTS = [letter * 300 for letter in "abcdefghijklm"]
-MAP = pa.map_(pa.string(), pa.string())
 VERSIONS = ["2.0", "2.2"]
 
 
@@ -28,19 +27,17 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 async def wide_table(path: Path, version: Any, **options: Any) -> alance.Dataset:
     """Rows of strings in a type whose arrays are made without kernels in that version."""
     count = len(TEXTS)
-    member = pa.struct([("t", pa.string())]) if version == "2.0" else MAP
-    columns = {
-        "i": pa.array(range(count)),
-        "k": pa.array([0] * count),
-        "s": pa.array(rows(version), member),
-    }
-    return await alance.write_dataset(
-        pa.table(columns), path, data_storage_version=version, **options
+    member = pa.struct([("t", pa.string())])
+    packed = {"lance-encoding:packed": "true"} if version == "2.2" else None
+    schema = pa.schema(
+        [("i", pa.int64()), ("k", pa.int64()), pa.field("s", member, metadata=packed)]
     )
+    columns = [pa.array(range(count)), pa.array([0] * count), pa.array(ROWS, member)]
+    table = pa.table(columns, schema=schema)
+    return await alance.write_dataset(table, path, data_storage_version=version, **options)
 
 
-def rows(version: str) -> list[Any]:
-    return [{"t": text} if version == "2.0" else [("t", text)] for text in TEXTS]
+ROWS = [{"t": text} for text in TEXTS]
 
 
 @pytest.mark.usefixtures("narrow")
@@ -51,19 +48,19 @@ async def test_scans_shrink_their_batches(
     dataset = await wide_table(tmp_path / "t", version, max_rows_per_file=max_rows_per_file)
     batches = [batch async for batch in dataset.to_batches(["s"])]
     assert len(batches) > 4
-    assert [row for batch in batches for row in batch["s"].to_pylist()] == rows(version)
+    assert [row for batch in batches for row in batch["s"].to_pylist()] == ROWS
     single = [batch async for batch in dataset.to_batches(["s"], batch_size=1)]
     assert [batch.num_rows for batch in single] == [1] * len(TEXTS)
     if version == "2.0":
         assert await dataset.count_rows("s.t LIKE 'c%'") == 1
     late = await dataset.to_table(["s"], filter="i >= 2", with_row_id=True)
-    assert late["s"].to_pylist() == rows(version)[2:]
+    assert late["s"].to_pylist() == ROWS[2:]
     assert late["_rowid"].to_pylist()[-1] & 0xFFFFFFFF == (len(TEXTS) - 1) % max_rows_per_file
     limited = await dataset.to_table(["s"], offset=2, limit=5)
-    assert limited["s"].to_pylist() == rows(version)[2:7]
+    assert limited["s"].to_pylist() == ROWS[2:7]
     changed = await dataset.delete("i = 3")
     remaining = await changed.to_table(["s"])
-    assert remaining["s"].to_pylist() == rows(version)[:3] + rows(version)[4:]
+    assert remaining["s"].to_pylist() == ROWS[:3] + ROWS[4:]
 
 
 @pytest.mark.usefixtures("narrow")
@@ -72,7 +69,7 @@ async def test_takes_become_several_chunks(tmp_path: Path, version: str) -> None
     dataset = await wide_table(tmp_path / "t", version)
     numbers = [5, 0, 12, 7, 7, 1, 5]
     taken = await dataset.take(numbers)
-    assert taken["s"].to_pylist() == [rows(version)[number] for number in numbers]
+    assert taken["s"].to_pylist() == [ROWS[number] for number in numbers]
     assert taken["s"].num_chunks > 2
     assert (await dataset.take_rows(numbers, ["s"])) == taken.select(["s"])
 
@@ -83,12 +80,12 @@ async def test_changes_of_rows_too_wide_for_one_batch(tmp_path: Path, version: s
     dataset = await wide_table(tmp_path / "t", version, max_rows_per_file=5)
     updated = await dataset.update({"k": "i + 1"}, where="i < 9")
     table = (await updated.to_table()).sort_by("i")
-    assert table["s"].to_pylist() == rows(version)
+    assert table["s"].to_pylist() == ROWS
     assert table["k"].to_pylist() == [*range(1, 10), 0, 0, 0, 0]
     await updated.optimize.compact_files()
     compacted = await updated.checkout_latest()
     assert len(compacted.fragments) == 1
-    assert (await compacted.to_table()).sort_by("i")["s"].to_pylist() == rows(version)
+    assert (await compacted.to_table()).sort_by("i")["s"].to_pylist() == ROWS
 
 
 async def test_a_row_too_wide_for_any_batch_is_refused(
@@ -109,7 +106,7 @@ async def test_a_row_that_an_index_finds_is_refused_if_it_is_too_wide_for_any_ba
     dataset = await dataset.create_scalar_index("i", "BTREE")
     monkeypatch.setattr(arrays, "MAX_OFFSET", MOST_BYTES)
     table = await dataset.to_table(["s"], filter="i IN (1, 4, 8, 11)")
-    assert table["s"].to_pylist() == [rows("2.0")[number] for number in (1, 4, 8, 11)]
+    assert table["s"].to_pylist() == [ROWS[number] for number in (1, 4, 8, 11)]
     monkeypatch.setattr(arrays, "MAX_OFFSET", 200)
     with pytest.raises(UnsupportedError, match="300 bytes"):
         await dataset.to_table(["s"], filter="i IN (1, 4, 8, 11)")

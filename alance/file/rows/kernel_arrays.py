@@ -163,7 +163,9 @@ def _unpacked(array: pa.Array, arrow: pa.DataType) -> pa.Array:
         size = storage_type(member.type).bit_width // 8
         # Words are copied as such: 4 times as fast as bytes.
         word = f"u{size}" if size in (1, 2, 4, 8) else f"V{size}"
-        column = np.ndarray(len(array), word, content, start, (width,))
+        column = np.empty(0, word)
+        if len(array):
+            column = np.ndarray(len(array), word, content, start, (width,))
         values = pa.py_buffer(np.ascontiguousarray(column))
         start += size
         own = pa.Array.from_buffers(storage_type(member.type), len(array), [None, values])

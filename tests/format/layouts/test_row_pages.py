@@ -39,8 +39,6 @@ BY_ROWS: Final = {
     "rle": rle(32),
     "byte_stream_split": byte_stream_split(32),
     "fixed_size_list": LISTS,
-}
-BY_CHUNKS: Final = {
     "general": encodings.general(Scheme.LZ4, None, encodings.flat(32)),  # a chunk is one unit
     "packed_struct": encodings.packed_struct([32, 64]),
 }
@@ -67,7 +65,7 @@ def chunk_form(values: pb.CompressiveEncoding) -> ChunkForm:
 
 
 def test_every_codec_is_in_one_of_the_lists() -> None:
-    assert MINI_BLOCK.keys() == {*BY_ROWS, *BY_CHUNKS}
+    assert MINI_BLOCK.keys() == BY_ROWS.keys()
     assert PER_VALUE.keys() == {*ZIPPED_BY_ROWS, *ZIPPED_BY_INDEX, *ZIPPED_INSIDE}
     assert BLOCK.keys() == {*LEVELS_BY_ROWS, *LEVELS_BY_CHUNKS, *NO_LEVELS}
 
@@ -77,17 +75,10 @@ def test_the_kernel_takes_rows_of_these_mini_blocks(name: str) -> None:
     assert row_form(chunk_form(BY_ROWS[name]), 1, has_items=False) is not None
 
 
-@pytest.mark.parametrize("name", BY_CHUNKS)
-def test_these_mini_blocks_are_taken_chunk_by_chunk(name: str) -> None:
-    assert row_form(chunk_form(BY_CHUNKS[name]), 1, has_items=False) is None
-
-
 @pytest.mark.parametrize(("bits", "has_validity"), [(8, True), (1, False)])
-def test_lists_with_nulls_or_of_bits_are_taken_chunk_by_chunk(
-    bits: int, has_validity: bool
-) -> None:
+def test_the_kernel_takes_lists_with_nulls_or_of_bits(bits: int, has_validity: bool) -> None:
     lists = encodings.fixed_size_list(3, has_validity, encodings.flat(bits))
-    assert row_form(chunk_form(lists), 1, has_items=False) is None
+    assert row_form(chunk_form(lists), 1, has_items=False) is not None
 
 
 def test_runs_of_coded_values_or_wide_lengths_are_taken_chunk_by_chunk() -> None:
@@ -96,7 +87,13 @@ def test_runs_of_coded_values_or_wide_lengths_are_taken_chunk_by_chunk() -> None
 
 @pytest.mark.parametrize("name", BY_ROWS)
 def test_indices_of_a_dictionary_are_taken_by_rows_where_they_are_words(name: str) -> None:
-    is_word = name in ("flat", "inline_bitpacking", "rle")
+    is_word = name in (
+        "flat",
+        "inline_bitpacking",
+        "rle",
+        "byte_stream_split",
+        "general",
+    )
     assert (row_form(chunk_form(BY_ROWS[name]), 1, has_items=True) is not None) == is_word
 
 
@@ -113,6 +110,7 @@ def test_levels(name: str) -> None:
     [
         (encodings.flat(32), 32),
         (LISTS, 96),
+        (encodings.packed_struct([32, 64]), 96),
     ],
 )
 def test_the_kernel_takes_zipped_rows_of_equal_length(
@@ -127,18 +125,6 @@ def test_the_kernel_takes_zipped_rows_of_equal_length(
     )
     place = PagePlace("a.lance", ((64, 10 * width // 8),), 10)
     assert zipped_rows(ZipForm.from_proto(message), place, 0) is not None
-
-
-def test_zipped_rows_that_are_no_values_are_left_to_the_codecs() -> None:
-    message = pb.FullZipLayout(
-        bits_per_value=96,
-        num_items=10,
-        num_visible_items=10,
-        value_compression=encodings.packed_struct([32, 64]),
-        layers=[pb.REPDEF_ALL_VALID_ITEM],
-    )
-    place = PagePlace("a.lance", ((64, 120),), 10)
-    assert zipped_rows(ZipForm.from_proto(message), place, 0) is None
 
 
 def test_zipped_strings_are_taken_by_their_index() -> None:
