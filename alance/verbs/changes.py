@@ -38,14 +38,14 @@ class ChangeVerbs(Handle):
         change has a token: a later call with it goes on behind that change, exactly, if it has the
         same columns, filter and `batch_size`. Compactions and indices make no changes. With stable
         row ids a row keeps its `_rowid` through all changes. Without them `_rowid` is the address,
-        and an update comes as a deletion and an insertion.
+        and an update that moves a row comes as a deletion and an insertion.
 
         Versions that this process commits are seen at once, those of others by a LIST after 0.1
         seconds, then after twice the time, up to `max_interval`.
 
         Cost: while nothing happens, a LIST for each look. For a version, a GET of its manifest, a
         scan of the fragments that differ, for the changed rows and columns alone, and the deletion
-        files. Memory: 24 bytes for each row of the fragments that differ, and a batch.
+        files. Memory: some 100 bytes for each row of the fragments that differ, and a batch.
 
         Example:
 

@@ -158,6 +158,120 @@ async def test_a_snapshot_comes_before_the_changes_after_it(tmp_path: Path) -> N
     assert mirror == await contents(await dataset.checkout_latest())
 
 
+async def test_a_snapshot_goes_on_where_its_reader_left_it(tmp_path: Path) -> None:
+    dataset = await alance.write_dataset(rows(range(10), 0), tmp_path / "t", stable_row_ids=True)
+    dataset = await dataset.delete("id = 0")
+    await dataset.insert(rows([77], 1))
+    tokens: list[Any] = ["snapshot"]
+    mirror: Mirror = {}
+    while True:
+        stream = dataset.follow(tokens[-1], batch_size=4, wait=False)
+        change = await anext(stream, None)
+        await stream.aclose()
+        if change is None:
+            break
+        apply(mirror, change)
+        tokens.append(change.token)
+    assert len(tokens) == 5
+    assert mirror == await contents(await dataset.checkout_latest())
+
+
+@pytest.mark.parametrize("filter", [None, "id > 5"])
+async def test_a_snapshot_without_rows_has_a_token(tmp_path: Path, filter: str | None) -> None:
+    count = 0 if filter is None else 3
+    dataset = await alance.write_dataset(rows(range(count), 0), tmp_path / "t")
+    (change,) = [one async for one in dataset.follow("snapshot", filter=filter, wait=False)]
+    assert change.kind == "checkpoint"
+    await dataset.insert(rows([7], 0))
+    (change,) = [one async for one in dataset.follow(change.token, filter=filter, wait=False)]
+    assert change.rows["id"].to_pylist() == [7]
+
+
+async def test_a_reader_that_takes_one_change_at_a_time_gets_each_once(tmp_path: Path) -> None:
+    dataset = await alance.write_dataset(rows([1, 2], 0), tmp_path / "t", stable_row_ids=True)
+    dataset = await dataset.add_columns({"y": "x + 1"})
+    dataset = await dataset.drop_columns(["y"])
+    dataset = await dataset.restore(1)
+    await alance.write_dataset(rows([5], 5), tmp_path / "t", mode="overwrite")
+    whole = [change async for change in dataset.follow(0, wait=False)]
+    singly: list[Any] = []
+    while True:
+        stream = dataset.follow(singly[-1].token if singly else 0, wait=False)
+        change = await anext(stream, None)
+        await stream.aclose()
+        if change is None:
+            break
+        singly.append(change)
+        assert len(singly) <= len(whole)
+    assert [(change.version, change.kind, change.rows) for change in singly] == [
+        (change.version, change.kind, change.rows) for change in whole
+    ]
+
+
+@pytest.mark.parametrize("peer", [False, True])
+@pytest.mark.parametrize("stable", [False, True])
+async def test_new_values_of_columns_in_place_are_updates(
+    tmp_path: Path, stable: bool, peer: bool
+) -> None:
+    """Columns that are added, cast, merged, replaced, dropped and restored."""
+    path = tmp_path / "t"
+    dataset = await alance.write_dataset(rows(range(6), 0), path, stable_row_ids=stable)
+    theirs = lance.dataset(path)
+    if peer:
+        theirs.add_columns({"y": "x + 1"})
+        theirs.alter_columns({"path": "x", "data_type": pa.int32()})
+        theirs.merge(pa.table({"id": range(4), "z": range(4)}), "id")
+    else:
+        dataset = await dataset.add_columns({"y": "x + 1"})
+        dataset = await dataset.alter_columns({"path": "x", "data_type": pa.int32()})
+        dataset = await dataset.add_columns({"z": "id * 2"})
+    dataset = await dataset.checkout_latest()
+    with_all = dataset.version
+    dataset = await dataset.drop_columns(["y"])
+    dataset = await dataset.optimize.compact_files()
+    mirror: Mirror = {}
+    async for change in dataset.follow(0, wait=False):
+        apply(mirror, change)
+        token = change.token
+    for row in mirror.values():  # the versions that only drop columns are no updates
+        del row["y"]
+    assert mirror == await contents(dataset)
+    dataset = await dataset.restore(with_all)
+    async for change in dataset.follow(token, wait=False):
+        apply(mirror, change)
+    assert mirror == await contents(dataset)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+async def test_data_files_that_are_replaced_update_all_their_rows(
+    tmp_path: Path, stable: bool
+) -> None:
+    path = tmp_path / "t"
+    dataset = await alance.write_dataset(rows(range(6), 0), path, stable_row_ids=stable)
+    dataset = await dataset.add_columns({"y": "id"})
+    peer = lance.dataset(path)
+    (fragment,) = peer.get_fragments()
+    other = lance.write_dataset(pa.table({"y": range(10, 16)}), tmp_path / "other")
+    (file,) = other.get_fragments()[0].data_files()
+    (target,) = [one for one in fragment.data_files() if len(one.fields) == 1]
+    (path / "data" / "new.lance").write_bytes((tmp_path / "other/data" / file.path).read_bytes())
+    new = lance.fragment.DataFile(
+        "new.lance",
+        target.fields,
+        file.column_indices,
+        file.file_major_version,
+        file.file_minor_version,
+        file.file_size_bytes,
+    )
+    group = lance.LanceOperation.DataReplacementGroup(fragment.fragment_id, new)
+    replacement = lance.LanceOperation.DataReplacement([group])
+    lance.LanceDataset.commit(path, replacement, read_version=peer.version)
+    (change,) = [one async for one in dataset.follow(before=True, wait=False)]
+    assert change.kind == "update"
+    assert change.rows["y"].to_pylist() == list(range(10, 16))
+    assert change.before["y"].to_pylist() == list(range(6))
+
+
 async def test_versions_without_changes_end_with_a_checkpoint(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(rows([1], 0), tmp_path / "t", stable_row_ids=True)
     dataset = await dataset.insert(rows([2], 0))
@@ -208,7 +322,7 @@ async def test_removed_versions_are_an_error_that_says_where_to_begin(tmp_path: 
         dataset = await dataset.insert(rows([number], 0))
     await dataset.cleanup_old_versions(timedelta(0), retain_versions=2)
     for since in (0, 2):
-        message = "removed by a cleanup.*since='snapshot', or, if .* are known, with since=5"
+        message = "removed by a cleanup,.*since='snapshot', or, if .* are known, with since=5"
         with pytest.raises(alance.VersionNotFoundError, match=message):
             await anext(dataset.follow(since, wait=False))
     assert (await anext(dataset.follow(5, wait=False))).version == 6

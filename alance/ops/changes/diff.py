@@ -1,8 +1,10 @@
 """Rows that differ between two neighbouring versions of a table.
 
 With stable row ids, rows are compared by id, and by the version of their last change. Without, they
-are compared by address: an update is then a deletion and an insertion. Versions that only move rows
-(compaction) have no changes.
+are compared by address: an update is then a deletion and an insertion. If a fragment has columns of
+other files, or again a column that was dropped, and no row of it records a change by the version,
+all its rows are updated: writers that add, replace or cast columns do not always tell which rows
+they change. Versions that only move rows (compaction) have no changes.
 """
 
 from __future__ import annotations
@@ -66,8 +68,8 @@ async def compare(before: Snapshot | None, after: Snapshot) -> VersionDiff:
     """Return the rows that differ between two versions.
 
     Cost: no request where the fragments are the same, or the manifests hold the row ids; else a GET
-    for each file of row ids, and for each deletion file of a fragment that differs. Memory: 24
-    bytes for each row of the fragments that differ.
+    for each file of row ids, and for each deletion file of a fragment that differs. Memory: some
+    100 bytes for each row of the fragments that differ.
 
     Args:
         before: None: there is no version before, so all rows are inserted.
@@ -86,7 +88,7 @@ async def compare(before: Snapshot | None, after: Snapshot) -> VersionDiff:
     if before is not None:
         old = await _LiveRows.of(before, [before.handles[place] for place in places[0]], by_id)
     new = await _LiveRows.of(after, [after.handles[place] for place in places[1]], by_id)
-    return await pool.run(lambda: _diff(operation, old, new))
+    return await pool.run(lambda: _diff(operation, after.version, old, new))
 
 
 async def _operation_of(snapshot: Snapshot) -> str | None:
@@ -100,13 +102,16 @@ def _differing(
 ) -> tuple[list[int], list[int]]:
     """Return the positions of the fragments whose record the other version lacks.
 
-    After an overwrite these are all: the numbers of fragments and rows begin anew.
+    After an overwrite these are all: the numbers of fragments and rows begin anew. With a new
+    column as well.
     """
     new = after.manifest.fragments.records
     if before is None:
         return [], list(range(len(new)))
     old = before.manifest.fragments.records
     if operation == "overwrite":
+        return list(range(len(old))), list(range(len(new)))
+    if _field_ids(after) - _field_ids(before):  # a restored column has the records of before
         return list(range(len(old))), list(range(len(new)))
     # Most versions have the records of the version before, then their own.
     length = min(len(old.content), len(new.content))
@@ -117,6 +122,10 @@ def _differing(
     parts = [_records(records, first) for records in (old, new)]
     common = parts[0].keys() & parts[1].keys()
     return tuple([place for key, place in part.items() if key not in common] for part in parts)  # type: ignore[return-value]
+
+
+def _field_ids(snapshot: Snapshot) -> frozenset[int]:
+    return frozenset(field.id for field in snapshot.schema.walk())
 
 
 def _records(records: Records, first: int) -> dict[bytes, int]:
@@ -140,9 +149,13 @@ class _LiveRows:
         offsets: physical offsets in them.
         ids: row ids, or addresses.
         updated_at: versions of the last change; zeros where rows have no lineage.
+        fields: of each fragment, the ids of the version's fields and the files that have them.
+        field_ids: of the version.
     """
 
     fragments: Sequence[int]
+    fields: Sequence[frozenset[tuple[int, int | None, str]]]
+    field_ids: frozenset[int]
     owners: Int64s
     offsets: Int64s
     ids: UInt64s
@@ -157,6 +170,7 @@ class _LiveRows:
             await snapshot.load_meta(handles, [ROW_ID, UPDATED_AT])
 
         def collect() -> _LiveRows:
+            field_ids = _field_ids(snapshot)
             nothing = np.empty(0, np.uint64)
             owners, offsets = [nothing.view(np.int64)], [nothing.view(np.int64)]
             ids, updated_at = [nothing], [nothing]
@@ -173,6 +187,16 @@ class _LiveRows:
                     updated_at.append(np.zeros(len(live), np.uint64))
             return cls(
                 [handle.id for handle in handles],
+                [
+                    frozenset(
+                        (field, file.base_id, file.path)
+                        for file in handle.fragment.files
+                        for field in file.columns
+                        if field in field_ids
+                    )
+                    for handle in handles
+                ],
+                field_ids,
                 np.concatenate(owners),
                 np.concatenate(offsets),
                 np.concatenate(ids),
@@ -193,8 +217,22 @@ class _LiveRows:
         ]
 
 
-def _diff(operation: str | None, old: _LiveRows | None, new: _LiveRows) -> VersionDiff:
-    """Compare rows by id. CPU work."""
+def _unrecorded(old: _LiveRows, new: _LiveRows, is_recorded: Mask) -> Mask:
+    """Return True for each fragment with columns of other files and no row that records it."""
+    before = dict(zip(old.fragments, old.fields, strict=True))
+    is_other = [
+        bool(fields - before.get(fragment, fields))
+        or any(field not in old.field_ids for field, _, _ in fields)
+        for fragment, fields in zip(new.fragments, new.fields, strict=True)
+    ]
+    num_recorded = np.bincount(new.owners[is_recorded], minlength=len(new.fragments))
+    return np.array(is_other, np.bool_) & np.equal(num_recorded, 0)
+
+
+def _diff(
+    operation: str | None, version: int, old: _LiveRows | None, new: _LiveRows
+) -> VersionDiff:
+    """Compare rows by id with those of the version before. CPU work."""
     if old is None or operation == "overwrite":
         deleted = [] if old is None else old.parts(np.ones(len(old.ids), np.bool_))
         return VersionDiff(
@@ -207,6 +245,8 @@ def _diff(operation: str | None, old: _LiveRows | None, new: _LiveRows) -> Versi
     is_there = old.ids[partners] == new.ids if len(order) else np.zeros(len(places), np.bool_)
     is_updated = is_there.copy()
     is_updated[is_there] = old.updated_at[partners[is_there]] != new.updated_at[is_there]
+    is_recorded = is_updated & (new.updated_at == version)
+    is_updated |= is_there & _unrecorded(old, new, is_recorded)[new.owners]
     is_outdated = np.zeros(len(old.ids), np.bool_)
     is_outdated[partners[is_updated]] = True
     stays = np.zeros(len(old.ids), np.bool_)

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from alance.arrays import UInt64s
+    from alance.arrays import Mask, UInt64s
     from alance.ops.version.conditions import Params
     from alance.ops.version.snapshot import Snapshot
 
 Kind: TypeAlias = Literal[
-    "insert", "update", "delete", "restore", "overwrite", "schema", "values", "checkpoint"
+    "insert", "update", "delete", "restore", "overwrite", "schema", "checkpoint"
 ]
 FIRST_PAUSE_S: Final = 0.1  # between looks for a new version; twice as long after each in vain
 MOST_SPANS: Final = 64  # of a fragment; more are read as one, and the other rows dropped
@@ -49,9 +49,8 @@ class Change:
 
     Attributes:
         kind: `insert`, `update` or `delete`, with rows. Before the rows of a version: `restore` or
-            `overwrite`, if it was made so; `schema`, if it has other columns; `values`, if values
-            of rows changed without a record of which rows. `checkpoint`: the versions up to this
-            one have no further changes.
+            `overwrite`, if it was made so; `schema`, if it has other columns. `checkpoint`: the
+            versions up to this one have no further changes.
         version: number of the version.
         timestamp: time of its commit, by the committer's clock; None: unknown.
         rows: the columns as of the version, and `_rowid`; of deleted rows `_rowid` alone, unless
@@ -112,16 +111,20 @@ async def follow(
     snapshot: Snapshot, since: int | str | None, options: FollowOptions
 ) -> AsyncIterator[Change]:
     """Yield the changes of a table, oldest first. See `Dataset.follow`."""
-    token, is_start = _start(snapshot, since)
+    token = _start(snapshot, since)
     with _commits_of(snapshot) as news:
-        if is_start:
-            reader = _VersionReader(None, snapshot, options)
-            first = Token(snapshot.version, maker_of(snapshot.manifest), 0)
-            async with aclosing(_changes(reader, VersionDiff(None), first)) as changes:
-                async for change in changes:
-                    yield change
-        base = await _base(snapshot, token)
         is_told = True  # the last change that was yielded has the token of `base`
+        if token.is_snapshot:
+            start = await _version(snapshot, token.version)
+            _check_maker(start, token)
+            is_told = False
+            reader = _VersionReader(None, start, options)
+            async with aclosing(_changes(reader, VersionDiff(None), token)) as changes:
+                async for change in changes:
+                    is_told = True
+                    yield change
+            token = token.end()
+        base = await _base(snapshot, token)
         pause = FIRST_PAUSE_S
         while True:
             newest = await latest_version(snapshot)
@@ -130,11 +133,11 @@ async def follow(
                     f"{snapshot.uri!r}: version {token.version} was read, and the latest one is "
                     f"{newest}: the table was dropped and made again; begin with since='snapshot'"
                 )
-            first_new = token.version if token.num_rows >= 0 else token.version + 1
+            first_new = token.version if token.num_read >= 0 else token.version + 1
             for number in range(first_new, newest + 1):
                 after = await _version(snapshot, number)
                 diff = await compare(base, after)
-                skipped = token.num_rows if number == token.version else 0
+                skipped = token.num_read if number == token.version else 0
                 place = Token(number, maker_of(after.manifest), skipped)
                 reader = _VersionReader(base, after, options)
                 is_told = False
@@ -142,7 +145,7 @@ async def follow(
                     async for change in changes:
                         is_told = True
                         yield change
-                base, token = after, replace(place, num_rows=-1)
+                base, token = after, place.end()
                 pause = FIRST_PAUSE_S
             if not is_told and base is not None:
                 is_told = True
@@ -158,24 +161,25 @@ async def follow(
             pause = min(2 * pause, options.max_interval)
 
 
-def _start(snapshot: Snapshot, since: int | str | None) -> tuple[Token, bool]:
-    """Return the place to begin at, and True if the rows of the snapshot come first.
+def _start(snapshot: Snapshot, since: int | str | None) -> Token:
+    """Return the place to begin at.
 
     Raises:
         InvalidInputError: neither a version nor a token; or a later version than the snapshot.
     """
-    own = Token(snapshot.version, maker_of(snapshot.manifest))
-    if since is None or since == "snapshot":
-        return own, since is not None
+    if since is None:
+        return Token(snapshot.version, maker_of(snapshot.manifest))
+    if since == "snapshot":
+        return Token(snapshot.version, maker_of(snapshot.manifest), 0, is_snapshot=True)
     if isinstance(since, str):
-        return Token.parse(since), False
+        return Token.parse(since)
     check_count("since", since, 0)
     if since > snapshot.version:
         raise InvalidInputError(
             f"since={since}: this dataset is at version {snapshot.version}; expected that version "
             "or an earlier one"
         )
-    return Token(since, ""), False
+    return Token(since, "")
 
 
 async def _base(snapshot: Snapshot, token: Token) -> Snapshot | None:
@@ -185,13 +189,13 @@ async def _base(snapshot: Snapshot, token: Token) -> Snapshot | None:
         VersionNotFoundError: the version has been removed.
         NotFoundError: the table was dropped and made again.
     """
-    number = token.version if token.num_rows < 0 else token.version - 1
-    if token.num_rows >= 0:
+    number = token.version if token.num_read < 0 else token.version - 1
+    if token.num_read >= 0:
         _check_maker(await _version(snapshot, token.version), token)
     if number == 0:
         return None
     base = await _version(snapshot, number)
-    if token.num_rows < 0:
+    if token.num_read < 0:
         _check_maker(base, token)
     return base
 
@@ -215,9 +219,9 @@ async def _version(snapshot: Snapshot, number: int) -> Snapshot:
     except VersionNotFoundError as error:
         listed = await list_manifests(snapshot.engine, snapshot.table)
         raise VersionNotFoundError(
-            f"{snapshot.uri!r}: version {number} has been removed by a cleanup, and with it the "
-            "record of its changes; begin with since='snapshot', or, if the changes before it are "
-            f"known, with since={listed[0].version}",
+            f"{snapshot.uri!r}: version {number} is not there: it has been removed by a cleanup, "
+            "or the branch or clone began later; begin with since='snapshot', or, if the changes "
+            f"before it are known, with since={listed[0].version}",
             number,
         ) from error
 
@@ -245,23 +249,28 @@ async def _changes(
 ) -> AsyncGenerator[Change, None]:
     """Yield the changes of a version behind a place; the last one has the token of all."""
     timestamp = reader.after.manifest.timestamp
-    for kind in reader.facts(diff) if place.num_rows == 0 else ():
-        yield Change(kind, place.version, timestamp, None, None, str(place))
     waiting: Change | None = None
     seen = 0
+    for fact in reader.facts(diff):
+        seen += 1
+        if seen > place.num_read:
+            if waiting is not None:
+                yield waiting
+            token = str(replace(place, num_read=seen))
+            waiting = Change(fact, place.version, timestamp, None, None, token)
     async with aclosing(reader.rows(diff)) as parts:
         async for kind, rows, before in parts:
-            start = max(0, place.num_rows - seen)
+            start = max(0, place.num_read - seen)
             seen += rows.num_rows
             if start >= rows.num_rows:
                 continue
             if waiting is not None:
                 yield waiting
-            token = str(Token(place.version, place.maker, seen))
+            token = str(replace(place, num_read=seen))
             earlier = None if before is None else before.slice(start)
             waiting = Change(kind, place.version, timestamp, rows.slice(start), earlier, token)
     if waiting is not None:
-        yield replace(waiting, token=str(Token(place.version, place.maker)))
+        yield replace(waiting, token=str(place.end()))
 
 
 class _VersionReader:
@@ -287,8 +296,6 @@ class _VersionReader:
             self.after.schema.to_arrow()
         ):
             facts.append("schema")
-        if diff.operation == "data_replacement":
-            facts.append("values")
         return facts
 
     async def rows(
@@ -313,14 +320,16 @@ class _VersionReader:
             if has_filter and diff.updated:
                 old = await self._ids(before, diff.outdated)
                 new = await self._ids(self.after, diff.updated)
-                outside = np.setdiff1d(new, old)
-                gone = np.setdiff1d(old, new)
+                pool = self.after.engine.pool
+                outside, gone = await pool.run(
+                    lambda: (np.setdiff1d(new, old), np.setdiff1d(old, new))
+                )
                 for start in range(0, len(gone), options.batch_size):
                     ids = gone[start : start + options.batch_size]
                     yield "delete", await self._taken(before, ids), None
             async for batch in self._scan(self.after, diff.updated, options.columns):
                 ids = as_numbers(batch.column(ROW_ID)).astype(np.uint64)
-                begins = np.isin(ids, outside)
+                begins = _are_in(ids, outside)
                 for kind, chosen in (("update", ~begins), ("insert", begins)):
                     part = batch if chosen.all() else batch.filter(pa.array(chosen))
                     if part.num_rows:
@@ -353,7 +362,8 @@ class _VersionReader:
             as_numbers(batch.column(ROW_ID)).astype(np.uint64)
             async for batch in self._scan(snapshot, parts, [])
         ]
-        return np.sort(np.concatenate([np.empty(0, np.uint64), *ids]))
+        ids.append(np.empty(0, np.uint64))
+        return await snapshot.engine.pool.run(lambda: np.sort(np.concatenate(ids)))
 
     async def _taken(self, snapshot: Snapshot, ids: UInt64s) -> pa.RecordBatch:
         """Return rows by id, with `_rowid`."""
@@ -382,25 +392,33 @@ class _VersionReader:
             batch_size=self._options.batch_size,
             fragments=None if parts is None else [part.fragment for part in parts],
         )
-        spans = {part.fragment: _spans(part) for part in parts or ()}
-        changed = np.concatenate(
-            [np.empty(0, np.uint64)]
-            + [
-                part.offsets.astype(np.uint64) | np.uint64(part.fragment << 32)
-                for part in parts or ()
-            ]
-        )
-        changed.sort()
+        spans, changed = await snapshot.engine.pool.run(lambda: _places(parts or ()))
         async with aclosing(scanned(snapshot, names, options, spans=spans)) as batches:
             async for batch in batches:
                 part = batch
                 if parts is not None:
                     addresses = as_numbers(batch.column(ROW_ADDRESS))
-                    places = np.minimum(np.searchsorted(changed, addresses), len(changed) - 1)
-                    keeps = changed[places] == addresses
+                    keeps = _are_in(addresses.astype(np.uint64), changed)
                     part = batch if keeps.all() else batch.filter(pa.array(keeps))
                 if part.num_rows:
                     yield part.drop_columns([ROW_ADDRESS])
+
+
+def _are_in(values: UInt64s, numbers: UInt64s) -> Mask:
+    """Return True for each value that is among sorted numbers."""
+    if not len(numbers):
+        return np.zeros(len(values), np.bool_)
+    places = np.minimum(np.searchsorted(numbers, values), len(numbers) - 1)
+    return np.equal(numbers[places], values)
+
+
+def _places(
+    parts: Sequence[FragmentRows],
+) -> tuple[dict[int, list[tuple[int, int]]], UInt64s]:
+    """Return the runs of rows of each fragment, and the sorted addresses of the rows. CPU work."""
+    changed = [part.offsets.astype(np.uint64) | np.uint64(part.fragment << 32) for part in parts]
+    changed.append(np.empty(0, np.uint64))
+    return {part.fragment: _spans(part) for part in parts}, np.sort(np.concatenate(changed))
 
 
 def _spans(part: FragmentRows) -> list[tuple[int, int]]:

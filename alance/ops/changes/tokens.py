@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
 
 UNKNOWN: Final = "0" * 8
-_TOKEN: Final = re.compile(r"(\d{1,19})\.([0-9a-f]{8})\.(\d{1,19})")
+_TOKEN: Final = re.compile(r"(\d{1,19})\.([0-9a-f]{8})\.(s?)(\d{1,19})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,22 @@ class Token:
         version: whose changes are read so far.
         maker: first digits of the UUID of the transaction that made it, which tells it from a
             version of a table that was dropped and made again.
-        num_rows: rows of the version's changes before the place; -1: all.
+        num_read: rows and facts of the version's changes before the place; -1: all.
+        is_snapshot: True if all rows of the version come as insertions, not its changes alone.
     """
 
     version: int
     maker: str
-    num_rows: int = -1
+    num_read: int = -1
+    is_snapshot: bool = False
 
     def __str__(self) -> str:
-        return f"{self.version}.{self.maker}.{self.num_rows + 1}"
+        kind = "s" if self.is_snapshot else ""
+        return f"{self.version}.{self.maker}.{kind}{self.num_read + 1}"
+
+    def end(self) -> Token:
+        """Return the place behind all rows of the version."""
+        return Token(self.version, self.maker)
 
     @classmethod
     def parse(cls, text: str) -> Token:
@@ -50,7 +57,7 @@ class Token:
                 f"since={text!r}: expected a version, 'snapshot', or the token of a change, such "
                 "as '12.0f3a99c1.0'"
             )
-        return cls(int(match[1]), match[2], int(match[3]) - 1)
+        return cls(int(match[1]), match[2], int(match[4]) - 1, bool(match[3]))
 
 
 def maker_of(manifest: Manifest) -> str:
