@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +170,44 @@ async def test_tagged_versions_stay_and_are_no_reason_for_a_cleanup(tmp_path: Pa
     assert versions == [4, 5, 6, 7, 8, 9, 10, 13]
 
 
+@pytest.mark.parametrize("hours", [-5, 5])
+async def test_versions_that_are_old_by_the_clock_of_the_store_alone_stay(
+    tmp_path: Path, hours: int
+) -> None:
+    """A cleanup judges by the writers' clock; without this it would be due for hours, in vain."""
+    dataset = await alance.write_dataset(rows(0, 10), tmp_path / "t")
+    for number in range(12):
+        dataset = await dataset.update_config({"a": str(number)})
+    time = (datetime.now() + timedelta(hours=hours)).timestamp()
+    for manifest in (tmp_path / "t" / "_versions").iterdir():
+        os.utime(manifest, (time, time))
+    policy = MaintenancePolicy(older_than=timedelta(hours=2), min_old_versions=3)
+    assert (await dataset.maintain(policy)).steps == ()
+
+
+async def test_an_age_before_all_time_is_never_reached(tmp_path: Path) -> None:
+    times = pa.array([datetime.now(UTC)], pa.timestamp("us", "UTC"))
+    dataset = await alance.write_dataset(pa.table({"at": times}), tmp_path / "t")
+    policy = MaintenancePolicy(
+        ttl_column="at", ttl=timedelta.max, older_than=timedelta.max, min_old_versions=1
+    )
+    assert (await dataset.maintain(policy)).steps == ()
+
+
+async def test_a_dry_run_spends_the_budget_as_a_run_does(tmp_path: Path) -> None:
+    dataset = await small_commits(tmp_path / "t", 20)
+    steps = (await dataset.maintain(FEW, dry_run=True)).steps
+    most = max(step.num_requests for step in steps)
+    policy = MaintenancePolicy(min_small_fragments=4, older_than=None, max_requests=most)
+    planned = await dataset.maintain(policy, dry_run=True)
+    done = await dataset.maintain(policy)
+    outcomes = [
+        "over budget" if step.outcome == "over budget" else "done" for step in planned.steps
+    ]
+    assert outcomes == [step.outcome for step in done.steps]
+    assert outcomes.count("done") == 1
+
+
 async def test_a_budget_of_bytes_or_requests_ends_a_run(tmp_path: Path) -> None:
     dataset = await small_commits(tmp_path / "t", 20)
     for budget in ({"max_bytes": 100}, {"max_requests": 5}):
@@ -318,6 +357,20 @@ async def test_the_lease_of_a_killed_run_expires(tmp_path: Path) -> None:
     assert len(list((tmp_path / "t" / lease.FOLDER).iterdir())) == 1
 
 
+async def test_a_lease_is_given_back_after_a_renewal_without_an_answer(tmp_path: Path) -> None:
+    dataset = await small_commits(tmp_path / "t", 20)
+    held = await lease.acquire(dataset._snapshot)
+    assert isinstance(held, lease.Lease)
+    (record,) = (tmp_path / "t" / lease.FOLDER).iterdir()
+    number = int(record.name.removesuffix(".json"))
+    record.with_name(f"{number + 1:020}.json").write_bytes(record.read_bytes())
+    await held.release(["compact"], dataset.version)
+    last = (await dataset.health()).last_run
+    assert last is not None
+    assert last.steps == ("compact",)
+    assert ("compact", None, "done") in kinds(await dataset.maintain(FEW))
+
+
 async def test_a_lease_of_a_clock_that_is_wrong_does_not_stop_maintenance(tmp_path: Path) -> None:
     dataset = await small_commits(tmp_path / "t", 20)
     folder = tmp_path / "t" / lease.FOLDER
@@ -346,6 +399,21 @@ async def test_a_run_with_nothing_to_do_is_three_requests(lab: Lab) -> None:
         report = await dataset.maintain()
     assert report.steps == ()
     assert [one["op"] for one in seen.records] == ["LIST"] * 3
+
+
+async def test_an_answer_that_is_lost_costs_no_lease(lab: Lab) -> None:
+    uri, options = "s3://lab/answers.lance", lab.lance_options()
+    dataset = await alance.write_dataset(rows(0, 10), uri, storage_options=options)
+    for number in range(1, 6):
+        dataset = await dataset.insert(rows(10 * number, 10 * number + 10))
+    fault = {"action": "apply_reset", "method": "PUT", "key": lease.FOLDER}
+    lab.config(faults=[fault])
+    report = await dataset.maintain(FEW)
+    lab.calm()
+    assert kinds(report)[0] == ("compact", None, "done")
+    last = (await dataset.health()).last_run
+    assert last is not None
+    assert last.steps[0] == "compact"
 
 
 async def test_a_sink_maintains_its_table(tmp_path: Path) -> None:

@@ -352,6 +352,7 @@ class _VersionReader:
         for part in parts:
             handle = before.handle(part.fragment)
             for start in range(0, len(part.offsets), self._options.batch_size):
+                await before.engine.pool.share_turn()
                 offsets = part.offsets[start : start + self._options.batch_size]
                 ids = handle.meta(ROW_ID, offsets)
                 yield pa.RecordBatch.from_arrays([ids], names=[ROW_ID])
@@ -395,6 +396,7 @@ class _VersionReader:
         spans, changed = await snapshot.engine.pool.run(lambda: _places(parts or ()))
         async with aclosing(scanned(snapshot, names, options, spans=spans)) as batches:
             async for batch in batches:
+                await snapshot.engine.pool.share_turn()
                 part = batch
                 if parts is not None:
                     addresses = as_numbers(batch.column(ROW_ADDRESS))

@@ -22,6 +22,7 @@ from alance.errors import (
     AlreadyExistsError,
     CorruptFileError,
     NotFoundError,
+    StoreError,
     UnsupportedError,
 )
 from alance.records import dataclass
@@ -136,14 +137,18 @@ class Lease:
         self, *, expires_at: datetime | None = None, last_run: LastRun | None = None
     ) -> None:
         """Write the next record."""
-        old = self._record
-        run = last_run or old.last_run
-        new = _Record(old.number + 1, old.token, old.holder, expires_at, run)
-        if await _put(self._snapshot, new):
-            self._record = new
-            await _remove(self._snapshot, [old.number])
-        else:
-            self.is_lost = True
+        while not self.is_lost:
+            old = self._record
+            run = last_run or old.last_run
+            new = _Record(old.number + 1, old.token, old.holder, expires_at, run)
+            if await _put(self._snapshot, new):
+                self._record = new
+                await _remove(self._snapshot, [old.number])
+                return
+            newest, _ = await _newest(self._snapshot)
+            # A renewal whose answer never came: the next record goes behind it.
+            self.is_lost = newest.token != old.token or newest.number <= old.number
+            self._record = newest
 
     async def release(self, steps: Sequence[str], version: int) -> None:
         """Give the lease back, and record the run.
@@ -223,20 +228,26 @@ async def _newest(snapshot: Snapshot) -> tuple[_Record, list[int]]:
 
 
 async def _put(snapshot: Snapshot, record: _Record) -> bool:
-    """Write a record; return False if another run has written its number."""
+    """Write a record; return False if another run has written its number.
+
+    Raises:
+        StoreError: the store failed, and there is no such record.
+    """
     location = _location(snapshot, record.number)
     store, path = snapshot.engine.registry.resolve(location)
     content = record.to_json()
     try:
         await store.put(path, content, if_absent=True)
-    except AlreadyExistsError:
-        try:  # ours, if the answer to the first of two puts was lost
-            stored = await read_object(snapshot.engine, location, None, "maintenance")
-        except NotFoundError:
-            return False
-        return bytes(stored) == content
     except UnsupportedError:
         await store.put(path, content)
+    except (AlreadyExistsError, StoreError) as error:
+        try:  # ours, if the answer to a put was lost
+            stored = await read_object(snapshot.engine, location, None, "maintenance")
+        except NotFoundError:
+            if isinstance(error, AlreadyExistsError):
+                return False
+            raise error from None
+        return bytes(stored) == content
     return True
 
 

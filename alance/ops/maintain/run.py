@@ -124,7 +124,11 @@ class _Run:
     async def plan(self) -> None:
         """Note the steps that are due."""
         for step in await self._due():
-            self._note(step, "planned" if self._fits(step) else "over budget")
+            if self._fits(step):
+                self._spend(step)
+                self._note(step, "planned")
+            else:
+                self._note(step, "over budget")
 
     async def work(self) -> None:
         """Do steps until none is due, or the budget is spent."""
@@ -179,6 +183,11 @@ class _Run:
             and (policy.max_seconds is None or seconds < policy.max_seconds)
         )
 
+    def _spend(self, step: Due) -> None:
+        """Count a step against the budget."""
+        self._num_bytes += step.num_bytes
+        self._num_requests += step.num_requests
+
     async def _do(self, step: Due) -> None:
         clock = asyncio.get_running_loop().time
         before, started = self.snapshot, clock()
@@ -192,8 +201,7 @@ class _Run:
             self._pass(step, "failed", str(error))
             self.snapshot = await checkout(before, None)
         else:
-            self._num_bytes += step.num_bytes
-            self._num_requests += step.num_requests
+            self._spend(step)
             seconds = clock() - started
             self._note(step, "done", version=self.snapshot.version, seconds=seconds)
             _log.info(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, VersionNotFoundError
 from alance.format.table.apply_indices import covered, reuse_index
 from alance.ops.cleanup import cleanup
 from alance.ops.cleanup.policy import CleanupPolicy
@@ -22,6 +22,7 @@ from alance.ops.rows.delete import delete
 from alance.ops.upkeep import compact
 from alance.ops.upkeep.auto_compact import joinable
 from alance.ops.upkeep.compact_plan import CompactionOptions
+from alance.ops.version.opening import at_version
 from alance.ops.version.options import CommitOptions
 from alance.records import dataclass
 from alance.versioning import refs
@@ -70,7 +71,8 @@ async def due(state: TableState, policy: MaintenancePolicy, max_bytes: int | Non
     fragments of several segments stay apart. A cleanup takes the files that all others leave.
 
     Cost: without a rule that is exceeded, no request; with `ttl_column` a count of the expired
-    rows; for a cleanup that may be due, a LIST and a GET for each tag and branch.
+    rows; for a cleanup that may be due, two LISTs, and a GET for each tag and branch, and for a
+    manifest.
 
     Args:
         state: of the latest version.
@@ -104,7 +106,7 @@ async def _expire(state: TableState, policy: MaintenancePolicy, max_bytes: int |
     """Delete rows that are older than their time to live."""
     if policy.ttl_column is None or policy.ttl is None or not state.num_rows:
         return []
-    where = _expired(state.snapshot, policy.ttl_column, datetime.now(UTC) - policy.ttl)
+    where = _expired(state.snapshot, policy.ttl_column, _ago(policy.ttl))
     count = await count_scanned(state.snapshot, where)
     least = max(1.0, policy.min_expired_share * state.num_rows)
     if count < least:
@@ -278,7 +280,7 @@ async def _cleanup(
     age = policy.older_than
     if age is None:
         return []
-    before = datetime.now(UTC) - age
+    before = _ago(age)
     old = {
         place.version
         for place in state.versions[: -policy.retain_versions]
@@ -288,6 +290,13 @@ async def _cleanup(
         return []
     old -= await _referenced(state.snapshot)
     if len(old) < policy.min_old_versions:
+        return []
+    # The store's clock may differ from that of the writers, by which a cleanup judges.
+    try:
+        last = await at_version(state.snapshot, sorted(old)[policy.min_old_versions - 1])
+    except VersionNotFoundError:  # another cleanup has begun
+        return []
+    if last.manifest.timestamp is not None and last.manifest.timestamp >= before:
         return []
     choice = CleanupPolicy(
         older_than=age, retain_versions=policy.retain_versions, error_if_tagged_old_versions=False
@@ -303,6 +312,12 @@ async def _cleanup(
             partial(_clean, choice=choice),
         )
     ]
+
+
+def _ago(age: timedelta) -> datetime:
+    """Return the time that was an age ago; at earliest the first one that there is."""
+    now = datetime.now(UTC)
+    return now - min(age, now - datetime.min.replace(tzinfo=UTC))
 
 
 async def _referenced(snapshot: Snapshot) -> set[int]:
