@@ -378,12 +378,14 @@ class MergeInsert:
         return self._with(data_storage_version=parsed)
 
     def use_index(self, use_index: bool) -> MergeInsert:
-        """Accept pylance's argument without effect: the key columns are always scanned.
+        """Choose whether rows are found by an index of a key column.
 
         Args:
-            use_index: ignored.
+            use_index: True, the default: if the data has few rows, and a B-tree or bitmap index has
+                a key column, only the rows with these keys are read, and the rows that the index
+                does not cover. False: the key columns are scanned.
         """
-        return self._with()
+        return self._with(use_index=bool(use_index))
 
     def write_mode(self, mode: Literal["auto", "rewrite_rows", "rewrite_columns"]) -> MergeInsert:
         """Choose how to write updated rows if the data lacks some columns.

@@ -1,15 +1,17 @@
 """Find the rows that a merge changes: scan the target's keys and join them with the source.
 
-The join builds a hash index of the source's keys and probes it with the scanned target. If the
-source's keys exceed the memory, both sides are partitioned by hash on the disk first (a Grace hash
-join), and partitions are joined one after the other.
+The join builds a hash index of the source's keys and probes it with the scanned target. If the keys
+are few, and a B-tree or bitmap index has a key column, only the rows with these keys are scanned,
+and the rows that the index does not cover. If the source's keys exceed the memory, both sides are
+partitioned by hash on the disk first (a Grace hash join), and partitions are joined one after the
+other.
 """
 
 from __future__ import annotations
 
 import secrets
 from contextlib import aclosing
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -18,11 +20,16 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import InvalidInputError
+from alance.expr.keys import is_key_type
+from alance.expr.tree import plain, plain_type
 from alance.file.batches import work_bytes
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
 from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
+from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.indices import Index
 from alance.ops.merge.plan import SOURCE, TARGET
 from alance.ops.merge.source import key_widths
+from alance.ops.read.keys import TableKey
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.rows.delete import Offsets
@@ -39,6 +46,11 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.spool import Scratch
 
+EXACT: Final = ("BTree", "Bitmap")  # kinds of indices that tell single rows
+# Rows of the table for each key from which rows are looked up by an index. A key costs a page of
+# the index, some 50 kB: 100 keys into 5 000 000 local rows took 0.23 s instead of 0.31 s, and
+# 1 000 keys 0.59 s.
+FEWEST_ROWS: Final = 1 << 14
 OTHER: Final = "other"  # column of target rows: True if the row is deleted unless it matches
 
 
@@ -123,7 +135,8 @@ async def _match_at_once(matcher: _Matcher, source: HeldSource) -> None:
     widths = key_widths(matcher.merge)
     index = await decode(partial(SourceKeys.of, held, source.keys.schema, widths), num_bytes)
     held.clear()
-    async with aclosing(matcher.scanned()) as rows:
+    options = await _of_keys(matcher.base, matcher.merge, source)
+    async with aclosing(matcher.scanned(options)) as rows:
         async for batch in rows:
             await decode(
                 partial(matcher.look_up_scanned, index, batch), num_bytes + work_bytes([batch])
@@ -158,6 +171,38 @@ async def _match_by_parts(
         await source_part.close()
 
 
+async def _of_keys(base: Snapshot, merge: Merge, source: HeldSource) -> ScanOptions | None:
+    """Return the options of a scan for the source's keys alone; None: scan all keys."""
+    if not is_by_index(base, merge):
+        return None
+    if source.num_rows * FEWEST_ROWS > (await base.live_counts()).sum():
+        return None
+    keys = TableKey.of(base.schema, merge.on)
+    batches = [batch async for batch in source.rows.batches()]
+
+    def filtered() -> ScanOptions:
+        columns = [pa.Table.from_batches(batches).column(name) for name in merge.on]
+        return keys.options([plain(column.combine_chunks()) for column in columns])
+
+    return await base.engine.pool.run(filtered)
+
+
+def is_by_index(base: Snapshot, merge: Merge) -> bool:
+    """Return True if an index can tell the rows of a few keys."""
+    plan = merge.plan
+    if not plan.use_index or plan.deletes_others:
+        return False
+    types = [plain_type(base.schema.field(name).logical_arrow().type) for name in merge.on]
+    if not all(map(is_key_type, types)):
+        return False
+    fields = {base.schema.field(name).id for name in merge.on}
+    return any(
+        Index.from_protobuf(message).files_kind in EXACT and fields.issuperset(message.fields)
+        for message in base.manifest.indices
+        if message.name not in SYSTEM
+    )
+
+
 def scan_of(base: Snapshot, merge: Merge) -> tuple[list[str], ScanOptions]:
     """Return the target columns that are scanned to find matches, and the scan's options."""
     columns = [name for name in merge.target_columns if name not in META]
@@ -174,9 +219,15 @@ class _Matcher:
     merge: Merge
     matches: Matches
 
-    def scanned(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Scan the target's rows with all columns that the join needs."""
+    def scanned(self, keys: ScanOptions | None = None) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Scan the target's rows with all columns that the join needs.
+
+        Args:
+            keys: filter of the rows that can match; None: all rows.
+        """
         columns, options = scan_of(self.base, self.merge)
+        if keys is not None:
+            options = replace(options, filter=keys.filter)
         return scanned(self.base, columns, options, is_large=True)
 
     def prepared(self, batch: pa.RecordBatch, *, with_key: bool = True) -> pa.RecordBatch:

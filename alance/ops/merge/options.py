@@ -35,6 +35,7 @@ class MergePlan:
         conflict_retries: number of retries after others changed the same rows.
         retry_seconds: time after which retries stop; the first attempt is never stopped.
         memory_bytes: memory for keys and held source rows; the rest is on the disk.
+        use_index: True to look a few keys up by an index of a key column instead of a scan.
         write_mode: rewrite matched rows in new fragments, or only their columns in place.
         data_storage_version: file version of new files; None: the table's.
         commit: options of the commit.
@@ -50,6 +51,7 @@ class MergePlan:
     conflict_retries: int = CONFLICT_RETRIES
     retry_seconds: float = RETRY_SECONDS
     memory_bytes: int = MERGE_BYTES
+    use_index: bool = True
     write_mode: WriteMode = "auto"
     data_storage_version: FileVersion | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)

@@ -1,0 +1,116 @@
+"""Merges of a few keys find their rows by an index; the result is that of a scan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.io.events import trace
+from alance.ops.merge import match
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 300_000
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Look rows up by an index whatever the number of keys; note whether it is done."""
+    monkeypatch.setattr(match, "FEWEST_ROWS", 0)
+    original, looked_up = match._of_keys, []
+
+    async def noted(*arguments: Any) -> Any:
+        options = await original(*arguments)
+        looked_up.append(options is not None)
+        return options
+
+    monkeypatch.setattr(match, "_of_keys", noted)
+    return looked_up
+
+
+def table(ids: Any, value: int) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "name": [None if n is None else f"n{n % 50}" for n in ids],
+            "x": pa.array([value] * len(ids), pa.int64()),
+        }
+    )
+
+
+async def indexed(path: Path, *, stable: bool) -> alance.Dataset:
+    """Indices of all but the last rows, of which some are deleted and some come twice."""
+    dataset = await alance.write_dataset(
+        table(range(1000), 0), path, max_rows_per_file=300, stable_row_ids=stable
+    )
+    dataset = await dataset.create_scalar_index("id", "BTREE")
+    dataset = await dataset.create_scalar_index("name", "BITMAP")
+    dataset = await dataset.delete("id % 10 = 3")
+    dataset = await dataset.update({"x": "1"}, "id % 10 = 4")
+    return await dataset.insert(table([5000, 5001, None], 0))
+
+
+@pytest.mark.parametrize("stable", [True, False])
+@pytest.mark.parametrize("on", ["id", "name", ["id", "name"]])
+async def test_the_result_is_that_of_a_scan(
+    tmp_path: Path, always: list[bool], on: Any, stable: bool
+) -> None:
+    ids = [3, 4, 14, 500, 5001, 7000, None]
+    if on == "name":
+        ids = [3, 4, 5, None]
+    has_key = [number is not None for number in ids]
+    results = []
+    for use_index in (True, False):
+        dataset = await indexed(tmp_path / str(use_index), stable=stable)
+        builder = dataset.merge_insert(on).use_index(use_index)
+        builder = builder.when_matched_update_all("source.x > target.x")
+        after = await builder.when_not_matched_insert_all().execute(table(ids, 7))
+        await after.validate()
+        results.append((after.summary, sorted((await after.to_table()).to_pylist(), key=str)))
+    assert always == [True, False]
+    assert results[0] == results[1]
+    theirs = await indexed(tmp_path / "theirs", stable=stable)
+    peer = lance.dataset(theirs.uri).merge_insert(on)
+    peer = peer.when_matched_update_all("source.x > target.x")
+    peer.when_not_matched_insert_all().execute(table(ids, 7).filter(pa.array(has_key)))
+    # A null matches nothing and is inserted; pylance does so without an index alone.
+    rows = lance.dataset(theirs.uri).to_table().to_pylist() + table([None], 7).to_pylist()
+    assert results[0][1] == sorted(rows, key=str)
+
+
+async def test_a_merge_of_few_keys_reads_the_pages_of_these_keys(tmp_path: Path) -> None:
+    dataset = await alance.write_dataset(table(range(ROWS), 0), tmp_path / "t")
+    dataset = await dataset.create_scalar_index("id", "BTREE")
+    num_bytes = []
+    for use_index in (True, False):
+        async with alance.Session() as session:
+            opened = await alance.dataset(tmp_path / "t", session=session)
+            builder = opened.merge_insert("id").when_matched_update_all().use_index(use_index)
+            with trace.trace() as recorder:
+                await builder.execute_uncommitted(table([7], 1))
+        num_bytes.append(recorder.totals.num_bytes)
+    assert num_bytes[0] * 2 < num_bytes[1]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("kind", ["float", "others", "none"])
+async def test_merges_that_no_index_serves_scan(
+    tmp_path: Path, always: list[bool], kind: str
+) -> None:
+    rows = table(range(20), 0)
+    if kind == "float":
+        rows = rows.set_column(0, "id", rows["id"].cast(pa.float64()))
+    dataset = await alance.write_dataset(rows, tmp_path / "t")
+    if kind != "none":
+        dataset = await dataset.create_scalar_index("id", "BTREE")
+    builder = dataset.merge_insert("id").when_matched_update_all()
+    if kind == "others":
+        builder = builder.when_not_matched_by_source_delete("id > 10")
+    after = await builder.execute(rows.slice(3, 1))
+    assert always == [False]
+    assert await after.count_rows() == (11 if kind == "others" else 20)
