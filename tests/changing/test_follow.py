@@ -363,6 +363,22 @@ async def test_wrong_arguments_are_named(
         await anext(dataset.follow(since, **options))
 
 
+@pytest.mark.parametrize("before", [False, True])
+async def test_scattered_rows_come_in_one_change(tmp_path: Path, before: bool) -> None:
+    path = tmp_path / "t"
+    dataset = await alance.write_dataset(
+        rows(range(60), 0), path, stable_row_ids=True, max_rows_per_file=4
+    )
+    await (await dataset.delete("id % 3 = 0")).update({"x": "1"}, "id % 5 = 1")
+    stream = dataset.follow(before=before, batch_size=16, wait=False)
+    changes = [(change.kind, change.rows) async for change in stream]
+    assert [(kind, batch.num_rows) for kind, batch in changes if batch is not None] == [
+        ("delete", 16),
+        ("delete", 4),
+        ("update", 8),
+    ]
+
+
 async def test_changes_of_a_large_table_are_those_of_the_rows_that_changed(tmp_path: Path) -> None:
     """Scattered rows of a fragment, more than are read as runs of their own."""
     dataset = await alance.write_dataset(rows(range(5000), 0), tmp_path / "t", stable_row_ids=True)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from alance.checks import check_count, public_arguments
 from alance.errors import InvalidInputError, NotFoundError, VersionNotFoundError
+from alance.file.batches import one_batch
 from alance.format.numbers import as_numbers, to_arrow
 from alance.io.events import observing
 from alance.io.loop.generators import outermost
@@ -349,13 +350,20 @@ class _VersionReader:
             async for batch in self._scan(before, parts, columns):
                 yield batch
             return
+        size = self._options.batch_size
+        waiting, num_waiting = [np.empty(0, np.uint64)], 0
         for part in parts:
-            handle = before.handle(part.fragment)
-            for start in range(0, len(part.offsets), self._options.batch_size):
+            start, handle = 0, before.handle(part.fragment)
+            while start < len(part.offsets):
                 await before.engine.pool.share_turn()
-                offsets = part.offsets[start : start + self._options.batch_size]
-                ids = handle.meta(ROW_ID, offsets)
-                yield pa.RecordBatch.from_arrays([ids], names=[ROW_ID])
+                offsets = part.offsets[start : start + size - num_waiting]
+                waiting.append(as_numbers(handle.meta(ROW_ID, offsets)).astype(np.uint64))
+                start, num_waiting = start + len(offsets), num_waiting + len(offsets)
+                if num_waiting == size:
+                    yield _id_batch(waiting)
+                    waiting, num_waiting = [], 0
+        if num_waiting:
+            yield _id_batch(waiting)
 
     async def _ids(self, snapshot: Snapshot, parts: Sequence[FragmentRows]) -> UInt64s:
         """Return the ids of the rows that the filter keeps, in order; 8 bytes a row."""
@@ -394,6 +402,8 @@ class _VersionReader:
             fragments=None if parts is None else [part.fragment for part in parts],
         )
         spans, changed = await snapshot.engine.pool.run(lambda: _places(parts or ()))
+        waiting: list[pa.RecordBatch] = []  # small batches of many fragments become one
+        num_waiting = 0
         async with aclosing(scanned(snapshot, names, options, spans=spans)) as batches:
             async for batch in batches:
                 await snapshot.engine.pool.share_turn()
@@ -402,8 +412,19 @@ class _VersionReader:
                     addresses = as_numbers(batch.column(ROW_ADDRESS))
                     keeps = _are_in(addresses.astype(np.uint64), changed)
                     part = batch if keeps.all() else batch.filter(pa.array(keeps))
-                if part.num_rows:
-                    yield part.drop_columns([ROW_ADDRESS])
+                if not part.num_rows:
+                    continue
+                if waiting and num_waiting + part.num_rows > options.batch_size:
+                    yield one_batch(waiting)
+                    waiting, num_waiting = [], 0
+                waiting.append(part.drop_columns([ROW_ADDRESS]))
+                num_waiting += part.num_rows
+        if waiting:
+            yield one_batch(waiting)
+
+
+def _id_batch(ids: list[UInt64s]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([to_arrow(np.concatenate(ids))], names=[ROW_ID])
 
 
 def _are_in(values: UInt64s, numbers: UInt64s) -> Mask:
