@@ -155,6 +155,16 @@ async def test_segments_of_an_index_stay_few(tmp_path: Path) -> None:
     assert (await after.to_table(filter="id >= 95"))["id"].to_pylist() == [95, 96, 97, 98, 99]
 
 
+async def test_an_index_is_extended_and_merged_in_one_step(tmp_path: Path) -> None:
+    dataset = await alance.write_dataset(rows(0, 100), tmp_path / "t")
+    dataset = await dataset.create_scalar_index("id", "BTREE")
+    await dataset.insert(rows(100, 120))
+    policy = MaintenancePolicy(max_index_segments=1, min_small_fragments=None)
+    assert kinds(await dataset.maintain(policy)) == [("index", "id_idx", "done")]
+    (index,) = (await (await dataset.checkout_latest()).health()).indices
+    assert (index.num_segments, index.num_unindexed_rows) == (1, 0)
+
+
 async def test_tagged_versions_stay_and_are_no_reason_for_a_cleanup(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(rows(0, 10), tmp_path / "t")
     for number in range(12):

@@ -267,10 +267,10 @@ async def _num_merged(
     snapshot: Snapshot, segments: list[table_pb2.IndexMetadata], policy: MaintenancePolicy
 ) -> int:
     """Return the number of latest segments that become one with the rows of no segment."""
-    surplus = 0 if policy.max_index_segments is None else len(segments) - policy.max_index_segments
-    # One more than the surplus, as the merged segment counts as well.
-    least = surplus + 1 if surplus > 0 else 0
-    return max(await num_small(snapshot, segments), least)
+    # The segment of the new rows counts as well.
+    most = policy.max_index_segments
+    surplus = 0 if most is None else max(0, len(segments) + 1 - most)
+    return max(await num_small(snapshot, segments), surplus)
 
 
 async def _cleanup(
