@@ -139,7 +139,7 @@ fuzz: $(VENV)/.ready
 # the pure half, and all of damaged bytes; a kernel that none of these calls fails the run. Left out
 # are tests of memory and address space, of which the sanitizers take most, and of blocks that are used
 # again, which no block is under them.
-SANITIZED := tests/kernels tests/format tests/bad_input tests/v2_3/test_v2_3_kernels.py \
+SANITIZED := tests/kernels tests/format tests/bad_input \
   tests/parity/test_damaged.py \
   $(wildcard tests/*/test_*_damaged.py tests/*/test_*_bad_input.py) \
   tests/expr/test_digests.py::test_blake_of_any_length \
