@@ -260,7 +260,7 @@ def zip_variable(
     length_bytes: int,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
 
-# --- row_page.cpp ---
+# --- row_pages.cpp ---
 
 # Gives the content of a unit of ZSTD of at most so many bytes; ValueError: there is none.
 def set_zstd(decoder: Callable[[bytes, int], bytes]) -> None: ...

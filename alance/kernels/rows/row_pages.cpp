@@ -1,0 +1,76 @@
+// Pages for Python: `RowPage` with what a caller knows of a page; see `row_page.hpp`.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+
+#include "rows/row_page.hpp"
+#include "rows/units.hpp"
+
+namespace alance {
+namespace {
+
+// Levels: how they lie, the packed width where that is known, how many, and their bytes.
+using Levels = std::tuple<int, int, int64_t, Bytes>;
+
+EncodedLevels encoded(const Levels& levels) {
+  const auto& [kind, bits, count, bytes] = levels;
+  if (kind < 0 || kind > static_cast<int>(Nulls::blocks) || bits < 0 || bits > 15 || count < 0)
+    corrupt("levels of an unknown form");
+  return {static_cast<Nulls>(kind), bits, count, {bytes.data(), static_cast<int64_t>(bytes.size())}};
+}
+
+// `maxima`: the highest repetition level, definition level, and definition level of a value's slot.
+std::unique_ptr<RowPage> constant_page(int64_t num_rows, const Levels& reps, const Levels& defs,
+                                       const std::tuple<int, int, int>& maxima, int null_level,
+                                       bool is_null) {
+  const auto& [max_rep, max_level, max_visible] = maxima;
+  PageKind kind{static_cast<int>(Values::constant), 8, 0, 0, max_level, false};
+  kind.max_rep = max_rep;
+  kind.max_visible = max_visible;
+  return RowPage::constant(num_rows, encoded(reps), encoded(defs), kind, null_level, is_null);
+}
+
+// `masks` as of `PageKind`; `symbols`: of strings that are compressed, and the lengths of these.
+std::unique_ptr<RowPage> zipped_page(
+    In<int64_t> ends, std::pair<int64_t, int64_t> place, int64_t num_rows, int64_t width,
+    std::pair<int, int> bits, const std::tuple<int, int, int>& maxima, std::vector<int64_t> masks,
+    const std::optional<std::tuple<In<uint64_t>, Bytes>>& symbols, int scheme) {
+  PageKind kind{0, 0, 0, 0, 0, false};
+  std::tie(kind.max_rep, kind.max_level, kind.max_visible) = maxima;
+  kind.masks = std::move(masks);
+  kind.scheme = scheme;
+  std::shared_ptr<const Symbols> table;
+  if (symbols) table = std::make_shared<const Symbols>(std::get<0>(*symbols), std::get<1>(*symbols));
+  return RowPage::zipped(ends, place.first, place.second, num_rows, width, bits.first, bits.second, kind,
+                         std::move(table));
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_row_page(nanobind::module_& m) {
+  using namespace alance;
+  m.def("set_zstd", [](nb::object decoder) { units::zstd() = std::move(decoder); }, nb::arg("decoder"));
+  nb::class_<RowPage>(m, "RowPage")
+      .def(nb::init<In<int64_t>, In<int64_t>, int64_t, int64_t, int64_t, int, int, int, int, int,
+                    bool, std::vector<int64_t>>(),
+           nb::arg("first_rows"), nb::arg("first_bytes"), nb::arg("start"), nb::arg("size"),
+           nb::arg("num_rows"), nb::arg("values"), nb::arg("bits"), nb::arg("nulls"),
+           nb::arg("level_bits"), nb::arg("max_level"), nb::arg("large"),
+           nb::arg("masks") = std::vector<int64_t>())
+      .def_static("constant", &constant_page, nb::arg("num_rows"), nb::arg("reps"), nb::arg("defs"),
+                  nb::arg("maxima"), nb::arg("null_level"), nb::arg("is_null"))
+      .def_static("zipped", &zipped_page, nb::arg("ends"), nb::arg("place"), nb::arg("num_rows"),
+                  nb::arg("width"), nb::arg("bits"), nb::arg("maxima"), nb::arg("masks"),
+                  nb::arg("symbols").none(), nb::arg("scheme"))
+      .def("set_items", &RowPage::set_items)
+      .def("set_strings_32", &RowPage::set_strings_32)
+      .def("set_strings_64", &RowPage::set_strings_64)
+      .def_prop_ro("chunks", &RowPage::table)
+      .def_prop_ro("width", &RowPage::width);
+}
