@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from alance.deferred import Deferred, lazy
 from alance.errors import InvalidInputError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from alance.ops.index import extend as index_extend
     from alance.ops.upkeep import auto_compact, compact, compact_plan
     from alance.ops.upkeep.auto_compact import AutoCompactionMetrics, Compactor
+    from alance.ops.upkeep.background import UpkeepTask
     from alance.ops.upkeep.compact import (
         CompactionMetrics,
         CompactionPlan,
@@ -272,42 +274,29 @@ class Optimize:
         return self._dataset._on(after)
 
 
-class AutoCompaction:
-    """Compaction in the background, within an `async with` block; see `Optimize.auto_compact`."""
+class UpkeepBlock(ABC):
+    """Upkeep of a dataset in the background, within an `async with` block."""
 
-    __slots__ = ("_compactor", "_dataset", "_interval", "_min_fragments", "_options")
+    __slots__ = ("_dataset", "_task")
+    _NAME: ClassVar[str]  # for messages
 
-    def __init__(
-        self, dataset: Dataset, min_fragments: int, interval: float, options: CompactionArguments
-    ) -> None:
+    def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._min_fragments = min_fragments
-        self._interval = interval
-        self._options = options
-        self._compactor: Compactor | None = None
+        self._task: UpkeepTask | None = None
 
-    @property
-    def metrics(self) -> AutoCompactionMetrics | None:
-        """Counters of the compactions so far. None before the block has begun."""
-        return None if self._compactor is None else self._compactor.metrics
+    @abstractmethod
+    async def _begin(self) -> UpkeepTask:
+        """Return the task of the block."""
 
     @property
     def dataset(self) -> Dataset:
         """Dataset of the last version that was seen or made."""
-        if self._compactor is None:
-            return self._dataset
-        return self._dataset._on(self._compactor.last)
+        return self._dataset if self._task is None else self._dataset._on(self._task.last)
 
     async def __aenter__(self) -> Self:
-        if self._compactor is not None:
-            raise InvalidInputError(f"{self._dataset.uri!r}: a background compaction has one block")
-        await self._dataset._load(auto_compact, compact_plan)
-        self._compactor = auto_compact.Compactor(
-            self._dataset._snapshot,
-            compact_plan.CompactionOptions(**self._options),
-            self._min_fragments,
-            self._interval,
-        )
+        if self._task is not None:
+            raise InvalidInputError(f"{self._dataset.uri!r}: {self._NAME} has one block")
+        self._task = await self._begin()
         return self
 
     async def __aexit__(
@@ -316,11 +305,40 @@ class AutoCompaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._compactor is not None
+        assert self._task is not None
         if error is None:
-            await self._compactor.close()
+            await self._task.close()
         else:
-            await self._compactor.abort()
+            await self._task.abort()
+
+
+class AutoCompaction(UpkeepBlock):
+    """Compaction in the background, within an `async with` block; see `Optimize.auto_compact`."""
+
+    __slots__ = ("_interval", "_min_fragments", "_options")
+    _NAME = "a background compaction"
+
+    def __init__(
+        self, dataset: Dataset, min_fragments: int, interval: float, options: CompactionArguments
+    ) -> None:
+        super().__init__(dataset)
+        self._min_fragments = min_fragments
+        self._interval = interval
+        self._options = options
+
+    @property
+    def metrics(self) -> AutoCompactionMetrics | None:
+        """Counters of the compactions so far. None before the block has begun."""
+        return None if self._task is None else self._task.metrics
+
+    async def _begin(self) -> Compactor:
+        await self._dataset._load(auto_compact, compact_plan)
+        return auto_compact.Compactor(
+            self._dataset._snapshot,
+            compact_plan.CompactionOptions(**self._options),
+            self._min_fragments,
+            self._interval,
+        )
 
 
 class Compaction:

@@ -42,6 +42,9 @@ def split_path(path: str) -> tuple[str, ...]:
 
 def join_path(names: Iterable[str]) -> str:
     """Join names to a path; quotes names with dots or backticks."""
-    return ".".join(
-        f"`{name.replace('`', '``')}`" if "." in name or "`" in name else name for name in names
-    )
+    return ".".join(quoted((name,)) if "." in name or "`" in name else name for name in names)
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Join names to a path for SQL, each in backticks."""
+    return ".".join(f"`{name.replace('`', '``')}`" for name in names)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from alance.deferred import Deferred
-from alance.errors import InvalidInputError
+from alance.optimize import UpkeepBlock
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from alance.datasets import Dataset
     from alance.ops.maintain import background, health, run
     from alance.ops.maintain.background import Maintainer, MaintenanceMetrics
@@ -114,46 +111,22 @@ class MaintenanceVerbs(Handle):
         return (await health.look(self._snapshot)).health()
 
 
-class Maintenance:
+class Maintenance(UpkeepBlock):
     """Maintenance in the background, within an `async with` block; see `Dataset.maintaining`."""
 
-    __slots__ = ("_dataset", "_interval", "_maintainer", "_policy")
+    __slots__ = ("_interval", "_policy")
+    _NAME = "maintaining()"
 
     def __init__(self, dataset: Dataset, policy: MaintenancePolicy | None, interval: float) -> None:
-        self._dataset = dataset
+        super().__init__(dataset)
         self._policy = policy
         self._interval = interval
-        self._maintainer: Maintainer | None = None
 
     @property
     def metrics(self) -> MaintenanceMetrics | None:
         """Counters of the runs so far. None before the block has begun."""
-        return None if self._maintainer is None else self._maintainer.metrics
+        return None if self._task is None else self._task.metrics
 
-    @property
-    def dataset(self) -> Dataset:
-        """Dataset of the last version that was seen or made."""
-        if self._maintainer is None:
-            return self._dataset
-        return self._dataset._on(self._maintainer.last)
-
-    async def __aenter__(self) -> Self:
-        if self._maintainer is not None:
-            raise InvalidInputError(f"{self._dataset.uri!r}: maintaining() has one block")
+    async def _begin(self) -> Maintainer:
         await self._dataset._load(background)
-        self._maintainer = background.Maintainer(
-            self._dataset._snapshot, self._policy, self._interval
-        )
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._maintainer is not None
-        if error is None:
-            await self._maintainer.close()
-        else:
-            await self._maintainer.abort()
+        return background.Maintainer(self._dataset._snapshot, self._policy, self._interval)

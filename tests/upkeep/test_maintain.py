@@ -116,8 +116,18 @@ async def test_rows_beyond_their_time_to_live_are_deleted(tmp_path: Path) -> Non
         policy = MaintenancePolicy(ttl_column="at time", ttl=timedelta(days=7), older_than=None)
         report = await dataset.maintain(policy)
         assert kinds(report)[0] == ("expire", None, "done")
-        left = await (await dataset.checkout_latest()).to_table(["id"])
-        assert left["id"].to_pylist() == [2, 3]
+        rows_then = await (await dataset.checkout_latest()).to_table(["id"])
+        assert rows_then["id"].to_pylist() == [2, 3]
+
+
+async def test_rows_expire_by_a_column_whose_name_has_to_be_quoted(tmp_path: Path) -> None:
+    times = pa.array([datetime(2000, 1, 1), None], pa.timestamp("us"))
+    rows = pa.table({"id": [1, 2], "at `time`": times})
+    dataset = await alance.write_dataset(rows, tmp_path / "t")
+    policy = MaintenancePolicy(ttl_column="`at ``time```", ttl=timedelta(days=7), older_than=None)
+    assert kinds(await dataset.maintain(policy))[0] == ("expire", None, "done")
+    rows_then = await (await dataset.checkout_latest()).to_table(["id"])
+    assert rows_then["id"].to_pylist() == [2]
 
 
 async def test_a_column_without_times_has_no_time_to_live(tmp_path: Path) -> None:

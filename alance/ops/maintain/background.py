@@ -54,6 +54,8 @@ class Maintainer(UpkeepTask):
         InvalidInputError: an interval that is not above 0.
     """
 
+    metrics: MaintenanceMetrics
+
     def __init__(
         self, snapshot: Snapshot, policy: MaintenancePolicy | None, interval: float | None
     ) -> None:
@@ -75,14 +77,6 @@ class Maintainer(UpkeepTask):
             yield Reading("maintenance_versions", uri, health.num_versions)
             rows = max((index.num_unindexed_rows for index in health.indices), default=0)
             yield Reading("maintenance_unindexed_rows", uri, rows)
-
-    def _count(self, error: AlanceError, *, is_conflict: bool) -> None:
-        metrics = self.metrics
-        self.metrics = (
-            replace(metrics, num_conflicts=metrics.num_conflicts + 1)
-            if is_conflict
-            else replace(metrics, num_failures=metrics.num_failures + 1, last_error=error)
-        )
 
     async def _once(self) -> None:
         has_news = self.last.version - self._seen_version >= RUN_EVERY

@@ -59,7 +59,7 @@ class MaintenanceStep:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What a run of maintenance did, or would do.
+    """Result of a run of maintenance, or its plan.
 
     Attributes:
         steps: in the order in which they were done, or would be.
@@ -98,7 +98,7 @@ async def maintain(
         await run.plan()
     else:
         await run.work()
-    return run.snapshot, await run.report()
+    return run.snapshot, run.report()
 
 
 class _Run:
@@ -115,7 +115,7 @@ class _Run:
         self._num_requests = 0
         self._started = asyncio.get_running_loop().time()
 
-    async def report(self) -> MaintenanceReport:
+    def report(self) -> MaintenanceReport:
         assert self._health is not None
         return MaintenanceReport(
             tuple(self._steps), self.snapshot.version, self._health, self._policy, self._holder

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, VersionNotFoundError
+from alance.format.paths import quoted
 from alance.format.table.apply_indices import covered, reuse_index
 from alance.ops.cleanup import cleanup
 from alance.ops.cleanup.policy import CleanupPolicy
@@ -141,7 +142,7 @@ def _expired(snapshot: Snapshot, column: str, before: datetime) -> ScanOptions:
             f"ttl_column {column!r} of {snapshot.uri!r} is {arrow_type}: expected a timestamp or "
             "date column"
         )
-    name = ".".join(f"`{part}`" for part in column.split("."))
+    name = quoted(snapshot.schema.names_of(column))
     return ScanOptions(filter=f"{name} < ?", params=[value])
 
 
@@ -212,13 +213,14 @@ async def _indices(
     state: TableState, policy: MaintenancePolicy, max_bytes: int | None
 ) -> list[Due]:
     """Extend indices over fragments that they do not cover, and merge their segments."""
-    steps: dict[str, tuple[float, Due]] = {}
+    steps: list[tuple[float, Due]] = []
     fields = max(1, len(state.snapshot.schema.fields))
     row_bytes = int(state.snapshot.manifest.fragments.records.file_bytes.sum()) / max(
         1, int(state.stored.sum())
     )
     for name, segments in sorted(state.segments.items()):
-        num_rows = int(state.counts[state.unindexed(name)].sum())
+        unindexed = state.unindexed(name)
+        num_rows = int(state.counts[unindexed].sum())
         measures = [
             (num_rows, policy.max_unindexed_rows, "rows are not indexed"),
             (
@@ -236,31 +238,24 @@ async def _indices(
         if not excesses:
             continue
         excess, reason = max(excesses)
-        merged = segments[len(segments) - await _num_merged(state.snapshot, segments, policy) :]
-        steps[name] = (
-            excess,
-            Due(
-                "index",
-                name,
-                reason,
-                2 * _file_bytes(merged) + int(2 * num_rows * row_bytes / fields),
-                4 * len(merged) + len(state.unindexed(name)) + 4 + COMMIT_REQUESTS,
-                partial(_extend, name=name, policy=policy),
+        num_merged = await _num_merged(state.snapshot, segments, policy)
+        merged = segments[len(segments) - num_merged :]
+        step = Due(
+            "index",
+            name,
+            reason,
+            2 * _file_bytes(merged) + int(2 * num_rows * row_bytes / fields),
+            4 * len(merged) + len(unindexed) + 4 + COMMIT_REQUESTS,
+            partial(
+                optimize_indices,
+                num_indices_to_merge=num_merged,
+                index_names=[name],
+                retrain=False,
+                options=CommitOptions(),
             ),
         )
-    return [step for _, step in sorted(steps.values(), key=lambda item: -item[0])]
-
-
-async def _extend(snapshot: Snapshot, name: str, policy: MaintenancePolicy) -> Snapshot:
-    """Cover all fragments by an index, and merge its latest segments."""
-    segments = [part for part in snapshot.manifest.indices if part.name == name]
-    return await optimize_indices(
-        snapshot,
-        num_indices_to_merge=await _num_merged(snapshot, segments, policy),
-        index_names=[name],
-        retrain=False,
-        options=CommitOptions(),
-    )
+        steps.append((excess, step))
+    return [step for _, step in sorted(steps, key=lambda item: -item[0])]
 
 
 async def _num_merged(

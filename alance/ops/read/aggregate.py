@@ -20,6 +20,7 @@ from alance.expr.aggregate import parse_aggregate
 from alance.expr.tree import Column
 from alance.file.batches import empty_columns
 from alance.format.numbers import is_text
+from alance.format.paths import quoted
 from alance.ops.read.extremes import extreme_rows
 from alance.ops.read.grouping import Groups, Measure, check_key
 from alance.ops.read.ordering import schema_of
@@ -211,7 +212,7 @@ def _quoted(snapshot: Snapshot, name: str) -> str:
         return name
     snapshot.schema.field(name)
     names = snapshot.schema.names_of(name)
-    return ".".join(f"`{part.replace('`', '``')}`" for part in names)
+    return quoted(names)
 
 
 def _values(calls: Iterable[AggregateCall]) -> dict[str, str]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from alance.checks import check_choice
 from alance.errors import InvalidInputError, RowNotFoundError
 from alance.format.numbers import python_value, to_arrow
+from alance.format.paths import quoted
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.ordering import output_schema
 from alance.ops.read.plan import parsed
@@ -83,7 +84,7 @@ class TableKey:
                 raise InvalidInputError(f"column {path!r}: values of {type_} are no keys")
         names = tuple(schema.names_of(path) for path in paths)
         paths = tuple(n[0] if len(n) == 1 else path for n, path in zip(names, paths, strict=True))
-        text = " AND ".join(f"{_quoted(own)} IN ?" for own in names)
+        text = " AND ".join(f"{quoted(own)} IN ?" for own in names)
         is_single = isinstance(column, str) or (column is None and len(paths) == 1)
         return cls(paths, names, types, is_single, text)
 
@@ -143,8 +144,8 @@ class KeyReads:
         names = tuple(output_schema(snapshot, columns, ScanOptions()).names)
         if isinstance(columns, Mapping):
             of_keys = tuple(f"key {number} of {len(names)}" for number in range(len(keys.paths)))
-            quoted = [_quoted(snapshot.schema.names_of(path)) for path in keys.paths]
-            read: Columns = {**columns, **dict(zip(of_keys, quoted, strict=True))}
+            texts = [quoted(snapshot.schema.names_of(path)) for path in keys.paths]
+            read: Columns = {**columns, **dict(zip(of_keys, texts, strict=True))}
         else:
             of_keys = keys.paths
             read = [*names, *(path for path in keys.paths if path not in names)]
@@ -303,10 +304,6 @@ def _in_order(table: pa.Table, places: Int64s) -> pa.Table:
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return ".".join(f"`{name.replace('`', '``')}`" for name in names)
 
 
 def _key(arrays: Sequence[pa.Array], number: int) -> Any:

@@ -63,6 +63,8 @@ class Compactor(UpkeepTask):
         InvalidInputError: `min_fragments` below 2, or an `interval` that is not above 0.
     """
 
+    metrics: AutoCompactionMetrics
+
     def __init__(
         self,
         snapshot: Snapshot,
@@ -82,14 +84,6 @@ class Compactor(UpkeepTask):
         yield Reading("auto_compactions_total", uri, metrics.num_compactions)
         failed = metrics.num_failures + metrics.num_conflicts
         yield Reading("auto_compactions_failed_total", uri, failed)
-
-    def _count(self, error: AlanceError, *, is_conflict: bool) -> None:
-        metrics = self.metrics
-        self.metrics = (
-            replace(metrics, num_conflicts=metrics.num_conflicts + 1)
-            if is_conflict
-            else replace(metrics, num_failures=metrics.num_failures + 1, last_error=error)
-        )
 
     async def _once(self) -> None:
         """Join the small fragments at the end of the table, if there are enough of them."""

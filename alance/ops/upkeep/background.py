@@ -6,7 +6,8 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import (
     AlanceError,
@@ -39,9 +40,15 @@ class UpkeepTask(ABC):
         interval: seconds between looks for new versions, a LIST each; None: only versions that
             `tell` is called with.
 
+    Attributes:
+        metrics: counters, among them `num_conflicts`, `num_failures` and `last_error`; set by the
+            subclass before it calls `__init__`.
+
     Raises:
         InvalidInputError: an interval that is not above 0.
     """
+
+    metrics: Any  # a dataclass of the subclass
 
     def __init__(self, snapshot: Snapshot, interval: float | None) -> None:
         if interval is not None and not (isinstance(interval, int | float) and interval > 0):
@@ -59,9 +66,14 @@ class UpkeepTask(ABC):
     async def _once(self) -> None:
         """Do the work on `last`, the latest version that is known."""
 
-    @abstractmethod
     def _count(self, error: AlanceError, *, is_conflict: bool) -> None:
         """Count a failure in the metrics."""
+        metrics = self.metrics
+        self.metrics = (
+            replace(metrics, num_conflicts=metrics.num_conflicts + 1)
+            if is_conflict
+            else replace(metrics, num_failures=metrics.num_failures + 1, last_error=error)
+        )
 
     @abstractmethod
     def readings(self) -> Iterator[Reading]:
