@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.blocks import VariableWidth
+from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
+from alance.format.codecs.fixed import column_of
 from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import owns_column, values_array
 from alance.format.layouts.row_pages import MOST_LENGTHS
@@ -157,17 +158,14 @@ def kernel_type(field: Field) -> pa.DataType | None:
 def _unpacked(array: pa.Array, arrow: pa.DataType) -> pa.Array:
     """Return packed structs, of their bytes."""
     valid, content = array.buffers()
-    width, start = array.type.byte_width, 0
+    bits, start = 8 * array.type.byte_width, 0
+    data = np.frombuffer(content, np.uint8)[: len(array) * array.type.byte_width]
+    rows = FixedWidth(bits, len(array), data)
     members = []
     for member in arrow:
-        size = storage_type(member.type).bit_width // 8
-        # Words are copied as such: 4 times as fast as bytes.
-        word = f"u{size}" if size in (1, 2, 4, 8) else f"V{size}"
-        column = np.empty(0, word)
-        if len(array):
-            column = np.ndarray(len(array), word, content, start, (width,))
-        values = pa.py_buffer(np.ascontiguousarray(column))
-        start += size
+        size = storage_type(member.type).bit_width
+        values = pa.py_buffer(column_of(rows, start, size))
+        start += size // 8
         own = pa.Array.from_buffers(storage_type(member.type), len(array), [None, values])
         members.append(wrapped(own, member.type))
     return pa.Array.from_buffers(arrow, len(array), [valid], array.null_count, children=members)

@@ -194,12 +194,13 @@ class WholeRows(NamedTuple):
         placed = PlacedRows(plan, paths, [*map(held.__getitem__, files)])
         columns = PlacedColumns(placed, forms, range(len(forms.leaves)))
         if others:
-            kept = [form.field.id for form in forms.forms if others.isdisjoint(form.leaves)]
-            columns = columns.only({*kept})
+            columns = columns.only(
+                {form.field.id for form in forms.forms if others.isdisjoint(form.leaves)}
+            )
         return [columns] if columns.fields.forms else []
 
     def _leaves(self, fields: Iterable[Field]) -> dict[int, Found]:
-        """What codecs decode of fields, by id of the leaf."""
+        """Decode fields by the codecs; return their leaves by id."""
         own = [(field, leaf.field.id) for field in fields for leaf in leaf_columns(field)]
         own = [(field, leaf_id) for field, leaf_id in own if leaf_id in self.ids]
         opened = self.opened() if own else ()
@@ -339,7 +340,7 @@ def _leaves_of(schema: Schema, columns: Mapping[int, int]) -> list[LeafColumn]:
 
 
 def _are_known(tables: _kernels.FileTables) -> bool:
-    """Whether versions and columns are of kinds that are known here."""
+    """Return True for versions and column encodings that the kernel knows."""
     try:
         versions = [FileVersion.from_footer(*version) for version in tables.versions]
         if any(version <= FileVersion.V2_0 for version in versions):

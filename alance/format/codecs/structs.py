@@ -105,7 +105,7 @@ class Child(NamedTuple):
         return cls(codec, None)
 
     def place(self, data: Bytes, starts: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
-        """Where the child's values begin, and their bytes.
+        """Return the starts of the child's values, and their sizes in bytes.
 
         Args:
             starts: where the child begins in each row.

@@ -85,7 +85,7 @@ def _layout(message: pb.PageLayout, place: PagePlace) -> PageLayout:
 
 
 def described(encoding: bytes) -> MiniBlockPage | None:
-    """What a description says, wherever the page is; None where it is of another layout, or wrong.
+    """Return the content of a description; None if it is of another layout, or wrong.
 
     Small tables have few of them.
     """
@@ -107,8 +107,9 @@ mini_block = lru_cache(maxsize=4096)(_mini_block)
 
 
 def page_form(encoding: bytes) -> _kernels.PageForm | None:
-    """What a description says to the kernel, wherever the page is; None where the kernel does not
-    know such pages, or the description is wrong."""
+    """Return the kernel's form of a description; None if the kernel does not know such pages, or
+    the description is wrong.
+    """
     return _shared_form(encoding) if len(encoding) <= MAX_SHARED_BYTES else _form(encoding)
 
 

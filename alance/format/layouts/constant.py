@@ -260,7 +260,7 @@ class ConstantPage(NamedTuple):
 
 
 def form_of(message: pb.ConstantLayout) -> _kernels.PageForm | None:
-    """What a description says to the kernel; None for pages that it does not know.
+    """Return the kernel's form of a description; None for pages that it does not know.
 
     Raises:
         CorruptFileError, UnsupportedError: layers without a meaning, or a codec.

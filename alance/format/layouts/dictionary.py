@@ -61,8 +61,11 @@ class Dictionary:
 
 
 def usual_items(codec: BlockCodec) -> tuple[bool, bool, int] | None:
-    """Whether items are compressed, whether they are strings, and the bits of an item or an offset;
-    None of kinds that the kernel does not decode in one call."""
+    """Return the form of items for the kernel; None for kinds that it does not decode in one call.
+
+    The form is: True if items are compressed, True if they are strings, and the bits of an item or
+    offset.
+    """
     is_compressed = isinstance(codec, GeneralBlock)
     if isinstance(codec, GeneralBlock):
         if codec.scheme is not Scheme.LZ4:

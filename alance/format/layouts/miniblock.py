@@ -124,7 +124,7 @@ class MiniBlockPage(NamedTuple):
 
     @classmethod
     def described(cls, message: pb.MiniBlockLayout) -> MiniBlockPage:
-        """What a description says of a page, wherever it is.
+        """Parse a description; the page has no place yet.
 
         Raises:
             CorruptFileError: the description contradicts itself.

@@ -66,14 +66,14 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
         return tuple(reversed(_items(page.layers, num_slots, definition, own_nulls=own_nulls)))
     structure: list[Items | Lists] = []
     rep, base, first = page.rep, 0, 0
-    left = definition
+    remaining = definition
     for number, layer in enumerate([*page.layers, Layer.ALL_VALID_LIST]):
         if not layer.is_list:
             continue
         group = page.layers[first:number]
         slot_max = base + sum(inner.num_levels for inner in group)
         if group:
-            levels = None if left is None else left[left <= slot_max]
+            levels = None if remaining is None else remaining[remaining <= slot_max]
             num_slots = len(rep) if levels is None else len(levels)
             structure += _items(
                 group, num_slots, levels, base, own_nulls=own_nulls or bool(structure)
@@ -83,7 +83,9 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
             break
         outer = _until_list(page.layers[number + 1 :])
         slot_max = base + layer.num_levels + sum(inner.num_levels for inner in outer)
-        lists, rep, left = list_layer(rep, left, base, slot_max, _empty_level(layer, base))
+        lists, rep, remaining = list_layer(
+            rep, remaining, base, slot_max, _empty_level(layer, base)
+        )
         structure.append(lists)
         base += layer.num_levels
         first = number + 1

@@ -201,9 +201,7 @@ def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
 
 def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
     """A full-zip page of rows of equal length; None for another one."""
-    if form.shape.has_lists or not form.is_fixed or not form.width or form.bits_rep:
-        return None
-    if not _is_zipped(form.codec):
+    if not _has_equal_rows(form):
         return None
     start, size = place.buffers[buffer]
     return _kernels.RowPage(
@@ -224,19 +222,19 @@ def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPag
 
 def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
     """The form of such pages; None for other ones."""
-    if not _takes_rows(form):
+    if not _has_equal_rows(form):
         return None
     kind = (ValuesForm.ZIPPED, 8 * form.width, LevelsForm.NONE, form.control_bytes)
     page_form = _kernels.PageForm((*kind, form.shape.max_def, False), None, num_items, False)
     page_form.set_layers(form.shape.code)
+    page_form.set_masks(_masks(form.codec))
     return page_form
 
 
-def _takes_rows(form: ZipForm) -> bool:
-    """Whether rows are of equal length, and are their values."""
-    codec = form.codec
-    is_flat = isinstance(codec, Flat) or (isinstance(codec, FixedSizeList) and codec.is_flat)
-    return is_flat and not form.bits_rep and bool(form.width) and form.row_bytes is not None
+def _has_equal_rows(form: ZipForm) -> bool:
+    """Return True for rows of one length, with values that the kernel knows."""
+    has_length = form.row_bytes is not None and form.width > 0 and not form.bits_rep
+    return has_length and _is_zipped(form.codec)
 
 
 def placed_rows(
@@ -276,7 +274,7 @@ def _is_zipped(codec: PerValueCodec) -> bool:
 
 
 def _masks(codec: object) -> list[int]:
-    """Of lists of one length: the items of a value at each depth whose validity it has, else 0."""
+    """Return the items of a value at each depth of lists of one length, 0 without validity."""
     if not isinstance(codec, FixedSizeList) or not any(
         level.has_validity for level in codec.levels
     ):

@@ -14,7 +14,7 @@
 namespace alance {
 
 // The only field of a message with this number; null where there is none, or several.
-inline const char* only(std::string_view message, uint32_t field, std::string_view& found) {
+inline const char* only(std::string_view message, uint32_t field, std::string_view& part) {
   ProtoWire wire(message);
   int count = 0;
   while (wire.next()) {
@@ -23,10 +23,10 @@ inline const char* only(std::string_view message, uint32_t field, std::string_vi
       continue;
     }
     if (wire.wire != 2) return nullptr;
-    found = wire.bytes();
+    part = wire.bytes();
     ++count;
   }
-  return wire.ok && count == 1 ? found.data() : nullptr;
+  return wire.ok && count == 1 ? part.data() : nullptr;
 }
 
 // The symbols in the description of a mini-block page of compressed strings: each page has its own,

@@ -20,7 +20,7 @@ from alance.ops.changes.diff import FragmentRows, VersionDiff, compare
 from alance.ops.changes.tokens import Token, maker_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
-from alance.ops.read.take import take_rows
+from alance.ops.read.take import batch_of, take_rows
 from alance.ops.version.opening import at_version, latest_version
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
 from alance.records import dataclass
@@ -378,11 +378,8 @@ class _VersionReader:
         """Return rows by id, with `_rowid`."""
         columns = self._options.columns
         names = [field.name for field in snapshot.schema.fields] if columns is None else columns
-        table = await take_rows(snapshot, ids, names)
-        (batch,) = table.combine_chunks().to_batches() or [
-            pa.RecordBatch.from_pylist([], schema=table.schema)
-        ]
-        return batch.append_column(ROW_ID, to_arrow(ids))
+        rows = batch_of(await take_rows(snapshot, ids, names))
+        return rows.append_column(ROW_ID, to_arrow(ids))
 
     async def _scan(
         self,

@@ -54,8 +54,8 @@ def test_bits_of_chunks_are_joined(chunks: list[list[int]], filler: int) -> None
     ]
     block = decode_chunks(Flat(1), chunked([[own] for own in packed], [*map(len, chunks)]))
     assert isinstance(block, FixedWidth)
-    found = np.unpackbits(block.data, count=block.num_values, bitorder="little")
-    assert found.tolist() == [*chain.from_iterable(chunks)]
+    bits = np.unpackbits(block.data, count=block.num_values, bitorder="little")
+    assert bits.tolist() == [*chain.from_iterable(chunks)]
 
 
 @pytest.mark.parametrize(("size", "count", "bits"), [(1, 9, 1), (2, 8, 1), (7, 2, 32), (9, 2, 32)])
@@ -87,8 +87,8 @@ def test_bits_of_rows_are_unzipped_without_gaps(bits: int, num_rows: int, seed: 
     rows = np.random.default_rng(seed).integers(0, 256, (num_rows, size + 3), dtype=np.uint8)
     column = column_of(FixedWidth(8 * (size + 3), num_rows, rows.reshape(-1)), 2, bits)
     expected = np.unpackbits(rows[:, 2 : 2 + size], axis=1, count=bits, bitorder="little")
-    found = np.unpackbits(column, count=num_rows * bits, bitorder="little")
-    assert found.tolist() == expected.reshape(-1).tolist()
+    unpacked = np.unpackbits(column, count=num_rows * bits, bitorder="little")
+    assert unpacked.tolist() == expected.reshape(-1).tolist()
 
 
 @given(st.lists(texts, max_size=5), st.sampled_from([32, 64]), st.integers(0, 9))

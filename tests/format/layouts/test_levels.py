@@ -95,14 +95,14 @@ def test_rows_are_found_as_by_plain_python(
 ) -> None:
     rep, definition = [begins for begins, _ in entries], [level for _, level in entries]
     breaks = sorted({*data.draw(st.lists(st.integers(1, len(rep)), max_size=3)), len(rep)})
-    wanted = sorted(data.draw(st.sets(st.integers(0, sum(rep) - 1)))) if sum(rep) else []
+    rows = sorted(data.draw(st.sets(st.integers(0, sum(rep) - 1)))) if sum(rep) else []
     for own in (definition, None):
-        chosen = levels(rep, own).choose(ints(*wanted), ints(*breaks))
+        chosen = levels(rep, own).choose(ints(*rows), ints(*breaks))
         found = [
             [*range(part.start, part.stop)] if isinstance(part, slice) else part.tolist()
             for part in chosen
         ]
-        assert tuple(found) == spans_of(rep, own or [0] * len(rep), breaks, wanted)
+        assert tuple(found) == spans_of(rep, own or [0] * len(rep), breaks, rows)
 
 
 def test_a_row_that_does_not_begin_is_refused() -> None:
