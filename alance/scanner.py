@@ -25,6 +25,7 @@ from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+    from types import ModuleType
     from typing import Any, Protocol, Unpack
 
     import pandas as pd
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import FrameArguments, ScanOptions
     from alance.ops.search import explained as search_explain
-    from alance.ops.search import nearest as search
+    from alance.ops.search import nearest
     from alance.ops.search.text import explained as text_explain
-    from alance.ops.search.text import results as text_search
+    from alance.ops.search.text import search as text_search
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 
@@ -56,10 +57,10 @@ else:
     explain = Deferred("alance.ops.read.explain")
     frames = Deferred("alance.ops.read.frames")
     scan_stats = Deferred("alance.ops.read.scan_stats")
-    search = Deferred("alance.ops.search.nearest")
+    nearest = Deferred("alance.ops.search.nearest")
     search_explain = Deferred("alance.ops.search.explained")
     text_explain = Deferred("alance.ops.search.text.explained")
-    text_search = Deferred("alance.ops.search.text.results")
+    text_search = Deferred("alance.ops.search.text.search")
 
 
 class Scanner:
@@ -80,10 +81,8 @@ class Scanner:
         Raises:
             InvalidInputError: an unknown column or a bad expression.
         """
-        if self._options.full_text_query is not None:
-            schema = text_search.text_schema(self._snapshot, self._columns, self._options)
-        elif self._options.nearest is not None:
-            schema = search.search_schema(self._snapshot, self._columns, self._options)
+        if (module := self._search_module) is not None:
+            schema = module.KIND.schema(self._snapshot, self._columns, self._options)
         else:
             schema = ordering.output_schema(self._snapshot, self._columns, self._options)
         fields = self._blobs_as_bytes
@@ -101,22 +100,19 @@ class Scanner:
         block.
         """
         await load_readers(self._snapshot, self._columns)
-        if self._options.full_text_query is not None:
-            await self._snapshot.engine.pool.load(text_search)
-        elif self._options.nearest is not None:
-            await self._snapshot.engine.pool.load(search)
+        if (module := self._search_module) is not None:
+            await self._snapshot.engine.pool.load(module)
 
     @property
-    def _is_search(self) -> bool:
-        return self._options.nearest is not None or self._options.full_text_query is not None
+    def _search_module(self) -> ModuleType | None:
+        """Module of the kind of search that the scan is. Returns None for other scans."""
+        if self._options.full_text_query is not None:
+            return text_search
+        return None if self._options.nearest is None else nearest
 
-    async def _search(self, columns: Columns, options: ScanOptions) -> pa.Table:
-        snapshot = self._snapshot
-        if options.full_text_query is not None:
-            await snapshot.engine.pool.load(text_search)
-            return await text_search.text_table(snapshot, columns, options)
-        await snapshot.engine.pool.load(search)
-        return await search.search_table(snapshot, columns, options)
+    async def _search(self, module: ModuleType, columns: Columns, options: ScanOptions) -> pa.Table:
+        await self._snapshot.engine.pool.load(module)
+        return await module.KIND.table(self._snapshot, columns, options)
 
     @property
     def _blobs_as_bytes(self) -> dict[str, Field]:
@@ -155,8 +151,8 @@ class Scanner:
                 yield batch
 
     async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
-        if self._is_search:
-            table = await self._search(self._columns, options)
+        if (module := self._search_module) is not None:
+            table = await self._search(module, self._columns, options)
             for batch in cut_table(table, options):
                 yield batch
             return
@@ -262,8 +258,8 @@ class Scanner:
         Raises:
             InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
         """
-        if self._is_search:
-            return len(await self._search([], self._options))
+        if (module := self._search_module) is not None:
+            return len(await self._search(module, [], self._options))
         return await count.count_scanned(self._snapshot, self._options)
 
     async def aggregate(

@@ -19,7 +19,7 @@ VERBS: Final = (
     "alance.expr.keys",
     "alance.ops.read.explain",
     "alance.ops.search.nearest",
-    "alance.ops.search.text.results",
+    "alance.ops.search.text.search",
     "alance.ops.search.text.search_options",
     "alance.ops.write.write",
     "alance.ops.write.ingest_open",

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.ops.read.explain import Explanation
-    from alance.ops.search import nearest as search
+    from alance.ops.search import nearest
     from alance.ops.search import options as search_options
     from alance.ops.search.options import SearchArguments
     from alance.ops.search.text import hybrid
-    from alance.ops.search.text import results as text_search
+    from alance.ops.search.text import search as text_search
     from alance.ops.search.text import search_options as text_options
     from alance.ops.search.text.fusion import Combine
     from alance.ops.search.text.query import TextQuery
     from alance.ops.search.text.search_options import HybridArguments, TextSearchArguments
 else:
     hybrid = Deferred("alance.ops.search.text.hybrid")
-    search = Deferred("alance.ops.search.nearest")
+    nearest = Deferred("alance.ops.search.nearest")
     search_options = Deferred("alance.ops.search.options")
     text_options = Deferred("alance.ops.search.text.search_options")
-    text_search = Deferred("alance.ops.search.text.results")
+    text_search = Deferred("alance.ops.search.text.search")
 
 
 class SearchVerbs(Handle):
@@ -74,9 +74,9 @@ class SearchVerbs(Handle):
                 numbers out of range; a bad filter or column.
             CorruptFileError: files, or an index, that contradict the format.
         """
-        await self._load(search)
-        columns, asked = search_options.asked_by(column, query, k, options)
-        return await search.search_table(self._snapshot, columns, asked)
+        await self._load(nearest)
+        columns, scan = search_options.asked_by(column, query, k, options)
+        return await nearest.KIND.table(self._snapshot, columns, scan)
 
     async def nearest_many(
         self,
@@ -98,13 +98,13 @@ class SearchVerbs(Handle):
         Raises:
             InvalidInputError: as from `nearest`; `queries` is not a matrix.
         """
-        await self._load(search)
-        columns, asked = search_options.asked_by(column, queries, k, options)
-        if not search_options.search_of(self._snapshot.schema, asked.nearest or {}).is_batch:
+        await self._load(nearest)
+        columns, scan = search_options.asked_by(column, queries, k, options)
+        if not search_options.search_of(self._snapshot.schema, scan.nearest or {}).is_batch:
             raise InvalidInputError(
                 "queries: expected a matrix, a query a row; of lists of vectors one of matrices"
             )
-        return await search.search_table(self._snapshot, columns, asked)
+        return await nearest.KIND.table(self._snapshot, columns, scan)
 
     async def search_text(
         self,
@@ -142,8 +142,8 @@ class SearchVerbs(Handle):
             CorruptFileError: files, or an index, that contradict the format.
         """
         await self._load(text_search)
-        columns, asked = text_options.asked_by(query, k, options)
-        return await text_search.text_table(self._snapshot, columns, asked)
+        columns, scan = text_options.asked_by(query, k, options)
+        return await text_search.KIND.table(self._snapshot, columns, scan)
 
     async def search(
         self,
@@ -188,8 +188,8 @@ class SearchVerbs(Handle):
             CorruptFileError: files, or an index, that contradict the format.
         """
         await self._load(hybrid)
-        asked = hybrid.Hybrid(self._snapshot, text, vector, k, combine, options)
-        return await hybrid.hybrid_table(self._snapshot, asked)
+        pair = hybrid.Hybrid(self._snapshot, text, vector, k, combine, options)
+        return await hybrid.hybrid_table(self._snapshot, pair)
 
     async def explain_search(
         self,
@@ -212,5 +212,5 @@ class SearchVerbs(Handle):
             InvalidInputError: as from `search`.
         """
         await self._load(hybrid)
-        asked = hybrid.Hybrid(self._snapshot, text, vector, k, combine, options)
-        return await hybrid.explain_hybrid(self._snapshot, asked)
+        pair = hybrid.Hybrid(self._snapshot, text, vector, k, combine, options)
+        return await hybrid.explain_hybrid(self._snapshot, pair)

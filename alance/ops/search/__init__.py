@@ -5,7 +5,8 @@ import `ops/read`, `ops/lookup`, `ops/version` and the layers below `ops`.
 
 Where to change something:
     arguments of searches, and checks of queries: `options`
-    choice of the path, and the steps after it (post-filter, refinement, output): `nearest`
+    steps of all kinds of searches (joining, filter after the search, output): `table`
+    search by vectors as a kind of search: `nearest`; its steps (partitions, refinement): `answer`
     vectors of a column in the form for kernels, exact search of rows: `flat`
     choice of the segments of an index, and reading of its partitions: `segments`, `indexed`
     eligible rows of an index (not deleted, passing the filter, not stale): `eligible`

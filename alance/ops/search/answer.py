@@ -16,7 +16,6 @@ from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.file.rows.fragment import open_fragments
 from alance.format.numbers import distinct
 from alance.io.loop.tasks import all_of
-from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen
 from alance.ops.read.take import flat_rows
 from alance.ops.search.cost import pays_taking
@@ -24,7 +23,7 @@ from alance.ops.search.eligible import eligible_rows
 from alance.ops.search.flat import add_vectors, kernel_of, search_flat
 from alance.ops.search.heads import few_states
 from alance.ops.search.indexed import Kernels, open_segment, search_segments
-from alance.ops.search.segments import way_of
+from alance.ops.search.segments import flat_options, way_of
 from alance.ops.version.projection import project
 from alance.records import dataclass
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from alance.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt32s, UInt64s
     from alance.format.plans import Plan
     from alance.format.row_set import RowSet
+    from alance.ops.read.options import ScanOptions
     from alance.ops.search.eligible import Eligible
     from alance.ops.search.indexed import Ivf
     from alance.ops.search.options import VectorSearch
@@ -167,21 +167,6 @@ async def find_hits(
     return Hits.of([nearest], search.k)
 
 
-def flat_options(options: ScanOptions) -> ScanOptions:
-    """Return the scan options for the searched column."""
-    return ScanOptions(
-        filter=options.filter if options.prefilter else None,
-        params=options.params if options.prefilter else None,
-        fragments=options.fragments,
-        scan_in_order=False,
-        io_buffer_bytes=options.io_buffer_bytes,
-        batch_readahead=options.batch_readahead,
-        late_materialization=options.late_materialization,
-        use_scalar_index=options.use_scalar_index,
-        use_stats=options.use_stats,
-    )
-
-
 async def _indexed(
     snapshot: Snapshot, search: VectorSearch, options: ScanOptions, way: Way, columns: Columns
 ) -> Hits:
@@ -195,28 +180,29 @@ async def _indexed(
         type_, dim = search.value_type, search.dim
         return await all_of(open_segment(snapshot, segment, type_, dim) for segment in way.segments)
 
-    is_filtered = options.prefilter and options.filter is not None
-    filtering = flat_options(options) if is_filtered else None
+    works: list[Awaitable[Any]]
     opened: list[Ivf]
     rows: list[Eligible]
     filtered: RowSet | None
     if snapshot.is_remote:
-        works: list[Awaitable[Any]] = [
+        works = [
             opening(),
-            eligible_rows(snapshot, way.segments, filtering),
+            eligible_rows(snapshot, way.segments, options),
             open_ahead(snapshot, options, columns),
         ]
         opened, (rows, filtered), _ = await all_of(works)
     else:  # tasks would only add costs: a local table has no rounds to save
         opened = await opening()
-        rows, filtered = await eligible_rows(snapshot, way.segments, filtering)
+        rows, filtered = await eligible_rows(snapshot, way.segments, options)
     for ivf in opened:
         if ivf.centroids.metric != way.metric:
             raise UnsupportedError(f"index {way.segments[0].index.name}: of several metrics")
     if filtered is not None and pays_taking(snapshot, search, opened, len(filtered)):
         exact = kernel_of(search, search.k)
-        taking = _compare(snapshot, search, way.metric, filtered, exact)
-        await all_of([taking, *_uncovered(snapshot, search, options, way, exact)])
+        works = [_compare(snapshot, search, way.metric, filtered, exact)]
+        if way.uncovered:
+            works.append(search_flat(snapshot, search, way.metric, exact, way.scan(options)))
+        await all_of(works)
         return Hits.of([exact], search.k)
     return await _probed(snapshot, search, options, way, list(zip(opened, rows, strict=True)))
 
@@ -227,20 +213,6 @@ def unit_queries(search: VectorSearch, metric: str) -> Float64s:
         return search.vectors
     lengths: Float64s = np.linalg.norm(search.vectors, axis=1, keepdims=True)
     return search.vectors / lengths
-
-
-def _uncovered(
-    snapshot: Snapshot,
-    search: VectorSearch,
-    options: ScanOptions,
-    way: Way,
-    nearest: _kernels.Nearest,
-) -> list[Awaitable[None]]:
-    """Return the scan of the fragments that no index covers; empty if all are covered."""
-    if not way.uncovered:
-        return []
-    rest = replace(flat_options(options), fragments=[handle.id for handle in way.uncovered])
-    return [search_flat(snapshot, search, way.metric, nearest, rest)]
 
 
 async def _probed(
@@ -275,8 +247,10 @@ async def _probed(
                 hits += Hits.below(kernels.distinct, k)
             await _refine(snapshot, search, way.metric, _checked(snapshot, way, hits), exact)
 
-    rest = [] if exact is None else _uncovered(snapshot, search, options, way, exact)
-    await all_of([ask(), *rest])
+    works = [ask()]
+    if exact is not None and way.uncovered:
+        works.append(search_flat(snapshot, search, way.metric, exact, way.scan(options)))
+    await all_of(works)
     if is_refined:
         assert exact is not None
         return Hits.of([exact], search.k)

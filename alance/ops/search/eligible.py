@@ -22,6 +22,7 @@ from alance.format.row_set import NO_ROWS, RowSet
 from alance.io.caches.cache import Memo, SearchCache
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
+from alance.ops.search.segments import flat_options
 from alance.ops.version.deleted import deleted_rows, with_deletions
 from alance.ops.version.projection import ROW_ID
 from alance.records import dataclass
@@ -100,7 +101,7 @@ class Eligible:
 
 
 async def eligible_rows(
-    snapshot: Snapshot, segments: Sequence[SearchSegment], filtering: ScanOptions | None
+    snapshot: Snapshot, segments: Sequence[SearchSegment], options: ScanOptions
 ) -> tuple[list[Eligible], RowSet | None]:
     """Return the eligible rows of each segment, and the filtered rows (None without a filter).
 
@@ -109,12 +110,12 @@ async def eligible_rows(
     results of SQL filters without parameters are memoized.
 
     Args:
-        filtering: options of a scan with the filter; None if there is no filter.
+        options: options of the search.
     """
-    if filtering is None:
+    if options.filter is None or not options.prefilter:
         return [await _live_rows(snapshot, segment) for segment in segments], None
     covered = frozenset[int]().union(*(segment.covered for segment in segments))
-    eligible = await _filtered_rows(snapshot, replace(filtering, fragments=covered))
+    eligible = await _filtered_rows(snapshot, replace(flat_options(options), fragments=covered))
     rows = eligible.rows
     assert rows is not None
     if not snapshot.has_stable_row_ids:

@@ -16,12 +16,12 @@ from alance.io.reading.speed import rate_of
 from alance.ops.read.explain import Step, explain_scan
 from alance.ops.read.options import condition_of
 from alance.ops.read.plan import plan_scan
-from alance.ops.search.answer import flat_options, unit_queries
+from alance.ops.search.answer import unit_queries
 from alance.ops.search.cost import MAX_TAKEN_ROWS, costs, pays_taking
 from alance.ops.search.heads import page_states
 from alance.ops.search.indexed import open_segment
 from alance.ops.search.nearest import checked_search
-from alance.ops.search.segments import way_of
+from alance.ops.search.segments import flat_options, way_of
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ID
 
@@ -46,22 +46,33 @@ async def explain_search(snapshot: Snapshot, columns: Columns, options: ScanOpti
     search = checked_search(snapshot, options)
     await load_readers(snapshot, columns, condition_of(options))
     way = way_of(snapshot, search, options)
-    plain = flat_options(options)
     lines = [*way.lines, *_of_graphs(search, way)]
     steps: list[Step] = []
     if way.segments:
         reasons, steps = await _of_index(snapshot, search, options, way)
         lines += [*reasons, "the numbers below are of this, and of fragments without an index"]
-    if way.segments or not way.uncovered:
-        plain = replace(plain, fragments=[handle.id for handle in way.uncovered])
-    scanned = await explain_scan(snapshot, [search.path, ROW_ID], plain)
-    first = scanned.what[0].replace("scan of", "search of", 1)
-    line = f"  nearest: {search.k} rows by {way.metric} of column {search.path}"
+    line = f"nearest: {search.k} rows by {way.metric} of column {search.path}"
     if not way.segments and way.uncovered:
         line += ", every vector compared"
+    paths, uncovered = [search.path], way.scan(options)
+    return await explain_uncovered(snapshot, paths, uncovered, [line, *lines], steps, flat=True)
+
+
+async def explain_uncovered(
+    snapshot: Snapshot,
+    paths: Sequence[str],
+    options: ScanOptions,
+    lines: Sequence[str],
+    steps: Sequence[Step] = (),
+    *,
+    flat: bool,
+) -> Explanation:
+    """Explain the scan of the fragments without an index, after the path and its requests."""
+    scanned = await explain_scan(snapshot, [*paths, ROW_ID], options, flat=flat)
+    first = scanned.what[0].replace("scan of", "search of", 1)
     return replace(
         scanned,
-        what=(first, line, *(f"  {text}" for text in lines), *scanned.what[1:]),
+        what=(first, *(f"  {line}" for line in lines), *scanned.what[1:]),
         steps=(*steps, *scanned.steps),
         rounds=max(scanned.rounds, len(steps)),
     )

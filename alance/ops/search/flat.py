@@ -16,7 +16,7 @@ from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     import pyarrow as pa
 
@@ -58,12 +58,31 @@ async def search_flat(
         ids = as_numbers(batch.column(1))
         add_vectors(nearest, search, metric, numbers, ids, batch.column(0))
 
+    num_ahead = snapshot.session.decode_threads
+    await scan_each(snapshot, search.path, options, add, num_ahead, flat=True)
+
+
+async def scan_each(
+    snapshot: Snapshot,
+    path: str,
+    options: ScanOptions,
+    add: Callable[[pa.RecordBatch], None],
+    num_ahead: int,
+    *,
+    flat: bool,
+) -> None:
+    """Call a function in the pool with each batch of a scanned column and its row ids.
+
+    Args:
+        num_ahead, flat: as for `in_turn` and `scanned`.
+    """
+
     async def works() -> AsyncGenerator[Awaitable[None], None]:
-        async with aclosing(scanned(snapshot, [search.path, ROW_ID], options)) as batches:
+        async with aclosing(scanned(snapshot, [path, ROW_ID], options, flat=flat)) as batches:
             async for batch in batches:
                 yield snapshot.engine.pool.run(partial(add, batch))
 
-    async with aclosing(in_turn(works(), snapshot.session.decode_threads)) as done:
+    async with aclosing(in_turn(works(), num_ahead)) as done:
         async for _ in done:
             pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
@@ -12,14 +13,14 @@ from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.values import METRICS
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import FRAGMENT_REUSE, Index
+from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from alance.format.field import Field
-    from alance.ops.read.options import ScanOptions
     from alance.ops.search.options import VectorSearch
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
@@ -38,12 +39,12 @@ class SearchSegment:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Path of a search.
+    """Path of a search in a column.
 
     Attributes:
         metric: metric of the search.
-        segments: index segments to search; empty if all vectors are compared.
-        uncovered: fragments whose rows are all compared, because no segment covers them.
+        segments: index segments to search; empty if all rows are read.
+        uncovered: fragments whose rows are all read, because no segment covers them.
         lines: explanation of the path.
     """
 
@@ -51,6 +52,25 @@ class Way:
     segments: tuple[SearchSegment, ...]
     uncovered: tuple[FragmentHandle, ...]
     lines: tuple[str, ...]
+
+    def scan(self, options: ScanOptions) -> ScanOptions:
+        """Return the options of a scan of the searched column in the uncovered fragments."""
+        return replace(flat_options(options), fragments=[handle.id for handle in self.uncovered])
+
+
+def flat_options(options: ScanOptions) -> ScanOptions:
+    """Return the scan options for the searched column."""
+    return ScanOptions(
+        filter=options.filter if options.prefilter else None,
+        params=options.params if options.prefilter else None,
+        fragments=options.fragments,
+        scan_in_order=False,
+        io_buffer_bytes=options.io_buffer_bytes,
+        batch_readahead=options.batch_readahead,
+        late_materialization=options.late_materialization,
+        use_scalar_index=options.use_scalar_index,
+        use_stats=options.use_stats,
+    )
 
 
 def way_of(snapshot: Snapshot, search: VectorSearch, options: ScanOptions) -> Way:
@@ -66,44 +86,75 @@ def way_of(snapshot: Snapshot, search: VectorSearch, options: ScanOptions) -> Wa
 
 
 def _way(snapshot: Snapshot, search: VectorSearch, options: ScanOptions) -> Way:
-    handles = chosen(snapshot, options)
     lines: list[str] = []
+
+    def metric_of(index: Index) -> str | None:
+        metric = _metric(index)
+        if search.metric is None or metric == search.metric:
+            return metric
+        line = f"index {index.name} not used: it is by {metric}"
+        lines.extend([line] * (line not in lines))
+        return None
+
+    leaf = snapshot.schema.field(search.path)
+    use_index = search.probing.use_index
+    way = best_way(
+        snapshot, options, leaf, VECTOR_KIND, _fault, metric_of, lines, use_index=use_index
+    )
+    more = (
+        f"every vector of {len(way.uncovered)} fragments without an index is compared; so the "
+        "rows of the index are compared exactly as well",
+    )
+    metric = way.metric or search.metric or search.default_metric
+    has_more = bool(way.segments and way.uncovered)
+    return replace(way, metric=metric, lines=way.lines + more * has_more)
+
+
+def best_way(
+    snapshot: Snapshot,
+    options: ScanOptions,
+    leaf: Field,
+    kind: str,
+    fault: Callable[[Index], str],
+    metric_of: Callable[[Index], str | None],
+    lines: list[str],
+    *,
+    use_index: bool,
+) -> Way:
+    """Choose the index of a column whose segments cover most fragments.
+
+    Args:
+        leaf, kind, fault, lines: see `usable_segments`.
+        metric_of: returns the metric of an index; None if the search cannot use the index.
+        use_index: False to use none.
+
+    Raises:
+        InvalidInputError: a fragment does not exist.
+    """
+    handles = chosen(snapshot, options)
     groups: dict[tuple[str, str], list[SearchSegment]] = {}
     live = {handle.id for handle in handles}
-    leaf = snapshot.schema.field(search.path)
-    for segment in usable_segments(snapshot, leaf, VECTOR_KIND, live, _fault, lines):
-        groups.setdefault((segment.index.name, _metric(segment.index)), []).append(segment)
-    if not search.probing.use_index:
+    for segment in usable_segments(snapshot, leaf, kind, live, fault, lines):
+        if (metric := metric_of(segment.index)) is not None:
+            groups.setdefault((segment.index.name, metric), []).append(segment)
+    if not use_index:
         groups, lines = {}, ["no index is used, as asked"]
-    best: tuple[SearchSegment, ...] = ()
-    metric = search.metric or search.default_metric
-    for (name, by), segments in sorted(groups.items()):
-        if search.metric is not None and by != search.metric:
-            lines.append(f"index {name} not used: it is by {by}")
-        elif not best or num_covered(segments) > num_covered(best):
-            best, metric = tuple(segments), by
+    (name, metric), best = max(
+        sorted(groups.items()),
+        key=lambda group: sum(len(segment.covered) for segment in group[1]),
+        default=(("", ""), []),
+    )
     covered = frozenset[int]().union(*(segment.covered for segment in best))
     uncovered = tuple(handle for handle in handles if handle.id not in covered)
     if best:
         lines.append(
-            f"index {best[0].index.name} by {metric}: {len(best)} segments for "
+            f"index {name}{metric and f' by {metric}'}: {len(best)} segments for "
             f"{len(covered)} of {len(handles)} fragments"
         )
-        if uncovered and not search.fast_search:
-            lines.append(
-                f"every vector of {len(uncovered)} fragments without an index is compared; so the "
-                "rows of the index are compared exactly as well"
-            )
-    if search.fast_search and search.probing.use_index:
-        if uncovered:
-            lines.append(f"{len(uncovered)} fragments without an index are left out")
+    if uncovered and options.fast_search and use_index:
+        lines.append(f"{len(uncovered)} fragments without an index are left out")
         uncovered = ()
-    return Way(metric, best, uncovered, tuple(lines))
-
-
-def num_covered(segments: Sequence[SearchSegment]) -> int:
-    """Return the number of live fragments that segments cover."""
-    return sum(len(segment.covered) for segment in segments)
+    return Way(metric, tuple(best), uncovered, tuple(lines))
 
 
 def usable_segments(

@@ -10,7 +10,7 @@ Where to change something:
     matching documents of an index, and their scores: `scores`
     rows that no index covers: `flat`
     a column with its index, words and uncovered rows: `column`; several columns as one: `fields`
-    all of it together: `answer`; the output table: `results`; explanations: `explained`
+    all of it together: `answer`, as a kind of search: `search`; explanations: `explained`
     text and vector search at once: `hybrid`; fusion of the two rankings: `fusion`
     bytes of the index files, and splitting of texts into tokens: `alance.format.index.text`
 """

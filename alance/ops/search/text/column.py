@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.io.loop.tasks import all_of
-from alance.ops.search.answer import check_rows, flat_options
+from alance.ops.search.answer import check_rows
 from alance.ops.search.eligible import eligible_rows
 from alance.ops.search.text.files import NeededLists, cached_segments, open_params, open_segment
 from alance.ops.search.text.flat import FlatTexts, read_texts
@@ -105,10 +105,8 @@ class ColumnSearch:
                 self.params = await open_params(self.snapshot, self.way.words)
                 self.is_indexed = True
             return
-        is_filtered = self.options.prefilter and self.options.filter is not None
-        filtering = flat_options(self.options) if is_filtered else None
         indices = [segment.index for segment in segments]
-        works: list[Awaitable[Any]] = [eligible_rows(self.snapshot, segments, filtering)]
+        works: list[Awaitable[Any]] = [eligible_rows(self.snapshot, segments, self.options)]
         opened = cached_segments(self.snapshot, indices)
         if opened is None:
             works += [open_segment(self.snapshot, index) for index in indices]
@@ -167,8 +165,7 @@ class ColumnSearch:
         self.flat = FlatTexts(
             self.params, words, self.has_phrases, self.keeps_all, self.way.of_elements
         )
-        fragments = [handle.id for handle in self.way.uncovered]
-        options = replace(flat_options(self.options), fragments=fragments)
+        options = self.way.scan(self.options)
         await read_texts(self.snapshot, self.way.column, options, self.flat)
 
     @property

@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alance.format.index.text.source import TextSource
-from alance.ops.read.explain import explain_scan
 from alance.ops.read.options import condition_of
-from alance.ops.search.answer import flat_options
+from alance.ops.search.explained import explain_uncovered
+from alance.ops.search.segments import flat_options
 from alance.ops.search.text.query import leaves_of, of_elements
-from alance.ops.search.text.results import checked_query, uses_index
+from alance.ops.search.text.search import checked_query, uses_index
 from alance.ops.search.text.segments import text_way
 from alance.ops.version.first_use import load_readers
-from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
     from alance.ops.read.explain import Explanation
@@ -41,12 +40,10 @@ async def explain_text(snapshot: Snapshot, columns: Columns, options: ScanOption
         for column in searched
     ]
     fragments = {handle.id for way in ways for handle in way.uncovered}
-    plain = replace(flat_options(options), fragments=sorted(fragments))
+    uncovered = replace(flat_options(options), fragments=sorted(fragments))
     fields = [TextSource.of(snapshot.schema, column).path for column in searched]
-    scanned = await explain_scan(snapshot, [*fields, ROW_ID], plain, flat=False)
-    first = scanned.what[0].replace("scan of", "search of", 1)
-    lines = [f"  words: {query}"]
+    lines = [f"words: {query}"]
     for way in ways:
-        lines += [f"  column {way.column}: {line}" for line in way.lines]
-    lines.append("  below: what is read of fragments without an index")
-    return replace(scanned, what=(first, *lines, *scanned.what[1:]))
+        lines += [f"column {way.column}: {line}" for line in way.lines]
+    lines.append("below: what is read of fragments without an index")
+    return await explain_uncovered(snapshot, fields, uncovered, lines, flat=False)

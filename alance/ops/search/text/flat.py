@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -16,14 +15,10 @@ from alance.format.index.text.metadata import Documents
 from alance.format.index.text.postings import Postings
 from alance.format.index.text.source import TextSource
 from alance.format.numbers import as_numbers
-from alance.io.loop.readahead import in_turn
-from alance.ops.read.scan import scanned
-from alance.ops.version.projection import ROW_ID
+from alance.ops.search.flat import scan_each
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable
-
     import pyarrow as pa
 
     from alance.arrays import UInt32s, UInt64s
@@ -123,14 +118,5 @@ async def read_texts(
     Cost: a scan of the column and of the filter's columns.
     """
     source = TextSource.of(snapshot.schema, column)
-    columns = [source.path, ROW_ID]
-
-    async def works() -> AsyncGenerator[Awaitable[None], None]:
-        async with aclosing(scanned(snapshot, columns, options, flat=False)) as batches:
-            async for batch in batches:
-                yield snapshot.engine.pool.run(partial(texts.add, source, batch))
-
     # One batch after the other, because they share one analyzer.
-    async with aclosing(in_turn(works(), 0)) as done:
-        async for _ in done:
-            pass
+    await scan_each(snapshot, source.path, options, partial(texts.add, source), 0, flat=False)

@@ -14,9 +14,10 @@ from alance.errors import AlanceError, InvalidInputError
 from alance.io.loop.tasks import all_of
 from alance.ops.search.answer import Hits, open_ahead
 from alance.ops.search.explained import explain_search
-from alance.ops.search.nearest import checked_search, output_of, schema_of, search_table, stored
+from alance.ops.search.nearest import NearestSearch, checked_search
 from alance.ops.search.options import asked_by as asked_by_vector
 from alance.ops.search.options import vector_type
+from alance.ops.search.table import output_of, schema_of, stored, table_of
 from alance.ops.search.text.explained import explain_text
 from alance.ops.search.text.fusion import (
     DISTANCE,
@@ -28,7 +29,7 @@ from alance.ops.search.text.fusion import (
     relevance_of,
 )
 from alance.ops.search.text.query import of_elements
-from alance.ops.search.text.results import checked_query, text_table
+from alance.ops.search.text.search import TextSearch, checked_query
 from alance.ops.search.text.search_options import OF_BOTH, OF_TEXTS, HybridArguments
 from alance.ops.search.text.search_options import asked_by as asked_by_words
 from alance.ops.version.first_use import load_readers
@@ -117,8 +118,8 @@ async def hybrid_table(snapshot: Snapshot, search: Hybrid) -> pa.Table:
         cast(
             "list[Awaitable[Any]]",
             [
-                text_table(snapshot, [ROW_ID], search.by_text),
-                search_table(snapshot, [ROW_ID], search.by_vector),
+                TextSearch.table(snapshot, [ROW_ID], search.by_text),
+                NearestSearch.table(snapshot, [ROW_ID], search.by_vector),
                 open_ahead(snapshot, search.by_text, stored(search.own_columns, RELEVANCE)),
             ],
         )
@@ -137,9 +138,7 @@ async def hybrid_table(snapshot: Snapshot, search: Hybrid) -> pa.Table:
         np.zeros(len(first), np.int32), relevance[first].astype(np.float32), candidates.ids[first]
     )
     batch = await output_of(snapshot, search.own_columns, search.by_text, hits, RELEVANCE)
-    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-    arrays |= {name: parts.column(name) for name in _PARTS}
-    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+    return table_of(schema, batch, {name: parts.column(name) for name in _PARTS})
 
 
 async def explain_hybrid(snapshot: Snapshot, search: Hybrid) -> Explanation:
@@ -170,7 +169,7 @@ async def explain_hybrid(snapshot: Snapshot, search: Hybrid) -> Explanation:
 
 
 def _schema_of(snapshot: Snapshot, search: Hybrid) -> pa.Schema:
-    schema = schema_of(snapshot, search.own_columns, search.by_text, measure=RELEVANCE)
+    schema = schema_of(snapshot, search.own_columns, search.by_text, RELEVANCE)
     fields = {field.name: field for field in schema}
     fields |= {name: pa.field(name, pa.float32()) for name in _PARTS}
     names = [*schema.names, *_PARTS] if search.columns is None else list(search.columns)

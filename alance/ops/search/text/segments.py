@@ -11,13 +11,13 @@ from alance.format.index.text.source import TextSource, text_paths
 from alance.format.paths import join_path
 from alance.format.table.indices import Index, kind_of
 from alance.ops.read.plan import chosen
-from alance.ops.search.segments import SearchSegment, num_covered, usable_segments
+from alance.ops.search.segments import Way, best_way
 from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.ops.read.options import ScanOptions
-    from alance.ops.version.snapshot import FragmentHandle, Snapshot
+    from alance.ops.version.snapshot import Snapshot
 
 TEXT_KIND: Final = "Inverted"
 REMEDY: Final = "create the index again, or search all texts, as plain words, by use_index=False"
@@ -25,8 +25,8 @@ TEXT_VERSIONS: Final = (0, 1, 2, 3)  # 0: an index of token rows that pylance ex
 
 
 @dataclass(frozen=True, slots=True)
-class TextWay:
-    """Path of the search of a column.
+class TextWay(Way):
+    """Path of the search of texts.
 
     Attributes:
         of_elements: True if documents are list elements, not rows.
@@ -40,9 +40,6 @@ class TextWay:
 
     column: str
     of_elements: bool
-    segments: tuple[SearchSegment, ...]
-    uncovered: tuple[FragmentHandle, ...]
-    lines: tuple[str, ...]
     words: Index | None = None
     without_positions: str = ""
 
@@ -96,40 +93,26 @@ def text_way(
 def _text_way(
     snapshot: Snapshot, column: str, options: ScanOptions, of_elements: bool, use_index: bool
 ) -> TextWay:
-    handles = chosen(snapshot, options)
-    lines: list[str] = []
-    groups: dict[str, list[SearchSegment]] = {}
-    live = {handle.id for handle in handles}
+    def metric_of(index: Index) -> str | None:
+        return "" if is_of_elements(index.message.index_details.value) == of_elements else None
+
     leaf = TextSource.of(snapshot.schema, column).leaf
-    for segment in usable_segments(snapshot, leaf, TEXT_KIND, live, _fault, lines):
-        if is_of_elements(segment.index.message.index_details.value) == of_elements:
-            groups.setdefault(segment.index.name, []).append(segment)
-    if not use_index:
-        groups, lines = {}, ["no index is used"]
-    best = max((segments for _, segments in sorted(groups.items())), key=num_covered, default=[])
-    covered = frozenset[int]().union(*(segment.covered for segment in best))
-    uncovered = tuple(handle for handle in handles if handle.id not in covered)
-    if best:
-        lines.append(
-            f"index {best[0].index.name}: {len(best)} segments for {len(covered)} of "
-            f"{len(handles)} fragments"
-        )
-    if uncovered and options.fast_search and use_index:
-        lines.append(f"{len(uncovered)} fragments without an index are left out")
-        uncovered = ()
-    elif uncovered:
-        lines.append(f"every text of {len(uncovered)} fragments is read")
+    way = best_way(snapshot, options, leaf, TEXT_KIND, _fault, metric_of, [], use_index=use_index)
+    lines = list(way.lines)
+    if way.uncovered:
+        lines.append(f"every text of {len(way.uncovered)} fragments is read")
     words, lacking = None, ""
-    if use_index and not best:
+    if use_index and not way.segments:
         # The index covers none of these rows, but its token settings still apply to them.
         others = _others(snapshot, leaf, of_elements)
         words = others[-1] if others else None
-        if not handles:
+        if not chosen(snapshot, options):
             lack = [lacks_positions(index.message.index_details.value) for index in others]
             lacking = others[0].name if lack and all(lack) else ""
     if words is not None:
         lines.append(f"index {words.name}: its settings split texts into words")
-    return TextWay(column, of_elements, tuple(best), uncovered, tuple(lines), words, lacking)
+    parts = (way.metric, way.segments, way.uncovered, tuple(lines))
+    return TextWay(*parts, column, of_elements, words, lacking)
 
 
 def _others(snapshot: Snapshot, leaf: Field, of_elements: bool) -> list[Index]:
