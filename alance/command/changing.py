@@ -24,6 +24,12 @@ VECTOR_KINDS = ("IVF_",)
 
 def add_to(parsers: Parsers) -> None:
     """Add the subcommands of this module."""
+    _add_writes(parsers)
+    _add_changes(parsers)
+    _add_index(parsers)
+
+
+def _add_writes(parsers: Parsers) -> None:
     for name, run, summary in (
         ("write", write, "make a table of files: Parquet, CSV, JSON lines, Arrow IPC"),
         ("append", append, "add the rows of files to a table"),
@@ -57,6 +63,9 @@ def add_to(parsers: Parsers) -> None:
         help="an option of the target's store; default: those of --storage, in a store of its kind",
     )
     add_version(parser)
+
+
+def _add_changes(parsers: Parsers) -> None:
     parser = add(parsers, "delete", delete, "delete the rows for which a condition is true")
     parser.add_argument("filter", help="a condition in SQL")
     parser = add(
@@ -70,6 +79,13 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument(
         "--keep-tagged", action="store_true", help="keep tagged versions, instead of failing"
     )
+    parser = add(
+        parsers, "drop-columns", drop_columns, "drop columns; their bytes stay in the files"
+    )
+    parser.add_argument("columns", type=names, help="names or dotted paths")
+
+
+def _add_index(parsers: Parsers) -> None:
     parser = add(parsers, "index", index, "list, make, drop or update indices")
     parser.add_argument("--create", metavar="COLUMN", help="make an index of a column")
     parser.add_argument("--type", help="BTREE, BITMAP, IVF_PQ, ...; default: BTREE")
@@ -78,12 +94,7 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument("--drop", metavar="NAME", help="drop an index")
     parser.add_argument("--optimize", action="store_true", help="cover new rows")
     parser.add_argument("--statistics", metavar="NAME", help="what an index covers")
-    parser = add(
-        parsers, "drop-columns", drop_columns, "drop columns; their bytes stay in the files"
-    )
-    parser.add_argument("columns", type=names, help="names or dotted paths")
-    for parser in (parsers.choices["index"],):
-        add_version(parser)
+    add_version(parser)
 
 
 async def write(args: argparse.Namespace) -> Facts:

@@ -20,6 +20,9 @@ from alance.serve import Bounds, Service
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable, Sequence
+
+    import uvicorn
 
     from alance.command.arguments import Parsers
 
@@ -92,8 +95,49 @@ async def serve(args: argparse.Namespace) -> None:
     except ImportError as error:
         raise UnsupportedError(f"serving needs uvicorn: {installing('serve')}") from error
 
-    class Server(uvicorn.Server):
-        """Ends by a signal as if it were told to: with status 0, after all is committed."""
+    tables = _tables(args.tables)
+    token = _token(args)
+    is_local = args.host in LOCAL
+    if token is None and not is_local and not args.without_token:
+        raise InvalidInputError(
+            f"--host {args.host}: others reach it; expected --token-file, $ALANCE_SERVE_TOKEN or "
+            f"--without-token"
+        )
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapedFormatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler])
+    service = _service(tables, args, token, hosts=LOCAL if is_local and token is None else ())
+    config = uvicorn.Config(
+        service.app,
+        host=args.host,
+        port=args.port,
+        http="h11",  # bounds the heads of requests; uvicorn's other one, of httptools, does not
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=64 << 10,
+    )
+    async with service:
+        server = _server_class(service, tables, args)(config)
+        try:
+            await server.serve()
+        except SystemExit as error:  # uvicorn's way to say that it cannot listen
+            raise InvalidInputError(
+                f"--host {args.host} --port {args.port}: cannot listen there"
+            ) from error
+
+
+def _server_class(
+    service: Service, tables: Iterable[str], args: argparse.Namespace
+) -> type[uvicorn.Server]:
+    """Return uvicorn's server with an orderly end, that prints where it listens."""
+    import uvicorn
+
+    class TableServer(uvicorn.Server):
+        """Ends by a signal as by request: with status 0, after all is committed."""
 
         def handle_exit(self, sig: int, frame: Any) -> None:
             service.drain()
@@ -124,49 +168,23 @@ async def serve(args: argparse.Namespace) -> None:
                     line = escaped(f"http://{shown}:{port} serves {names}")
                     print(line, file=sys.stderr, flush=True)
 
-    tables = _tables(args.tables)
-    token = _token(args)
-    is_local = args.host in LOCAL
-    if token is None and not is_local and not args.without_token:
-        raise InvalidInputError(
-            f"--host {args.host}: others reach it; expected --token-file, $ALANCE_SERVE_TOKEN or "
-            f"--without-token"
-        )
-    handler = logging.StreamHandler()
-    handler.setFormatter(EscapedFormatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
-    logging.basicConfig(handlers=[handler])
-    service = Service(
+    return TableServer
+
+
+def _service(
+    tables: dict[str, str], args: argparse.Namespace, token: str | None, *, hosts: Sequence[str]
+) -> Service:
+    return Service(
         tables,
         key=_keys(args.key),
         ingest=args.ingest,
         sql=args.sql,
         token=token,
-        hosts=LOCAL if is_local and token is None else (),
+        hosts=hosts,
         reload_s=args.reload,
         bounds=Bounds(*(getattr(args, f"max_{field.name}") for field in fields(Bounds))),
         storage_options=storage(args),
     )
-    config = uvicorn.Config(
-        service.app,
-        host=args.host,
-        port=args.port,
-        http="h11",  # bounds the heads of requests; uvicorn's other one, of httptools, does not
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_level="warning",
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=GRACE_S,
-        h11_max_incomplete_event_size=64 << 10,
-    )
-    async with service:
-        server = Server(config)
-        try:
-            await server.serve()
-        except SystemExit as error:  # uvicorn's way to say that it cannot listen
-            raise InvalidInputError(
-                f"--host {args.host} --port {args.port}: cannot listen there"
-            ) from error
 
 
 def _end_unread(listening: socket.socket, seconds: float) -> None:

@@ -133,11 +133,19 @@ def _parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(dest="job", required=True)
 
     def job(name: str, text: str) -> argparse.ArgumentParser:
-        return jobs.add_parser(name, help=text, description=text, parents=[common])
+        command = jobs.add_parser(name, help=text, description=text, parents=[common])
+        if name in ("ingest", "export", "validate"):
+            command.add_argument("--option", action="append", type=_pair, metavar="NAME=VALUE")
+        return command
 
-    def options(of: argparse.ArgumentParser) -> None:
-        of.add_argument("--option", action="append", type=_pair, metavar="NAME=VALUE")
+    _add_transfer_jobs(job)
+    _add_row_jobs(job)
+    _add_upkeep_jobs(job)
+    return parser
 
+
+def _add_transfer_jobs(job: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """Add the jobs that move rows between tables and other formats."""
     command = job("ingest", "files that Spark reads to a table")
     command.add_argument("source")
     command.add_argument("uri")
@@ -150,7 +158,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--sort-by", action="append", default=[])
     command.add_argument("--target-bytes", type=int)
-    options(command)
 
     command = job("export", "a table to files of a format of Spark")
     command.add_argument("uri")
@@ -160,8 +167,10 @@ def _parser() -> argparse.ArgumentParser:
         "--mode", default="error", choices=("error", "append", "overwrite", "ignore")
     )
     command.add_argument("--target-option", dest="target_options", action="append", type=_pair)
-    options(command)
 
+
+def _add_row_jobs(job: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """Add the jobs that change rows or columns."""
     command = job("backfill", "new columns from SQL")
     command.add_argument("uri")
     command.add_argument("columns", nargs="+", type=_pair, metavar="COLUMN=SQL")
@@ -194,6 +203,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("updates", nargs="+", type=_pair, metavar="COLUMN=SQL")
     command.add_argument("--where")
 
+
+def _add_upkeep_jobs(job: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """Add the jobs that change how a table is stored, or check it."""
     command = job("compact", "small fragments to larger ones")
     command.add_argument("uri")
     command.add_argument("--target-rows-per-fragment", type=int)
@@ -222,8 +234,6 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--check", dest="checks", action="append", type=_pair, metavar="NAME=SQL")
     command.add_argument("--nulls", action="append", help="columns whose nulls are counted")
     command.add_argument("--unique", action="append", default=[])
-    options(command)
-    return parser
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -73,13 +73,13 @@ def register_functions(spark: SparkSession, places: Places) -> None:
     """Register the functions in a session; replaces registered ones."""
     from pyspark.sql.functions import udtf
 
-    nearest, search = _functions(places)
-    for name, function in (("alance_nearest", nearest), ("alance_search", search)):
+    functions = {"alance_nearest": _nearest_of(places), "alance_search": _search_of(places)}
+    for name, function in functions.items():
         spark.udtf.register(name, udtf(function, useArrow=False).asDeterministic())  # type: ignore[union-attr]
 
 
-def _functions(places: Places) -> tuple[type, type]:
-    class Nearest:
+def _nearest_of(places: Places) -> type:
+    class NearestFunction:
         """`alance_nearest(table, column, query, k)`: see docs/spark.md."""
 
         def __init__(self, plan: SearchPlan) -> None:
@@ -117,7 +117,11 @@ def _functions(places: Places) -> tuple[type, type]:
                 lambda dataset: dataset.nearest(column, vector, k, columns=names, **keywords)
             )
 
-    class Search:
+    return NearestFunction
+
+
+def _search_of(places: Places) -> type:
+    class SearchFunction:
         """`alance_search(table, text, k)`: see docs/spark.md."""
 
         def __init__(self, plan: SearchPlan) -> None:
@@ -167,7 +171,7 @@ def _functions(places: Places) -> tuple[type, type]:
                 )
             )
 
-    return Nearest, Search
+    return SearchFunction
 
 
 class _Table:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan, Reader
     from alance.format.schema import Schema
     from alance.io.caches.cache import SearchCache
+    from alance.io.reading.engine import Engine
     from alance.ops.version.snapshot import FragmentHandle, Snapshot, TakenColumns
 
     Decoder: TypeAlias = Callable[[Reader], pa.RecordBatch | None]
@@ -148,12 +149,33 @@ async def read_rows(
     if source is not None and len(parts) < pool.num_threads:
         shares = taken.shares(pool.num_threads, order)
         decoders = [share.decode for share in shares] or decoders
+    async with budget.taken(2 * decoded_bytes + ahead_bytes):
+        apart = parts, sizes, source
+        return await _decode_apart(engine, apart, decoders, finish, takes, ahead_bytes)
+
+
+async def _decode_apart(
+    engine: Engine,
+    apart: tuple[list[TakenRows], list[int], Reader | None],
+    decoders: Sequence[Decoder],
+    finish: Callable[[pa.RecordBatch], T],
+    takes: int,
+    ahead_bytes: int,
+) -> T:
+    """Decode the columns of a take by several threads; the last one makes the answer.
+
+    Args:
+        apart: as from `_parts`.
+        takes: as for `Engine.hold`.
+        ahead_bytes: upper bound of the bytes that are read ahead.
+    """
+    parts, sizes, source = apart
     batches_of: list[pa.RecordBatch | None] = [None] * len(decoders)
-    left = [*range(len(decoders))]
+    remaining = [*range(len(decoders))]
 
     def decode(number: int, read: Reader) -> T | None:
         batches_of[number] = decoders[number](read)
-        is_last = left.pop() == 0  # `pop` gives each thread a different answer
+        is_last = remaining.pop() == 0  # `pop` gives each thread a different answer
         if not is_last:
             return None
         return finish(side_by_side([batch for batch in batches_of if batch is not None]))
@@ -163,17 +185,16 @@ async def read_rows(
         if read is None:
             pieces = parts[number].unread_pieces
             read = await engine.hold(pieces, "take", takes=takes) if pieces else all_read
-        return await pool.run(partial(decode, number, read))
+        return await engine.pool.run(partial(decode, number, read))
 
-    async with budget.taken(2 * decoded_bytes + ahead_bytes):
-        if source is not None:
-            answers = await all_of(part(number) for number in range(len(decoders)))
-            return next(answer for answer in answers if answer is not None)
+    if source is not None:
+        answers = await all_of(part(number) for number in range(len(decoders)))
+    else:
         jobs = [Job(size, partial(part, number)) for number, size in enumerate(sizes)]
         ahead = readahead(jobs, budget_bytes=ahead_bytes, max_jobs=len(jobs), ordered=False)
         async with aclosing(ahead) as ready:
             answers = [answer async for answer in ready]
-        return next(answer for answer in answers if answer is not None)
+    return next(answer for answer in answers if answer is not None)
 
 
 def _parts(
@@ -250,8 +271,8 @@ def opened_fragments(
         for number in missing:
             fragments[number] = cache.peek(keys[number])
         missing = [number for number in missing if fragments[number] is None]
-        asked = [handles[number].to_open(cache) for number in missing]
-        opened = yield from open_fragments(choice.schema, asked)
+        to_open = [handles[number].to_open(cache) for number in missing]
+        opened = yield from open_fragments(choice.schema, to_open)
         for number, fragment in zip(missing, opened, strict=True):
             fragments[number] = fragment
             cache.put(keys[number], fragment, fragment.num_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,10 +14,12 @@ from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from typing import Any
 
     from pyspark.sql import SparkSession
 
+    from alance import Dataset
     from alance.indexing import (
         IndexPages,
         IndexPart,
@@ -88,68 +91,88 @@ def build_index(
         RetryableConflictError: other commits were first in every round.
         PythonException: (of Spark) around an error of a task.
     """
-    where = place(spark, uri, storage_options)
-    parts: list[IndexPart] = []
-    tasks = rounds = 0
+    planning = partial(
+        IndexBuild.plan,
+        column=column,
+        index_type=index_type,
+        name=name,
+        replace=replace,
+        task_bytes=task_bytes,
+        max_tasks=max_tasks,
+        memory_bytes=sort_bytes,
+        metric=metric,
+        vectors=vectors,
+        texts=texts,
+        values=values,
+    )
     with Watch(spark, "build_index", on_progress) as watch:
+        build = _Build(spark, place(spark, uri, storage_options), watch)
         while True:
-            dataset = run(open_version(where))
-            planning = IndexBuild.plan(
-                dataset,
-                column,
-                index_type,
-                name,
-                replace=replace,
-                task_bytes=task_bytes,
-                max_tasks=max_tasks,
-                memory_bytes=sort_bytes,
-                done=parts,
-                metric=metric,
-                vectors=vectors,
-                texts=texts,
-                values=values,
-            )
-            plan = run(planning)
-            rounds, tasks = rounds + 1, tasks + plan.num_tasks()
-            watch.step = f"round {rounds}: {plan.num_tasks()} tasks"
-            stale = [part for part in parts if part not in plan.parts]
-            version = Version.of(dataset, where)
-            sorted_parts = spread(spark, plan.tasks, partial(executed, version))
-            run(IndexBuild.discard(dataset, stale))
-            parts = [*plan.parts, *sorted_parts]
             try:
-                planning_ranges = IndexBuild.ranges(
-                    dataset,
-                    plan,
-                    sorted_parts,
-                    range_bytes=range_bytes,
-                    memory_bytes=merge_bytes,
-                )
-                ranges = run(planning_ranges)
-                watch.step = f"merge: {len(ranges)} ranges"
-                pages = spread(spark, ranges, partial(_merged, version))
-                tasks += len(pages)
-                watch.step = "merge: to the files of the index"
-                last = partial(_finished, where, plan, sorted_parts, merge_bytes)
-                (segment,) = spread(spark, [pages], last)
-                tasks += 1
-                watch.step = "commit"
-                after = run(IndexBuild.commit(dataset, plan, segment))
+                version, segment = build.run_round(planning, range_bytes, merge_bytes)
                 break
             except RetryableConflictError:
-                if rounds >= max_rounds:
-                    run(IndexBuild.discard(dataset, parts))
+                if build.rounds >= max_rounds:
+                    run(IndexBuild.discard(build.dataset, build.parts))
                     raise
         return watch.summary(
             uri,
-            after.version,
-            rows=sum(part.num_rows for part in parts),
-            fragments=len(fragments_of(dataset)),
-            tasks=tasks,
-            rounds=rounds,
-            sorted_bytes=sum(part.num_bytes for part in parts),
+            version,
+            rows=sum(part.num_rows for part in build.parts),
+            fragments=len(fragments_of(build.dataset)),
+            tasks=build.tasks,
+            rounds=build.rounds,
+            sorted_bytes=sum(part.num_bytes for part in build.parts),
             index_bytes=sum(file.size_bytes for file in segment.record.files),
         )
+
+
+@dataclass(slots=True)
+class _Build:
+    """The rounds of a build. A round keeps the sorted parts of earlier ones that are still true."""
+
+    spark: SparkSession
+    where: WriteOptions
+    watch: Watch
+    parts: list[IndexPart] = field(default_factory=list)
+    tasks: int = 0
+    rounds: int = 0
+    dataset: Dataset = field(init=False)
+
+    def run_round(
+        self,
+        planning: Callable[..., Coroutine[Any, Any, IndexPlan]],
+        range_bytes: int,
+        merge_bytes: int,
+    ) -> tuple[int, IndexSegment]:
+        """Sort, merge and commit. Returns the version that has the index, and its files.
+
+        Raises:
+            RetryableConflictError: others were first.
+        """
+        spark, watch = self.spark, self.watch
+        dataset = self.dataset = run(open_version(self.where))
+        plan = run(planning(dataset, done=self.parts))
+        self.rounds, self.tasks = self.rounds + 1, self.tasks + plan.num_tasks()
+        watch.step = f"round {self.rounds}: {plan.num_tasks()} tasks"
+        stale = [part for part in self.parts if part not in plan.parts]
+        version = Version.of(dataset, self.where)
+        sorted_parts = spread(spark, plan.tasks, partial(executed, version))
+        run(IndexBuild.discard(dataset, stale))
+        self.parts = [*plan.parts, *sorted_parts]
+        planning_ranges = IndexBuild.ranges(
+            dataset, plan, sorted_parts, range_bytes=range_bytes, memory_bytes=merge_bytes
+        )
+        ranges = run(planning_ranges)
+        watch.step = f"merge: {len(ranges)} ranges"
+        pages = spread(spark, ranges, partial(_merged, version))
+        self.tasks += len(pages)
+        watch.step = "merge: to the files of the index"
+        last = partial(_finished, self.where, plan, sorted_parts, merge_bytes)
+        (segment,) = spread(spark, [pages], last)
+        self.tasks += 1
+        watch.step = "commit"
+        return run(IndexBuild.commit(dataset, plan, segment)).version, segment
 
 
 def _merged(version: Version, part: IndexRange) -> IndexPages:
