@@ -271,9 +271,9 @@ class Session:
         Raises:
             InvalidInputError: the session belongs to another event loop.
         """
-        kept = self.engine.cache.kept
-        if kept is not None:
-            await kept.clear()
+        disk = self.engine.cache.disk
+        if disk is not None:
+            await disk.clear()
 
     @classmethod
     def of_loop(cls) -> Session:
@@ -322,8 +322,8 @@ class Session:
                 await queue.drop()
             await engine.background.aclose()
             await engine.scheduler.aclose()
-            if engine.cache.kept is not None:
-                await engine.cache.kept.flush()
+            if engine.cache.disk is not None:
+                await engine.cache.disk.flush()
             await engine.pool.aclose()
             engine.registry.close()
             engine.cache.clear()

@@ -210,9 +210,9 @@ class ClientBackend:
             what = f"{request} or its answer is not of the protocol: {', '.join(sorted(places))}"
             raise StoreError(f"catalog {self.uri}: {shown(names)!r}: {what}") from None
         except Exception as error:
-            raise self._told(error, method, names) from error
+            raise self._error_of(error, method, names) from error
 
-    def _told(self, error: Exception, method: str, names: Names) -> AlanceError:
+    def _error_of(self, error: Exception, method: str, names: Names) -> AlanceError:
         """Translate a client's error."""
         code: Any = error.code if _is_of_protocol(error) else None  # type: ignore[attr-defined]
         status: Any = getattr(error, "status", None)
@@ -220,8 +220,8 @@ class ClientBackend:
         body = getattr(error, "body", None)
         if body is not None:
             with suppress(ValueError, TypeError, AttributeError):
-                told = json.loads(body)
-                code, text = told.get("code", code), str(told.get("error", text))
+                answer = json.loads(body)
+                code, text = answer.get("code", code), str(answer.get("error", text))
         kind: type[AlanceError] = StoreError
         if isinstance(code, int) and int(code) in _ERRORS:
             kind = _ERRORS[int(code)]

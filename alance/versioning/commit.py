@@ -371,7 +371,7 @@ class Race:
         self._manifests = manifests
         self._listed = asyncio.get_running_loop().time()
         self._lost = 0
-        self._found: list[Manifest] = []
+        self._created: list[Manifest] = []
         self._newest: ManifestLocation | None = None
 
     async def create(
@@ -393,13 +393,13 @@ class Race:
             if created.is_ours:
                 return created
             self._lost += 1
-            self._found = [] if created.manifest is None else [created.manifest]
+            self._created = [] if created.manifest is None else [created.manifest]
             self._newest = None
             with suppress(StoreError):
                 if listing is not None:
                     self._newest, self._listed = await listing, begun
-                if ahead is not None and self._found and (further := await ahead) is not None:
-                    self._found.append(further)
+                if ahead is not None and self._created and (further := await ahead) is not None:
+                    self._created.append(further)
             return created
         finally:
             for task in beside:
@@ -414,7 +414,7 @@ class Race:
             CommitConflictError: the table has no version `base`: it was deleted, and perhaps
                 created again.
         """
-        seen, newest = self._found, self._newest
+        seen, newest = self._created, self._newest
         is_recent = asyncio.get_running_loop().time() - self._listed < SEEN_S
         if seen and newest is not None and newest.version > seen[-1].version:
             missing = range(seen[-1].version + 1, newest.version + 1)

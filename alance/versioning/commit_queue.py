@@ -143,7 +143,7 @@ class CommitQueue:
                 self._tell()
                 if self._worker is None:
                     self._worker = asyncio.create_task(self._work())
-                return await waiter.made
+                return await waiter.version
         except asyncio.CancelledError as error:
             if waiter.making is not None:
                 await ended_in_time(waiter.making, self._grace_s)
@@ -205,8 +205,8 @@ class CommitQueue:
                 task = asyncio.create_task(self._commit_group(group))
                 self._groups[task] = group
                 task.add_done_callback(self._ended)
-                while task in self._groups and (left := begun + STUCK_S - clock()) > 0:
-                    await asyncio.wait([task], timeout=left)
+                while task in self._groups and (remaining_s := begun + STUCK_S - clock()) > 0:
+                    await asyncio.wait([task], timeout=remaining_s)
                 self._last_group, self._last_s = len(group), clock() - begun
         finally:
             self._worker = None
@@ -216,33 +216,33 @@ class CommitQueue:
             if tasks:
                 await asyncio.wait(tasks)
             for waiter in self._waiting:
-                waiter.made.cancel()
+                waiter.version.cancel()
             self._waiting.clear()
 
     async def _change_of_any(self) -> None:
         """Wait for a change of the queue, unless no append waits and no version is under way."""
-        self._waiting = deque(waiter for waiter in self._waiting if not waiter.made.done())
+        self._waiting = deque(waiter for waiter in self._waiting if not waiter.version.done())
         if self._waiting or self._groups:
             await self._change()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         for waiter in self._groups.pop(task):
-            waiter.made.cancel()  # has an effect only if the task was cancelled
+            waiter.version.cancel()  # has an effect only if the task was cancelled
         self._tell()
 
     def _next_group(self) -> list[WaitingAppend]:
         """Take the waiting appends that fit into one transaction, in order of arrival."""
         group: list[WaitingAppend] = []
-        left: list[WaitingAppend] = []
+        remaining: list[WaitingAppend] = []
         others = [waiter for group in self._groups.values() for waiter in group]
         for waiter in self._waiting:
-            if waiter.made.done():
+            if waiter.version.done():
                 continue
             fits = len(group) < self._max_group and (waiter.is_ready or not waiter.is_late)
             fits = fits and all(map(waiter.goes_with, group))
-            fits = fits and not any(map(waiter.follows, (*left, *others)))
-            (group if fits else left).append(waiter)
-        self._waiting = deque(left)
+            fits = fits and not any(map(waiter.follows, (*remaining, *others)))
+            (group if fits else remaining).append(waiter)
+        self._waiting = deque(remaining)
         return group
 
     async def _commit_group(self, group: list[WaitingAppend]) -> None:
@@ -254,12 +254,12 @@ class CommitQueue:
         task = asyncio.current_task()
         assert task is not None
 
-        def left(_: object) -> None:
-            if all(waiter.made.cancelled() for waiter in group):
+        def stop_if_alone(_: object) -> None:
+            if all(waiter.version.cancelled() for waiter in group):
                 task.cancel()
 
         for waiter in group:
-            waiter.made.add_done_callback(left)
+            waiter.version.add_done_callback(stop_if_alone)
         try:
             await self._make(group, task)
         except BaseException as error:
@@ -313,7 +313,7 @@ class CommitQueue:
         return await on_one_base(group, self.known, self._manifests, self._rules, looks=looks)
 
     def _has_ready(self) -> bool:
-        return any(waiter.is_ready and not waiter.made.done() for waiter in self._waiting)
+        return any(waiter.is_ready and not waiter.version.done() for waiter in self._waiting)
 
     def _take_late(self, group: list[WaitingAppend]) -> None:
         """Return appends with late data from a group to the front of the queue."""
@@ -338,7 +338,7 @@ async def on_one_base(
     Args:
         looks: list newer versions even if the commit itself would do so.
     """
-    group = [waiter for waiter in group if not waiter.made.done()]
+    group = [waiter for waiter in group if not waiter.version.done()]
     if not group:
         return []
     oldest = min(group, key=lambda waiter: waiter.base.version).base

@@ -237,16 +237,16 @@ def parse_dynamodb_uri(
         raise InvalidInputError(f"uri {uri!r}: expected {SCHEME}bucket/path?{_PARAMETER}=table")
     if not parameters[0][1]:
         raise InvalidInputError(f"uri {uri!r}: the name of the DynamoDB table is empty")
-    left = dict(storage_options or {})
-    endpoint = left.pop(ENDPOINT, None) or os.environ.get("DYNAMODBENDPOINT")
+    others = dict(storage_options or {})
+    endpoint = others.pop(ENDPOINT, None) or os.environ.get("DYNAMODBENDPOINT")
     client: dict[str, str] = {}
-    for name, value in left.items():
+    for name, value in others.items():
         argument = _CLIENT.get(name.lower().removeprefix("aws_"))
         if argument is not None:
             client.setdefault(argument, str(value))
     if endpoint:
         client["endpoint_url"] = str(endpoint)
-    return "s3://" + place, left, DynamoDbStore(parameters[0][1], client)
+    return "s3://" + place, others, DynamoDbStore(parameters[0][1], client)
 
 
 def _boto() -> Any:

@@ -44,23 +44,23 @@ async def recall_object(
 
     Returns None if the object is not cached, or is corrupt, which also drops it from the cache.
     """
-    kept = engine.cache.kept
-    if kept is None or entity is None:
+    disk = engine.cache.disk
+    if disk is None or entity is None:
         return None
-    content = await kept.read(location, entity)
+    content = await disk.read(location, entity)
     if content is None:
         return None
     try:
         return await engine.decode(lambda: parse(content), len(content))
     except CorruptFileError:
-        kept.drop(location, entity)
+        disk.drop(location, entity)
         return None
 
 
 def keep_object(engine: Engine, location: str, entity: str | None, content: memoryview) -> None:
     """Keep an object in the disk cache after it was read and parsed."""
-    if engine.cache.kept is not None and entity is not None:
-        engine.cache.kept.keep(location, entity, content)
+    if engine.cache.disk is not None and entity is not None:
+        engine.cache.disk.keep(location, entity, content)
 
 
 async def read_tagged(
@@ -74,8 +74,8 @@ async def read_tagged(
     Args:
         read: reads the object whatever its e-tag.
     """
-    kept = engine.cache.kept
-    if kept is not None and e_tag is not None and kept.covers(location):
+    disk = engine.cache.disk
+    if disk is not None and e_tag is not None and disk.covers(location):
         try:
             content = await engine.scheduler.read_all(location, e_tag=e_tag, reason="manifest")
         except NotFoundError:
@@ -320,10 +320,10 @@ async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
         raise InvalidInputError(f"version {version!r}: expected a number")
     names = dict.fromkeys(manifest_name(version, scheme) for scheme in _SCHEMES)
     if table.keeper is not None and table.keeper.is_asked_by_readers:
-        kept = await table.keeper.manifests(engine, table).version(version)
-        if kept is not None:
-            return kept
-    is_trusted = engine.cache.kept is not None and engine.cache.kept.trusts_versions
+        manifest = await table.keeper.manifests(engine, table).version(version)
+        if manifest is not None:
+            return manifest
+    is_trusted = engine.cache.disk is not None and engine.cache.disk.trusts_versions
     places = [
         ManifestLocation(version, table.manifest(name), None, scheme, is_trusted=is_trusted)
         for name, scheme in zip(names, _SCHEMES, strict=False)

@@ -76,8 +76,8 @@ class TableRules:
             fragments.
         source: for Restore and Clone: the version to restore or clone.
         lineage: reads the row ids that `apply` needs and the manifest lacks.
-        left: for a Rewrite that defers index remapping: builds index metadata for `apply`; may
-            write.
+        index_entries: for a Rewrite that defers index remapping: builds index metadata for `apply`;
+            may write.
         now: clock for the versions' timestamps.
     """
 
@@ -87,7 +87,9 @@ class TableRules:
     deleted: Rows | None = None
     source: Manifest | None = None
     lineage: Callable[[Manifest, Transaction], Awaitable[Mapping[int, Lineage]]] | None = None
-    left: Callable[[Manifest], Awaitable[Sequence[table_pb2.IndexMetadata] | None]] | None = None
+    index_entries: (
+        Callable[[Manifest], Awaitable[Sequence[table_pb2.IndexMetadata] | None]] | None
+    ) = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def transaction_bytes(self, transaction: Transaction) -> bytes | None:
@@ -137,9 +139,9 @@ class TableRules:
         lineage: Mapping[int, Lineage] | None = None
         if self.lineage is not None and previous is not None:
             lineage = await self.lineage(previous, transaction)
-        left: Sequence[table_pb2.IndexMetadata] | None = None
-        if self.left is not None and previous is not None:
-            left = await self.left(previous)
+        index_entries: Sequence[table_pb2.IndexMetadata] | None = None
+        if self.index_entries is not None and previous is not None:
+            index_entries = await self.index_entries(previous)
 
         config = {} if previous is None else previous.config
         noted = noted_config(config, Notes.of(transaction.properties))
@@ -154,7 +156,7 @@ class TableRules:
                 lineage=lineage,
                 settings=self.settings,
                 config=noted,
-                left=left,
+                index_entries=index_entries,
             )
             return manifest_bytes(following)
 

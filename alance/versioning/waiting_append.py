@@ -34,7 +34,7 @@ class WaitingAppend:
 
     Attributes:
         base: version onto which the transaction is rebased.
-        made: future of the manifest of its version; cancelled if the caller stops waiting.
+        version: future of the manifest of its version; cancelled if the caller stops waiting.
         is_late: other appends have waited for its data long enough.
         making: task that makes its version. None while that version can still do without this
             append.
@@ -48,12 +48,12 @@ class WaitingAppend:
         "_other",
         "base",
         "is_late",
-        "made",
         "making",
         "may_be_visible",
         "named",
         "notes",
         "transaction",
+        "version",
     )
 
     def __init__(
@@ -67,8 +67,8 @@ class WaitingAppend:
         self.transaction = transaction
         self.base = base
         self.named = named
-        self.made: asyncio.Future[Manifest] = asyncio.get_running_loop().create_future()
-        self.made.add_done_callback(moved)
+        self.version: asyncio.Future[Manifest] = asyncio.get_running_loop().create_future()
+        self.version.add_done_callback(moved)
         self.is_late = False
         self.making: asyncio.Task[None] | None = None
         self.may_be_visible = False
@@ -76,7 +76,7 @@ class WaitingAppend:
         self._other = without_notes(transaction.properties)
         self._data = None if data is None else asyncio.ensure_future(data)
         if self._data is not None:
-            self._data.add_done_callback(self._told)
+            self._data.add_done_callback(self._data_done)
             self._data.add_done_callback(moved)
 
     @property
@@ -108,24 +108,24 @@ class WaitingAppend:
         )
 
     def succeed(self, manifest: Manifest) -> None:
-        if not self.made.done():
-            self.made.set_result(manifest)
+        if not self.version.done():
+            self.version.set_result(manifest)
 
     def fail(self, error: Exception) -> None:
-        if not self.made.done():
-            self.made.set_exception(error)
+        if not self.version.done():
+            self.version.set_exception(error)
 
     def drop_data(self) -> None:
         """Cancel the writing of the data."""
         if self._data is not None:
             self._data.cancel()
 
-    def _told(self, data: asyncio.Future[object]) -> None:
+    def _data_done(self, data: asyncio.Future[object]) -> None:
         """Pass a failure or cancellation of the data on to the caller."""
         if data.cancelled():
-            self.made.cancel()
-        elif (error := data.exception()) is not None and not self.made.done():
-            self.made.set_exception(error)
+            self.version.cancel()
+        elif (error := data.exception()) is not None and not self.version.done():
+            self.version.set_exception(error)
 
 
 async def all_there(
@@ -147,7 +147,7 @@ async def all_there(
     clock = asyncio.get_running_loop().time
     begun, until = clock(), math.inf
     while True:
-        if any(waiter.made.done() for waiter in group):
+        if any(waiter.version.done() for waiter in group):
             raise ChangedGroupError("some data did not get to the store")
         missing = [waiter for waiter in group if not waiter.is_ready]
         if not missing:

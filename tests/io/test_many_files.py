@@ -92,7 +92,7 @@ async def test_failures_name_the_file(asking: Asking) -> None:
 async def test_a_trace_sees_each_file_and_a_cancelled_read_leaves_nothing(asking: Asking) -> None:
     with alance.trace() as recorder:
         await asking.read((0, 0, 5), (0, 10, 15), (1, 7, 9))
-    assert [(event.start, event.stop, event.asked) for event in recorder.events] == [
+    assert [(event.start, event.stop, event.ranges) for event in recorder.events] == [
         (0, 15, ((0, 5), (10, 15))),
         (7, 9, ((7, 9),)),
     ]

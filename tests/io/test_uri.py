@@ -97,8 +97,8 @@ def test_passwords_in_a_uri_are_refused_and_not_repeated() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-def test_the_external_manifest_store_is_not_supported_yet() -> None:
-    with pytest.raises(UnsupportedError, match="DynamoDB"):
+def test_a_uri_of_a_table_in_dynamodb_is_not_a_place_of_files() -> None:
+    with pytest.raises(UnsupportedError, match="expected the s3:// URI"):
         parse_uri("s3+ddb://bucket/t?ddbTableName=x")
 
 

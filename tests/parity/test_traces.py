@@ -100,7 +100,7 @@ def spans(event: RequestEvent) -> list[tuple[int, int]]:
     """
     if event.stop - event.start == event.num_bytes:
         return [(event.start, event.stop)]
-    pieces = sorted(event.asked)
+    pieces = sorted(event.ranges)
     gaps = sorted((after[0] - before[1], before[1]) for before, after in pairwise(pieces))
     num_bytes = sum(stop - start for start, stop in pieces)
     joined = []

@@ -165,9 +165,9 @@ async def test_a_session_that_was_left_open_writes_too(cold: Cold) -> None:
         cold.uri, storage_options=cold.lab.lance_options(), session=session
     )
     await dataset.take([4])
-    kept = session.engine.cache.kept
-    assert kept is not None
-    await kept.flush()
+    disk = session.engine.cache.disk
+    assert disk is not None
+    await disk.flush()
     assert (await cold.take([4]))[1] == 2
     await session.aclose()
 

@@ -314,8 +314,8 @@ async def test_a_trace_changes_nothing_and_has_the_ranges_that_were_read(
     for event in recorder.events:
         size = sizes[event.location.rpartition("/")[2]]
         assert 0 < event.num_used <= event.num_bytes <= event.stop - event.start < size
-        assert event.asked[0][0] == event.start
-        assert event.asked[-1][1] == event.stop
+        assert event.ranges[0][0] == event.start
+        assert event.ranges[-1][1] == event.stop
 
 
 async def test_python_calls_of_a_warm_take_do_not_grow_with_the_fragments(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_details_on_hover(show: Any) -> None:
             num_bytes=100_000,
             queued=0.0,
             first_byte=0.02,
-            asked=((0, 25_000),),
+            ranges=((0, 25_000),),
             callers=("user 1", "user 2"),
             retries=1,
         )

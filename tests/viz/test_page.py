@@ -39,9 +39,15 @@ def found_in(text: str) -> dict[str, Any]:
     return result
 
 
+def test_the_former_name_of_the_ranges_of_a_request_warns() -> None:
+    request = event(ranges=((0, 10),))
+    with pytest.warns(DeprecationWarning, match="now ranges"):
+        assert request.asked == request.ranges == ((0, 10),)
+
+
 def test_what_a_page_holds() -> None:
     recorder = Recorder()
-    recorder.events.append(event("scan", at=0.05, asked=((0, 10), (20, 60)), queued=0.04))
+    recorder.events.append(event("scan", at=0.05, ranges=((0, 10), (20, 60)), queued=0.04))
     recorder.events.append(event("manifest", callers=("b",), retries=2, first_byte=0.01))
     recorder.hops.append(records.HopEvent("decode", 0.08, 0.081, 0.09, "thread_0", True))
     recorder.looks["search cache", True] = 3

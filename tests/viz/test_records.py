@@ -68,7 +68,7 @@ async def test_bytes_that_nobody_asked_for_are_counted(lineitem_lab: Lab) -> Non
         assert recorder.events
         for event in recorder.events:
             assert event.num_used + event.num_wasted == event.num_bytes == event.stop - event.start
-            assert event.num_used == sum(stop - start for start, stop in event.asked)
+            assert event.num_used == sum(stop - start for start, stop in event.ranges)
         assert recorder.totals.num_wasted == sum(one.num_wasted for one in recorder.events)
 
 

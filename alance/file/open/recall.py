@@ -33,8 +33,8 @@ class Kept(Protocol):
 
 def kept_by(states: Any) -> Kept | None:
     """The part of the disk cache behind a `States`; None where nothing is kept."""
-    kept: Kept | None = getattr(states, "kept", None)
-    return kept
+    disk: Kept | None = getattr(states, "disk", None)
+    return disk
 
 
 def recalled(plan: Callable[[], Plan[T]], path: str, kept: Kept | None) -> T | None:
@@ -146,7 +146,7 @@ class ScanStates:
 
     def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:
         self._cache = cache
-        self.kept = kept_by(cache)
+        self.disk = kept_by(cache)
         self._cold = 0
         self._left = shared_bytes
 

@@ -100,7 +100,7 @@ def apply(
     lineage: Mapping[int, Lineage] | None = None,
     settings: Settings = DEFAULT,
     config: Mapping[str, str] | None = None,
-    left: Sequence[table_pb2.IndexMetadata] | None = None,
+    index_entries: Sequence[table_pb2.IndexMetadata] | None = None,
 ) -> Next:
     """Build the version that a transaction makes from the previous version.
 
@@ -116,8 +116,8 @@ def apply(
         lineage: row ids and versions, by fragment, of fragments of `previous` that do not store
             them inline; `lineage.spilled` lists the needed fragments.
         config: configuration entries to set, whatever the operation.
-        left: for a `Rewrite` that defers index remapping: all entries of the index section,
-            including a fragment-reuse index that records the moves.
+        index_entries: for a `Rewrite` that defers index remapping: all entries of the index
+            section, including a fragment-reuse index that records the moves.
 
     Raises:
         InvalidInputError: the operation does not fit the previous version.
@@ -138,7 +138,12 @@ def apply(
     if version is None:
         version = 1 if previous is None else previous.version + 1
     draft = Draft.after(
-        previous, source=source, version=version, settings=settings, lineages=lineage, left=left
+        previous,
+        source=source,
+        version=version,
+        settings=settings,
+        lineages=lineage,
+        index_entries=index_entries,
     )
     STEPS[name](draft, change)
     draft.message.config.update(config or {})

@@ -150,7 +150,7 @@ def rewrite(draft: Draft, change: Rewrite) -> None:
         InvalidInputError: an index covers only a part of a group, or new fragments lack row ids.
         UnsupportedError: the table has a fragment-reuse index, and this commit does not extend it.
     """
-    if draft.left is None and reuse_index(draft.indices) is not None:
+    if draft.index_entries is None and reuse_index(draft.indices) is not None:
         raise UnsupportedError(f"Rewrite: the table has an index {FRAGMENT_REUSE!r}")
     old_of_new: list[tuple[RewriteGroup, list[int]]] = []
     for group in change.all_groups:
@@ -164,8 +164,8 @@ def rewrite(draft: Draft, change: Rewrite) -> None:
                     f"expected {fragment.physical_rows}"
                 )
         old_of_new.append((group, [fragment.id for fragment in added]))
-    if draft.left is not None:
-        draft.indices = list(draft.left)
+    if draft.index_entries is not None:
+        draft.indices = list(draft.index_entries)
         return
     translated = {rewritten.old_id.uuid: rewritten for rewritten in change.rewritten_indices}
     draft.indices = [

@@ -63,7 +63,8 @@ class Draft:
         stable: the table has stable row ids.
         next_fragment_id: lowest id that was never used.
         lineages: lineage of spilled fragments of the previous version.
-        left: for a Rewrite that defers index remapping: the new entries of the index section.
+        index_entries: for a Rewrite that defers index remapping: the new entries of the index
+            section.
     """
 
     message: table_pb2.Manifest
@@ -76,7 +77,7 @@ class Draft:
     stable: bool
     next_fragment_id: int
     lineages: Mapping[int, Lineage] = field(default_factory=dict)
-    left: Sequence[table_pb2.IndexMetadata] | None = None
+    index_entries: Sequence[table_pb2.IndexMetadata] | None = None
 
     @classmethod
     def after(
@@ -87,7 +88,7 @@ class Draft:
         version: int,
         settings: Settings,
         lineages: Mapping[int, Lineage] | None,
-        left: Sequence[table_pb2.IndexMetadata] | None = None,
+        index_entries: Sequence[table_pb2.IndexMetadata] | None = None,
     ) -> Draft:
         """Start a draft from a copy of the previous version; None: an empty table."""
         message = table_pb2.Manifest()
@@ -109,7 +110,7 @@ class Draft:
             stable,
             next_fragment_id,
             lineages or {},
-            left,
+            index_entries,
         )
 
     def new_fragment_id(self) -> int:

@@ -139,12 +139,12 @@ class SearchCache(Memo[Hashable, Any]):
 
     Args:
         max_bytes: upper bound; 0 keeps nothing. An entry over a quarter of it is not kept.
-        kept: the disk cache that loaders try before a read, and fill after it.
+        disk: the disk cache that loaders try before a read, and fill after it.
     """
 
-    def __init__(self, max_bytes: int, kept: DiskCache | None = None) -> None:
+    def __init__(self, max_bytes: int, disk: DiskCache | None = None) -> None:
         super().__init__(max_bytes, share=1 / 4)
-        self.kept = kept
+        self.disk = disk
         self._loads: dict[Hashable, _Load] = {}
         self._hits = self._misses = 0
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import warnings
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from contextlib import contextmanager
@@ -102,16 +103,22 @@ class RequestEvent:
     ok: bool
     queued: float | None = None  # time of the caller's request; None if unknown or sent at once
     first_byte: float | None = None  # time; None if the store does not report it
-    asked: tuple[Span, ...] = ()  # the ranges that callers requested, merged; empty: all of it
+    ranges: tuple[Span, ...] = ()  # the ranges that callers requested, merged; empty: all of it
     callers: tuple[str, ...] = ()  # names of the tasks that the request serves
     retries: int = 0  # failed attempts before; retries inside the store's client are not counted
 
     @property
+    def asked(self) -> tuple[Span, ...]:
+        """Former name of `ranges`."""
+        warnings.warn("RequestEvent.asked is now ranges", DeprecationWarning, stacklevel=2)
+        return self.ranges
+
+    @property
     def num_used(self) -> int:
         """Received bytes that a caller requested; the other bytes fill gaps and blocks."""
-        if not self.asked:
+        if not self.ranges:
             return self.num_bytes
-        return min(self.num_bytes, sum(stop - start for start, stop in self.asked))
+        return min(self.num_bytes, sum(stop - start for start, stop in self.ranges))
 
     @property
     def num_wasted(self) -> int:
@@ -253,7 +260,7 @@ class Recorder:
         Args:
             event: the request.
         """
-        return self.places.of(event.location, event.asked or ((event.start, event.stop),))
+        return self.places.of(event.location, event.ranges or ((event.start, event.stop),))
 
     def is_footer(self, event: RequestEvent) -> bool:
         """Return True if a request was for bytes behind the pages of a data file.
@@ -262,7 +269,7 @@ class Recorder:
             event: the request.
         """
         return self.places.is_behind(
-            event.location, event.stop if not event.asked else event.asked[-1][1]
+            event.location, event.stop if not event.ranges else event.ranges[-1][1]
         )
 
     def summary(self) -> str:
@@ -346,7 +353,7 @@ def record(
     ok: bool = True,
     queued: float | None = None,
     first_byte: float | None = None,
-    asked: Iterable[tuple[int, int]] = (),
+    ranges: Iterable[tuple[int, int]] = (),
     callers: Iterable[str] = (),
     retries: int = 0,
 ) -> None:
@@ -366,7 +373,7 @@ def record(
         ok,
         queued,
         first_byte,
-        tuple(joined_spans(asked)),
+        tuple(joined_spans(ranges)),
         tuple(sorted({name for name in callers if name})),
         retries,
     )

@@ -85,7 +85,7 @@ class Flight:
             num_bytes=num_bytes,
             ok=ok,
             queued=self.queued,
-            asked=self.requested,
+            ranges=self.requested,
             callers=[name for read in readers for name in read.callers],
             retries=retries,
         )

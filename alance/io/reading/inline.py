@@ -333,7 +333,7 @@ class Note(NamedTuple):
                 [self.reason],
                 begun,
                 num_bytes=len(buffer),
-                asked=parts,
+                ranges=parts,
                 callers=self.callers,
             )
 
@@ -352,6 +352,6 @@ def _note_pieces(
             [reason],
             begun,
             num_bytes=sum(stop - start for start, stop in coalesce(ranges, PIECES_GAP).spans),
-            asked=ranges,
+            ranges=ranges,
             callers=callers,
         )

@@ -166,5 +166,5 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Address]]] = {
 }
 
 _REFUSED: Final = {
-    "s3+ddb": "commits through DynamoDB are not supported yet; to read, open the same path as s3://"
+    "s3+ddb": "names a table whose versions are in DynamoDB; expected the s3:// URI of its folder"
 }

@@ -56,12 +56,12 @@ class MovedIndices:
     Attributes:
         translated: rewritten segments, for the commit.
         files: files of these segments; call `discard` if they are not committed.
-        kept: UUIDs of all segments that cover the new fragments.
+        covering: UUIDs of all segments that cover the new fragments.
     """
 
     translated: tuple[RewrittenIndex, ...]
     files: tuple[SegmentFiles, ...]
-    kept: frozenset[bytes]
+    covering: frozenset[bytes]
 
     async def discard(self) -> None:
         """Remove the files, as far as the store can be reached."""
@@ -109,24 +109,24 @@ async def move_indices(
     """
     moved: list[RewrittenIndex] = []
     files: list[SegmentFiles] = []
-    kept: set[bytes] = set()
+    covering: set[bytes] = set()
     try:
         for message in snapshot.manifest.indices:
             if message.name in SYSTEM or not (inside := _inside(message, groups)):
                 continue
             index = Index.from_protobuf(message)
             if _follows(snapshot, index):
-                kept.add(message.uuid.uuid)
+                covering.add(message.uuid.uuid)
             elif is_translated(snapshot, index):
                 new = SegmentFiles(snapshot)
                 files.append(new)
                 if await _translate(snapshot, index, inside, new, uncover=uncover):
                     moved.append(record(index, new))
-                    kept.add(message.uuid.uuid)
+                    covering.add(message.uuid.uuid)
     except BaseException:
         await MovedIndices((), tuple(files), frozenset()).discard()
         raise
-    return MovedIndices(tuple(moved), tuple(files), frozenset(kept))
+    return MovedIndices(tuple(moved), tuple(files), frozenset(covering))
 
 
 def _follows(snapshot: Snapshot, index: Index) -> bool:

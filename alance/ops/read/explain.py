@@ -160,9 +160,9 @@ async def explain_scan(
     stored = sum(handle.num_physical_rows for handle in plan.handles)
     skipped = stored - num_rows
     if len(plan.handles) < len(snapshot.handles):
-        kept = {handle.id for handle in plan.handles}
+        read_ids = {handle.id for handle in plan.handles}
         skipped += sum(
-            handle.num_physical_rows for handle in snapshot.handles if handle.id not in kept
+            handle.num_physical_rows for handle in snapshot.handles if handle.id not in read_ids
         )
     return Explanation(
         tuple(_scan_lines(snapshot, plan, options)),
@@ -272,7 +272,7 @@ def _pages(spans: DataSpans, events: Sequence[RequestEvent]) -> int:
     return spans.pages(
         (paths.get(event.location, event.location), span)
         for event in events
-        for span in event.asked
+        for span in event.ranges
     )
 
 

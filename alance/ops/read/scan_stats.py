@@ -121,7 +121,7 @@ def _statistics(
     hits, looks = (sum(counts) for counts in zip((0, 0), *totals.hit_rates.values(), strict=True))
     return ScanStatistics(
         iops=totals.num_requests,
-        requests=sum(max(1, len(event.asked)) for event in recorder.events),
+        requests=sum(max(1, len(event.ranges)) for event in recorder.events),
         bytes_read=totals.num_bytes,
         indices_loaded=len(recorder.opened),
         parts_loaded=recorder.parts[False],

@@ -211,7 +211,7 @@ async def commit(
         if defers:
             return await _commit_deferred(base, groups, moves, options, _summary(metrics, warnings))
         indices = await move_indices(base, moves, uncover=uncover_indices)
-        summary = _summary(metrics, [*warnings, *_losses(base, ids, indices.kept)])
+        summary = _summary(metrics, [*warnings, *_losses(base, ids, indices.covering)])
         change = Rewrite(groups, indices.translated)
         return await PreparedChange(
             base, change, options, discard=indices.discard, summary=summary
@@ -242,13 +242,13 @@ async def _commit_deferred(
     summary: ChangeSummary,
 ) -> Snapshot:
     """Commit a rewrite together with a fragment-reuse index of the moved rows."""
-    told = await base.engine.pool.run(lambda: [group_of(old, new) for old, new in moves])
-    reuse = ReuseIndex(base, told)
+    digests = await base.engine.pool.run(lambda: [group_of(old, new) for old, new in moves])
+    reuse = ReuseIndex(base, digests)
     return await PreparedChange(
         base,
         Rewrite(groups),
         options,
-        rules=TableRules(base.engine, base.table, left=reuse.entries),
+        rules=TableRules(base.engine, base.table, index_entries=reuse.entries),
         discard=reuse.discard,
         summary=summary,
     ).commit()
@@ -309,12 +309,12 @@ async def _reserved(
     return tuple(groups)
 
 
-def _losses(snapshot: Snapshot, rewritten: Sequence[int], kept: Collection[bytes]) -> list[str]:
+def _losses(snapshot: Snapshot, rewritten: Sequence[int], covering: Collection[bytes]) -> list[str]:
     """Return a warning for each index that no longer covers rows that it covered."""
     lost: dict[str, set[int]] = {}
     for index in snapshot.manifest.indices:
         stale = (covered(index) or frozenset()) & set(rewritten)
-        if stale and index.name not in SYSTEM and index.uuid.uuid not in kept:
+        if stale and index.name not in SYSTEM and index.uuid.uuid not in covering:
             lost.setdefault(index.name, set()).update(stale)
     return [
         f"index {name!r} no longer covers {len(ids)} fragments, which were rewritten: their rows "

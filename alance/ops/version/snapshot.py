@@ -217,10 +217,10 @@ class Snapshot:
 
     async def recall(self, handles: Sequence[FragmentHandle]) -> None:
         """Load cached parts of the fragments' files from the disk into memory. No request."""
-        kept = self.engine.cache.kept
-        if kept is not None and self.is_remote:
+        disk = self.engine.cache.disk
+        if disk is not None and self.is_remote:
             await self.resolve_sizes(handles)
-            await kept.recall(
+            await disk.recall(
                 (source.location, source.file_bytes)
                 for handle in handles
                 for source in handle.sources
@@ -395,15 +395,15 @@ class Handles(Sequence[FragmentHandle]):
         handles: all handles, if they exist already.
     """
 
-    __slots__ = ("_made", "_snapshot")
+    __slots__ = ("_handles", "_snapshot")
 
     def __init__(self, snapshot: Snapshot, handles: Sequence[FragmentHandle] = ()) -> None:
         self._snapshot = snapshot
         count = len(snapshot.manifest.fragments)
-        self._made: list[FragmentHandle | None] = [*handles] or [None] * count
+        self._handles: list[FragmentHandle | None] = [*handles] or [None] * count
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._handles)
 
     @property
     def ids(self) -> list[int]:
@@ -413,7 +413,7 @@ class Handles(Sequence[FragmentHandle]):
 
     def at(self, positions: Sequence[int]) -> list[FragmentHandle]:
         """Return the handles at positions, in the given order."""
-        handles = self._made
+        handles = self._handles
         return [handles[position] or self[position] for position in positions]
 
     @overload
@@ -423,8 +423,8 @@ class Handles(Sequence[FragmentHandle]):
     def __getitem__(self, index: int | slice) -> FragmentHandle | list[FragmentHandle]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
-        handle = self._made[index]
+        handle = self._handles[index]
         if handle is None:
             fragment = self._snapshot.manifest.fragments[index]
-            handle = self._made[index] = FragmentHandle(self._snapshot, fragment)
+            handle = self._handles[index] = FragmentHandle(self._snapshot, fragment)
         return handle
