@@ -209,11 +209,11 @@ class Storage:
 
     Attributes:
         offsets: first row of each partition, then the number of rows; shape (partitions + 1,).
-        told: metadata of the quantizer.
+        metadata: metadata of the quantizer.
     """
 
     offsets: Int64s
-    told: Mapping[str, Any]
+    metadata: Mapping[str, Any]
 
     @classmethod
     def parse(

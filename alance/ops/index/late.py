@@ -108,8 +108,11 @@ async def remap(snapshot: Snapshot, addresses: Int64s) -> pa.Array | None:
     compactions = await load_compactions(snapshot)
 
     def moved() -> pa.Array:
-        kept = {*np.unique(addresses >> 32).tolist(), *snapshot.manifest.fragments.ids.tolist()}
-        rows, mask = LateMoves.of(compactions, kept).moved(addresses)
+        fragments = {
+            *np.unique(addresses >> 32).tolist(),
+            *snapshot.manifest.fragments.ids.tolist(),
+        }
+        rows, mask = LateMoves.of(compactions, fragments).moved(addresses)
         values = np.zeros(len(addresses), np.uint64)
         values[mask] = rows
         return pa.array(values, mask=~mask)

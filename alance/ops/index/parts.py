@@ -169,26 +169,26 @@ async def plan(
     new = replace(new, column=checked.column)
     kind = checked.index_type
     options = checked.options if isinstance(checked, Checked) else PLAIN
-    kept = [part for part in done if _holds(snapshot, part, new.column, kind)]
-    kept = [part for part in kept if part.options == options]
+    reused = [part for part in done if _holds(snapshot, part, new.column, kind)]
+    reused = [part for part in reused if part.options == options]
     place = str(uuid.uuid4())
     if kind in KINDS:
         # All codes of a segment need the same training: reuse that of the first valid part.
-        if kept and await has_training(snapshot, kept[0].build, checked.leaf):
-            place = kept[0].build
-        kept = [part for part in kept if part.build == place]
+        if reused and await has_training(snapshot, reused[0].build, checked.leaf):
+            place = reused[0].build
+        reused = [part for part in reused if part.build == place]
     if isinstance(new, NewTextIndex):
         # All partitions of a segment lie in its folder and have the same token settings.
         details = new.params.details()
-        kept = [part for part in kept if part.details == details]
-        place = kept[0].build if kept else place
-        kept = [part for part in kept if part.build == place]
+        reused = [part for part in reused if part.details == details]
+        place = reused[0].build if reused else place
+        reused = [part for part in reused if part.build == place]
 
     def split() -> IndexPlan:
-        had = {fragment.id for part in kept for fragment in part.fragments}
-        left = [fragment for fragment in snapshot.manifest.fragments if fragment.id not in had]
-        sizes = [_work_bytes(fragment, checked.leaf) for fragment in left]
-        target = max(task_bytes, -(-sum(sizes) // max(1, max_tasks - len(kept))))
+        had = {fragment.id for part in reused for fragment in part.fragments}
+        pending = [fragment for fragment in snapshot.manifest.fragments if fragment.id not in had]
+        sizes = [_work_bytes(fragment, checked.leaf) for fragment in pending]
+        target = max(task_bytes, -(-sum(sizes) // max(1, max_tasks - len(reused))))
         version = snapshot.version
         tasks = [
             IndexTask(
@@ -201,12 +201,12 @@ async def plan(
                 new if isinstance(new, NewTextIndex) else None,
                 options,
             )
-            for group in grouped(zip(left, sizes, strict=True), itemgetter(1), target * 5 // 4)
+            for group in grouped(zip(pending, sizes, strict=True), itemgetter(1), target * 5 // 4)
         ]
-        return IndexPlan(version, new, place, tuple(tasks), tuple(kept))
+        return IndexPlan(version, new, place, tuple(tasks), tuple(reused))
 
     plan = await snapshot.engine.pool.run(split)
-    if isinstance(checked, CheckedVectors) and not kept:
+    if isinstance(checked, CheckedVectors) and not reused:
         await write_training(snapshot, checked, place)
     return plan
 

@@ -93,7 +93,7 @@ class ReuseIndex:
         base = Snapshot(self.snapshot.session, self.snapshot.table, previous)
         compactions = await load_compactions(base)
         pool = self.snapshot.engine.pool
-        kept, is_needed = await pool.run(lambda: self._kept(previous.indices, compactions))
+        others, is_needed = await pool.run(lambda: self._others(previous.indices, compactions))
         before = reuse_index(previous.indices)
         if before is None and not is_needed:
             return None
@@ -111,24 +111,24 @@ class ReuseIndex:
         index.uuid.uuid = folder.bytes
         index.index_details.type_url = DETAILS_TYPE
         index.index_details.value = await self._details(compactions, base.version, folder)
-        return [*kept, index]
+        return [*others, index]
 
-    def _kept(
+    def _others(
         self, indices: Sequence[table_pb2.IndexMetadata], compactions: Sequence[PastCompaction]
     ) -> tuple[list[table_pb2.IndexMetadata], bool]:
         """Return the other entries with translated coverage, and True if any of them moves."""
-        kept, is_needed = [], False
+        others, is_needed = [], False
         for index in indices:
             coverage = covered(index)
             if index.name == FRAGMENT_REUSE:
                 continue
             if coverage is None or index.name in SYSTEM:
-                kept.append(index)
+                others.append(index)
                 continue
             now = translated(coverage, compactions)
             is_needed |= self._moves(index.name, now)
-            kept.append(index if now == coverage else with_coverage(index, now))
-        return kept, is_needed
+            others.append(index if now == coverage else with_coverage(index, now))
+        return others, is_needed
 
     def _moves(self, name: str, coverage: frozenset[int]) -> bool:
         """Return True if an index covers groups of the compaction.

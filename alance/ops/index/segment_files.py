@@ -189,13 +189,13 @@ async def discard_others(snapshot: Snapshot, record: table_pb2.IndexMetadata) ->
 
     async def sweep() -> None:
         async with aclosing(store.list(path)) as objects:  # type: ignore[type-var]  # a generator
-            left = [
+            leftovers = [
                 entry.path
                 async for entry in objects
                 if entry.path not in files and is_part(entry.path[len(path) + 1 :])
             ]
-        if left:
-            await store.delete(left)
+        if leftovers:
+            await store.delete(leftovers)
 
     await engine.background.discard(sweep(), store)
 

@@ -312,8 +312,8 @@ def _pages_of(table: PageTable, numbers: Int64s, batch: pa.RecordBatch) -> list[
     nulls = np.clip(values.null_count - (stops - sizes), 0, sizes)
     if (nulls != table.null_counts[numbers]).any():
         raise CorruptFileError(f"B-tree index: other nulls in {what} than its table says")
-    for ends, told in ((stops - sizes, table.low), (stops - 1, table.high)):
-        if not _are_same(_at(values, ends), _at(told, numbers)):
+    for ends, bounds in ((stops - sizes, table.low), (stops - 1, table.high)):
+        if not _are_same(_at(values, ends), _at(bounds, numbers)):
             raise CorruptFileError(f"B-tree index: {what} not as its table says")
     return split_pages(values, as_numbers(ids).view(np.int64), sizes)
 

@@ -63,15 +63,15 @@ class IndexUse:
         covered: fragments for which `rows` has all rows that the filter may be true of.
         rows: row addresses in these fragments; may contain deleted rows.
         is_exact: True if the filter is true of all these rows, provided the indices are right.
-        told: part of the filter that is true of all these rows, provided the indices are right.
-            None if no part is, or if it differs between fragments.
+        condition: part of the filter that is true of all these rows, provided the indices are
+            right. None if no part is, or if it differs between fragments.
         lines: texts for `explain`: indices that were used or not used, and why.
     """
 
     covered: frozenset[int] = frozenset()
     rows: RowSet = field(default_factory=RowSet)
     is_exact: bool = False
-    told: Node | None = None
+    condition: Node | None = None
     lines: list[str] = field(default_factory=list)
 
 
@@ -98,10 +98,10 @@ async def look_up(
         StoreError: the store failed. An index that cannot be read is not used.
     """
     segments = await segments_of(snapshot)
-    asked = await _asked(snapshot, predicate, segments) if segments.by_path else None
-    if asked is None:
+    pair = await _question_of(snapshot, predicate, segments) if segments.by_path else None
+    if pair is None:
         return IndexUse(lines=[*segments.lines]) if segments.lines else None
-    question, is_same = asked
+    question, is_same = pair
     num_rows = None
     if handles is not snapshot.handles:
         num_rows = sum(handle.num_physical_rows for handle in handles)
@@ -110,7 +110,7 @@ async def look_up(
     if answer is None:
         return IndexUse(lines=lookup.lines)
     return IndexUse(
-        answer.covered, answer.rows, answer.is_exact and is_same, answer.told, lookup.lines
+        answer.covered, answer.rows, answer.is_exact and is_same, answer.condition, lookup.lines
     )
 
 
@@ -122,8 +122,8 @@ async def covered_fragments(snapshot: Snapshot, predicate: Predicate) -> frozens
     Cost: no request if the version's indices are known.
     """
     segments = await segments_of(snapshot)
-    asked = await _asked(snapshot, predicate, segments) if segments.by_path else None
-    return _covered_by_all(asked[0], segments.by_path) if asked else None
+    pair = await _question_of(snapshot, predicate, segments) if segments.by_path else None
+    return _covered_by_all(pair[0], segments.by_path) if pair else None
 
 
 def _covered_by_all(question: Question, indices: ByPath) -> frozenset[int]:
@@ -132,7 +132,7 @@ def _covered_by_all(question: Question, indices: ByPath) -> frozenset[int]:
     return reduce(and_, (_covered_by_all(part, indices) for part in question.parts))
 
 
-async def _asked(
+async def _question_of(
     snapshot: Snapshot, predicate: Predicate, segments: Segments
 ) -> tuple[Question, bool] | None:
     """Return the question of a filter to the indices, and True if it is the whole filter; memoized.
@@ -158,7 +158,7 @@ async def _asked(
     if predicate.has_params:
         return (await decode(make, work))[1]
     # The memo holds the filter, too, so that its id is not reused.
-    key = _asked, id(predicate)
+    key = _question_of, id(predicate)
     remember = segments.remember if work < SHORT else snapshot.remember
     if key not in remember:
         await decode(lambda: remember(key, make), work)
@@ -191,7 +191,7 @@ class _Answer:
     domain: RowSet
     rows: RowSet
     is_exact: bool
-    told: Node | None
+    condition: Node | None
 
     def __and__(self, other: _Answer) -> _Answer:
         is_alike = self.covered == other.covered
@@ -201,8 +201,8 @@ class _Answer:
             rows = rows | (self.rows - other.domain) | (other.rows - self.domain)
             domain = domain | other.domain
         is_exact = is_alike and self.is_exact and other.is_exact
-        told = self._told_with(other, is_and=True)
-        return _Answer(self.covered | other.covered, domain, rows, is_exact, told)
+        condition = self._condition_with(other, is_and=True)
+        return _Answer(self.covered | other.covered, domain, rows, is_exact, condition)
 
     def __or__(self, other: _Answer) -> _Answer:
         rows, domain = self.rows | other.rows, self.domain
@@ -210,15 +210,15 @@ class _Answer:
             domain = domain & other.domain
             rows = rows & domain
         is_exact = self.is_exact and other.is_exact
-        told = self._told_with(other, is_and=False)
-        return _Answer(self.covered & other.covered, domain, rows, is_exact, told)
+        condition = self._condition_with(other, is_and=False)
+        return _Answer(self.covered & other.covered, domain, rows, is_exact, condition)
 
-    def _told_with(self, other: _Answer, *, is_and: bool) -> Node | None:
+    def _condition_with(self, other: _Answer, *, is_and: bool) -> Node | None:
         if self.covered != other.covered:
             return None
-        if self.told is None or other.told is None:
-            return (self.told or other.told) if is_and else None
-        return Junction(is_and, (self.told, other.told))
+        if self.condition is None or other.condition is None:
+            return (self.condition or other.condition) if is_and else None
+        return Junction(is_and, (self.condition, other.condition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,32 +265,32 @@ class _Lookup:
     async def _prepare_segments(self, ask: Ask, segments: Sequence[Segment]) -> _Prepared | None:
         index = segments[0].index
         try:
-            asked = await all_of(ask_segment(self.snapshot, segment, ask) for segment in segments)
+            answers = await all_of(ask_segment(self.snapshot, segment, ask) for segment in segments)
         except (*SPOILED, *FAILURES) as error:
             self.lines.append(f"index {index.name} not used: {error}")
             return None
         total = sum(len(segment.domain) for segment in segments)
         if self.num_rows is not None:
             total = min(total, self.num_rows)
-        estimate = sum(part.estimate for part in asked)
+        estimate = sum(part.estimate for part in answers)
         what = f"index {index.name} ({index.kind}) on {join_path(ask.column.path)}"
         most = min(MAX_ROWS, max(USEFUL_ROWS, total // USEFUL_SHARE))
-        if all(part.is_at_hand or (self.counts and part.is_counted) for part in asked):
-            most = total if self.counts and asked[0].is_exact else total - 1
+        if all(part.is_at_hand or (self.counts and part.is_counted) for part in answers):
+            most = total if self.counts and answers[0].is_exact else total - 1
         if estimate > most:
             self.lines.append(f"{what} not used: it may give {estimate:,} of {total:,} rows")
             return None
-        work = sum(part.work for part in asked)
+        work = sum(part.work for part in answers)
         if work > max(MAX_ROWS, SCAN_WORK * total):
-            counted = ", ".join(part.told for part in asked)
+            counted = ", ".join(part.summary for part in answers)
             self.lines.append(f"{what} not used: {counted}; a scan of {total:,} rows costs less")
             return None
-        told = ask.condition if asked[0].is_exact else None
-        return _Prepared(estimate, work, asked=tuple(asked), told=told, what=what)
+        condition = ask.condition if answers[0].is_exact else None
+        return _Prepared(estimate, work, by_segment=tuple(answers), condition=condition, what=what)
 
     async def _fetch(self, prepared: _Prepared) -> _Answer | None:
-        if prepared.asked:
-            return await self._fetch_asked(prepared)
+        if prepared.by_segment:
+            return await self._fetch_segments(prepared)
         fetched = await all_of(self._fetch(part) for part in prepared.parts)
         answers = [answer for answer in fetched if answer is not None]
         is_all = len(answers) == len(fetched)
@@ -301,44 +301,44 @@ class _Lookup:
         answer = await self.snapshot.engine.decode(lambda: reduce(join, answers), num_bytes)
         return answer if is_all and prepared.is_whole else replace(answer, is_exact=False)
 
-    async def _fetch_asked(self, prepared: _Prepared) -> _Answer | None:
+    async def _fetch_segments(self, prepared: _Prepared) -> _Answer | None:
         try:
-            parts = await all_of(self._fetch_segment(part) for part in prepared.asked)
+            parts = await all_of(self._fetch_segment(part) for part in prepared.by_segment)
         except (*SPOILED, *FAILURES) as error:
             self.lines.append(f"{prepared.what} not used: {error}")
             return None
-        segments = [part.segment for part in prepared.asked]
+        segments = [part.segment for part in prepared.by_segment]
         covered, rows, domain = segments[0].covered, parts[0], segments[0].domain
         if len(parts) > 1:
             covered = covered.union(*(segment.covered for segment in segments))
             rows = RowSet.union(parts)
             domain = RowSet.union(segment.domain for segment in segments)
-        told = ", ".join(part.told for part in prepared.asked)
+        summary = ", ".join(part.summary for part in prepared.by_segment)
         self.lines.append(
-            f"{prepared.what}: {told}; {len(rows):,} rows of {len(covered)} fragments"
+            f"{prepared.what}: {summary}; {len(rows):,} rows of {len(covered)} fragments"
         )
-        return _Answer(covered, domain, rows, prepared.told is not None, prepared.told)
+        return _Answer(covered, domain, rows, prepared.condition is not None, prepared.condition)
 
-    async def _fetch_segment(self, asked: Asked) -> RowSet:
+    async def _fetch_segment(self, prepared: Asked) -> RowSet:
         """Return the rows in a segment's answer, as addresses in its covered fragments."""
-        engine, segment = self.snapshot.engine, asked.segment
-        trace.compare(asked.num_compared)
+        engine, segment = self.snapshot.engine, prepared.segment
+        trace.compare(prepared.num_compared)
         if not segment.has_row_ids:
-            rows = await asked.row_numbers()
+            rows = await prepared.row_numbers()
             return await engine.decode(
                 lambda: rows.within(segment.domain, segment.covered), len(rows) // ROWS_A_BYTE
             )
         where = segment.files(self.snapshot).where  # UUIDs repeat in copies of a table
-        key = ("row addresses", where, segment.identity, asked.kept_as)
-        kept: RowSet | None = engine.cache.peek(key) if asked.kept_as else None
-        if kept is None:
-            kept = await self._addresses_of(await asked.row_numbers(), segment)
-            if asked.kept_as:
+        key = ("row addresses", where, segment.identity, prepared.kept_as)
+        addresses: RowSet | None = engine.cache.peek(key) if prepared.kept_as else None
+        if addresses is None:
+            addresses = await self._addresses_of(await prepared.row_numbers(), segment)
+            if prepared.kept_as:
                 most = len(segment.covered) + (len(segment.domain) >> 16)
-                parts = min(len(kept), most)
-                num_bytes = KEPT_BYTES + SET_BYTES * len(kept) + PART_BYTES * parts
-                engine.cache.put(key, kept, num_bytes)
-        return kept
+                parts = min(len(addresses), most)
+                num_bytes = KEPT_BYTES + SET_BYTES * len(addresses) + PART_BYTES * parts
+                engine.cache.put(key, addresses, num_bytes)
+        return addresses
 
     async def _addresses_of(self, row_ids: RowSet, segment: Segment) -> RowSet:
         """Return the addresses of stable row ids in the fragments that a segment covers.
@@ -373,6 +373,6 @@ class _Prepared:
     parts: tuple[_Prepared, ...] = ()
     is_and: bool = False
     is_whole: bool = True
-    asked: tuple[Asked, ...] = ()
-    told: Node | None = None
+    by_segment: tuple[Asked, ...] = ()
+    condition: Node | None = None
     what: str = ""

@@ -191,14 +191,14 @@ async def narrow(
     Deletion vectors are read only for the first and last fragment. The returned options have no
     offset and limit, because the spans apply them.
     """
-    skip, left = options.offset or 0, options.limit
+    skip, remaining = options.offset or 0, options.limit
     first = 0
     if options.fragments is None and not options.include_deleted_rows:
         first, skip = _skipped(snapshot, skip)
-    kept: list[FragmentHandle] = []
+    needed: list[FragmentHandle] = []
     spans: dict[int, list[tuple[int, int]]] = {}
     for position in range(first, len(handles)):
-        if left == 0:
+        if remaining == 0:
             break
         handle = handles[position]
         rows = (
@@ -209,16 +209,16 @@ async def narrow(
         if skip >= rows:
             skip -= rows
             continue
-        taken = rows - skip if left is None else min(rows - skip, left)
+        taken = rows - skip if remaining is None else min(rows - skip, remaining)
         if options.include_deleted_rows:
             spans[handle.id] = [(skip, skip + taken)]
         elif skip or taken < rows:
             await snapshot.prepare([handle])
             spans[handle.id] = [handle.physical_span(skip, skip + taken)]
-        kept.append(handle)
+        needed.append(handle)
         skip = 0
-        left = None if left is None else left - taken
-    return kept, spans, replace(options, limit=None, offset=None)
+        remaining = None if remaining is None else remaining - taken
+    return needed, spans, replace(options, limit=None, offset=None)
 
 
 def _skipped(snapshot: Snapshot, num_rows: int) -> tuple[int, int]:
@@ -300,7 +300,7 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
                 spans[handle.id] = runs
     first, late = plan.first_schema, plan.late_schema
     if len(picked) == len(handles):
-        first, late = at_once(first, late, picked, is_sure=use.told is not None)
+        first, late = at_once(first, late, picked, is_sure=use.condition is not None)
     return replace(
         plan,
         first_schema=first,
@@ -308,7 +308,7 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
         handles=handles,
         spans=spans,
         picked=picked,
-        picked_by=use.told,
+        picked_by=use.condition,
         index_lines=tuple(use.lines),
     )
 

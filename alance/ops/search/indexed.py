@@ -237,7 +237,7 @@ def _ivf_of(path: str, head: Head, rows: StorageHead, value_type: str, dim: int)
         raise CorruptFileError(f"vector index: dimension {centroids.dim}, the column has {dim}")
     partitions = len(centroids.values)
     storage = Storage.parse(file.schema.metadata, rows.message, partitions, file.num_rows)
-    quantizer = quantizer_of(centroids, storage.told, rows.content, value_type)
+    quantizer = quantizer_of(centroids, storage.metadata, rows.content, value_type)
     schema = file.schema.to_arrow()
     missing = [name for name in (ROW_IDS, *quantizer.columns) if name not in schema.names]
     if missing or str(schema.field(ROW_IDS).type) != "uint64":

@@ -212,8 +212,8 @@ class TextSegmentBuilder(NewSegment):
         schema = columns.DOCUMENTS_OF_ELEMENTS if self.of_elements else columns.DOCUMENTS
         await self.files.write(name, schema, documents, lambda: end)
         with_positions = self.params.with_position
-        told = columns.layout(with_positions=with_positions, version=self.version)
-        schema = columns.postings_schema(told, with_positions=with_positions)
+        layout = columns.layout(with_positions=with_positions, version=self.version)
+        schema = columns.postings_schema(layout, with_positions=with_positions)
 
         async def lists() -> AsyncGenerator[pa.RecordBatch, None]:
             first = 0
@@ -260,8 +260,8 @@ class _NewPartition:
         tokens = self._analyzer.tokens(texts)
         counts = tokens.counts
         if self._elements is None:
-            kept = counts > 0
-            counts, ids = counts[kept], ids[kept]
+            is_used = counts > 0
+            counts, ids = counts[is_used], ids[is_used]
         self._postings.add(counts, tokens.numbers, tokens.places)
         self._ids.append(ids)
         self._lengths.append(counts.astype(np.uint32))

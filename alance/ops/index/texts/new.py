@@ -85,14 +85,14 @@ class NewTextIndex:
         unknown = set(arguments) - set(TextIndexArguments.__annotations__)
         if unknown:
             raise unexpected(unknown, TextIndexArguments.__annotations__, "index of texts: ")
-        told = dict(arguments)
-        memory = told.pop("memory_bytes", MEMORY)
+        settings = dict(arguments)
+        memory = settings.pop("memory_bytes", MEMORY)
         if type(memory) is not int or memory < 1 << 16:
             raise InvalidInputError(f"memory_bytes={memory!r}: expected an integer from 65536 on")
-        granularity = told.pop("document_granularity", ROW)
+        granularity = settings.pop("document_granularity", ROW)
         check_choice("document_granularity", granularity, GRANULARITIES)
         of_elements = granularity == LIST_ELEMENT
-        return cls(column, name, replace, train, TextParams.of(told), memory, of_elements)
+        return cls(column, name, replace, train, TextParams.of(settings), memory, of_elements)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,12 +41,12 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
         UnsupportedError: posting lists in blocks of 256, or unsupported token settings.
     """
     head = await StoredFile.open(snapshot, index, metadata.FILE)
-    told = TextMetadata.parse(head.metadata)
-    if told.is_rounded:
-        raise UnsupportedError(f"text index in blocks of {told.block}")
-    parts = [await _Part.open(snapshot, index, told, number, moves) for number in told.partitions]
+    old = TextMetadata.parse(head.metadata)
+    if old.is_rounded:
+        raise UnsupportedError(f"text index in blocks of {old.block}")
+    parts = [await _Part.open(snapshot, index, old, number, moves) for number in old.partitions]
     schema = head.schema
-    if told.format_version >= columns.FORMAT and all(part.is_kept.all() for part in parts):
+    if old.format_version >= columns.FORMAT and all(part.is_kept.all() for part in parts):
         for part in parts:
             await part.write_documents(new)
             for file, name in ((part.tokens, part.tokens_name), (part.lists, part.lists_name)):
@@ -60,7 +60,7 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
         changed = {
             **columns.TOKEN_SET,
             "partitions": "[" + ",".join(str(part.number) for part in parts) + "]",
-            **_layout(told),
+            **_layout(old),
         }
         schema = schema.with_metadata({**head.metadata, **changed})
 
@@ -77,7 +77,7 @@ class _Part:
     """
 
     number: int
-    told: TextMetadata
+    old: TextMetadata
     documents: Documents
     rows: Int64s
     is_kept: Mask
@@ -87,7 +87,7 @@ class _Part:
 
     @classmethod
     async def open(
-        cls, snapshot: Snapshot, index: Index, told: TextMetadata, number: int, moves: Moves
+        cls, snapshot: Snapshot, index: Index, old: TextMetadata, number: int, moves: Moves
     ) -> _Part:
         pool = snapshot.engine.pool
         docs = await StoredFile.open(snapshot, index, metadata.documents_file(number))
@@ -101,7 +101,7 @@ class _Part:
         documents, rows, is_kept = await pool.run(parse)
         tokens = await StoredFile.open(snapshot, index, metadata.tokens_file(number))
         lists = await StoredFile.open(snapshot, index, metadata.postings_file(number))
-        return cls(number, told, documents, rows, is_kept, tokens, lists, snapshot)
+        return cls(number, old, documents, rows, is_kept, tokens, lists, snapshot)
 
     @property
     def tokens_name(self) -> str:
@@ -128,15 +128,15 @@ class _Part:
     async def write_lists(self, new: SegmentFiles) -> Mask:
         """Write the posting lists of retained documents; return the mask of non-empty tokens."""
         pool = self.snapshot.engine.pool
-        with_positions = self.told.params.with_position
-        schema = columns.postings_schema(_layout(self.told), with_positions=with_positions)
+        with_positions = self.old.params.with_position
+        schema = columns.postings_schema(_layout(self.old), with_positions=with_positions)
         is_used: list[Mask] = [np.zeros(0, np.bool_)]
         lengths = self.lengths
         mean = float(lengths.mean(dtype=np.float64)) if len(lengths) else 1.0
 
         def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
             lists = Postings.parse(
-                batch, self.told, len(self.is_kept), with_positions=with_positions
+                batch, self.old, len(self.is_kept), with_positions=with_positions
             )
             lists, is_there = _without(lists, self.is_kept)
             is_used.append(is_there)
@@ -160,16 +160,16 @@ class _Part:
             words = [""] * len(is_used)
             for place, number in enumerate(tokens.numbers.tolist()):
                 words[number] = tokens.word(place)
-            kept = np.flatnonzero(is_used).tolist()
-            return columns.token_rows([words[number] for number in kept])
+            used = np.flatnonzero(is_used).tolist()
+            return columns.token_rows([words[number] for number in used])
 
         rows = await self.snapshot.engine.pool.run(words)
         await new.write(self.tokens_name, columns.TOKENS, _rows_of(rows))
 
 
-def _layout(told: TextMetadata) -> dict[str, str]:
-    version = max(told.format_version, columns.FORMAT)
-    return columns.layout(with_positions=told.params.with_position, version=version)
+def _layout(old: TextMetadata) -> dict[str, str]:
+    version = max(old.format_version, columns.FORMAT)
+    return columns.layout(with_positions=old.params.with_position, version=version)
 
 
 def _without(lists: Postings, is_kept: Mask) -> tuple[Postings, Mask]:
@@ -184,13 +184,13 @@ def _without(lists: Postings, is_kept: Mask) -> tuple[Postings, Mask]:
     if positions is not None:
         positions = positions[np.repeat(stays, lists.frequencies)]
     numbers = (np.cumsum(is_kept) - 1).astype(np.uint32)
-    kept = Postings(
+    moved = Postings(
         offsets_of(counts[counts > 0]),
         numbers[lists.docs[stays]],
         lists.frequencies[stays],
         positions,
     )
-    return kept, counts > 0
+    return moved, counts > 0
 
 
 async def _whole(file: StoredFile) -> pa.RecordBatch:

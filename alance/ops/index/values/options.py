@@ -87,12 +87,12 @@ def kind_and_options(
         InvalidInputError: an argument out of range.
         TypeError: an argument that the kind does not take.
     """
-    left, path = dict(arguments), None
-    told = index_type.upper() if isinstance(index_type, str) else ""
-    if told == "JSON":
-        path = _path(left.pop("path", None))
-        told = str(left.pop("target_index_type", "BTREE")).upper()
-    kind = next((kind for kind in KINDS.values() if kind.index_type == told), None)
+    others, path = dict(arguments), None
+    type_name = index_type.upper() if isinstance(index_type, str) else ""
+    if type_name == "JSON":
+        path = _path(others.pop("path", None))
+        type_name = str(others.pop("target_index_type", "BTREE")).upper()
+    kind = next((kind for kind in KINDS.values() if kind.index_type == type_name), None)
     if kind is None or (path is not None and not kind.of_json):
         expected = [kind.index_type for kind in NAMED if path is None or kind.of_json]
         more = (
@@ -102,14 +102,14 @@ def kind_and_options(
             "IVF_HNSW_PQ, IVF_HNSW_SQ"
         )
         raise UnsupportedError(
-            f"index of type {told or index_type!r}: not written by this alance, "
+            f"index of type {type_name or index_type!r}: not written by this alance, "
             f"expected {', '.join(expected)}{more}"
         )
-    memory = left.pop("memory_bytes", MEMORY)
+    memory = others.pop("memory_bytes", MEMORY)
     check_count("memory_bytes", memory, 1 << 20)
-    zones = kind.options(left)
-    if left:
-        raise unexpected(left, (), f"{kind.name} index: ")
+    zones = kind.options(others)
+    if others:
+        raise unexpected(others, (), f"{kind.name} index: ")
     return kind, ValueOptions(path, zones, memory)
 
 

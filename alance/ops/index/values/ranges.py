@@ -303,8 +303,8 @@ async def join_pages(
     table, counts = await base.engine.pool.run(joined)
     listed = [table_pb2.IndexFile(path=part.path, size_bytes=part.size_bytes) for part in pages]
     files = SegmentFiles(base, uuid.UUID(pages[0].segment), listed)
-    told = [[part.file, count] for part, count in zip(pages, counts, strict=True)]
+    file_pages = [[part.file, count] for part, count in zip(pages, counts, strict=True)]
     await write_lookup(
-        files, table, {btree.RANGE_PARTITIONED: "true", btree.FILE_PAGES: json.dumps(told)}
+        files, table, {btree.RANGE_PARTITIONED: "true", btree.FILE_PAGES: json.dumps(file_pages)}
     )
     return files

@@ -174,9 +174,9 @@ async def read_blocks(
     def parse() -> list[pa.RecordBatch]:
         stored = part.schema or schema
         batches, at = [], 0
-        for number, (num_rows, size, told) in enumerate(blocks, start):
+        for number, (num_rows, size, checksum) in enumerate(blocks, start):
             block = content[at : at + size]
-            if zlib.crc32(block) != told:
+            if zlib.crc32(block) != checksum:
                 raise CorruptFileError(f"index run {part.path!r}: block {number} of {size} bytes")
             batch = pa.ipc.read_record_batch(pa.py_buffer(block), stored)
             assert batch.num_rows == num_rows

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.field import Field
     from alance.format.proto import table_pb2
-    from alance.ops.index.vectors.graphs import Kept
+    from alance.ops.index.vectors.graphs import GraphOf
     from alance.ops.index.vectors.new import NewVectorIndex
     from alance.ops.index.vectors.train import Tell, Training
     from alance.ops.version.options import CommitOptions
@@ -160,12 +160,12 @@ async def _first_like(
     or if the record's settings are not supported.
     """
     details = vector_index_pb2.VectorIndexDetails.FromString(index.message.index_details.value)
-    told, links = (
+    compression, links = (
         details.WhichOneof("compression"),
         hnsw.described(index.message.index_details.value),
     )
     type_, metric = VectorType.of(leaf.to_arrow().type), METRICS[details.metric_type]
-    kind = "" if told is None else told.upper()
+    kind = "" if compression is None else compression.upper()
     if type_ is None or not kind or (kind == RabitqEncoder.KIND and links is not None):
         return None
     options = VectorIndexOptions(**{} if links is None else links._asdict())
@@ -273,23 +273,23 @@ class VectorSegmentBuilder(NewSegment):
         self,
         merge: Callable[[pa.Schema], AsyncGenerator[pa.RecordBatch, None]],
         fragment_ids: Collection[int],
-        kept: Kept | None = None,
+        graph_of: GraphOf | None = None,
     ) -> table_pb2.IndexMetadata:
         """Build the segment from encoded rows of all these fragments, without a scan.
 
         Args:
             merge: returns the rows in a schema, sorted by partition.
-            kept: returns graphs that are already built.
+            graph_of: returns graphs that are already built.
         """
         rows = CodedRows(self.snapshot, self.column, await self.training(), self.memory_bytes)
-        return await self._write(rows, [merge(rows.coded_schema)], fragment_ids, kept)
+        return await self._write(rows, [merge(rows.coded_schema)], fragment_ids, graph_of)
 
     async def _write(
         self,
         rows: CodedRows,
         sources: Sequence[AsyncGenerator[pa.RecordBatch, None]],
         fragment_ids: Collection[int],
-        kept: Kept | None = None,
+        graph_of: GraphOf | None = None,
     ) -> table_pb2.IndexMetadata:
         batches = rows.by_partition(sources)
         training = rows.training
@@ -297,7 +297,7 @@ class VectorSegmentBuilder(NewSegment):
             await self.files.write(ivf.STORAGE_FILE, rows.schema, batches, rows.end)
             await self._write_centroids(training)
         else:
-            graphs = NewGraphs.of(training, self.files, kept)
+            graphs = NewGraphs.of(training, self.files, graph_of)
             passed = graphs.passed(batches, rows.lengths)
             await graphs.write(self.files.write(ivf.STORAGE_FILE, rows.schema, passed, rows.end))
         return self._record(training, fragment_ids, rows.buffer_bytes)

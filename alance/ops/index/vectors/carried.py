@@ -110,7 +110,7 @@ class CarriedSegment:
         count = len(training.centroids)
         storage = ivf.Storage.parse(stored.metadata, content, count, stored.num_rows)
         covered = index.fragment_ids & {handle.id for handle in snapshot.handles}
-        reordered = reordered_columns(stored.schema, storage.told)
+        reordered = reordered_columns(stored.schema, storage.metadata)
         return cls(stored, covered, storage.offsets[1:], reordered)
 
     async def ids_of(self, partition: int) -> Int64s:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from alance.ops.index.vectors.train import Training
 
     Graph = tuple[int, hnsw.GraphShape, pa.RecordBatch]
-    Kept = Callable[[int, int], Awaitable[Graph | None]]
+    GraphOf = Callable[[int, int], Awaitable[Graph | None]]
 
 SEED: Final = 42  # the same rows give the same graph
 STEP_ROWS: Final = 1024  # rows linked per job of the pool: some tenths of a second
@@ -48,8 +48,8 @@ class NewGraphs:
     Args:
         centroids: centroids in the type of the vectors; shape (partitions, dimension).
         aimed: rows per partition when the centroids were trained, as text for the file's metadata.
-        kept: returns the graph of a partition with a given number of rows if it can be reused, else
-            None.
+        graph_of: returns the graph of a partition with a given number of rows if it can be reused,
+            else None.
 
     Raises:
         UnsupportedError: the encoder's codes cannot be linked.
@@ -63,7 +63,7 @@ class NewGraphs:
         centroids: npt.NDArray[Any],
         links: hnsw.Links,
         aimed: str,
-        kept: Kept | None = None,
+        graph_of: GraphOf | None = None,
     ) -> None:
         if not isinstance(encoder, LinkableEncoder):
             raise UnsupportedError(f"graphs of {encoder.KIND} codes: expected FLAT, SQ or PQ")
@@ -73,18 +73,20 @@ class NewGraphs:
         self._centroids = centroids
         self._links = links
         self._aimed = aimed
-        self._kept = kept
+        self._graph_of = graph_of
         self._queue: asyncio.Queue[Graph | None] = asyncio.Queue(1)
         self._shapes: dict[int, hnsw.GraphShape] = {}
         self._sizes = np.zeros(len(centroids), np.int64)
 
     @classmethod
-    def of(cls, training: Training, files: SegmentFiles, kept: Kept | None = None) -> NewGraphs:
+    def of(
+        cls, training: Training, files: SegmentFiles, graph_of: GraphOf | None = None
+    ) -> NewGraphs:
         """Return the graphs of a new segment by a training with `links`."""
         assert training.links is not None
         aimed = str(training.partition_rows)
         encoder, metric, centroids = training.encoder, training.metric, training.centroids
-        return cls(files, encoder, metric, centroids, training.links, aimed, kept)
+        return cls(files, encoder, metric, centroids, training.links, aimed, graph_of)
 
     async def write(self, storage: Awaitable[None]) -> None:
         """Write `index.idx` while `storage` writes the rows that `passed` yields.
@@ -141,10 +143,10 @@ class NewGraphs:
     ) -> tuple[Graph, pa.RecordBatch | None]:
         """Return the graph of a partition, and `last`, the batch that may pass after it."""
         pool = self._files.snapshot.engine.pool
-        if self._kept is not None:
-            kept = await self._kept(number, part.num_rows)
-            if kept is not None:
-                return kept, last
+        if self._graph_of is not None:
+            stored = await self._graph_of(number, part.num_rows)
+            if stored is not None:
+                return stored, last
         builder = await pool.run(lambda: self._builder(part))
         while not await pool.run(lambda: builder.grow(STEP_ROWS)):
             pass

@@ -169,8 +169,8 @@ class CheckedVectors:
     @property
     def num_sub_vectors(self) -> int:
         """Number of sub-vectors, each with a code."""
-        asked = self.options.num_sub_vectors
-        return asked or self.dim // (16 if self.dim % 16 == 0 else 8)
+        count = self.options.num_sub_vectors
+        return count or self.dim // (16 if self.dim % 16 == 0 else 8)
 
     @property
     def num_bits(self) -> int:
@@ -187,8 +187,8 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
             it.
         AlreadyExistsError: the name is in use.
     """
-    asked = new.kind.upper() if isinstance(new.kind, str) else ""
-    kind = INDEX_TYPES.get(asked)
+    type_name = new.kind.upper() if isinstance(new.kind, str) else ""
+    kind = INDEX_TYPES.get(type_name)
     if kind is None:
         raise UnsupportedError(
             f"index of type {new.kind!r}: not written by this alance, expected "
@@ -203,9 +203,9 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
     leaf = base.schema.field(column)
     if leaf.id not in dict(struct_paths(base.schema.fields)):
         raise InvalidInputError(f"column {column!r}: in a list, expected one value a row")
-    type_ = _checked_type(column, leaf.to_arrow().type, asked, metric)
+    type_ = _checked_type(column, leaf.to_arrow().type, type_name, metric)
     name, old = check_name(base, new.name, column, leaf, replace=new.replace)
-    has_graphs = asked in WITH_GRAPHS
+    has_graphs = type_name in WITH_GRAPHS
     checked = CheckedVectors(column, leaf, type_, name, kind, has_graphs, metric, new.options, old)
     _check_codes(checked)
     return checked
@@ -236,8 +236,8 @@ def _check_codes(checked: CheckedVectors) -> None:
     kind, bits, dim = checked.kind, checked.options.num_bits, checked.dim
     widths = BITS.get(kind, ())
     if bits is not None and bits not in widths:
-        told = " or ".join(map(str, sorted(widths))) or "none"
-        raise InvalidInputError(f"num_bits={bits}: of IVF_{kind} expected {told}")
+        expected = " or ".join(map(str, sorted(widths))) or "none"
+        raise InvalidInputError(f"num_bits={bits}: of IVF_{kind} expected {expected}")
     if kind == "RQ" and dim % 8:
         raise InvalidInputError(f"IVF_RQ: vectors have {dim} numbers, expected a multiple of 8")
     parts = checked.num_sub_vectors
@@ -271,9 +271,10 @@ def numbers_of_shape(
         size in (None, length) for size, length in zip(shape, array.shape, strict=True)
     )
     if not fits or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-        told = " x ".join("n" if size is None else str(size) for size in shape)
+        expected = " x ".join("n" if size is None else str(size) for size in shape)
         raise InvalidInputError(
-            f"{what}: expected finite numbers of shape {told}, not {array.dtype} of {array.shape}"
+            f"{what}: expected finite numbers of shape {expected}, not "
+            f"{array.dtype} of {array.shape}"
         )
     return array
 

@@ -46,7 +46,7 @@ async def centroids(
     index = Index.from_protobuf(segments[0])
     if index.kind != KIND:
         raise InvalidInputError(f"index {index.name!r}: not of vectors")
-    _, message = await _told(snapshot, index, ivf.INDEX_FILE)
+    _, message = await _opened(snapshot, index, ivf.INDEX_FILE)
     values = ivf.parse_centroids(message)
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
 
@@ -54,19 +54,19 @@ async def centroids(
 async def partition_details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
     """Return the metric of a segment and the size of each partition; deleted rows count."""
     (head, content), (rows, message) = await asyncio.gather(
-        _told(snapshot, index, ivf.INDEX_FILE), _told(snapshot, index, ivf.STORAGE_FILE)
+        _opened(snapshot, index, ivf.INDEX_FILE), _opened(snapshot, index, ivf.STORAGE_FILE)
     )
-    told = ivf.Centroids.parse(head.metadata, content)
-    offsets = ivf.partition_offsets(message, len(told.values), rows.num_rows)
+    centroids = ivf.Centroids.parse(head.metadata, content)
+    offsets = ivf.partition_offsets(message, len(centroids.values), rows.num_rows)
     sizes = (offsets[1:] - offsets[:-1]).tolist()
     return {
-        "metric_type": told.metric,
+        "metric_type": centroids.metric,
         "num_partitions": len(sizes),
         "partitions": [{"size": size} for size in sizes],
     }
 
 
-async def _told(snapshot: Snapshot, index: Index, name: str) -> tuple[StoredFile, memoryview]:
+async def _opened(snapshot: Snapshot, index: Index, name: str) -> tuple[StoredFile, memoryview]:
     """Open a file of a segment and return it with the bytes of its `IVF` message."""
     file = await StoredFile.open(snapshot, index, name)
     return file, memoryview(await file.buffer(ivf.buffer_number(file.metadata)))

@@ -128,8 +128,8 @@ async def merge_coded(
 
     builder = VectorSegmentBuilder(base, checked.column, checked.leaf, checked.name, trained)
     try:
-        kept = None if graphs is None else graphs.next
-        return await builder.build_from(merge, fragment_ids, kept)
+        graph_of = None if graphs is None else graphs.next
+        return await builder.build_from(merge, fragment_ids, graph_of)
     except BaseException:
         await builder.discard()
         raise
@@ -197,9 +197,9 @@ class MergedGraphs:
         async with self._turn:
             graph = await anext(self._graphs, None)
         if graph is None or graph[0] != number or graph[1].levels[1] != num_rows:
-            told = "none" if graph is None else f"one of {graph[1].levels[1]} rows of {graph[0]}"
+            actual = "none" if graph is None else f"one of {graph[1].levels[1]} rows of {graph[0]}"
             raise CorruptFileError(
-                f"index pages: {told}; expected the graph of partition {number}, {num_rows} rows"
+                f"index pages: {actual}; expected the graph of partition {number}, {num_rows} rows"
             )
         return graph
 

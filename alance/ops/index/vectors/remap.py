@@ -57,22 +57,22 @@ async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: Seg
     rows = await stored.buffer(ivf.buffer_number(stored.metadata))
     num_partitions, num_rows = len(centroids.values), stored.num_rows
     storage = ivf.Storage.parse(stored.metadata, memoryview(rows), num_partitions, num_rows)
-    told = dict(storage.told)
-    partitions = _Partitions(moves, storage.offsets[1:], reordered_columns(stored.schema, told))
+    metadata = dict(storage.metadata)
+    partitions = _Partitions(moves, storage.offsets[1:], reordered_columns(stored.schema, metadata))
     buffers = []
     for key in _BUFFERS:
-        if told.get(key) is not None:
-            buffer = await stored.buffer(ivf.integer(told, key))
+        if metadata.get(key) is not None:
+            buffer = await stored.buffer(ivf.integer(metadata, key))
             buffers.append(np.frombuffer(buffer, np.uint8))
-            told[key] = 1 + len(buffers)
+            metadata[key] = 1 + len(buffers)
 
     def end() -> SegmentEnd:
         first = np.frombuffer(ivf.ivf_of_partitions(partitions.lengths), np.uint8)
-        metadata = {
+        of_file = {
             ivf.BUFFER: "1",
-            ivf.STORAGE: ivf.storage_text(told),
+            ivf.STORAGE: ivf.storage_text(metadata),
         }
-        return SegmentEnd(metadata, [first, *buffers])
+        return SegmentEnd(of_file, [first, *buffers])
 
     moved = stored.by_partition(partitions.ends, partitions.moved)
     if not centroids.has_graphs:
@@ -111,11 +111,11 @@ class _OldGraphs:
         Raises:
             UnsupportedError: graphs over codes that cannot be written here.
         """
-        told, centroids = self._storage.told, self._centroids
+        metadata, centroids = self._storage.metadata, self._centroids
         type_ = VectorType.of(schema.types[-1])
         if type_ is None:
             raise UnsupportedError(f"vector index {index.name!r}: graphs over {schema.types[-1]}")
-        quantizer = quantizer_of(centroids, told, book, type_.name)
+        quantizer = quantizer_of(centroids, metadata, book, type_.name)
         quantizer.check(schema)
         encoder = encoder_like(quantizer, type_)
         links = hnsw.described(index.message.index_details.value)
@@ -125,9 +125,9 @@ class _OldGraphs:
             encoder = replace(encoder, is_transposed=quantizer.is_transposed)
         values = ivf.parse_centroids(self._content)
         aimed = self._head.metadata.get(ivf.AIMED, "0")
-        return NewGraphs(new, encoder, centroids.metric, values, links, aimed, self._kept)
+        return NewGraphs(new, encoder, centroids.metric, values, links, aimed, self._stored_graph)
 
-    async def _kept(self, number: int, num_rows: int) -> Graph | None:
+    async def _stored_graph(self, number: int, num_rows: int) -> Graph | None:
         shape = self._graphs.shapes[number]
         if shape is None or num_rows != int(self._graphs.sizes[number]):
             return None

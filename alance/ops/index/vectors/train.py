@@ -235,12 +235,12 @@ async def _centroids(
 ) -> npt.NDArray[Any]:
     options, metric = checked.options, checked.metric
     if options.ivf_centroids is not None:
-        told = numbers_of_shape(
+        centroids = numbers_of_shape(
             options.ivf_centroids, (options.num_partitions, checked.dim), "ivf_centroids"
         )
-        if not len(told):
+        if not len(centroids):
             raise InvalidInputError("ivf_centroids: none, expected one at least")
-        return told.astype(checked.dtype)
+        return centroids.astype(checked.dtype)
     if len(points) < count:
         raise InvalidInputError(
             f"num_partitions={count}: the column has {len(points)} vectors, expected no more"
@@ -322,8 +322,8 @@ def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32
     book, width = checked.options.pq_codebook, checked.dim // parts
     flat = np.ndim(book) == 2 if isinstance(book, np.ndarray) else True
     shape = (values, checked.dim) if flat else (parts, values, width)
-    told = numbers_of_shape(book, shape, "pq_codebook")
-    stored = told.astype(checked.dtype).astype(np.float32)
+    numbers = numbers_of_shape(book, shape, "pq_codebook")
+    stored = numbers.astype(checked.dtype).astype(np.float32)
     return stored.reshape(parts, values, width)
 
 
@@ -344,14 +344,14 @@ async def training_of(snapshot: Snapshot, index: Index, leaf: Field) -> Training
     )
     content = memoryview(await head.buffer(ivf.buffer_number(head.metadata)))
     centroids = ivf.Centroids.parse(head.metadata, content)
-    told = ivf.storage_metadata(rows.metadata)
+    metadata = ivf.storage_metadata(rows.metadata)
     if centroids.dim != type_.dim:
         raise CorruptFileError(
             f"vector index: centroids of {centroids.dim} numbers for {leaf.arrow_type}"
         )
-    number = buffer_of(centroids.kind, told)
+    number = buffer_of(centroids.kind, metadata)
     extra = None if number is None else memoryview(await rows.buffer(number))
-    quantizer = quantizer_of(centroids, told, extra, type_.name)
+    quantizer = quantizer_of(centroids, metadata, extra, type_.name)
     encoder = encoder_like(quantizer, type_)
     links = described(index.message.index_details.value)
     if encoder is None or (centroids.has_graphs and links is None):

@@ -81,7 +81,7 @@ class AskedBitmap:
         return self.estimate if self.segment.has_row_ids else self.estimate // SET_SHARE
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{len(self.places)} of {self.num_keys} values"
 
     @property

@@ -165,7 +165,7 @@ class AskedTree:
         return self.table.num_rows_of(self.pages)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{len(self.pages)} of {self.table.num_pages} pages"
 
     @property

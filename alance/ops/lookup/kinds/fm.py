@@ -298,7 +298,7 @@ class AskedParts:
         return PLACE_WORK * self.num_compared
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{self.num_compared:,} places in {self.num_partitions:,} partitions"
 
     @property

@@ -42,7 +42,7 @@ class Asked(Protocol):
         """Approximate upper bound of the number of rows in the answer."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Description of the pages to read, for `explain`."""
 
     @property

@@ -102,7 +102,7 @@ class AskedNgrams:
         return self.estimate if self.segment.has_row_ids else self.estimate // SET_SHARE
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         tokens = {place for way in self.ways for place in way}
         return f"{len(tokens)} of {self.num_keys} tokens"
 

@@ -135,7 +135,7 @@ class AskedZones:
         return len(self.hits)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{np.count_nonzero(self.hits):,} of {len(self.hits):,} zones"
 
     @property
