@@ -193,8 +193,8 @@ def _blobs(name: str, old: pa.Array, new: pa.Array, address: pa.Array) -> pa.Arr
     if old.is_valid().equals(valid):
         return old
     storage = old.storage if isinstance(old, pa.ExtensionArray) else old
-    kept = pc.if_else(valid, storage, pa.scalar(None, storage.type))
-    return old.type.wrap_array(kept) if isinstance(old, pa.ExtensionArray) else kept
+    items = pc.if_else(valid, storage, pa.scalar(None, storage.type))
+    return old.type.wrap_array(items) if isinstance(old, pa.ExtensionArray) else items
 
 
 def _not_a_blob(name: str) -> InvalidInputError:

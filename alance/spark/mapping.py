@@ -60,8 +60,8 @@ def mapped(
     """Return the results of a function as a DataFrame; see `alance.spark.map_batches`."""
     from pyspark.sql.types import StructType
 
-    asked = ReadOptions.parse(texts, storage_options)
-    dataset, options, names = run(_opened(asked))
+    options_asked = ReadOptions.parse(texts, storage_options)
+    dataset, options, names = run(_opened(options_asked))
     if isinstance(schema, pa.Schema):
         schema = spark_schema(schema)
     elif isinstance(schema, str):
@@ -75,10 +75,10 @@ def mapped(
     return frame.mapInArrow(partial(_mapped, work), schema)
 
 
-async def _opened(asked: ReadOptions) -> tuple[Dataset, ReadOptions, Sequence[str]]:
+async def _opened(wish: ReadOptions) -> tuple[Dataset, ReadOptions, Sequence[str]]:
     """Open the version to read; return it, pinned options and its columns. Checks the filter."""
-    dataset = await open_for_read(asked)
-    options = pinned(asked, dataset)
+    dataset = await open_for_read(wish)
+    options = pinned(wish, dataset)
     names = columns_of(dataset, options)
     check_filter(dataset, options.filter)
     return dataset, options, names

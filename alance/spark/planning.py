@@ -337,8 +337,8 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
     share = _kept_share(request.get("filters", ()))
     num_bytes = max(_encoded_bytes(dataset, paths), rows * _row_bytes(work.schema))
     if work.first is not None:
-        kept = min(rows, work.first * len(pieces))
-        num_bytes, rows = num_bytes * kept // max(rows, 1), kept
+        used_rows = min(rows, work.first * len(pieces))
+        num_bytes, rows = num_bytes * used_rows // max(rows, 1), used_rows
     return {
         "work": _text(work.dumps()),
         "partitions": [{"pieces": _text(pickle.dumps(piece))} for piece in pieces],

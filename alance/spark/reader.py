@@ -134,8 +134,8 @@ def columns_of(dataset: Dataset, options: ReadOptions) -> list[str]:
     """Return the columns that a read yields, in order."""
     names = options.columns
     columns = list(dataset.schema.names if names is None else names)
-    for asked, name in ((options.with_row_id, ROW_ID), (options.with_row_address, ROW_ADDRESS)):
-        if asked and name not in columns:
+    for is_output, name in ((options.with_row_id, ROW_ID), (options.with_row_address, ROW_ADDRESS)):
+        if is_output and name not in columns:
             columns.append(name)
     return columns
 

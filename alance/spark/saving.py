@@ -63,7 +63,7 @@ class Save:
         job: name of the commit.
         base: state of the version whose rows move or go; None: rows are only added.
         filter: condition of further rows of that version to delete; None: no others.
-        kept: values that moved rows keep; None: Spark holds all of their values.
+        carried: values that moved rows keep; None: Spark holds all of their values.
         query: streaming query of the batch; None: not a stream.
         keys: an empty set for the keys of rows that are inserted because `base` lacks them; None:
             no rows are inserted for that reason.
@@ -73,7 +73,7 @@ class Save:
     job: str
     base: bytes | None = None
     filter: str | None = None
-    kept: Kept | None = None
+    carried: Kept | None = None
     query: str | None = None
     keys: InsertedKeys | None = None
 
@@ -122,12 +122,12 @@ class Saves:
             if producer_of(options) is not None:
                 raise UnsupportedError("txn_app: only rows that are added, or replace all others")
             ((of_rows, _),) = await self._planner.tables(request["state"])
-            kept = Kept.of(dataset, schema, of_rows)
+            carried = Kept.of(dataset, schema, of_rows)
             replaced = joined(request.get("filters", ()))
             on = request.get("on")
             keys = None if on is None else inserted_keys(dataset, on)
             in_place = _in_place(options, dataset)
-            return Save(in_place, job, request["state"], replaced, kept, keys=keys)
+            return Save(in_place, job, request["state"], replaced, carried, keys=keys)
         if mode == "create":
             options = replace(options, if_exists="error")
         if mode == "replace":
@@ -218,10 +218,10 @@ def _moved(
     save: Save, moves: Moves, batches: AsyncGenerator[pa.RecordBatch, None]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield rows that replace others, and note the replaced rows."""
-    kept, base = save.kept, save.target.base if save.target else None
-    rows = (moves.note(batch, keep_address=kept is not None) async for batch in batches)
-    if kept is not None and base is not None:
-        return kept.moved(base.dataset, rows)
+    carried, base = save.carried, save.target.base if save.target else None
+    rows = (moves.note(batch, keep_address=carried is not None) async for batch in batches)
+    if carried is not None and base is not None:
+        return carried.moved(base.dataset, rows)
     return rows
 
 

@@ -105,7 +105,9 @@ class Work:
 
     async def _aggregated(self, aggregates: Sequence[Aggregate]) -> pa.RecordBatch:
         """Return one row. Without a filter, extreme values are read by statistics."""
-        are_ends = [self.options.filter is None and asked.op != COUNT for asked in aggregates]
+        are_ends = [
+            self.options.filter is None and aggregate.op != COUNT for aggregate in aggregates
+        ]
         values: list[list[pa.Scalar]] = [[] for _ in aggregates]
         for by_statistics in sorted(set(are_ends)):
             parts = [

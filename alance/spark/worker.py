@@ -33,7 +33,7 @@ class _Worker:
 
 
 _worker = _Worker()
-_made: dict[str, Any] = {}
+_values: dict[str, Any] = {}
 
 
 def _forget() -> None:
@@ -74,9 +74,9 @@ def once(name: str, make: Callable[[], T]) -> T:
         make: called once in each worker, and again if it failed. Its result stays until the worker
             ends, so use different names for different versions.
     """
-    if name not in _made:
-        _made[name] = make()
-    return _made[name]  # type: ignore[no-any-return]
+    if name not in _values:
+        _values[name] = make()
+    return _values[name]  # type: ignore[no-any-return]
 
 
 def release() -> None:

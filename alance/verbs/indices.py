@@ -111,18 +111,18 @@ class IndexVerbs(Handle):
             AlreadyExistsError: the name is in use.
             RetryableConflictError: other writers rewrote the fragments at every attempt.
         """
-        left: dict[str, Any] = dict(options)
-        of_commit = [name for name in CommitArguments.__annotations__ if name in left]
-        commit = CommitOptions(**{name: left.pop(name) for name in of_commit})
+        rest: dict[str, Any] = dict(options)
+        of_commit = [name for name in CommitArguments.__annotations__ if name in rest]
+        commit = CommitOptions(**{name: rest.pop(name) for name in of_commit})
         if not isinstance(index_type, str):
             await self._load(index_new)
-            index_type, left = index_new.kind_and_arguments(index_type, left)
+            index_type, rest = index_new.kind_and_arguments(index_type, rest)
         if index_type.upper() in TEXT_KINDS:
             await self._load(index_texts)
-            texts = index_new_text.NewTextIndex.of(column, name, left, replace=replace, train=train)
+            texts = index_new_text.NewTextIndex.of(column, name, rest, replace=replace, train=train)
             return self._on(await index_texts.create_text_index(self._snapshot, texts, commit))
         await self._load(index_manage)
-        arguments = cast("ValueIndexArguments", left)
+        arguments = cast("ValueIndexArguments", rest)
         new = index_new.NewIndex(column, index_type, name, replace, train, arguments)
         return self._on(await index_manage.create_index(self._snapshot, new, commit))
 

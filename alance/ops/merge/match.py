@@ -296,8 +296,8 @@ class _Matcher:
             return
         target = pairs.target
         if self.merge.condition is not None:
-            kept = self._condition(index.rows.take(to_arrow(pairs.source)), batch, target)
-            rows, target = rows[kept], target[kept]
+            is_met = self._condition(index.rows.take(to_arrow(pairs.source)), batch, target)
+            rows, target = rows[is_met], target[is_met]
         twice = np.flatnonzero(target[1:] == target[:-1])
         if len(twice):
             raise Refused(*sorted(rows[twice[0] : twice[0] + 2].tolist()))

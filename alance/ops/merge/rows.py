@@ -109,11 +109,11 @@ async def completed(
     schema = table_schema(base.manifest)
     run = base.engine.pool.run
     done = 0
-    async with aclosing(_kept(base, names, places)) as taken:
-        async for kept in taken:
-            part = batch.slice(done, kept.num_rows)
-            done += kept.num_rows
-            yield await run(partial(_side, part, kept, schema))
+    async with aclosing(_current_rows(base, names, places)) as taken:
+        async for current in taken:
+            part = batch.slice(done, current.num_rows)
+            done += current.num_rows
+            yield await run(partial(_side, part, current, schema))
 
 
 async def write_inserted(
@@ -159,7 +159,7 @@ async def chosen_rows(
                 return
 
 
-async def _kept(
+async def _current_rows(
     base: Snapshot, names: Sequence[str], places: UInt64s
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield table columns for rows by address, some rows at a time."""
@@ -190,12 +190,12 @@ def _rows_at_once(base: Snapshot) -> int:
     return int(min(TAKEN_ROWS, max(1, TAKEN_BYTES * max(1, rows) // max(1, num_bytes))))
 
 
-def _side(part: pa.RecordBatch, kept: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _side(part: pa.RecordBatch, current: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Combine columns of two batches into rows of the table."""
     arrays, fields = [], []
     for target in schema:
         name = target.name
-        sides = [batch.column(name) for batch in (part, kept) if name in batch.schema.names]
+        sides = [batch.column(name) for batch in (part, current) if name in batch.schema.names]
         arrays.append(sides[0] if len(sides) == 1 else filled(*sides))
         fields.append(target.with_type(arrays[-1].type))
     return conform(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), schema)

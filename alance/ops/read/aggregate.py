@@ -79,28 +79,28 @@ async def aggregate(
 ) -> pa.Table:
     """Return the aggregates of rows; see `Scanner.aggregate`."""
     check_count("memory_bytes", memory_bytes)
-    asked = planned(snapshot, aggregates, group_by)
-    pool, measures = snapshot.engine.pool, list(asked.measures)
+    plan = planned(snapshot, aggregates, group_by)
+    pool, measures = snapshot.engine.pool, list(plan.measures)
     tables: list[pa.Table] = []
-    if not asked.keys:
-        ends = ends_of(asked, options)
+    if not plan.keys:
+        ends = ends_of(plan, options)
         if ends:
-            names = {name: asked.ends[name] for own in ends if (name := own.column) is not None}
+            names = {name: plan.ends[name] for own in ends if (name := own.column) is not None}
             batches = extreme_rows(snapshot, list(dict.fromkeys(names.values())), options, {})
-            tables.append(await folded(pool, batches, asked, ends, memory_bytes, names))
+            tables.append(await folded(pool, batches, plan, ends, memory_bytes, names))
             measures = [measure for measure in measures if measure not in ends]
         if measures and all(measure.column is None for measure in measures):
             count = pa.array([await rows([]).count_rows()], pa.int64())
             tables.append(pa.table([count] * len(measures), [own.name for own in measures]))
             measures = []
     if measures or not tables:
-        used = [*asked.keys.values(), *(own.column for own in measures if own.column is not None)]
-        texts = {name: asked.texts[name] for name in dict.fromkeys(used)}
+        used = [*plan.keys.values(), *(own.column for own in measures if own.column is not None)]
+        texts = {name: plan.texts[name] for name in dict.fromkeys(used)}
         scanned = rows(texts or []).to_batches()
         names = {name: name for name in texts}
-        tables.append(await folded(pool, scanned, asked, measures, memory_bytes, names))
+        tables.append(await folded(pool, scanned, plan, measures, memory_bytes, names))
     columns = {name: table[name] for table in tables for name in table.column_names}
-    return pa.table({name: columns[name] for name in (*asked.keys, *aggregates)})
+    return pa.table({name: columns[name] for name in (*plan.keys, *aggregates)})
 
 
 def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns) -> Aggregation:
@@ -142,7 +142,7 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
     return Aggregation(texts, schema, named_keys, measures, ends)
 
 
-def ends_of(asked: Aggregation, options: ScanOptions) -> list[Measure]:
+def ends_of(plan: Aggregation, options: ScanOptions) -> list[Measure]:
     """Return the minima and maxima that statistics may answer.
 
     Only measures of all rows qualify, on columns without other measures: statistics do not know
@@ -152,14 +152,14 @@ def ends_of(asked: Aggregation, options: ScanOptions) -> list[Measure]:
     is_search = options.nearest is not None or options.full_text_query is not None
     if not is_whole or is_search or not options.use_stats or options.include_deleted_rows:
         return []
-    others = {own.column for own in asked.measures if own.function not in ("min", "max")}
-    return [own for own in asked.measures if own.column in asked.ends and own.column not in others]
+    others = {own.column for own in plan.measures if own.function not in ("min", "max")}
+    return [own for own in plan.measures if own.column in plan.ends and own.column not in others]
 
 
 async def folded(
     pool: DecodePool,
     batches: AsyncIterator[pa.RecordBatch],
-    asked: Aggregation,
+    plan: Aggregation,
     measures: Sequence[Measure],
     memory_bytes: int,
     names: Mapping[str, str],
@@ -169,8 +169,8 @@ async def folded(
     Args:
         names: column in the batches for each column of the scan's schema.
     """
-    schema = pa.schema([asked.schema.field(name) for name in names])
-    groups = Groups(schema, list(asked.keys.values()), measures, memory_bytes)
+    schema = pa.schema([plan.schema.field(name) for name in names])
+    groups = Groups(schema, list(plan.keys.values()), measures, memory_bytes)
     chunk: list[pa.RecordBatch] = []
     num_rows = num_bytes = 0
     async with aclosing(batches) as stream:  # type: ignore[type-var]  # a generator
@@ -185,7 +185,7 @@ async def folded(
     if chunk:
         await pool.run(partial(groups.add, chunk))
     table = await pool.run(groups.result)
-    return table.rename_columns([*asked.keys, *(own.name for own in measures)])
+    return table.rename_columns([*plan.keys, *(own.name for own in measures)])
 
 
 def _batch(arrays: list[pa.Array], schema: pa.Schema, num_rows: int) -> pa.RecordBatch:

@@ -120,8 +120,8 @@ class BlobFile:
         """
         _check_integer("num_bytes", num_bytes)
         start = self._position
-        left = max(0, self.size - start)
-        stop = start + (left if num_bytes < 0 else min(num_bytes, left))
+        remaining = max(0, self.size - start)
+        stop = start + (remaining if num_bytes < 0 else min(num_bytes, remaining))
         self._position = stop
         try:
             return await self._read(start, stop)
@@ -298,15 +298,15 @@ async def read_blob_ranges(
     rows, places = await _places(
         snapshot, column, kinds["indices"], kinds["ids"], kinds["addresses"]
     )
-    asked = [(places[order[row]], int(offset), int(length)) for row, offset, length in requests]
-    for place, offset, length in asked:
+    ranges = [(places[order[row]], int(offset), int(length)) for row, offset, length in requests]
+    for place, offset, length in ranges:
         if place is not None and offset + length > place.num_bytes:
             raise InvalidInputError(
                 f"range of {length} bytes at {offset}: the blob has {place.num_bytes}"
             )
     parts = [
         None if place is None else place.part(offset, offset + length)
-        for place, offset, length in asked
+        for place, offset, length in ranges
     ]
     contents = await _contents(snapshot, parts)
     return [

@@ -53,21 +53,23 @@ class ExtremesPruner(Pruner):
             fragments: zones of each fragment; None if unknown: then all rows are read in the first
                 pass.
         """
-        kept: list[Spans] = [list(own) if self.seen is None else [] for own in spans]
+        needed: list[Spans] = [list(own) if self.seen is None else [] for own in spans]
         pairs = zip(fragments, spans, strict=True)
-        asked = [(place, zones, own) for place, (zones, own) in enumerate(pairs) if zones]
-        if not asked:
-            return kept
-        inside = np.concatenate([_inside(zones, own) for _, zones, own in asked])
+        zoned = [(place, zones, own) for place, (zones, own) in enumerate(pairs) if zones]
+        if not zoned:
+            return needed
+        inside = np.concatenate([_inside(zones, own) for _, zones, own in zoned])
         chosen = np.zeros(len(inside), np.bool_)
         for column in self.columns:
-            bounds = Bounds.joined([zones.bounds(column) for _, zones, _ in asked])
+            bounds = Bounds.joined([zones.bounds(column) for _, zones, _ in zoned])
             chosen |= self._chosen(column, bounds, inside & bounds.has_values)
-        ends = np.cumsum([zones.num_zones for _, zones, _ in asked])
-        parts = zip(asked, np.split(chosen, ends[:-1]), strict=True)
+        ends = np.cumsum([zones.num_zones for _, zones, _ in zoned])
+        parts = zip(zoned, np.split(chosen, ends[:-1]), strict=True)
         for (place, zones, own), mask in parts:
-            kept[place] = [rows for span in own for rows in spans_of_mask(mask, zones.edges, span)]
-        return kept
+            needed[place] = [
+                rows for span in own for rows in spans_of_mask(mask, zones.edges, span)
+            ]
+        return needed
 
     def _chosen(self, column: Column, bounds: Bounds, may: Mask) -> Mask:
         """Return the mask of zones to read for one column.
@@ -133,20 +135,20 @@ async def extreme_rows(
     plan = await plan_scan(snapshot, columns, options)
     plan = replace(plan, spans={**plan.spans, **spans})
     schema = snapshot.schema.known_arrow()
-    asked = [Column((name,), plain_type(schema.field(name).type)) for name in columns]
-    for column in asked:
+    key_columns = [Column((name,), plain_type(schema.field(name).type)) for name in columns]
+    for column in key_columns:
         if pa.types.is_floating(column.type):
             raise UnsupportedError(f"column {column.path[0]!r}: {column.type} may hold NaN")
     run, seen = snapshot.engine.pool.run, _Seen()
-    pruner = ExtremesPruner.of_columns(asked, snapshot.schema)
+    pruner = ExtremesPruner.of_columns(key_columns, snapshot.schema)
     for number in range(2 if options.use_stats else 1):
         if number:
-            ends = await run(lambda: {column: seen.of(column) for column in asked})
-            pruner = replace(pruner, seen=ends, kept={})
+            ends = await run(lambda: {column: seen.of(column) for column in key_columns})
+            pruner = replace(pruner, seen=ends, needed={})
         whole = replace(plan, pruner=pruner if options.use_stats else None)
         async with aclosing(scan(snapshot, whole)) as batches:
             async for batch in batches:
-                await run(partial(seen.add, batch, asked))
+                await run(partial(seen.add, batch, key_columns))
                 yield batch
 
 

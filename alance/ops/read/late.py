@@ -74,7 +74,7 @@ class SplitReader:
         self._goes_ahead = snapshot.is_remote and plan.options.limit is None
         self._turns = asyncio.Semaphore(at_once)
         self._may_guess = not plan.options.late_materialization
-        self._seen = self._kept = 0  # rows before and after the filter
+        self._seen = self._num_kept = 0  # rows before and after the filter
         self._dense = asyncio.Event()  # set if most bytes of late columns were needed so far
         self._groups = asyncio.Semaphore(GROUPS)
         self._guess_left = 0
@@ -116,13 +116,13 @@ class SplitReader:
         schema = self.plan.late_schema
         if schema is None or not self._goes_ahead:
             return list(groups)
-        asked = [
+        to_open = [
             handle.to_open(group.states)
             for group in groups
             if not group.is_small
             for handle in group.handles
         ]
-        opening = open_fragments(schema, asked)
+        opening = open_fragments(schema, to_open)
         opened = iter(await self.snapshot.engine.drive(opening, "open files"))
         with_late = []
         for group in groups:
@@ -172,8 +172,8 @@ class SplitReader:
         """Estimate the bytes of late columns for some rows: twice what the rows so far needed."""
         if not self._seen:
             return RESERVED
-        kept = num_rows * self._kept / self._seen
-        return max(LEAST_GUESS, int(2 * kept * len(late.leaves) * CHUNK_BYTES))
+        num_kept = num_rows * self._num_kept / self._seen
+        return max(LEAST_GUESS, int(2 * num_kept * len(late.leaves) * CHUNK_BYTES))
 
     async def _begin(
         self, splits: Sequence[Split], reserved: int, is_eager: bool
@@ -338,14 +338,14 @@ class SplitReader:
 
     async def _merge(self, splits: Sequence[Kept]) -> list[pa.RecordBatch]:
         """Return the output rows of filtered splits: one round, and a pool job per split."""
-        late = [rows for kept in splits for rows in kept.late]
+        late = [rows for split in splits for rows in split.late]
         kinds = list({rows.is_sparse for rows in late})
         read = await all_of(self._read_late(late, is_sparse=kind) for kind in kinds)
         by_kind = dict(zip(kinds, map(iter, read), strict=True))
         tasks = iter([next(by_kind[rows.is_sparse]) for rows in late])
         return await all_of(
-            self._run(partial(kept.merge, self.plan, [next(tasks) for _ in kept.late]))
-            for kept in splits
+            self._run(partial(split.merge, self.plan, [next(tasks) for _ in split.late]))
+            for split in splits
         )
 
     async def _read_late(
@@ -387,8 +387,8 @@ class SplitReader:
                 self._filter_and_note(split, late, task)
                 for split, task in zip(splits, await first, strict=True)
             )
-            kept = [split_rows for split_rows in filtered if split_rows is not None]
-            if not kept:
+            passing = [split_rows for split_rows in filtered if split_rows is not None]
+            if not passing:
                 return []
             if is_eager:
                 merged = await all_of(
@@ -399,12 +399,12 @@ class SplitReader:
                 return [partial(_ready, batch) for batch in merged]
             fits = int(
                 np.count_nonzero(
-                    np.cumsum([split_rows.num_bytes for split_rows in kept]) <= reserved
+                    np.cumsum([split_rows.num_bytes for split_rows in passing]) <= reserved
                 )
             )
-            merged = await self._merge(kept[:fits])
+            merged = await self._merge(passing[:fits])
             # The others have too many bytes to read ahead: they are read in their turn.
-            parts = [part for split_rows in kept[fits:] for part in split_rows.cut(RESERVED)]
+            parts = [part for split_rows in passing[fits:] for part in split_rows.cut(RESERVED)]
             later = [partial(self._merge_one, part) for part in parts]
             return [*(partial(_ready, batch) for batch in merged), *later]
         finally:
@@ -412,13 +412,13 @@ class SplitReader:
                 future.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
 
-    async def _merge_one(self, kept: Kept) -> Rows:
+    async def _merge_one(self, split: Kept) -> Rows:
         try:
-            (batch,) = await self._merge([kept])
+            (batch,) = await self._merge([split])
         except BatchTooLargeError:
-            if kept.batch.num_rows == 1:
+            if split.batch.num_rows == 1:
                 raise
-            return [partial(self._merge_one, part) for part in kept.halves()]
+            return [partial(self._merge_one, part) for part in split.halves()]
         return batch
 
     async def _wait_for(self, reading: asyncio.Future[Any]) -> None:
@@ -433,9 +433,9 @@ class SplitReader:
         """Filter a split and note how many rows pass; None if no row passes."""
         batch, rows = await self._filter(split, task)
         self._seen += split.stop - split.start
-        self._kept += 0 if batch is None else batch.num_rows
+        self._num_kept += 0 if batch is None else batch.num_rows
         self._guess_left = 0
-        if self._may_guess and _is_dense(late, self._kept / self._seen):
+        if self._may_guess and _is_dense(late, self._num_kept / self._seen):
             self._dense.set()
         else:
             self._dense.clear()

@@ -134,14 +134,14 @@ class Pruner:
     Attributes:
         columns: field id of each column that the filter compares.
         num_checks: number of comparisons in the check.
-        kept: rows that may match, by fragment, as far as the scan has come.
+        needed: rows that may match, by fragment, as far as the scan has come.
     """
 
     check: Check | None
     columns: Mapping[Column, int]
     num_checks: int
     skipped: Skipped = field(default_factory=Skipped)
-    kept: dict[int, Spans] = field(default_factory=dict)
+    needed: dict[int, Spans] = field(default_factory=dict)
 
     @classmethod
     def of(cls, check: Check, schema: Schema) -> Pruner:
@@ -201,22 +201,22 @@ class Pruner:
         Returns:
             Ascending spans, by fragment.
         """
-        kept: list[Spans] = [[span for span in own if span[0] < span[1]] for own in spans]
-        places = [place for place, zones in enumerate(fragments) if zones and kept[place]]
-        asked = [zones for place in places if (zones := fragments[place]) is not None]
-        if not asked:
-            return kept
-        masks = self._masks(asked)
-        for place, zones, mask in zip(places, asked, masks, strict=True):
-            before = kept[place]
-            left = [rows for span in before for rows in spans_of_mask(mask, zones.edges, span)]
+        needed: list[Spans] = [[span for span in own if span[0] < span[1]] for own in spans]
+        places = [place for place, zones in enumerate(fragments) if zones and needed[place]]
+        with_zones = [zones for place in places if (zones := fragments[place]) is not None]
+        if not with_zones:
+            return needed
+        masks = self._masks(with_zones)
+        for place, zones, mask in zip(places, with_zones, masks, strict=True):
+            before = needed[place]
+            after = [rows for span in before for rows in spans_of_mask(mask, zones.edges, span)]
             self.skipped.num_fragments += 1
             self.skipped.num_zones += len(mask)
             self.skipped.zones += len(mask) - int(np.count_nonzero(mask))
-            self.skipped.rows += num_rows_of(before) - num_rows_of(left)
-            self.skipped.fragments += not left
-            kept[place] = left
-        return kept
+            self.skipped.rows += num_rows_of(before) - num_rows_of(after)
+            self.skipped.fragments += not after
+            needed[place] = after
+        return needed
 
     def _masks(self, fragments: Sequence[FragmentZones]) -> list[Mask]:
         """Return for each fragment the mask of zones in which the filter may be true."""
@@ -224,8 +224,8 @@ class Pruner:
         may = may_match(self.check, whole_zones(fragments, self.columns))
         pairs = zip(fragments, may, strict=True)
         masks = [np.full(fragment.num_zones, flag) for fragment, flag in pairs]
-        left = [place for place in np.flatnonzero(may).tolist() if len(masks[place]) > 1]
-        for places in _in_groups(left, [len(masks[place]) for place in left]):
+        undecided = [place for place in np.flatnonzero(may).tolist() if len(masks[place]) > 1]
+        for places in _in_groups(undecided, [len(masks[place]) for place in undecided]):
             group = [fragments[place] for place in places]
             may = may_match(self.check, cut_zones(group, self.columns))
             ends = np.cumsum([fragment.num_zones for fragment in group])

@@ -111,25 +111,25 @@ class RowFilter(NamedTuple):
         batch = task.decode()
         if batch is None:
             return None
-        kept: Int64s | None = None  # None for all rows
+        chosen: Int64s | None = None  # None for all rows
         if plan.predicate is not None:
-            asked = plan.meta.intersection(plan.predicate.columns)
-            if asked:
-                batch = with_meta(batch, split.group, split.offsets(), asked)
+            filtered_meta = plan.meta.intersection(plan.predicate.columns)
+            if filtered_meta:
+                batch = with_meta(batch, split.group, split.offsets(), filtered_meta)
             selected = plan.predicate.mask(batch)
             if selected.true_count < batch.num_rows:
-                kept = true_rows(selected)
+                chosen = true_rows(selected)
                 if split.rows is not None:
                     _check_index(plan, split, batch)
         live = None if plan.options.include_deleted_rows else split.live_mask()
         if live is not None:
-            kept = np.flatnonzero(live) if kept is None else kept[live[kept]]
-        if (batch.num_rows if kept is None else len(kept)) == 0:
+            chosen = np.flatnonzero(live) if chosen is None else chosen[live[chosen]]
+        if (batch.num_rows if chosen is None else len(chosen)) == 0:
             return None, None
         rows_kept = None
-        if kept is not None and len(kept) < batch.num_rows:
-            rows_kept = split.offsets_of(kept)
-            batch = select(plan.projection.needed(batch, plan.meta), kept)
+        if chosen is not None and len(chosen) < batch.num_rows:
+            rows_kept = split.offsets_of(chosen)
+            batch = select(plan.projection.needed(batch, plan.meta), chosen)
         if plan.meta:
             rows = split.offsets() if rows_kept is None else rows_kept
             batch = with_meta(batch, split.group, rows, plan.meta)

@@ -188,8 +188,10 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
     await snapshot.recall(handles)
     deletions = asyncio.gather(*(handle.deletions() for handle in handles))
     try:
-        asked = [handle.to_open(states) for handle, states in zip(handles, all_states, strict=True)]
-        opened = await engine.drive(open_fragments(plan.first_schema, asked), "open files")
+        opening = [
+            handle.to_open(states) for handle, states in zip(handles, all_states, strict=True)
+        ]
+        opened = await engine.drive(open_fragments(plan.first_schema, opening), "open files")
         await deletions
     except BaseException:
         deletions.cancel()
@@ -199,8 +201,8 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
     pairs = list(zip(handles, opened, strict=True))
     spans = await _spans(engine, plan, handles, opened)
     single = [
-        FragmentGroup([handle], [fragment], states, kept)
-        for (handle, fragment), states, kept in zip(pairs, all_states, spans, strict=True)
+        FragmentGroup([handle], [fragment], states, needed)
+        for (handle, fragment), states, needed in zip(pairs, all_states, spans, strict=True)
     ]
     groups = await reader.open_late(list(with_neighbours(single, row_bytes)))
     if snapshot.is_remote:  # for open local files, decode jobs load the page tables
@@ -242,8 +244,8 @@ async def _spans(
     pruner = plan.pruner
     if pruner is None:
         return spans
-    if all(handle.id in pruner.kept for handle in handles):
-        return [pruner.kept[handle.id] for handle in handles]
+    if all(handle.id in pruner.needed for handle in handles):
+        return [pruner.needed[handle.id] for handle in handles]
     pairs = zip(handles, opened, strict=True)
     plans: list[Plan[FragmentZones | None]] = [
         pruner.read(handle, fragment, engine.cache) for handle, fragment in pairs
@@ -251,9 +253,9 @@ async def _spans(
     zones = await engine.drive(together(plans), "statistics")
 
     num_asked = pruner.num_checks * sum(zone is not None for zone in zones)
-    kept = await engine.decode(lambda: pruner.spans(zones, spans), PRUNING_BYTES * num_asked)
-    pruner.kept.update(zip((handle.id for handle in handles), kept, strict=True))
-    return kept
+    needed = await engine.decode(lambda: pruner.spans(zones, spans), PRUNING_BYTES * num_asked)
+    pruner.needed.update(zip((handle.id for handle in handles), needed, strict=True))
+    return needed
 
 
 async def _read_window(
@@ -273,10 +275,10 @@ async def _read_window(
     async def finishing() -> AsyncGenerator[Awaitable[Rows], None]:
         async with aclosing(spans):
             async for splits in spans:
-                left = deque(splits)
+                pending = deque(splits)
                 del splits  # or their bytes stay in memory until those of the next span arrive
-                while left:
-                    rest = left.popleft()
+                while pending:
+                    rest = pending.popleft()
                     yield reader.computed(rest) if is_computed else rest()
 
     async with aclosing(in_turn(finishing(), _ahead(snapshot, reader.plan))) as outputs:

@@ -138,14 +138,14 @@ def _not_beyond(
     is_nan = is_floating and math.isnan(last.as_py())
     try:
         if ordering.ascending:
-            kept = None if is_nan else pc.less_equal(values, last)
+            is_near = None if is_nan else pc.less_equal(values, last)
         else:
-            kept = pc.is_nan(values) if is_nan else pc.greater_equal(values, last)
+            is_near = pc.is_nan(values) if is_nan else pc.greater_equal(values, last)
             if is_floating and not is_nan:
-                kept = pc.or_(kept, pc.is_nan(values))
+                is_near = pc.or_(is_near, pc.is_nan(values))
     except pa.ArrowNotImplementedError:
         return None
-    return kept if kept is None else kept.fill_null(ordering.nulls_first)
+    return is_near if is_near is None else is_near.fill_null(ordering.nulls_first)
 
 
 @dataclass(slots=True)
@@ -173,8 +173,8 @@ class FirstRows:
         """Add rows. CPU work."""
         first = self.orderings[0]
         if self._last is not None:
-            kept = _not_beyond(batch.column(first.column_name), self._last, first)
-            batch = batch if kept is None else batch.filter(kept)
+            is_near = _not_beyond(batch.column(first.column_name), self._last, first)
+            batch = batch if is_near is None else batch.filter(is_near)
         self._batches.append(batch)
         self._num_kept += batch.num_rows
         if self.num_rows is not None and self._num_kept > max(2 * self.num_rows, self.spare):

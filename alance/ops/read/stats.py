@@ -123,7 +123,7 @@ def html(snapshot: Snapshot) -> str:
         "data bytes": None if (sizes == 0).any() else f"{int(sizes.sum()):,}",
         "indices": ", ".join(sorted(_index_names(snapshot))),
     }
-    told = "".join(
+    lines = "".join(
         f"<tr><th>{name}</th><td>{escape(value)}</td></tr>"
         for name, value in facts.items()
         if value
@@ -137,7 +137,7 @@ def html(snapshot: Snapshot) -> str:
     if len(fields) > SHOWN_COLUMNS:
         columns += f"<tr><td colspan=2>and {len(fields) - SHOWN_COLUMNS:,} more</td></tr>"
     return (
-        f"<div><strong>{escape(snapshot.uri)}</strong><table>{told}</table>"
+        f"<div><strong>{escape(snapshot.uri)}</strong><table>{lines}</table>"
         f"<table><tr><th>column</th><th>type</th></tr>{columns}</table></div>"
     )
 

@@ -146,27 +146,27 @@ async def _take_joined(
         live: as for `take_located`.
     """
 
-    async def answer(asked: Sequence[Int64s]) -> Sequence[pa.Table]:
+    async def answer(requests: Sequence[Int64s]) -> Sequence[pa.Table]:
         try:
-            return await together(asked)
+            return await together(requests)
         except BatchTooLargeError:
-            if len(asked) == 1 and len(asked[0]) == 1:
+            if len(requests) == 1 and len(requests[0]) == 1:
                 raise
-        if len(asked) > 1:
-            return [(await answer([own]))[0] for own in asked]
+        if len(requests) > 1:
+            return [(await answer([own]))[0] for own in requests]
         # Split the rows into chunks of one table, each small enough for Arrow.
-        halves = [(await answer([half]))[0] for half in np.array_split(asked[0], 2)]
+        halves = [(await answer([half]))[0] for half in np.array_split(requests[0], 2)]
         return [pa.concat_tables(halves)]
 
-    async def together(asked: Sequence[Int64s]) -> Sequence[pa.Table]:
-        rows = asked[0] if len(asked) == 1 else np.concatenate(asked)
+    async def together(requests: Sequence[Int64s]) -> Sequence[pa.Table]:
+        rows = requests[0] if len(requests) == 1 else np.concatenate(requests)
         placed = await snapshot.engine.decode(partial(placing, rows), rows.nbytes)
-        counts = [len(own) for own in asked]
+        counts = [len(own) for own in requests]
         return await _take_placed(snapshot, placed, columns, counts, live=live)
 
-    async def answer_in_turn(asked: Sequence[Int64s]) -> Sequence[pa.Table]:
+    async def answer_in_turn(requests: Sequence[Int64s]) -> Sequence[pa.Table]:
         await snapshot.engine.pool.share_turn()
-        return await answer(asked)
+        return await answer(requests)
 
     names = plain_names(columns)
     if (columns is None or names is not None) and (snapshot.is_remote or len(keys) <= FEW_ROWS):
@@ -202,32 +202,34 @@ async def _take_placed(
     await prepare_take(snapshot, handles, schema)
     if projection.meta:
         await snapshot.load_meta(handles, projection.meta)
-    asked = PhysicalRows(handles, rows, cuts[1:])
+    physical_rows = PhysicalRows(handles, rows, cuts[1:])
     if not live:
-        for handle, own_rows in asked.by_fragment():
+        for handle, own_rows in physical_rows.by_fragment():
             _check_live(handle, own_rows)
     elif any(map(_DELETED, handles)):
-        physical = [handle.physical(own_rows) for handle, own_rows in asked.by_fragment()]
-        asked = asked._replace(offsets=np.concatenate(physical))
+        physical = [handle.physical(own_rows) for handle, own_rows in physical_rows.by_fragment()]
+        physical_rows = physical_rows._replace(offsets=np.concatenate(physical))
 
     # Decode rows directly in the requested order, unless meta columns or several callers need the
     # order of fragments first.
-    order, left = (places, None) if len(counts) == 1 and not projection.meta else (None, places)
+    order, places_of = (
+        (places, None) if len(counts) == 1 and not projection.meta else (None, places)
+    )
 
     def finish(batch: pa.RecordBatch) -> list[pa.Table]:
         if projection.meta:
-            batch = _with_meta(batch, asked, projection)
+            batch = _with_meta(batch, physical_rows, projection)
         batch = projection.apply(batch)
         if len(counts) == 1:
-            return [pa.Table.from_batches([in_order(batch, left)])]
+            return [pa.Table.from_batches([in_order(batch, places_of)])]
         # Copy each caller's rows, so that they do not keep those of other callers in memory.
-        rows = np.arange(batch.num_rows) if left is None else left
+        rows = np.arange(batch.num_rows) if places_of is None else places_of
         parts = np.split(rows, np.cumsum(counts)[:-1])
         return [pa.Table.from_batches([in_order(batch, part)]) for part in parts]
 
     module = None if places is None and len(counts) == 1 else ARROW
     return await read_rows(
-        snapshot, asked, choice, finish, order=order, callers=len(counts), module=module
+        snapshot, physical_rows, choice, finish, order=order, callers=len(counts), module=module
     )
 
 

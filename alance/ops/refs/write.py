@@ -204,12 +204,12 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
     await delete_all(snapshot, [record])
     own = table.on_branch(name).root + "/"
     # The folder of branch `a/b` lies inside of the folder of branch `a`.
-    kept = tuple(f"{table.main_root}/{branch_folder(other)}/" for other in branches)
-    left: list[str] = []
+    prefixes = tuple(f"{table.main_root}/{branch_folder(other)}/" for other in branches)
+    paths: list[str] = []
     with suppress(NotFoundError):
         listing = engine.scheduler.list(own[:-1], reason="branch")
-        left.extend([entry.path async for entry in listing if not entry.path.startswith(kept)])
-    await delete_all(snapshot, left)
+        paths.extend([entry.path async for entry in listing if not entry.path.startswith(prefixes)])
+    await delete_all(snapshot, paths)
     forget_commits(snapshot.session, table.on_branch(name))
     if table.keeper is not None:
         await table.keeper.forget(table.on_branch(name).key)

@@ -178,11 +178,11 @@ def _operation(
         )
         record.deletion_file.CopyFrom(file.record)
         records[file.fragment_id] = record
-    kept = tuple(records[key] for key in sorted(records.keys() - set(gone)))
+    changed = tuple(records[key] for key in sorted(records.keys() - set(gone)))
     if isinstance(change, Delete):
-        return replace(change, updated_fragments=kept, deleted_fragment_ids=tuple(gone))
+        return replace(change, updated_fragments=changed, deleted_fragment_ids=tuple(gone))
     return replace(
-        change, updated_fragments=kept, removed_fragment_ids=tuple(gone), new_fragments=added
+        change, updated_fragments=changed, removed_fragment_ids=tuple(gone), new_fragments=added
     )
 
 

@@ -188,12 +188,12 @@ class Assignments:
 
     def needed(self, schema: Schema) -> list[str]:
         """Return the columns to read: unassigned columns, and columns that expressions read."""
-        kept = {field.name for field in schema.fields} - {
+        read_names = {field.name for field in schema.fields} - {
             assignment.field.name for assignment in self.assignments
         }
         for assignment in self.assignments:
-            kept.update(schema.names_of(path)[0] for path in assignment.value.columns)
-        return [field.name for field in schema.fields if field.name in kept]
+            read_names.update(schema.names_of(path)[0] for path in assignment.value.columns)
+        return [field.name for field in schema.fields if field.name in read_names]
 
     def apply(self, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
         """Return rows with new values and all columns of the table. CPU.

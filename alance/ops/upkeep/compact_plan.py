@@ -148,15 +148,15 @@ class CompactionOptions:
             InvalidInputError: a value of the configuration that cannot be parsed.
             UnsupportedError: a file version that alance does not write.
         """
-        told = {key.removeprefix(CONFIG): config[key] for key in config if key.startswith(CONFIG)}
+        values = {key.removeprefix(CONFIG): config[key] for key in config if key.startswith(CONFIG)}
         chosen: dict[str, Any] = {}
         for name, default, parse in _RESOLVED:
             value = getattr(self, name)
-            if value is None and name in told:
-                value = _parsed(name, told[name], parse)
+            if value is None and name in values:
+                value = _parsed(name, values[name], parse)
             chosen[name] = default if value is None else value
-        asked = self.data_storage_version or told.get("data_storage_version")
-        version = FileVersion.parse(asked) if asked else default_version
+        wished_version = self.data_storage_version or values.get("data_storage_version")
+        version = FileVersion.parse(wished_version) if wished_version else default_version
         if version not in WRITTEN:
             raise UnsupportedError(
                 f"compaction to files of version {version.value}: not written by this alance; "
@@ -304,17 +304,17 @@ def candidates(
     parts = np.append(True, stays[1:] | stays[:-1] | (coverage[1:] != coverage[:-1]))
     starts = np.flatnonzero(parts[: len(ids)])
     ends = np.append(starts[1:], len(ids))[: len(starts)]
-    kept = ~stays[starts]
-    runs = [*zip(starts[kept].tolist(), ends[kept].tolist(), strict=True)]
+    is_apart = ~stays[starts]
+    runs = [*zip(starts[is_apart].tolist(), ends[is_apart].tolist(), strict=True)]
     return Candidates(counts, records.file_bytes.astype(np.int64), alone, runs)
 
 
 def _among(ids: Int64s, numbers: Collection[int]) -> Mask:
     """Return the mask of ids that are in a collection."""
-    asked = np.array(sorted(number for number in numbers if 0 <= number < 1 << 32), np.int64)
-    places = np.searchsorted(asked, ids)
-    places[places == len(asked)] = 0
-    return asked[places] == ids if len(asked) else np.zeros(len(ids), np.bool_)
+    among = np.array(sorted(number for number in numbers if 0 <= number < 1 << 32), np.int64)
+    places = np.searchsorted(among, ids)
+    places[places == len(among)] = 0
+    return among[places] == ids if len(among) else np.zeros(len(ids), np.bool_)
 
 
 def _is_old(form: table_pb2.DataFragment, options: ResolvedCompactionOptions) -> bool:
@@ -332,7 +332,7 @@ def within(
     options: CompactionOptions | ResolvedCompactionOptions,
 ) -> list[Group]:
     """Return the first groups, as many as the limits of `options` allow."""
-    kept: list[Group] = []
+    first_groups: list[Group] = []
     used = [0, 0, 0]
     limits = (options.max_source_fragments, options.max_source_rows, options.max_source_bytes)
     for start, stop in groups:
@@ -343,5 +343,5 @@ def within(
             limit is not None and count > limit for count, limit in zip(used, limits, strict=True)
         ):
             break
-        kept.append((start, stop))
-    return kept
+        first_groups.append((start, stop))
+    return first_groups

@@ -56,19 +56,19 @@ class Remedies:
 
     def mend_files(self, facts: Sequence[Facts]) -> None:
         """Set counts and sizes to those of the files; `facts` in the order of the fragments."""
-        for place, (record, told) in enumerate(zip(self._fragments, facts, strict=True)):
+        for place, (record, own) in enumerate(zip(self._fragments, facts, strict=True)):
             texts: list[str] = []
             fragment = copied(record)
-            if told.rows and fragment.physical_rows != told.rows:
-                texts.append(f"physical_rows {fragment.physical_rows} -> {told.rows}")
-                fragment.physical_rows = told.rows
+            if own.rows and fragment.physical_rows != own.rows:
+                texts.append(f"physical_rows {fragment.physical_rows} -> {own.rows}")
+                fragment.physical_rows = own.rows
             deletion = fragment.deletion_file
-            if told.deleted is not None and deletion.num_deleted_rows not in (0, told.deleted):
-                texts.append(f"deleted rows {deletion.num_deleted_rows} -> {told.deleted}")
-                deletion.num_deleted_rows = told.deleted
+            if own.deleted is not None and deletion.num_deleted_rows not in (0, own.deleted):
+                texts.append(f"deleted rows {deletion.num_deleted_rows} -> {own.deleted}")
+                deletion.num_deleted_rows = own.deleted
             for file in fragment.files:
-                if file.path in told.sizes:
-                    size = told.sizes[file.path]
+                if file.path in own.sizes:
+                    size = own.sizes[file.path]
                     texts.append(f"bytes of {file.path!r} {file.file_size_bytes} -> {size}")
                     file.file_size_bytes = size
             if texts:
@@ -120,9 +120,9 @@ class Remedies:
         head = self._manifest.head
         fields = {below.id for below in head.fields}
         highest = max([head.max_fragment_id, *(fragment.id for fragment in self._fragments)])
-        kept: list[table_pb2.IndexMetadata] = []
+        useful: list[table_pb2.IndexMetadata] = []
         for message in self._indices:
-            why = self._why_useless(message, fields, {index.uuid.uuid for index in kept})
+            why = self._why_useless(message, fields, {index.uuid.uuid for index in useful})
             if message.uuid.uuid.hex() in unreadable:
                 why = "its files are not as the manifest says"
             if why is not None:
@@ -137,8 +137,8 @@ class Remedies:
                 message = with_coverage(message, covered(message) or ())
                 message.dataset_version = version
                 self._say(f"index {message.name!r}: of version {before} -> {version}")
-            kept.append(message)
-        self._indices = list(self._apart(kept))
+            useful.append(message)
+        self._indices = list(self._apart(useful))
 
     def _why_useless(
         self, message: table_pb2.IndexMetadata, fields: Set[int], seen: Set[bytes]
@@ -165,20 +165,20 @@ class Remedies:
         """
         newest = sorted(segments, key=lambda message: -message.dataset_version)
         taken: dict[str, set[int]] = {}
-        left: dict[bytes, table_pb2.IndexMetadata | None] = {}
+        remaining: dict[bytes, table_pb2.IndexMetadata | None] = {}
         for message in newest:
             ids = covered(message)
             if ids is None or message.name in SYSTEM:
-                left[message.uuid.uuid] = message
+                remaining[message.uuid.uuid] = message
                 continue
             others = taken.setdefault(message.name, set())
             if shared := ids & others:
                 text = f"index {message.name!r}: a segment no longer covers {sorted(shared)}"
                 self._say(f"{text}, another one does")
                 message = with_coverage(message, ids - others)
-            left[message.uuid.uuid] = message if ids - others or not ids else None
+            remaining[message.uuid.uuid] = message if ids - others or not ids else None
             others |= ids
-        return (kept for message in segments if (kept := left[message.uuid.uuid]) is not None)
+        return (own for message in segments if (own := remaining[message.uuid.uuid]) is not None)
 
     def manifest(self) -> Manifest:
         """Return the version to write."""

@@ -137,21 +137,21 @@ async def repair(
     remedies, mended = await _mended(Snapshot(session, table, manifest))
     base = replace(manifest, version=latest, remember=Remembered())
     transaction = Transaction.of(Restore(version=manifest.version), read_version=latest)
-    left = await findings(Snapshot(session, table, _next(base, transaction, mended)))
+    unsolved = await findings(Snapshot(session, table, _next(base, transaction, mended)))
     good = None
-    if left:
+    if unsolved:
         good = await _good_version(session, table, listed, manifest.version)
         if restore and good is not None:
             texts.append(f"version {good.version} becomes the newest one again")
             transaction = Transaction.of(Restore(version=good.version), read_version=latest)
-            remedies, mended, left = [], good, []
+            remedies, mended, unsolved = [], good, []
     report = RepairReport(
         table.uri,
         latest,
         tuple(sorted(unreadable)),
         mended.version,
         (*texts, *remedies),
-        tuple(left),
+        tuple(unsolved),
         None if good is None else good.version,
     )
     if dry_run or not report.remedies:

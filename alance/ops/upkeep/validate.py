@@ -128,11 +128,11 @@ async def _fragment(
             except (CorruptFileError, NotFoundError) as error:
                 texts.append(f"deletion file {deletion.name(handle.id)!r}: {error}")
             else:
-                told = deletion.num_deleted_rows
-                if told not in (0, len(vector.rows)):
+                num_recorded = deletion.num_deleted_rows
+                if num_recorded not in (0, len(vector.rows)):
                     texts.append(
                         f"deletion file {deletion.name(handle.id)!r}: {len(vector.rows)} rows, "
-                        f"the manifest says {told}"
+                        f"the manifest says {num_recorded}"
                     )
         if not texts:
             texts = await _blobs(snapshot, handle.id)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def with_deletions(snapshot: Snapshot) -> Collection[FragmentHandle]:
     """Return the fragments of a version that have deleted rows."""
-    return _kept(snapshot).keys()
+    return _memo(snapshot).keys()
 
 
 async def deleted_rows(snapshot: Snapshot, handles: Iterable[FragmentHandle]) -> list[RowSet]:
@@ -28,28 +28,28 @@ async def deleted_rows(snapshot: Snapshot, handles: Iterable[FragmentHandle]) ->
     """
     from alance.format.row_set import NO_ROWS, RowSet
 
-    kept = _kept(snapshot)
+    memo = _memo(snapshot)
     handles = list(handles)
-    unknown = [handle for handle in handles if kept[handle] is None]
+    unknown = [handle for handle in handles if memo[handle] is None]
     if unknown:
         await snapshot.prepare(unknown)
 
         def gather() -> None:
             for handle in unknown:
                 vector = handle.deleted
-                kept[handle] = (
+                memo[handle] = (
                     NO_ROWS if vector is None else RowSet(vector.rows + (handle.id << 32))
                 )
 
         await snapshot.engine.pool.run(gather)
-    return [rows for rows in (kept[handle] for handle in handles) if rows is not None]
+    return [rows for rows in (memo[handle] for handle in handles) if rows is not None]
 
 
-def _kept(snapshot: Snapshot) -> dict[FragmentHandle, RowSet | None]:
+def _memo(snapshot: Snapshot) -> dict[FragmentHandle, RowSet | None]:
     """Return the cached row sets by fragment with deletions; None: not loaded yet."""
 
     def make() -> dict[FragmentHandle, RowSet | None]:
         places = np.flatnonzero(snapshot.manifest.fragments.records.deleted >= 0)
         return dict.fromkeys(snapshot.handles[place] for place in places.tolist())
 
-    return snapshot.remember(_kept, make)
+    return snapshot.remember(_memo, make)

@@ -30,9 +30,9 @@ async def located_files(
         NotFoundError: no such file.
     """
     engine = snapshot.engine
-    told = {file.path: file.size_bytes for file in index.message.files}
+    recorded = {file.path: file.size_bytes for file in index.message.files}
     places = [snapshot.table.index_file(snapshot.manifest, index, name) for name in names]
-    sizes = [told.get(name, 0) for name in names]
+    sizes = [recorded.get(name, 0) for name in names]
 
     async def learn(number: int) -> None:
         async def load() -> int:

@@ -83,8 +83,8 @@ class Projection:
         if self.is_computed:
             return batch
         names = {output.path[0] for output in self.outputs}.union(meta)
-        kept = [name for name in batch.schema.names if name in names]
-        return batch if len(kept) == batch.num_columns else batch.select(kept)
+        chosen = [name for name in batch.schema.names if name in names]
+        return batch if len(chosen) == batch.num_columns else batch.select(chosen)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Compute the output batch from a batch with the fields and meta columns.

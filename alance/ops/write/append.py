@@ -69,22 +69,22 @@ class TableQueue(CommitQueue):
                 named=named,
             )
             manifest = await commit(engine, pending)
-            self._told = asyncio.get_running_loop().time()
+            self._confirmed = asyncio.get_running_loop().time()
             await clean_after(session, table, manifest)
             return manifest
 
         super().__init__(run, manifests, rules, grace_s=grace_of(table.store))
-        self._told = 0.0
+        self._confirmed = 0.0
         self.is_opening = False
 
     def learn(self, manifest: Manifest) -> None:
         """Record the latest version."""
-        self._told = asyncio.get_running_loop().time()
+        self._confirmed = asyncio.get_running_loop().time()
         self.known.add(manifest)
 
     def fresh(self) -> Manifest | None:
         """Return a version that was the latest less than `FRESH_S` ago; None: unknown."""
-        is_fresh = asyncio.get_running_loop().time() - self._told < FRESH_S
+        is_fresh = asyncio.get_running_loop().time() - self._confirmed < FRESH_S
         return self.known.newest if is_fresh else None
 
 

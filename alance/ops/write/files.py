@@ -92,11 +92,11 @@ class DataFiles:
     def __post_init__(self) -> None:
         self._has_blobs = any(leaf.is_blob_v2 for leaf in self.schema.walk())
         self._engine = self.session.engine
-        told = self.on_progress
-        if told is not None and isinstance(told, FragmentWriteProgress):
-            self._hooks = told
+        on_progress = self.on_progress
+        if on_progress is not None and isinstance(on_progress, FragmentWriteProgress):
+            self._hooks = on_progress
         else:
-            self._tell_rows = told
+            self._tell_rows = on_progress
 
     @property
     def num_rows(self) -> int:

@@ -99,15 +99,15 @@ class WriteOptions:
     bases: BaseOptions = field(default_factory=BaseOptions)
 
     def __post_init__(self) -> None:
-        told = self.on_progress
-        if told is None:  # the checks below take longer than everything else here
+        on_progress = self.on_progress
+        if on_progress is None:  # the checks below take longer than everything else here
             return
-        if isinstance(told, FragmentWriteProgress):
-            check_callback("progress.begin", told.begin)
-            check_callback("progress.complete", told.complete)
+        if isinstance(on_progress, FragmentWriteProgress):
+            check_callback("progress.begin", on_progress.begin)
+            check_callback("progress.complete", on_progress.complete)
         else:
             functions = "a function, or an object with `begin` and `complete`"
-            check_callback("progress", told, functions)
+            check_callback("progress", on_progress, functions)
 
     @classmethod
     def of(

@@ -380,8 +380,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             continue
         arrays.append(_cast(batch.column(index), field))
     if any(array.type != field.type for array, field in zip(arrays, schema, strict=True)):
-        kept = zip(arrays, schema, strict=True)
-        schema = pa.schema([field.with_type(array.type) for array, field in kept])
+        pairs = zip(arrays, schema, strict=True)
+        schema = pa.schema([field.with_type(array.type) for array, field in pairs])
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

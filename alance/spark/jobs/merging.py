@@ -256,7 +256,7 @@ class _Joined:
     def __init__(self, plan: _Plan, source: DataFrame, table: DataFrame) -> None:
         self._plan = plan
         self.source = source
-        self._left = source.withColumn(THERE, f.lit(True)).alias(SOURCE)
+        self._source_rows = source.withColumn(THERE, f.lit(True)).alias(SOURCE)
         self._right = table.alias(TARGET)
         pairs = [
             f.col(f"{SOURCE}.{quoted(name)}") == f.col(f"{TARGET}.{quoted(name)}")
@@ -265,14 +265,14 @@ class _Joined:
         condition = pairs[0]
         for pair in pairs[1:]:
             condition = condition & pair
-        self._joined = self._left.join(self._right, condition, plan.join)
+        self._joined = self._source_rows.join(self._right, condition, plan.join)
 
     def side_of(self, number: int) -> DataFrame:
         """Return the rows that a clause can refer to."""
         matched, new = len(self._plan.matched), len(self._plan.new)
         if number < matched:
             return self._joined
-        return self._left if number < matched + new else self._right
+        return self._source_rows if number < matched + new else self._right
 
     def checked(self, side: DataFrame, name: str, text: str) -> StructField:
         """Return the type of an expression.

@@ -92,22 +92,22 @@ async def _commit(
 ) -> tuple[CompactionMetrics, int]:
     """Commit the results whose fragments are unchanged; also return the number of other results."""
     lost: list[RewriteResult] = []
-    left = list(results)
-    while left:
+    remaining = list(results)
+    while remaining:
         dataset = await open_version(where)
-        kept = [result for result in left if _is_unchanged(dataset, result)]
-        lost += [result for result in left if result not in kept]
-        left = kept
+        unchanged = [result for result in remaining if _is_unchanged(dataset, result)]
+        lost += [result for result in remaining if result not in unchanged]
+        remaining = unchanged
         try:
-            await Compaction.commit(dataset, kept)
+            await Compaction.commit(dataset, unchanged)
             break
         except RetryableConflictError:
             now = await open_version(where)
-            if all(_is_unchanged(now, result) for result in kept):
+            if all(_is_unchanged(now, result) for result in unchanged):
                 raise
     for result in lost:
         await remove_data_files(dataset.uri, result.new_fragments, **access(where))
-    metrics = sum((result.metrics for result in left), CompactionMetrics())
+    metrics = sum((result.metrics for result in remaining), CompactionMetrics())
     return metrics, len(lost)
 
 
