@@ -74,7 +74,7 @@ def to_datasets(
         opened = face(in_any_loop(inner))
     else:
         raise alance.InvalidInputError(f"{type(source)}: expected a URI, a path or a Dataset")
-    rows = _Rows(opened, columns, filter, params)
+    rows = _DatasetRows(opened, columns, filter, params)
     schema = rows.scanner().projected_schema
     if not streaming:
         table = rows.scanner().to_table()
@@ -86,7 +86,7 @@ def to_datasets(
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _DatasetRows:
     """What is read of a version. Can be pickled."""
 
     dataset: sync.Dataset

@@ -47,7 +47,9 @@ def _slotted(
     if "__eq__" in written and written["__hash__"] is None:  # which Python put there
         del written["__hash__"]
     own = [name for name, kind in get_annotations(cls).items() if "ClassVar" not in str(kind)]
-    source = _Source(written, own, {"frozen": frozen, "eq": eq, "repr": repr, "kw_only": kw_only})
+    source = _ClassSource(
+        written, own, {"frozen": frozen, "eq": eq, "repr": repr, "kw_only": kw_only}
+    )
     names = [*_NAMES, *["__repr__"] * repr, *["__eq__", "__hash__"] * eq]
     body: dict[str, Any] = {name: _Later(source) for name in names}
     if frozen:
@@ -67,7 +69,7 @@ def _again(cls: type, body: dict[str, Any]) -> type:
     return copy
 
 
-class _Source:
+class _ClassSource:
     """A class as it was written, of which its methods are made.
 
     Args:
@@ -116,7 +118,7 @@ class _Later:
     __slots__ = ("_name", "_source")
     _name: str
 
-    def __init__(self, source: _Source) -> None:
+    def __init__(self, source: _ClassSource) -> None:
         self._source = source
 
     def __set_name__(self, owner: type, name: str) -> None:

@@ -78,7 +78,7 @@ class DirectoryBackend:
         name = posixpath.basename(place.uri.removesuffix(self._query))
         return name if self._is_path else name.replace("%25", "%")
 
-    async def _manifest(self) -> _Manifest:
+    async def _manifest(self) -> _CatalogManifest:
         """Open the latest version of `__manifest`; each call of the catalog opens it once."""
         place = self._place(MANIFEST)
         try:
@@ -86,10 +86,10 @@ class DirectoryBackend:
                 place.uri, storage_options=place.storage_options, session=self._session
             )
         except TableNotFoundError:
-            return _Manifest(self.uri, None)
-        return _Manifest(self.uri, table)
+            return _CatalogManifest(self.uri, None)
+        return _CatalogManifest(self.uri, table)
 
-    async def _new_manifest(self) -> _Manifest:
+    async def _new_manifest(self) -> _CatalogManifest:
         place = self._place(MANIFEST)
         try:
             table = await write_dataset(
@@ -100,11 +100,11 @@ class DirectoryBackend:
             )
         except AlreadyExistsError:
             return await self._manifest()
-        return _Manifest(self.uri, table)
+        return _CatalogManifest(self.uri, table)
 
     async def _add(
         self,
-        manifest: _Manifest,
+        manifest: _CatalogManifest,
         names: Names,
         kind: str,
         *,
@@ -160,7 +160,7 @@ class DirectoryBackend:
     async def find(self, names: Names) -> Place:
         return await self._find(await self._manifest(), names)
 
-    async def _find(self, manifest: _Manifest, names: Names) -> Place:
+    async def _find(self, manifest: _CatalogManifest, names: Names) -> Place:
         row = _row(await manifest.rows(names), names, "table")
         if row is not None:
             return self._place(_checked(row["location"], names))
@@ -175,7 +175,7 @@ class DirectoryBackend:
     async def begin(self, names: Names) -> Place:
         return await self._begin(await self._manifest(), names)
 
-    async def _begin(self, manifest: _Manifest, names: Names) -> Place:
+    async def _begin(self, manifest: _CatalogManifest, names: Names) -> Place:
         namespace, name = names[:-1], names[-1]
         rows = await manifest.rows(names, namespace)
         if namespace:
@@ -219,7 +219,7 @@ class DirectoryBackend:
 
 
 @dataclass(frozen=True, slots=True)
-class _Manifest:
+class _CatalogManifest:
     """The table `__manifest` at a version, if it exists.
 
     Attributes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import alance
 from alance.command.arguments import add, add_version, names, opened, options, pair, storage
 from alance.command.files import FORMATS, reader_of
-from alance.command.output import Facts, Rows, human_bytes
+from alance.command.output import OutputFacts, OutputRows, human_bytes
 
 if TYPE_CHECKING:
     import argparse
@@ -97,14 +97,14 @@ def _add_index(parsers: Parsers) -> None:
     add_version(parser)
 
 
-async def write(args: argparse.Namespace) -> Facts:
+async def write(args: argparse.Namespace) -> OutputFacts:
     """Files as a new table, or in the place of its rows."""
     mode = "overwrite" if args.overwrite else "create"
     stable = args.stable_row_ids
     return await _written(args, mode, data_storage_version=args.file_version, stable_row_ids=stable)
 
 
-async def append(args: argparse.Namespace) -> Facts:
+async def append(args: argparse.Namespace) -> OutputFacts:
     """Files behind the rows of a table."""
     dataset = await opened(args)  # else one would be made
     return await _written(args, "append", dataset.schema)
@@ -112,10 +112,10 @@ async def append(args: argparse.Namespace) -> Facts:
 
 async def _written(
     args: argparse.Namespace, mode: Any, types: pa.Schema | None = None, **more: Any
-) -> Facts:
+) -> OutputFacts:
     if args.max_rows_per_file is not None:
         more["max_rows_per_file"] = args.max_rows_per_file
-    progress = _Progress()
+    progress = _ProgressLine()
     dataset = await alance.write_dataset(
         reader_of(args.files, args.format, types, with_folders=not args.without_folders),
         args.uri,
@@ -125,10 +125,12 @@ async def _written(
         **more,
     )
     progress.end()
-    return Facts({"uri": dataset.uri, "version": dataset.version, "rows_written": progress.rows})
+    return OutputFacts(
+        {"uri": dataset.uri, "version": dataset.version, "rows_written": progress.rows}
+    )
 
 
-class _Progress:
+class _ProgressLine:
     """Rows written so far, on one line of the error output, where that is a terminal."""
 
     def __init__(self) -> None:
@@ -147,13 +149,13 @@ class _Progress:
             print(file=sys.stderr)
 
 
-async def copy(args: argparse.Namespace) -> Facts:
+async def copy(args: argparse.Namespace) -> OutputFacts:
     """All files of a version, then the version."""
     dataset = await opened(args)
     to_storage = dict(args.to_storage) if args.to_storage else None
     copied = await dataset.deep_clone(args.target, storage_options=to_storage)
     stats = await copied.stats()
-    return Facts(
+    return OutputFacts(
         {
             "uri": copied.uri,
             "version": copied.version,
@@ -164,27 +166,27 @@ async def copy(args: argparse.Namespace) -> Facts:
     )
 
 
-async def delete(args: argparse.Namespace) -> Facts:
+async def delete(args: argparse.Namespace) -> OutputFacts:
     """Delete rows."""
     return _changed(await (await opened(args)).delete(args.filter))
 
 
-async def compact(args: argparse.Namespace) -> Facts:
+async def compact(args: argparse.Namespace) -> OutputFacts:
     """Rewrite fragments."""
     more = {} if args.target_rows is None else {"target_rows_per_fragment": args.target_rows}
     return _changed(await (await opened(args)).optimize.compact_files(**more))
 
 
-async def drop_columns(args: argparse.Namespace) -> Facts:
+async def drop_columns(args: argparse.Namespace) -> OutputFacts:
     """Drop columns."""
     return _changed(await (await opened(args)).drop_columns(args.columns))
 
 
-def _changed(dataset: Dataset) -> Facts:
-    return Facts({"uri": dataset.uri, "version": dataset.version, **dataset.summary})
+def _changed(dataset: Dataset) -> OutputFacts:
+    return OutputFacts({"uri": dataset.uri, "version": dataset.version, **dataset.summary})
 
 
-async def cleanup(args: argparse.Namespace) -> Facts:
+async def cleanup(args: argparse.Namespace) -> OutputFacts:
     """Remove old versions."""
     age = None if args.older_than is None else timedelta(days=args.older_than)
     dataset = await opened(args)
@@ -194,10 +196,10 @@ async def cleanup(args: argparse.Namespace) -> Facts:
         error_if_tagged_old_versions=not args.keep_tagged,
         dry_run=args.dry_run,
     )
-    return Facts({name: getattr(stats, name) for name in stats.__dataclass_fields__})
+    return OutputFacts({name: getattr(stats, name) for name in stats.__dataclass_fields__})
 
 
-async def index(args: argparse.Namespace) -> Facts | Rows:
+async def index(args: argparse.Namespace) -> OutputFacts | OutputRows:
     """Change indices, then list them."""
     dataset = await opened(args)
     if args.create:
@@ -207,7 +209,7 @@ async def index(args: argparse.Namespace) -> Facts | Rows:
     if args.optimize:
         dataset = await dataset.optimize.optimize_indices()
     if args.statistics:
-        return Facts(await dataset.index_statistics(args.statistics))
+        return OutputFacts(await dataset.index_statistics(args.statistics))
     rows = [
         {
             "index": segment["name"],
@@ -220,7 +222,7 @@ async def index(args: argparse.Namespace) -> Facts | Rows:
         for segment in dataset.list_indices()
     ]
     names = ("index", "type", "fields", "fragments", "of_version", "uuid")
-    return Rows(rows, names, right=frozenset({"fragments", "of_version"}))
+    return OutputRows(rows, names, right=frozenset({"fragments", "of_version"}))
 
 
 async def _indexed(dataset: Dataset, args: argparse.Namespace) -> Dataset:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import alance
 from alance.command.arguments import add, add_rows, add_version, numbers, opened, storage
-from alance.command.output import Lines, Rows, Text, human_bytes
+from alance.command.output import Lines, OutputRows, Text, human_bytes
 from alance.viz.file_page import file_page
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ async def check_store(args: argparse.Namespace) -> Text:
     return Text(str(report), {"root": report.root, "checks": checks})
 
 
-async def inspect(args: argparse.Namespace) -> Rows | Text:
+async def inspect(args: argparse.Namespace) -> OutputRows | Text:
     """Describe the columns and pages of a data file."""
     reader = await alance.FileReader.open(args.uri, storage_options=storage(args))
     file = await reader.describe()
@@ -99,7 +99,7 @@ def _write(path: str, text: str) -> None:
     Path(path).write_text(text, encoding="utf-8")
 
 
-def _columns(file: FileDescription, *, as_json: bool) -> Rows:
+def _columns(file: FileDescription, *, as_json: bool) -> OutputRows:
     total = sum(column.num_bytes for column in file.columns) or 1
     rows = [
         {
@@ -119,10 +119,10 @@ def _columns(file: FileDescription, *, as_json: bool) -> Rows:
         f"{human_bytes(file.num_bytes)}"
     )
     names = ("column", "type", "pages", "bytes", "share", "encoding")
-    return Rows(rows, names, title, right=frozenset({"pages", "bytes"}))
+    return OutputRows(rows, names, title, right=frozenset({"pages", "bytes"}))
 
 
-def _pages(file: FileDescription) -> Rows:
+def _pages(file: FileDescription) -> OutputRows:
     rows = [
         {
             "column": column.path,
@@ -137,7 +137,7 @@ def _pages(file: FileDescription) -> Rows:
         for number, page in enumerate(column.pages)
     ]
     names = ("column", "page", "rows", "start", "bytes", "layout", "encoding")
-    return Rows(rows, names, right=frozenset({"page", "rows", "start", "bytes"}))
+    return OutputRows(rows, names, right=frozenset({"page", "rows", "start", "bytes"}))
 
 
 async def trace(args: argparse.Namespace) -> Text:

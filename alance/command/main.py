@@ -52,7 +52,7 @@ async def _run(args: argparse.Namespace) -> int:
     return int(getattr(args, "status", 0))
 
 
-class _Parser(argparse.ArgumentParser):
+class _CommandParser(argparse.ArgumentParser):
     """Parser that escapes its errors: they quote arguments, such as file names chosen by others."""
 
     def error(self, message: str) -> NoReturn:
@@ -61,7 +61,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all subcommands."""
-    whole: argparse.ArgumentParser = _Parser(
+    whole: argparse.ArgumentParser = _CommandParser(
         prog="alance",
         description="Lance tables from the shell.",
         epilog=EPILOG,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import alance
 from alance.command.arguments import add, add_version, opened, pair
-from alance.command.output import Facts, Rows, Text, human_bytes
+from alance.command.output import OutputFacts, OutputRows, Text, human_bytes
 from alance.command.terminal import escaped
 from alance.optimize import parse_duration
 
@@ -46,7 +46,7 @@ def add_to(parsers: Parsers) -> None:
     )
 
 
-async def health(args: argparse.Namespace) -> Facts:
+async def health(args: argparse.Namespace) -> OutputFacts:
     """Show the state that maintenance judges."""
     state = await (await opened(args)).health()
     values = {name: getattr(state, name) for name in state.__dataclass_fields__}
@@ -63,10 +63,10 @@ async def health(args: argparse.Namespace) -> Facts:
     else:
         values["indices"] = [asdict(index) for index in state.indices]
         values["last_run"] = state.last_run and asdict(state.last_run)
-    return Facts(values)
+    return OutputFacts(values)
 
 
-async def maintain(args: argparse.Namespace) -> Rows | Text | None:
+async def maintain(args: argparse.Namespace) -> OutputRows | Text | None:
     """Run maintenance once, or again and again until it is interrupted; status 1 where a step
     failed.
     """
@@ -90,8 +90,8 @@ async def _pause(time: timedelta) -> None:
     await asyncio.sleep(time.total_seconds())
 
 
-def _output(report: MaintenanceReport, args: argparse.Namespace) -> Rows | Text:
+def _output(report: MaintenanceReport, args: argparse.Namespace) -> OutputRows | Text:
     if not args.json:
         return Text(str(report))
     rows: list[dict[str, Any]] = [asdict(step) for step in report.steps]
-    return Rows(rows)
+    return OutputRows(rows)

@@ -21,14 +21,14 @@ PIPE_WIDTH = 240  # columns of text where the output is no terminal
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class OutputFacts:
     """Named values, printed one a line."""
 
     values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class OutputRows:
     """A table: a mapping a row, which have the same keys; `columns` names them where none is."""
 
     rows: Sequence[Mapping[str, Any]]
@@ -52,7 +52,7 @@ class Lines:
     texts: Sequence[str]
 
 
-Output: TypeAlias = Facts | Rows | Text
+Output: TypeAlias = OutputFacts | OutputRows | Text
 
 
 def show(output: Output, *, as_json: bool) -> None:
@@ -100,11 +100,11 @@ def _finite(value: Any) -> Any:
 
 
 def _print_json(output: Output) -> None:
-    for value in output.rows if isinstance(output, Rows) else [output.values]:
+    for value in output.rows if isinstance(output, OutputRows) else [output.values]:
         print(as_json(value))
 
 
-def _as_table(output: Facts | Rows) -> None:
+def _as_table(output: OutputFacts | OutputRows) -> None:
     try:
         from rich.console import Console
         from rich.table import Table
@@ -114,7 +114,7 @@ def _as_table(output: Facts | Rows) -> None:
             f"tables are drawn by the package rich: {installing('cli')}, or use --json"
         ) from error
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    if isinstance(output, Facts):
+    if isinstance(output, OutputFacts):
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         table.add_column(style="bold cyan", no_wrap=True)
         table.add_column(overflow="fold")

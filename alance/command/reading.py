@@ -20,7 +20,7 @@ from alance.command.arguments import (
     pair,
     storage,
 )
-from alance.command.output import Facts, Rows, Text, as_json, human_bytes
+from alance.command.output import OutputFacts, OutputRows, Text, as_json, human_bytes
 from alance.command.terminal import EscapedFile
 from alance.serve.json_rows import is_binary, json_rows, json_values
 from alance.serve.values import dicts
@@ -81,11 +81,11 @@ def add_to(parsers: Parsers) -> None:
     add_rows(parser)
 
 
-async def info(args: argparse.Namespace) -> Facts:
+async def info(args: argparse.Namespace) -> OutputFacts:
     """Describe a table."""
     dataset = await opened(args)
     stats = await dataset.stats()
-    return Facts(
+    return OutputFacts(
         {
             "uri": dataset.uri,
             "version": dataset.version,
@@ -109,7 +109,7 @@ async def info(args: argparse.Namespace) -> Facts:
     )
 
 
-async def schema(args: argparse.Namespace) -> Rows:
+async def schema(args: argparse.Namespace) -> OutputRows:
     """The columns."""
     dataset = await opened(args)
     rows: list[dict[str, Any]] = []
@@ -131,17 +131,19 @@ async def schema(args: argparse.Namespace) -> Rows:
 
     for root in dataset.fields:
         walk(root, "")
-    return Rows(rows, ("id", "column", "type", "nullable", "metadata"), right=frozenset({"id"}))
+    return OutputRows(
+        rows, ("id", "column", "type", "nullable", "metadata"), right=frozenset({"id"})
+    )
 
 
-async def head(args: argparse.Namespace) -> Rows:
+async def head(args: argparse.Namespace) -> OutputRows:
     """The first rows."""
     dataset = await opened(args)
     scanner = dataset.scanner(args.columns, filter=args.filter, limit=args.num_rows)
     return _rows(args, await scanner.to_table())
 
 
-async def take(args: argparse.Namespace) -> Rows:
+async def take(args: argparse.Namespace) -> OutputRows:
     """Rows by position."""
     dataset = await opened(args)
     return _rows(args, await dataset.take(args.rows, args.columns))
@@ -158,7 +160,7 @@ async def cat(args: argparse.Namespace) -> None:
                 write.write_batch(batch)
 
 
-async def sql(args: argparse.Namespace) -> Rows | None:
+async def sql(args: argparse.Namespace) -> OutputRows | None:
     """The result of a query: a table for people, or a stream."""
     dataset = await opened(args)
     others = {
@@ -194,14 +196,14 @@ async def explain(args: argparse.Namespace) -> Text:
     return Text(plan, {"plan": plan.splitlines()})
 
 
-def _rows(args: argparse.Namespace, table: pa.Table) -> Rows:
+def _rows(args: argparse.Namespace, table: pa.Table) -> OutputRows:
     right = {
         field.name
         for field in table.schema
         if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     }
     rows = json_rows(table) if args.json else dicts(table)
-    return Rows(rows, table.schema.names, right=frozenset(right))
+    return OutputRows(rows, table.schema.names, right=frozenset(right))
 
 
 def _writer(form: str, schema: pa.Schema) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from alance import InvalidInputError
 from alance.command.arguments import add, add_rows, add_version, opened, pair, version
-from alance.command.output import Facts, Rows, Text, as_json
+from alance.command.output import OutputFacts, OutputRows, Text, as_json
 from alance.serve.json_rows import json_rows
 
 if TYPE_CHECKING:
@@ -64,14 +64,14 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument("--unset", action="append", metavar="KEY")
 
 
-async def versions(args: argparse.Namespace) -> Rows:
+async def versions(args: argparse.Namespace) -> OutputRows:
     """All versions of a branch."""
     dataset = await opened(args)
     rows = [
         {"version": info.version, "committed": info.timestamp, **_totals(info.metadata)}
         for info in await dataset.versions()
     ]
-    return Rows(rows, right=frozenset(rows[0]) - {"committed"} if rows else frozenset())
+    return OutputRows(rows, right=frozenset(rows[0]) - {"committed"} if rows else frozenset())
 
 
 def _totals(metadata: Any) -> dict[str, int]:
@@ -86,7 +86,7 @@ def _totals(metadata: Any) -> dict[str, int]:
     return {name: int(metadata[key]) for name, key in short.items() if key in metadata}
 
 
-async def diff(args: argparse.Namespace) -> Facts:
+async def diff(args: argparse.Namespace) -> OutputFacts:
     """Rows inserted, updated, deleted; what each version in between did."""
     dataset = await opened(args)
     delta = dataset.delta(await _number(dataset, args.begin))
@@ -103,7 +103,7 @@ async def diff(args: argparse.Namespace) -> Facts:
     if dataset.has_stable_row_ids:
         facts["inserted_rows"] = await _count(delta.get_inserted_rows([]))
         facts["updated_rows"] = await _count(delta.get_updated_rows([]))
-    return Facts(facts)
+    return OutputFacts(facts)
 
 
 async def tail(args: argparse.Namespace) -> None:
@@ -161,7 +161,7 @@ async def restore(args: argparse.Namespace) -> Text:
     return Text(f"version {dataset.version} restores {number}", {"version": dataset.version})
 
 
-async def tags(args: argparse.Namespace) -> Rows:
+async def tags(args: argparse.Namespace) -> OutputRows:
     """Change tags, then list them."""
     dataset = await opened(args)
     if args.create:
@@ -176,10 +176,10 @@ async def tags(args: argparse.Namespace) -> Rows:
         {"tag": name, "version": tag.version, "branch": tag.branch, "created": tag.created_at}
         for name, tag in (await dataset.tags.list()).items()
     ]
-    return Rows(rows, ("tag", "version", "branch", "created"), right=frozenset({"version"}))
+    return OutputRows(rows, ("tag", "version", "branch", "created"), right=frozenset({"version"}))
 
 
-async def branches(args: argparse.Namespace) -> Rows:
+async def branches(args: argparse.Namespace) -> OutputRows:
     """Change branches, then list them."""
     dataset = await opened(args)
     if args.create:
@@ -196,10 +196,10 @@ async def branches(args: argparse.Namespace) -> Rows:
         for name, branch in (await dataset.branches.list()).items()
     ]
     names = ("branch", "parent", "parent_version", "created")
-    return Rows(rows, names, right=frozenset({"parent_version"}))
+    return OutputRows(rows, names, right=frozenset({"parent_version"}))
 
 
-async def fragments(args: argparse.Namespace) -> Rows:
+async def fragments(args: argparse.Namespace) -> OutputRows:
     """One row a fragment."""
     dataset = await opened(args)
     rows = [
@@ -216,10 +216,10 @@ async def fragments(args: argparse.Namespace) -> Rows:
         for record in [fragment.metadata]
     ]
     names = ("fragment", "physical_rows", "deleted_rows", "files", "bytes")
-    return Rows(rows, names, right=frozenset(names))
+    return OutputRows(rows, names, right=frozenset(names))
 
 
-async def files(args: argparse.Namespace) -> Rows:
+async def files(args: argparse.Namespace) -> OutputRows:
     """One row a data file."""
     dataset = await opened(args)
     paths = {field.id: field.name for root in dataset.fields for field in root.walk()}
@@ -235,14 +235,14 @@ async def files(args: argparse.Namespace) -> Rows:
         for file in fragment.metadata.files
     ]
     names = ("fragment", "path", "version", "bytes", "fields")
-    return Rows(rows, names, right=frozenset({"fragment", "bytes"}))
+    return OutputRows(rows, names, right=frozenset({"fragment", "bytes"}))
 
 
-async def config(args: argparse.Namespace) -> Facts:
+async def config(args: argparse.Namespace) -> OutputFacts:
     """The configuration, after the changes."""
     dataset = await opened(args)
     if args.set:
         dataset = await dataset.update_config(dict(args.set))
     if args.unset:
         dataset = await dataset.delete_config_keys(args.unset)
-    return Facts(dict(sorted(dataset.config.items())))
+    return OutputFacts(dict(sorted(dataset.config.items())))

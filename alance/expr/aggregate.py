@@ -9,7 +9,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.expr.syntax import Tree
+    from alance.expr.syntax import SyntaxTree
 
 Aggregator: TypeAlias = Literal["count", "min", "max", "sum", "avg"]
 
@@ -42,7 +42,7 @@ def parse_aggregate(text: str) -> AggregateCall:
     """
     from alance.expr.lexical import SqlText
 
-    tree: Tree = SqlText(text, "aggregate").parse()
+    tree: SyntaxTree = SqlText(text, "aggregate").parse()
     while tree.kind == "Paren":
         tree, text = tree.first, text.strip()[1:-1]
     inside = _CALL.fullmatch(text)

@@ -40,7 +40,7 @@ _OPERATORS: Final = {
 _EXACT_INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16())
 
 
-class _Unknown(Exception):
+class _UnknownPart(Exception):
     """Raised for a part that is not understood."""
 
 
@@ -71,7 +71,7 @@ def implied_by(expression: pc.Expression, schema: pa.Schema) -> Implied | None:
         if read is None or any("\n" in name for name in schema.names):
             return None
         return _Reader(*read, schema).part()
-    except (_Unknown, Problem, AttributeError, RecursionError, *FAILURES):
+    except (_UnknownPart, Problem, AttributeError, RecursionError, *FAILURES):
         return None
 
 
@@ -88,23 +88,23 @@ class _Reader:
         """Read the part that begins at the current token.
 
         Raises:
-            _Unknown: the part is not understood.
+            _UnknownPart: the part is not understood.
         """
         kind, value = self._items[self._place]
         if kind != "call":
             column = self._value()
             if not isinstance(column, Column) or not pa.types.is_boolean(column.type):
-                raise _Unknown
+                raise _UnknownPart
             return Implied(column, is_equivalent=True, is_true=True)
         if value in _JUNCTIONS:
             return self._junction(value)
         start = self._place
         try:
             return self._call(value)
-        except (_Unknown, Problem):
+        except (_UnknownPart, Problem):
             self._place = start
             self._skip()
-            raise _Unknown from None
+            raise _UnknownPart from None
 
     def _junction(self, name: str) -> Implied:
         self._place += 1
@@ -114,7 +114,7 @@ class _Reader:
             start = self._place
             try:
                 parts.append(self.part())
-            except _Unknown:
+            except _UnknownPart:
                 self._place = start
                 self._skip()
                 parts.append(None)
@@ -122,7 +122,7 @@ class _Reader:
         implied = [part for part in parts if part is not None]
         is_all = len(implied) == len(parts)
         if not implied or not (is_and or is_all):
-            raise _Unknown
+            raise _UnknownPart
         return Implied(
             junction(is_and, [part.node for part in implied]),
             is_equivalent=is_all and all(part.is_equivalent for part in implied),
@@ -136,7 +136,7 @@ class _Reader:
             inner = self.part()
             self._end()
             if not inner.is_equivalent:
-                raise _Unknown
+                raise _UnknownPart
             return Implied(negation(inner.node), is_equivalent=True, is_true=inner.is_true)
         args, options = [], None
         while self._items[self._place][0] != "end":
@@ -159,22 +159,22 @@ class _Reader:
             names = [name for _, name in self._items[self._place : self._place + int(value)]]
             self._place += int(value)
             return self._column(names)
-        raise _Unknown
+        raise _UnknownPart
 
     def _column(self, names: list[str]) -> Column:
         if self._schema.get_field_index(names[0]) < 0:
-            raise _Unknown
+            raise _UnknownPart
         type_ = self._schema.field(names[0]).type
         for name in names[1:]:
             type_ = plain_type(type_)
             if not pa.types.is_struct(type_) or type_.get_field_index(name) < 0:
-                raise _Unknown
+                raise _UnknownPart
             type_ = type_.field(type_.get_field_index(name)).type
         return Column(tuple(names), plain_type(type_))
 
     def _end(self) -> None:
         if self._items[self._place][0] != "end":
-            raise _Unknown
+            raise _UnknownPart
         self._place += 1
 
     def _skip(self) -> None:
@@ -191,13 +191,13 @@ class _Reader:
 def _leaf(name: str, args: Sequence[Column | Literal], options: pa.StructScalar | None) -> Implied:
     def option(key: str) -> pa.Scalar:
         if options is None:
-            raise _Unknown
+            raise _UnknownPart
         return options[key]
 
     if name in _OPERATORS and len(args) == 2:
         return _comparison(_OPERATORS[name], *args)
     if len(args) != 1 or not isinstance(args[0], Column):
-        raise _Unknown
+        raise _UnknownPart
     (column,) = args
     is_float = pa.types.is_floating(column.type)
     if name == "is_valid" or (
@@ -217,18 +217,18 @@ def _leaf(name: str, args: Sequence[Column | Literal], options: pa.StructScalar 
     if name == "is_in":
         values = option("value_set").values
         if values.null_count or not _meet(column.type, values.type):
-            raise _Unknown
+            raise _UnknownPart
         # For a null value, Arrow's `is_in` is false and ours is null.
         return Implied(
             is_in(column, [Literal(value) for value in values]), is_equivalent=False, is_true=True
         )
-    raise _Unknown
+    raise _UnknownPart
 
 
 def _comparison(op: str, left: Column | Literal, right: Column | Literal) -> Implied:
     column, literal = (left, right) if isinstance(left, Column) else (right, left)
     if not isinstance(column, Column) or not isinstance(literal, Literal):
-        raise _Unknown
+        raise _UnknownPart
     is_float = pa.types.is_floating(column.type)
     if is_float and pa.types.is_floating(literal.type):
         exact = Literal(literal.value.cast(column.type))
@@ -236,7 +236,7 @@ def _comparison(op: str, left: Column | Literal, right: Column | Literal) -> Imp
             left, right = (left, exact) if column is left else (exact, right)
             literal = exact
     if not literal.value.is_valid or not _meet(column.type, literal.type):
-        raise _Unknown
+        raise _UnknownPart
     return Implied(compare(op, left, right), is_equivalent=True, is_true=True)
 
 

@@ -14,7 +14,7 @@ from alance.expr.compare import compare, distinct
 from alance.expr.exact import Digits
 from alance.expr.nested import member
 from alance.expr.parameters import NULL_LITERAL, Parameters
-from alance.expr.syntax import Tree, is_kind
+from alance.expr.syntax import SyntaxTree, is_kind
 from alance.expr.tree import Column, Literal, Node, Problem, plain_type, unknown
 from alance.format.numbers import as_scalar
 
@@ -55,7 +55,7 @@ class Builder:
         self._parameters = parameters
         self._depth = 0
 
-    def build(self, tree: Tree, around: Tree | None = None) -> Node:
+    def build(self, tree: SyntaxTree, around: SyntaxTree | None = None) -> Node:
         """Compile a tree.
 
         Args:
@@ -82,10 +82,10 @@ class Builder:
         finally:
             self._depth -= 1
 
-    def _all(self, trees: Sequence[Tree]) -> list[Node]:
+    def _all(self, trees: Sequence[SyntaxTree]) -> list[Node]:
         return [self.build(tree) for tree in trees]
 
-    def column(self, tree: Tree) -> Node:
+    def column(self, tree: SyntaxTree) -> Node:
         """Compile a column or a nested field; a name in double quotes is text."""
         parts = tree.parts
         if any(part.kind != "Identifier" for part in parts):
@@ -108,7 +108,7 @@ class Builder:
             column = member(column, name)
         return column
 
-    def _in_another_case(self, identifier: Tree) -> str:
+    def _in_another_case(self, identifier: SyntaxTree) -> str:
         """Return the only column whose name differs in case alone.
 
         Raises:
@@ -122,7 +122,7 @@ class Builder:
             raise Problem(f"column {name!r}: there are {' and '.join(map(repr, alike))}")
         return alike[0]
 
-    def _is_double_quoted(self, identifier: Tree) -> bool:
+    def _is_double_quoted(self, identifier: SyntaxTree) -> bool:
         start = identifier.start
         return bool(
             identifier.args.get("quoted")
@@ -130,11 +130,11 @@ class Builder:
             and self._source.text[start : start + 1] == '"'
         )
 
-    def dot(self, tree: Tree) -> Node:
+    def dot(self, tree: SyntaxTree) -> Node:
         """Compile a field of the expression before a dot."""
         return member(self.build(tree.first), tree.expression.name)
 
-    def bracket(self, tree: Tree) -> Node:
+    def bracket(self, tree: SyntaxTree) -> Node:
         """Compile `s['a']`, a field by name, or `l[1]`, an item of a list by number."""
         if len(tree.expressions) != 1:
             raise Problem("[]: expected one name or number")
@@ -146,11 +146,11 @@ class Builder:
             return member(node, key.first)
         return nested.item("[]", [node, self.build(key)])
 
-    def array(self, tree: Tree) -> Node:
+    def array(self, tree: SyntaxTree) -> Node:
         """`[1, 2]`."""
         return nested.list_of("[]", self._all(tree.expressions))
 
-    def literal(self, tree: Tree) -> Node:
+    def literal(self, tree: SyntaxTree) -> Node:
         """Text or a number."""
         return (
             Literal(as_scalar(tree.first))
@@ -158,7 +158,7 @@ class Builder:
             else number_literal(tree.first)
         )
 
-    def chain(self, tree: Tree) -> Node:
+    def chain(self, tree: SyntaxTree) -> Node:
         """Compile a chain of AND or OR; the loop spares the stack, as chains may be long."""
         operands, rest = [], tree
         while rest.kind == tree.kind:
@@ -167,11 +167,11 @@ class Builder:
         operands.append(rest)
         return logic.junction(tree.kind == "And", self._all(operands[::-1]))
 
-    def negation(self, tree: Tree) -> Node:
+    def negation(self, tree: SyntaxTree) -> Node:
         """NOT."""
         return logic.negation(self.build(tree.first))
 
-    def test(self, tree: Tree) -> Node:
+    def test(self, tree: SyntaxTree) -> Node:
         """IS NULL, IS TRUE, IS FALSE."""
         node, answer = self.build(tree.first), tree.expression
         if is_kind(answer, "Null"):
@@ -180,20 +180,20 @@ class Builder:
             return logic.is_answer(node, bool(answer.first))
         raise Problem("IS: expected NULL, TRUE or FALSE")
 
-    def comparison(self, tree: Tree) -> Node:
+    def comparison(self, tree: SyntaxTree) -> Node:
         """= != < <= > >=."""
         return compare(_COMPARED[tree.kind], self.build(tree.first), self.build(tree.expression))
 
-    def sameness(self, tree: Tree) -> Node:
+    def sameness(self, tree: SyntaxTree) -> Node:
         """IS [NOT] DISTINCT FROM."""
         node = distinct(self.build(tree.first), self.build(tree.expression))
         return logic.negation(node) if tree.kind == "NullSafeEQ" else node
 
-    def membership(self, tree: Tree) -> Node:
+    def membership(self, tree: SyntaxTree) -> Node:
         """IN a list. The list may be a parameter, and so may each of its items."""
         field = tree.args.get("field")
-        items: list[Tree] = tree.expressions
-        if isinstance(field, Tree) and field.kind == "Placeholder":
+        items: list[SyntaxTree] = tree.expressions
+        if isinstance(field, SyntaxTree) and field.kind == "Placeholder":
             items = [field]
         if tree.args.get("query") or tree.args.get("unnest") or not items:
             raise Problem("IN: expected a list of values", unsupported=bool(tree.args.get("query")))
@@ -208,10 +208,10 @@ class Builder:
             parts.append(logic.is_in(node, self._all(singles)))
         return parts[0] if len(parts) == 1 else logic.junction(False, parts)
 
-    def _is_list(self, tree: Tree) -> bool:
+    def _is_list(self, tree: SyntaxTree) -> bool:
         return tree.kind == "Placeholder" and self._parameters.is_list(tree)
 
-    def _within(self, node: Node, tree: Tree) -> Node:
+    def _within(self, node: Node, tree: SyntaxTree) -> Node:
         """Compile the condition that a node equals one of the values of a parameter."""
         items, has_nulls = self._parameters.items(tree)
         if not isinstance(items, pa.Array | Digits):
@@ -219,16 +219,16 @@ class Builder:
         within = logic.is_among(node, items)
         return logic.junction(False, [within, NULL_LITERAL]) if has_nulls else within
 
-    def placeholder(self, tree: Tree) -> Node:
+    def placeholder(self, tree: SyntaxTree) -> Node:
         """A parameter."""
         return self._parameters.literal(tree)
 
-    def between(self, tree: Tree) -> Node:
+    def between(self, tree: SyntaxTree) -> Node:
         """BETWEEN."""
         node, low, high = self._all([tree.first, tree.args["low"], tree.args["high"]])
         return logic.between(node, low, high)
 
-    def like(self, tree: Tree, escape: str | None = None) -> Node:
+    def like(self, tree: SyntaxTree, escape: str | None = None) -> Node:
         """LIKE and ILIKE."""
         node = text.like(
             self.build(tree.first),
@@ -238,7 +238,7 @@ class Builder:
         )
         return logic.negation(node) if tree.args.get("negate") else node
 
-    def escape(self, tree: Tree) -> Node:
+    def escape(self, tree: SyntaxTree) -> Node:
         """LIKE ... ESCAPE."""
         inner = tree.first
         mark = text.literal_text("escape", self.build(tree.expression))
@@ -246,7 +246,7 @@ class Builder:
             return logic.negation(self.like(inner.first, mark))
         return self.like(inner, mark)
 
-    def sum(self, tree: Tree) -> Node:
+    def sum(self, tree: SyntaxTree) -> Node:
         """Compile + - * / %.
 
         If the whole text is one operator between a column and a literal, the literal takes the
@@ -260,12 +260,12 @@ class Builder:
             right = fitted(right, left.type)
         return arithmetic(_COMPUTED[tree.kind], left, right)
 
-    def cast(self, tree: Tree) -> Node:
+    def cast(self, tree: SyntaxTree) -> Node:
         """CAST, `::`, and typed literals such as date '2020-01-01'."""
         strict = tree.kind != "TryCast"
         return cast(self.build(tree.first), type_names.named_type(tree.args["to"]), strict=strict)
 
-    def case(self, tree: Tree) -> Node:
+    def case(self, tree: SyntaxTree) -> Node:
         """CASE WHEN condition, and CASE value WHEN value."""
         default = tree.args.get("default")
         whens = [branch.first for branch in tree.args["ifs"]]
@@ -276,33 +276,33 @@ class Builder:
             conditions = [compare("=", subject, condition) for condition in conditions]
         return logic.case(conditions, values, self.build(default) if default is not None else None)
 
-    def function(self, tree: Tree) -> Node:
+    def function(self, tree: SyntaxTree) -> Node:
         """Compile the call of a function."""
         return _apply(str(tree.first), self._all(tree.expressions))
 
-    def substring(self, tree: Tree) -> Node:
+    def substring(self, tree: SyntaxTree) -> Node:
         """SUBSTRING(text FROM first FOR count)."""
         operands = [tree.first, tree.args.get("start"), tree.args.get("length")]
         return _apply("substring", self._all([arg for arg in operands if arg is not None]))
 
-    def trim(self, tree: Tree) -> Node:
+    def trim(self, tree: SyntaxTree) -> Node:
         """TRIM(BOTH 'x' FROM text)."""
         names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
         name = names.get(str(tree.args.get("position") or "").upper(), "trim")
         operands = [tree.first, tree.expression]
         return _apply(name, self._all([arg for arg in operands if arg is not None and arg != ""]))
 
-    def position(self, tree: Tree) -> Node:
+    def position(self, tree: SyntaxTree) -> Node:
         """POSITION(part IN text), and position(text, part)."""
         operands = [tree.first, tree.args.get("substr"), tree.args.get("position")]
         return _apply("position", self._all([arg for arg in operands if arg is not None]))
 
-    def extract(self, tree: Tree) -> Node:
+    def extract(self, tree: SyntaxTree) -> Node:
         """EXTRACT(part FROM moment)."""
         part = Literal(as_scalar(tree.first.name.lower()))
         return _apply("date_part", [part, self.build(tree.expression)])
 
-    def hexadecimal(self, tree: Tree) -> Node:
+    def hexadecimal(self, tree: SyntaxTree) -> Node:
         """X'00ff'."""
         try:
             return Literal(as_scalar(bytes.fromhex(tree.first), pa.binary()))
@@ -310,7 +310,7 @@ class Builder:
             raise Problem(f"X'{tree.first}': expected pairs of hexadecimal digits") from None
 
 
-_BUILDERS: Final[dict[str, Callable[[Builder, Tree], Node]]] = {
+_BUILDERS: Final[dict[str, Callable[[Builder, SyntaxTree], Node]]] = {
     **dict.fromkeys(_COMPARED, Builder.comparison),
     **dict.fromkeys(_COMPUTED, Builder.sum),
     "And": Builder.chain,

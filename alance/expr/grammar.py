@@ -20,7 +20,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from alance.cancellation import check_cancelled
 from alance.errors import InvalidInputError
-from alance.expr.syntax import Tree
+from alance.expr.syntax import SyntaxTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ class AlanceDialect(Dialect):
     Parser = _Grammar
 
 
-def read(source: SqlText, text: str) -> Tree:
+def read(source: SqlText, text: str) -> SyntaxTree:
     """Parse one expression.
 
     Args:
@@ -118,9 +118,9 @@ def read(source: SqlText, text: str) -> Tree:
     return _translated(nodes[0])
 
 
-def _translated(root: Any) -> Tree:
+def _translated(root: Any) -> SyntaxTree:
     """Translate a tree of `sqlglot`, bottom-up without recursion: long chains are deep trees."""
-    trees: dict[int, Tree] = {}
+    trees: dict[int, SyntaxTree] = {}
 
     def part(value: Any) -> Any:
         if isinstance(value, list):
@@ -133,7 +133,7 @@ def _translated(root: Any) -> Tree:
     for node in reversed(nodes):
         check_cancelled()
         start = node.meta.get("start") if node.meta else None
-        tree = Tree(type(node).__name__, start if isinstance(start, int) else None)
+        tree = SyntaxTree(type(node).__name__, start if isinstance(start, int) else None)
         for name, value in node.args.items():
             if value is not None and value is not False and value != []:
                 tree.args[name] = part(value)

@@ -18,7 +18,7 @@ from alance.expr.arithmetic import number_literal
 from alance.expr.exact import Digits
 from alance.expr.parameters import LONG_LIST
 from alance.expr.simple import simple_tree
-from alance.expr.syntax import Tree
+from alance.expr.syntax import SyntaxTree
 from alance.format.numbers import text_array, to_arrow
 from alance.records import dataclass
 
@@ -69,10 +69,10 @@ class SqlText:
 
     text: str
     what: str
-    placeholders: list[Tree] = field(default_factory=list, compare=False, repr=False)
+    placeholders: list[SyntaxTree] = field(default_factory=list, compare=False, repr=False)
     _lists: dict[int, str] = field(default_factory=dict, compare=False, repr=False)  # by start
 
-    def parse(self) -> Tree:
+    def parse(self) -> SyntaxTree:
         """Parse the text as one expression.
 
         Raises:
@@ -94,7 +94,7 @@ class SqlText:
         self._find_placeholders(tree)
         return tree
 
-    def _find_placeholders(self, tree: Tree) -> None:
+    def _find_placeholders(self, tree: SyntaxTree) -> None:
         if "?" in self.text or ":" in self.text:
             nodes = [node for node in tree.walk() if node.kind == "Placeholder"]
             self.placeholders[:] = sorted(nodes, key=lambda node: node.start or 0)
@@ -115,7 +115,7 @@ class SqlText:
             end = stop
         return "".join(parts) + self.text[end:]
 
-    def long_list(self, tree: Tree) -> pa.Array | Digits | None:
+    def long_list(self, tree: SyntaxTree) -> pa.Array | Digits | None:
         """Return the items of the long list that a literal of the tree stands for.
 
         Returns:
@@ -138,7 +138,9 @@ class SqlText:
             texts = [text.replace("''", "'") for text in texts]
         return text_array([text.encode() for text in texts], pa.large_string())
 
-    def locate(self, problem: Problem, tree: Tree, around: Tree | None = None) -> Exception:
+    def locate(
+        self, problem: Problem, tree: SyntaxTree, around: SyntaxTree | None = None
+    ) -> Exception:
         """Return the public error for a problem, with the position of `tree` in the text.
 
         Args:
@@ -170,6 +172,6 @@ def _items_of(match: re.Match[str]) -> str:
 
 def first_offset(tree: object) -> int | None:
     """Return the offset in the text of the first name or literal under a node, or None."""
-    if not isinstance(tree, Tree):
+    if not isinstance(tree, SyntaxTree):
         return None
     return min((node.start for node in tree.walk() if node.start is not None), default=None)

@@ -28,7 +28,7 @@ from alance.format.numbers import as_scalar, text_array, to_arrow
 
 if TYPE_CHECKING:
     from alance.expr.lexical import SqlText
-    from alance.expr.syntax import Tree
+    from alance.expr.syntax import SyntaxTree
 
 Items: TypeAlias = "Sequence[Literal] | pa.Array | Digits"
 NULL_LITERAL: Final = Literal(as_scalar(None, pa.null()))
@@ -77,7 +77,7 @@ class Parameters:
         if unknown:
             raise InvalidInputError(f"params: {unknown[0]!r}, the {source.what} has no such name")
 
-    def literal(self, tree: Tree) -> Literal:
+    def literal(self, tree: SyntaxTree) -> Literal:
         """Return the value of a parameter as a literal.
 
         Raises:
@@ -88,11 +88,11 @@ class Parameters:
             raise Problem(f"{_name(tree)}: a list of values; only IN takes a list")
         return literal_of(value, _name(tree))
 
-    def is_list(self, tree: Tree) -> bool:
+    def is_list(self, tree: SyntaxTree) -> bool:
         """True if the value of a parameter is a list."""
         return _is_list(self._value(tree))
 
-    def items(self, tree: Tree) -> tuple[Items, bool]:
+    def items(self, tree: SyntaxTree) -> tuple[Items, bool]:
         """Return the values of a list parameter without nulls, and True if it has nulls.
 
         Raises:
@@ -103,7 +103,7 @@ class Parameters:
             raise Problem(f"{_name(tree)}: expected a list of values, found {_type(value)}")
         return items_of(value, _name(tree))
 
-    def _value(self, tree: Tree) -> object:
+    def _value(self, tree: SyntaxTree) -> object:
         if isinstance(self._values, Mapping):
             return self._values[tree.first]
         return self._values[tree.number]
@@ -278,7 +278,7 @@ def _decimal(value: Decimal) -> Literal | None:
     return Literal(as_scalar(-whole if sign else whole, make(precision, scale)), str(value))
 
 
-def _name(tree: Tree) -> str:
+def _name(tree: SyntaxTree) -> str:
     return f"parameter :{tree.first}" if tree.first else f"parameter {tree.number + 1}"
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance.expr.lexical import SqlText
-    from alance.expr.syntax import Tree
+    from alance.expr.syntax import SyntaxTree
 
     Params = Sequence[object] | Mapping[str, object] | None
 
@@ -125,7 +125,7 @@ class ParsedFilter:
     """A parsed filter, independent of the schema and of the values of its parameters."""
 
     source: SqlText
-    tree: Tree
+    tree: SyntaxTree
 
     @classmethod
     def of(cls, sql: str) -> ParsedFilter:
@@ -217,7 +217,7 @@ def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Compute
     return Computed(str(expression), columns, value.with_float_order(schema))
 
 
-def _build(source: SqlText, tree: Tree, schema: pa.Schema, params: Params) -> Node:
+def _build(source: SqlText, tree: SyntaxTree, schema: pa.Schema, params: Params) -> Node:
     from alance.expr.build import Builder
     from alance.expr.parameters import Parameters
 

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from alance.expr.syntax import Tree
+from alance.expr.syntax import SyntaxTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ class _Declined(Exception):
     """Raised if a text is not a simple filter."""
 
 
-def simple_tree(text: object) -> Tree | None:
+def simple_tree(text: object) -> SyntaxTree | None:
     """Parse a simple filter, in some microseconds. Returns None if `sqlglot` has to parse the text.
 
     Parameters have no numbers yet.
@@ -85,7 +85,7 @@ def simple_tree(text: object) -> Tree | None:
     if not isinstance(text, str) or len(text) > MAX_SIMPLE:
         return None
     try:
-        return _Parser(text).whole()
+        return _SimpleParser(text).whole()
     except _Declined:
         return None
 
@@ -100,7 +100,7 @@ def _is_parsed(text: str) -> bool:
     return simple_tree(text) is not None
 
 
-class _Parser:
+class _SimpleParser:
     def __init__(self, text: str) -> None:
         self._tokens: list[tuple[str, str, int]] = []
         end, size = 0, len(text.rstrip())
@@ -115,7 +115,7 @@ class _Parser:
         self._at = 0
         self._num_nested = 0
 
-    def whole(self) -> Tree:
+    def whole(self) -> SyntaxTree:
         tree = self._chain("OR", "Or", self._conjunction)
         if self._tokens[self._at] is not _END:
             raise _Declined
@@ -135,31 +135,31 @@ class _Parser:
         self._at += 1
         return True
 
-    def _chain(self, word: str, kind: str, part: Callable[[], Tree]) -> Tree:
+    def _chain(self, word: str, kind: str, part: Callable[[], SyntaxTree]) -> SyntaxTree:
         tree, count = part(), 1
         while self._word(word):
             count += 1
             if count > MAX_TERMS:
                 raise _Declined
-            tree = Tree(kind, this=tree, expression=part())
+            tree = SyntaxTree(kind, this=tree, expression=part())
         return tree
 
-    def _conjunction(self) -> Tree:
+    def _conjunction(self) -> SyntaxTree:
         return self._chain("AND", "And", self._negation)
 
-    def _negation(self) -> Tree:
+    def _negation(self) -> SyntaxTree:
         self._num_nested += 1
         if self._num_nested > MAX_NESTED:
             raise _Declined
         try:
             if self._word("NOT"):
-                return Tree("Not", this=self._negation())
+                return SyntaxTree("Not", this=self._negation())
             if self._sign("("):
                 tree = self._chain("OR", "Or", self._conjunction)
                 if not self._sign(")"):
                     raise _Declined
                 self._ends()
-                return Tree("Paren", this=tree)
+                return SyntaxTree("Paren", this=tree)
             return self._condition()
         finally:
             self._num_nested -= 1
@@ -171,26 +171,26 @@ class _Parser:
         if not is_end and not (kind == "word" and text.upper() in ("AND", "OR")):
             raise _Declined
 
-    def _condition(self) -> Tree:
+    def _condition(self) -> SyntaxTree:
         tree = self._tested(self._operand())
         self._ends()
         return tree
 
-    def _tested(self, operand: Tree) -> Tree:
+    def _tested(self, operand: SyntaxTree) -> SyntaxTree:
         kind, text, _ = self._tokens[self._at]
         if kind == "sign":
             compared = _COMPARISONS.get(text)
             if compared is None:
                 return operand
             self._at += 1
-            return Tree(compared, this=operand, expression=self._operand())
+            return SyntaxTree(compared, this=operand, expression=self._operand())
         if self._word("IS"):
             is_negated = self._word("NOT")
-            tree = Tree("Is", this=operand, expression=self._answer())
-            return Tree("Not", this=tree) if is_negated else tree
+            tree = SyntaxTree("Is", this=operand, expression=self._answer())
+            return SyntaxTree("Not", this=tree) if is_negated else tree
         is_negated = self._word("NOT")
         if self._word("LIKE"):
-            tree = Tree("Like", this=operand, expression=self._operand())
+            tree = SyntaxTree("Like", this=operand, expression=self._operand())
             if is_negated:
                 tree.args["negate"] = True
             return tree
@@ -200,72 +200,72 @@ class _Parser:
             low = self._operand()
             if not self._word("AND"):
                 raise _Declined
-            tree = Tree("Between", this=operand, low=low, high=self._operand())
+            tree = SyntaxTree("Between", this=operand, low=low, high=self._operand())
         elif is_negated:
             raise _Declined
         else:
             return operand
-        return Tree("Not", this=tree) if is_negated else tree
+        return SyntaxTree("Not", this=tree) if is_negated else tree
 
-    def _membership(self, operand: Tree) -> Tree:
+    def _membership(self, operand: SyntaxTree) -> SyntaxTree:
         if not self._sign("("):
             parameter = self._operand()
             if parameter.kind != "Placeholder":
                 raise _Declined
-            return Tree("In", this=operand, field=parameter)
+            return SyntaxTree("In", this=operand, field=parameter)
         items = [self._operand()]
         while self._sign(","):
             items.append(self._operand())
         if not self._sign(")") or len(items) > MAX_TERMS:
             raise _Declined
-        return Tree("In", this=operand, expressions=items)
+        return SyntaxTree("In", this=operand, expressions=items)
 
-    def _answer(self) -> Tree:
+    def _answer(self) -> SyntaxTree:
         if self._word("NULL"):
-            return Tree("Null")
+            return SyntaxTree("Null")
         if self._word("TRUE"):
-            return Tree("Boolean", this=True)
+            return SyntaxTree("Boolean", this=True)
         if self._word("FALSE"):
-            return Tree("Boolean")
+            return SyntaxTree("Boolean")
         raise _Declined
 
-    def _operand(self) -> Tree:
+    def _operand(self) -> SyntaxTree:
         kind, text, start = self._tokens[self._at]
         self._at += 1
         if kind == "text":
-            return Tree("Literal", start, this=text[1:-1].replace("''", "'"), is_string=True)
+            return SyntaxTree("Literal", start, this=text[1:-1].replace("''", "'"), is_string=True)
         if kind == "number":
-            return Tree("Literal", start, this=text)
+            return SyntaxTree("Literal", start, this=text)
         if kind == "parameter":
-            return Tree("Placeholder", start, this=text)
+            return SyntaxTree("Placeholder", start, this=text)
         if kind == "sign" and text == "?":
-            return Tree("Placeholder", start)
+            return SyntaxTree("Placeholder", start)
         if kind == "sign" and text == "-" and self._tokens[self._at][0] == "number":
-            return Tree("Neg", this=self._operand())
+            return SyntaxTree("Neg", this=self._operand())
         if kind == "word" and text.upper() in ("NULL", "TRUE", "FALSE"):
             self._at -= 1
             return self._answer()
         self._at -= 1
         return self._column()
 
-    def _column(self) -> Tree:
+    def _column(self) -> SyntaxTree:
         names = [self._name()]
         while self._sign("."):
             names.append(self._name())
         if len(names) > 4 or self._tokens[self._at][:2] == ("sign", "("):
             raise _Declined
-        column = Tree("Column")
+        column = SyntaxTree("Column")
         column.args.update(zip(("this", "table", "db", "catalog"), reversed(names), strict=False))
         return column
 
-    def _name(self) -> Tree:
+    def _name(self) -> SyntaxTree:
         kind, text, start = self._tokens[self._at]
         self._at += 1
         if kind == "quoted":
-            return Tree("Identifier", start, this=text, quoted=True)
+            return SyntaxTree("Identifier", start, this=text, quoted=True)
         if kind != "word" or text.upper() in _KEYWORDS:
             raise _Declined
-        return Tree("Identifier", start, this=text)
+        return SyntaxTree("Identifier", start, this=text)
 
 
 def _width(kind: str, text: str) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _PARTS_OF_NAMES: Final = ("catalog", "db", "table", "this")
 
 
-class Tree:
+class SyntaxTree:
     """A node of a syntax tree.
 
     Attributes:
@@ -33,7 +33,7 @@ class Tree:
         self.number = 0
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Tree):
+        if not isinstance(other, SyntaxTree):
             return NotImplemented
         own = self.kind, self.start, self.number, self.args
         return own == (other.kind, other.start, other.number, other.args)
@@ -64,16 +64,16 @@ class Tree:
     def name(self) -> str:
         """The text of a name or a literal; empty for other kinds."""
         part = self.first
-        while isinstance(part, Tree):
+        while isinstance(part, SyntaxTree):
             part = part.first
         return part if isinstance(part, str) else ""
 
     @property
-    def parts(self) -> list[Tree]:
+    def parts(self) -> list[SyntaxTree]:
         """The names of a column, from the outer to the inner one."""
         return [self.args[part] for part in _PARTS_OF_NAMES if part in self.args]
 
-    def walk(self) -> Iterator[Tree]:
+    def walk(self) -> Iterator[SyntaxTree]:
         """Yield the tree and all trees below it, parents before their parts."""
         trees = [self]
         while trees:
@@ -81,9 +81,9 @@ class Tree:
             yield tree
             for part in tree.args.values():
                 parts = part if isinstance(part, list) else [part]
-                trees.extend(below for below in parts if isinstance(below, Tree))
+                trees.extend(below for below in parts if isinstance(below, SyntaxTree))
 
 
 def is_kind(tree: object, *kinds: str) -> bool:
     """True if a part is a tree of one of the kinds."""
-    return isinstance(tree, Tree) and tree.kind in kinds
+    return isinstance(tree, SyntaxTree) and tree.kind in kinds

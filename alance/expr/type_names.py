@@ -21,7 +21,7 @@ from alance.format.numbers import as_scalar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.expr.syntax import Tree
+    from alance.expr.syntax import SyntaxTree
     from alance.expr.tree import Node
 
 MAX_TYPE_DEPTH: Final = 32  # levels of nested lists
@@ -81,7 +81,7 @@ TIMESTAMPS: Final = ("TIMESTAMP", "DATETIME", "TIMESTAMPNTZ")
 UNIT_OF_PRECISION: Final = {0: "s", 3: "ms", 6: "us", 9: "ns"}
 
 
-def named_type(tree: Tree) -> pa.DataType:
+def named_type(tree: SyntaxTree) -> pa.DataType:
     """Return the Arrow type of a SQL type name.
 
     Raises:
@@ -116,7 +116,7 @@ def _decimal_type(numbers: list[int]) -> pa.DataType:
     return make(precision, scale)
 
 
-def _whole(tree: Tree) -> int:
+def _whole(tree: SyntaxTree) -> int:
     text = tree.name
     if not text.isascii() or not text.isdigit() or len(text) > 4:
         raise Problem(f"expected a small whole number, found {text!r}")

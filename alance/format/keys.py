@@ -49,7 +49,7 @@ class KeyColumns:
         valid: mask of rows that have a key, shape (n,); None: all.
     """
 
-    parts: Sequence[_Part]
+    parts: Sequence[_KeyPart]
     count: int
     valid: Mask | None
 
@@ -65,7 +65,7 @@ class KeyColumns:
         """
         count = len(columns[0])
         valid: Mask | None = None
-        parts: list[_Part] = []
+        parts: list[_KeyPart] = []
         for column in columns:
             if column.null_count:
                 has_key = as_mask(column.is_valid())
@@ -119,7 +119,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _KeyPart:
     """A column's bytes in each key, of fixed width or by offsets."""
 
     content: Bytes  # shape (rows, width), or (bytes,) with offsets
@@ -138,7 +138,7 @@ class _Part:
         return _kernels.Keys(self.offsets, self.content)
 
 
-def _parts(array: pa.Array) -> list[_Part]:
+def _parts(array: pa.Array) -> list[_KeyPart]:
     """Return the bytes of a column's values; arbitrary for nulls."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -146,7 +146,7 @@ def _parts(array: pa.Array) -> list[_Part]:
     if pa.types.is_dictionary(kind):
         return _parts(array.dictionary_decode())
     if pa.types.is_boolean(kind):
-        return [_Part(as_mask(array.fill_null(False)).view(np.uint8).reshape(-1, 1))]
+        return [_KeyPart(as_mask(array.fill_null(False)).view(np.uint8).reshape(-1, 1))]
     if pa.types.is_struct(kind):
         parts = []
         for index in range(kind.num_fields):
@@ -154,22 +154,22 @@ def _parts(array: pa.Array) -> list[_Part]:
             if child.null_count:
                 # Bytes under nulls must not distinguish rows.
                 valid = as_mask(child.is_valid())
-                parts.append(_Part(valid.view(np.uint8).reshape(-1, 1)))
+                parts.append(_KeyPart(valid.view(np.uint8).reshape(-1, 1)))
                 parts += [_cleared(part, valid) for part in _parts(child)]
                 continue
-            parts += [_Part(np.ones((len(array), 1), np.uint8)), *_parts(child)]
+            parts += [_KeyPart(np.ones((len(array), 1), np.uint8)), *_parts(child)]
         return parts
     if pa.types.is_fixed_size_list(kind) and not array.values.null_count:
         width = _width(kind.value_type)
         if width:
             content = bytes_of(canonical(items_of(array)))
-            return [_Part(content.reshape(len(array), kind.list_size * width))]
+            return [_KeyPart(content.reshape(len(array), kind.list_size * width))]
     if is_variable(kind):
         return [_variable(array)]
     width = _width(kind)
     if not width:
         raise UnsupportedError(f"key column of type {kind}: keys of this type are not compared")
-    return [_Part(bytes_of(canonical(array)).reshape(len(array), width))]
+    return [_KeyPart(bytes_of(canonical(array)).reshape(len(array), width))]
 
 
 def _width(kind: pa.DataType) -> int:
@@ -182,28 +182,28 @@ def _width(kind: pa.DataType) -> int:
     return 0 if nested or bits % 8 else bits // 8
 
 
-def _variable(array: pa.Array) -> _Part:
+def _variable(array: pa.Array) -> _KeyPart:
     """Return offsets and bytes of strings; nulls may own bytes."""
     ends, content = strings_of(array)
     if ends[0] == ends[-1]:
-        return _Part(np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64))
-    return _Part(content, ends)
+        return _KeyPart(np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64))
+    return _KeyPart(content, ends)
 
 
-def _cleared(part: _Part, valid: Mask) -> _Part:
+def _cleared(part: _KeyPart, valid: Mask) -> _KeyPart:
     """Return the part with zeros or empty strings where it is not valid."""
     if part.offsets is None:
-        return _Part(part.content * valid.view(np.uint8)[:, None])
+        return _KeyPart(part.content * valid.view(np.uint8)[:, None])
     sizes = np.diff(part.offsets)
     if not sizes[~valid].any():
         return part
     kept = np.where(valid, sizes, 0)
     content = part.content[part.offsets[0] : part.offsets[-1]][np.repeat(valid, sizes)]
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
-    return _Part(content, ends)
+    return _KeyPart(content, ends)
 
 
-def _joined(parts: Sequence[_Part], count: int, valid: Mask | None) -> pa.Array:
+def _joined(parts: Sequence[_KeyPart], count: int, valid: Mask | None) -> pa.Array:
     """Join the parts into one value a row; parts of varying length are prefixed by their length."""
     fixed = [part for part in parts if part.offsets is None]
     if len(fixed) == len(parts):

@@ -145,7 +145,7 @@ def _json(version: int) -> Callable[[pa.RecordBatch | None], bytes]:
 
 def _arrow(schema: pa.Schema) -> Callable[[pa.RecordBatch | None], bytes]:
     """Returns a function that writes a stream of Arrow, see `_writer`."""
-    sink = _Chunks()
+    sink = _AnswerChunks()
     writer: Any = None
 
     def write(batch: pa.RecordBatch | None) -> bytes:
@@ -161,7 +161,7 @@ def _arrow(schema: pa.Schema) -> Callable[[pa.RecordBatch | None], bytes]:
     return write
 
 
-class _Chunks:
+class _AnswerChunks:
     """A file that is emptied now and then."""
 
     closed = False

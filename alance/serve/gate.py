@@ -98,7 +98,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        begun, answer = time.perf_counter(), _Answer(send, self)
+        begun, answer = time.perf_counter(), _HttpAnswer(send, self)
         try:
             _check_framing(scope)
             if path in FREE:
@@ -124,7 +124,7 @@ class Gate:
         if self._hosts and name not in self._hosts:
             raise Refused(421, "WrongHost", f"host {name!r}: expected {sorted(self._hosts)}")
 
-    async def _in_turn(self, scope: Message, receive: Receive, answer: _Answer) -> None:
+    async def _in_turn(self, scope: Message, receive: Receive, answer: _HttpAnswer) -> None:
         if self._turns.locked() and self._waiting >= self._bounds.waiting:
             detail = f"{self._waiting} requests wait already"
             raise Refused(503, "Busy", detail)
@@ -242,7 +242,7 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-class _Answer:
+class _HttpAnswer:
     """Sends the answer and keeps its status, which is 0 before the answer begins."""
 
     def __init__(self, send: Send, gate: Gate) -> None:

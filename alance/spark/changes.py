@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from alance import Dataset
     from alance.distributed import InsertedKeys
-    from alance.spark.committing import Target, Written
+    from alance.spark.committing import WriteTarget, WrittenFiles
     from alance.types import Data
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowChange:
     """Result of one task that changes rows.
 
     Attributes:
@@ -38,13 +38,13 @@ class Change:
         keys: keys of the written rows, if a merge inserts them, else None.
     """
 
-    written: Written | None
+    written: WrittenFiles | None
     places: dict[int, bytes]
     row_ids: bytes = b""
     keys: InsertedKeys | None = None
 
 
-class Moves:
+class RowMoves:
     """Collects removed rows and inserted keys while rows pass through."""
 
     def __init__(self, keys: InsertedKeys | None = None) -> None:
@@ -76,10 +76,10 @@ class Moves:
             self._keys.add_rows(batch)
         return batch
 
-    def change(self, written: Written | None = None) -> Change:
+    def change(self, written: WrittenFiles | None = None) -> RowChange:
         """Return the noted change."""
         places = {number: bitmap.serialize() for number, bitmap in self._bitmaps.items()}
-        return Change(written, places, b"".join(self._ids), self._keys)
+        return RowChange(written, places, b"".join(self._ids), self._keys)
 
     def _add(self, addresses: pa.Array) -> None:
         values = addresses.to_numpy().astype(np.uint64)
@@ -89,13 +89,13 @@ class Moves:
             self._bitmaps.setdefault(number, BitMap()).update(offsets[fragments == number])
 
 
-async def write_moved(target: Target, moves: Moves, rows: Data) -> Change:
+async def write_moved(target: WriteTarget, moves: RowMoves, rows: Data) -> RowChange:
     """Write rows that `moves` notes as they pass."""
     written = await write_rows(target, rows)
     return moves.change(written)
 
 
-def merged(changes: Iterable[Change]) -> dict[int, BitMap]:
+def merged(changes: Iterable[RowChange]) -> dict[int, BitMap]:
     """Merge the removed rows of all tasks; returns their offsets by fragment."""
     bitmaps: dict[int, BitMap] = {}
     for change in changes:
@@ -111,8 +111,8 @@ def offsets_of(gone: Mapping[int, BitMap]) -> dict[int, np.ndarray[Any, np.dtype
 
 async def commit_changes(
     base: Dataset,
-    moved: Sequence[Change],
-    new: Sequence[Change],
+    moved: Sequence[RowChange],
+    new: Sequence[RowChange],
     gone: Mapping[int, BitMap],
     columns: Sequence[str] | None = None,
 ) -> Dataset:
@@ -137,7 +137,7 @@ async def commit_changes(
     )
 
 
-def _keys(changes: Iterable[Change]) -> InsertedKeys | None:
+def _keys(changes: Iterable[RowChange]) -> InsertedKeys | None:
     """Join the keys of all rows that a merge inserts. Returns None if it inserts no rows."""
     joined: InsertedKeys | None = None
     for change in changes:
@@ -150,7 +150,7 @@ def _keys(changes: Iterable[Change]) -> InsertedKeys | None:
     return joined
 
 
-def _fragments(changes: Sequence[Change]) -> list[bytes]:
+def _fragments(changes: Sequence[RowChange]) -> list[bytes]:
     return [
         fragment
         for change in changes

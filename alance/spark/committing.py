@@ -49,7 +49,7 @@ DONE_STEPS: Final = 2  # Spark aborts a commit that it considers failed within s
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class WrittenFiles(WriterCommitMessage):
     """Fragments that one task wrote.
 
     Attributes:
@@ -70,7 +70,7 @@ class Written(WriterCommitMessage):
 
 
 @dataclass(frozen=True)
-class Target:
+class WriteTarget:
     """The table to write rows for.
 
     Attributes:
@@ -90,7 +90,7 @@ class Target:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-async def write_rows(target: Target, batches: Data, query: str | None = None) -> Written:
+async def write_rows(target: WriteTarget, batches: Data, query: str | None = None) -> WrittenFiles:
     """Stream a task's rows into data files of the table.
 
     Memory: the pages being filled, and two ends of files in upload.
@@ -100,7 +100,7 @@ async def write_rows(target: Target, batches: Data, query: str | None = None) ->
         StoreError: the store failed.
     """
     options = target.options
-    limits: Limits = {
+    limits: FileLimits = {
         "max_rows_per_file": options.max_rows_per_file,
         "max_bytes_per_file": options.max_bytes_per_file,
         "data_storage_version": check_version(options.data_storage_version),
@@ -116,7 +116,7 @@ async def write_rows(target: Target, batches: Data, query: str | None = None) ->
             **limits,
             **access(options),
         )
-    return Written(
+    return WrittenFiles(
         tuple(fragment.SerializeToString() for fragment in fragments),
         sum(fragment.physical_rows for fragment in fragments),
         sum(file.file_size_bytes for fragment in fragments for file in fragment.files),
@@ -128,8 +128,8 @@ async def write_rows(target: Target, batches: Data, query: str | None = None) ->
 
 
 async def commit_rows(
-    target: Target,
-    messages: Sequence[Written],
+    target: WriteTarget,
+    messages: Sequence[WrittenFiles],
     producer: tuple[str, int] | None = None,
     *,
     appends: bool,
@@ -173,7 +173,7 @@ async def commit_rows(
 
 
 async def _replace(
-    target: Target, fragments: tuple[DataFragment, ...], properties: dict[str, str]
+    target: WriteTarget, fragments: tuple[DataFragment, ...], properties: dict[str, str]
 ) -> Dataset | None:
     """Create the table, or replace its rows."""
     operation = replace(new_table(target.schema, fragments), config_upsert_values=target.config)
@@ -191,7 +191,7 @@ async def _replace(
 
 
 async def _commit(
-    target: Target, operation: Operation, base_version: int, properties: dict[str, str]
+    target: WriteTarget, operation: Operation, base_version: int, properties: dict[str, str]
 ) -> Dataset:
     options = target.options
     return await alance.commit(
@@ -213,7 +213,7 @@ async def _is_done(options: WriteOptions, producer: tuple[str, int]) -> bool:
     return last is not None and last >= number
 
 
-async def remove_files(options: WriteOptions, messages: Sequence[Written | None]) -> None:
+async def remove_files(options: WriteOptions, messages: Sequence[WrittenFiles | None]) -> None:
     """Remove data files that no version names; store errors are ignored."""
     for message in messages:
         if message is not None:
@@ -225,7 +225,7 @@ def check_version(text: str | None) -> FileVersion | None:
     return None if text is None else FileVersion.parse(text)
 
 
-class Limits(TypedDict):
+class FileLimits(TypedDict):
     """Keyword arguments of `write_fragments`: size limits of a file, and its version."""
 
     max_rows_per_file: int

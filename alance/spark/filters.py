@@ -36,28 +36,28 @@ _NUMBER: Final = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FilterColumn:
     """A column, or a member of a struct, by its path."""
 
     path: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class FilterConstant:
     """A value as text; dates in days, times in microseconds. None: null."""
 
     text: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FilterCall:
     """An operator, by its name in Spark's `Predicate`s."""
 
     op: str
     args: tuple[Tree, ...]
 
 
-Tree: TypeAlias = Column | Constant | Call
+Tree: TypeAlias = FilterColumn | FilterConstant | FilterCall
 
 
 def tree_of(node: Mapping[str, object]) -> Tree:
@@ -65,14 +65,14 @@ def tree_of(node: Mapping[str, object]) -> Tree:
     if "column" in node:
         path = node["column"]
         assert isinstance(path, list)
-        return Column(tuple(path))
+        return FilterColumn(tuple(path))
     if "literal" in node:
         text = node["literal"]
         assert text is None or isinstance(text, str)
-        return Constant(text)
+        return FilterConstant(text)
     args = node["args"]
     assert isinstance(args, list)
-    return Call(str(node["op"]), tuple(map(tree_of, args)))
+    return FilterCall(str(node["op"]), tuple(map(tree_of, args)))
 
 
 def sql_of(tree: Tree, schema: pa.Schema) -> str | None:
@@ -81,7 +81,7 @@ def sql_of(tree: Tree, schema: pa.Schema) -> str | None:
     Args:
         schema: schema of the table.
     """
-    if not isinstance(tree, Call):
+    if not isinstance(tree, FilterCall):
         return None
     match tree.op, tree.args:
         case (("ALWAYS_TRUE" | "ALWAYS_FALSE"), ()):
@@ -92,15 +92,15 @@ def sql_of(tree: Tree, schema: pa.Schema) -> str | None:
         case (("AND" | "OR"), (left, right)):
             sides = (sql_of(left, schema), sql_of(right, schema))
             return None if None in sides else f"({sides[0]}) {tree.op} ({sides[1]})"
-        case (("IS_NULL" | "IS_NOT_NULL"), (Column(path),)):
+        case (("IS_NULL" | "IS_NOT_NULL"), (FilterColumn(path),)):
             column = column_of(path, schema)
             words = "IS NULL" if tree.op == "IS_NULL" else "IS NOT NULL"
             return None if column is None else f"{column[0]} {words}"
-        case "IN", (Column(path), *items):
+        case "IN", (FilterColumn(path), *items):
             return _in(path, items, schema)
-        case op, (Constant() as constant, Column(path)) if op in _FLIPPED:
+        case op, (FilterConstant() as constant, FilterColumn(path)) if op in _FLIPPED:
             return _compared(_FLIPPED[op], path, constant, schema)
-        case op, (Column(path), Constant() as constant):
+        case op, (FilterColumn(path), FilterConstant() as constant):
             return _compared(op, path, constant, schema)
     return None
 
@@ -111,14 +111,16 @@ def _in(path: Sequence[str], items: Sequence[Tree], schema: pa.Schema) -> str | 
         return None
     texts = []
     for item in items:
-        text = _literal(item.text, column[1]) if isinstance(item, Constant) else None
+        text = _literal(item.text, column[1]) if isinstance(item, FilterConstant) else None
         if text is None:
             return None
         texts.append(text)
     return f"{column[0]} IN ({', '.join(texts)})"
 
 
-def _compared(op: str, path: Sequence[str], constant: Constant, schema: pa.Schema) -> str | None:
+def _compared(
+    op: str, path: Sequence[str], constant: FilterConstant, schema: pa.Schema
+) -> str | None:
     column = column_of(path, schema)
     if column is None:
         return None

@@ -36,7 +36,7 @@ POSITION: Final = "position"  # member of a blob's description
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class UnchangedColumns:
     """Columns of a table whose values Spark cannot hold. Pickled once for all tasks.
 
     Attributes:
@@ -52,7 +52,9 @@ class Kept:
     gaps: SourceGaps | None
 
     @classmethod
-    def of(cls, dataset: Dataset, schema: StructType, options: ReadOptions) -> Kept | None:
+    def of(
+        cls, dataset: Dataset, schema: StructType, options: ReadOptions
+    ) -> UnchangedColumns | None:
         """Return the columns of `schema` whose values Spark cannot hold; None if there are none.
 
         Args:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class MapWork:
     """Work that all tasks of a `map_batches` share. Pickled once.
 
     Attributes:
@@ -69,7 +69,7 @@ def mapped(
     assert isinstance(schema, StructType)
     partitions = tuple(rows.pieces for rows in planned(dataset, names, options))
     version = Version.of(dataset, options)
-    work = Work(function, version, options, tuple(names), partitions, arrow_schema(schema))
+    work = MapWork(function, version, options, tuple(names), partitions, arrow_schema(schema))
     count = len(partitions)
     frame = spark.range(0, count, 1, max(1, count))
     return frame.mapInArrow(partial(_mapped, work), schema)
@@ -84,7 +84,7 @@ async def _opened(wish: ReadOptions) -> tuple[Dataset, ReadOptions, Sequence[str
     return dataset, options, names
 
 
-def _mapped(work: Work, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _mapped(work: MapWork, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the function on the partitions with these numbers, on an executor."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():

@@ -40,7 +40,7 @@ OWN_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class TableOptions:
     """Place of a table, and the memory of a task.
 
     Attributes:
@@ -112,7 +112,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions(Options):
+class ReadOptions(TableOptions):
     """Options of reading a table.
 
     Attributes:
@@ -152,8 +152,8 @@ class ReadOptions(Options):
         return "all_binary" if self.blobs == "bytes" else "blobs_descriptions"
 
     def check(self) -> None:
-        """See `Options.check`."""
-        Options.check(self)
+        """See `TableOptions.check`."""
+        TableOptions.check(self)
         if sum(choice is not None for choice in (self.version, self.tag, self.asof)) > 1:
             raise InvalidInputError("version, tag and asof: expected one of them")
         at_least("limit", self.limit, 0)
@@ -165,7 +165,7 @@ class ReadOptions(Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions(Options):
+class WriteOptions(TableOptions):
     """Options of writing rows, with the names of `alance.write_dataset`.
 
     Attributes:
@@ -195,8 +195,8 @@ class WriteOptions(Options):
     max_retries: int = MAX_RETRIES
 
     def check(self) -> None:
-        """See `Options.check`."""
-        Options.check(self)
+        """See `TableOptions.check`."""
+        TableOptions.check(self)
         one_of("if_exists", self.if_exists, ("append", "error", "ignore"))
         at_least("max_rows_per_file", self.max_rows_per_file, 1)
         at_least("max_bytes_per_file", self.max_bytes_per_file, 1)
@@ -238,7 +238,7 @@ class StreamOptions(ReadOptions):
     on_change: str = "fail"
 
     def check(self) -> None:
-        """See `Options.check`."""
+        """See `TableOptions.check`."""
         ReadOptions.check(self)
         if self.start not in ("snapshot", "latest") and not self.start.isdecimal():
             raise InvalidInputError(
@@ -335,7 +335,7 @@ def _mapping(key: str, text: str) -> dict[str, str]:
 
 
 class SourceArguments(TypedDict, total=False):
-    """Keyword arguments: the fields of `Options` except `path` and `storage`."""
+    """Keyword arguments: the fields of `TableOptions` except `path` and `storage`."""
 
     branch: str | None
     memory_bytes: int

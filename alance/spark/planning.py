@@ -23,13 +23,13 @@ from alance.distributed import (
     fragments_of,
     member_paths,
 )
-from alance.spark.filters import Call, Column, column_of, sql_of, tree_of
+from alance.spark.filters import FilterCall, FilterColumn, column_of, sql_of, tree_of
 from alance.spark.keeping import described, is_blob
 from alance.spark.options import MANY_PATHS, ReadOptions, StreamOptions, for_cores
 from alance.spark.reader import planned
 from alance.spark.types import arrow_schema, is_exact, is_list, spark_schema
 from alance.spark.versions import Version, open_for_read
-from alance.spark.work import COUNT, Aggregate, Work
+from alance.spark.work import COUNT, Aggregate, PartitionWork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -237,11 +237,11 @@ def _aggregates(
     aggregates = []
     for node in trees:
         match tree_of(node):
-            case Call("COUNT", ()):
+            case FilterCall("COUNT", ()):
                 aggregates.append(Aggregate(COUNT, None))
-            case Call("COUNT", (Column((name,)),)) if name in dataset.schema.names:
+            case FilterCall("COUNT", (FilterColumn((name,)),)) if name in dataset.schema.names:
                 aggregates.append(Aggregate(COUNT, name))
-            case Call(("MIN" | "MAX") as op, (Column((name,)),)) if column_of(
+            case FilterCall(("MIN" | "MAX") as op, (FilterColumn((name,)),)) if column_of(
                 (name,), dataset.schema
             ) is not None and _is_ordered(dataset.schema.field(name).type):
                 aggregates.append(Aggregate(op, name))
@@ -320,7 +320,7 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
     pieces = [rows.pieces for rows in partitions]
     if aggregates is not None and not pieces:
         pieces = [()]  # a count over no rows is 0
-    work = Work(
+    work = PartitionWork(
         Version.of(dataset, options),
         options,
         arrow_schema(columns),

@@ -38,7 +38,7 @@ from alance.distributed import (
     read_extremes,
     read_split,
 )
-from alance.spark.filters import Call, Column, Constant, sql_of
+from alance.spark.filters import FilterCall, FilterColumn, FilterConstant, sql_of
 from alance.spark.types import arrow_schema, converted
 from alance.spark.versions import access
 from alance.spark.worker import stream
@@ -75,28 +75,28 @@ def as_sql(condition: Filter, schema: pa.Schema) -> str | None:
     return None if tree is None else sql_of(tree, schema)
 
 
-def _tree(condition: Filter) -> Call | None:
+def _tree(condition: Filter) -> FilterCall | None:
     if isinstance(condition, Not):
         child = _tree(condition.child)
-        return None if child is None else Call("NOT", (child,))
-    column = Column(getattr(condition, "attribute", ()))
+        return None if child is None else FilterCall("NOT", (child,))
+    column = FilterColumn(getattr(condition, "attribute", ()))
     if isinstance(condition, IsNull | IsNotNull):
-        return Call("IS_NULL" if isinstance(condition, IsNull) else "IS_NOT_NULL", (column,))
+        return FilterCall("IS_NULL" if isinstance(condition, IsNull) else "IS_NOT_NULL", (column,))
     is_list = isinstance(condition, In)
     if not is_list and type(condition) not in _OPS:
         return None
     values = condition.value if isinstance(condition, In) else (getattr(condition, "value", None),)
-    return Call("IN" if is_list else _OPS[type(condition)], (column, *map(_constant, values)))
+    return FilterCall("IN" if is_list else _OPS[type(condition)], (column, *map(_constant, values)))
 
 
-def _constant(value: object) -> Constant:
+def _constant(value: object) -> FilterConstant:
     if isinstance(value, bool):
-        return Constant(str(value).lower())
+        return FilterConstant(str(value).lower())
     if isinstance(value, int | float | str):
-        return Constant(str(value))
+        return FilterConstant(str(value))
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-        return Constant(str((value - _EPOCH).days))
-    return Constant(None)  # null: such a filter is left to Spark
+        return FilterConstant(str((value - _EPOCH).days))
+    return FilterConstant(None)  # null: such a filter is left to Spark
 
 
 class PartitionRows(InputPartition):

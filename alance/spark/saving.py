@@ -24,16 +24,16 @@ from alance import (
     UnsupportedError,
 )
 from alance.distributed import ROW_ADDRESS, append_schema, inserted_keys
-from alance.spark.changes import Change, Moves, commit_changes, merged, write_moved
+from alance.spark.changes import RowChange, RowMoves, commit_changes, merged, write_moved
 from alance.spark.committing import (
-    Target,
+    WriteTarget,
     commit_rows,
     may_be_committed,
     noted_commit,
     producer_of,
     remove_files,
 )
-from alance.spark.keeping import Kept, inserted
+from alance.spark.keeping import UnchangedColumns, inserted
 from alance.spark.options import WriteOptions
 from alance.spark.planning import joined
 from alance.spark.versions import Version
@@ -69,11 +69,11 @@ class Save:
             no rows are inserted for that reason.
     """
 
-    target: Target | None
+    target: WriteTarget | None
     job: str
     base: bytes | None = None
     filter: str | None = None
-    carried: Kept | None = None
+    carried: UnchangedColumns | None = None
     query: str | None = None
     keys: InsertedKeys | None = None
 
@@ -122,7 +122,7 @@ class Saves:
             if producer_of(options) is not None:
                 raise UnsupportedError("txn_app: only rows that are added, or replace all others")
             ((of_rows, _),) = await self._planner.tables(request["state"])
-            carried = Kept.of(dataset, schema, of_rows)
+            carried = UnchangedColumns.of(dataset, schema, of_rows)
             replaced = joined(request.get("filters", ()))
             on = request.get("on")
             keys = None if on is None else inserted_keys(dataset, on)
@@ -146,7 +146,7 @@ class Saves:
     async def _commit(
         self,
         save: Save,
-        changes: Sequence[tuple[str, Change]],
+        changes: Sequence[tuple[str, RowChange]],
         job: str,
         producer: tuple[str, int] | None,
     ) -> None:
@@ -166,7 +166,7 @@ class Saves:
                 await commit_rows(target, parts, producer, appends=target.base is not None)
                 return
             base = await self._planner.whole_table(save.base)
-            by_kind: dict[str, list[Change]] = {NEW: [], MOVED: [], GONE: []}
+            by_kind: dict[str, list[RowChange]] = {NEW: [], MOVED: [], GONE: []}
             for kind, change in changes:
                 by_kind[kind].append(change)
             if save.filter is not None:
@@ -184,7 +184,7 @@ class Saves:
     ) -> object:
         """Write a task's rows of one kind; the answer describes the written rows."""
         save: Save = pickle.loads(request["save"])
-        moves, target = Moves(save.keys), save.target
+        moves, target = RowMoves(save.keys), save.target
         if target is None:
             async for _ in batches:
                 pass
@@ -200,22 +200,22 @@ class Saves:
         return {"change": base64.b64encode(pickle.dumps(change)).decode()}
 
 
-def _in_place(options: WriteOptions, dataset: Dataset) -> Target:
+def _in_place(options: WriteOptions, dataset: Dataset) -> WriteTarget:
     version = Version.of(dataset, options)
     schema = append_schema(dataset)
-    return Target(options, version, dataset.version, dataset.uri, schema, overwrite=False)
+    return WriteTarget(options, version, dataset.version, dataset.uri, schema, overwrite=False)
 
 
-async def _matching(base: Dataset, condition: str) -> Change:
+async def _matching(base: Dataset, condition: str) -> RowChange:
     """Note the rows that meet a condition, by address."""
-    moves = Moves()
+    moves = RowMoves()
     async for batch in base.to_batches([ROW_ADDRESS], filter=condition):
         moves.note(batch)
     return moves.change()
 
 
 def _moved(
-    save: Save, moves: Moves, batches: AsyncGenerator[pa.RecordBatch, None]
+    save: Save, moves: RowMoves, batches: AsyncGenerator[pa.RecordBatch, None]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield rows that replace others, and note the replaced rows."""
     carried, base = save.carried, save.target.base if save.target else None
@@ -226,7 +226,7 @@ def _moved(
 
 
 async def _inserted(
-    target: Target, moves: Moves, batches: AsyncGenerator[pa.RecordBatch, None]
+    target: WriteTarget, moves: RowMoves, batches: AsyncGenerator[pa.RecordBatch, None]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     async for batch in batches:
         yield moves.note_new(inserted(batch, target.schema))

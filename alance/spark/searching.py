@@ -37,7 +37,7 @@ OF_SEARCHES: Final = (RELEVANCE, SCORE, DISTANCE)
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class TablePlaces:
     """Places of tables, as known to the session when the functions were registered.
 
     Attributes:
@@ -69,7 +69,7 @@ class SearchPlan(AnalyzeResult):
     options: ReadOptions | None = None
 
 
-def register_functions(spark: SparkSession, places: Places) -> None:
+def register_functions(spark: SparkSession, places: TablePlaces) -> None:
     """Register the functions in a session; replaces registered ones."""
     from pyspark.sql.functions import udtf
 
@@ -78,12 +78,12 @@ def register_functions(spark: SparkSession, places: Places) -> None:
         spark.udtf.register(name, udtf(function, useArrow=False).asDeterministic())  # type: ignore[union-attr]
 
 
-def _nearest_of(places: Places) -> type:
+def _nearest_of(places: TablePlaces) -> type:
     class NearestFunction:
         """`alance_nearest(table, column, query, k)`: see docs/spark.md."""
 
         def __init__(self, plan: SearchPlan) -> None:
-            self._table = _Table(plan)
+            self._table = _SearchedTable(plan)
 
         @staticmethod
         def analyze(
@@ -120,12 +120,12 @@ def _nearest_of(places: Places) -> type:
     return NearestFunction
 
 
-def _search_of(places: Places) -> type:
+def _search_of(places: TablePlaces) -> type:
     class SearchFunction:
         """`alance_search(table, text, k)`: see docs/spark.md."""
 
         def __init__(self, plan: SearchPlan) -> None:
-            self._table = _Table(plan)
+            self._table = _SearchedTable(plan)
 
         @staticmethod
         def analyze(
@@ -174,7 +174,7 @@ def _search_of(places: Places) -> type:
     return SearchFunction
 
 
-class _Table:
+class _SearchedTable:
     """The table of a call, opened once for all rows before a LATERAL."""
 
     def __init__(self, plan: SearchPlan) -> None:
@@ -202,7 +202,7 @@ class _Table:
 
 
 def _analyzed(
-    places: Places,
+    places: TablePlaces,
     table: AnalyzeArgument,
     columns: AnalyzeArgument | None,
     version: AnalyzeArgument | None,

@@ -35,7 +35,7 @@ from alance.spark.catalog import Catalog
 from alance.spark.planning import Planner
 from alance.spark.saving import Saves
 from alance.spark.streams import Streams
-from alance.spark.work import Work
+from alance.spark.work import PartitionWork
 from alance.spark.worker import release, run
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ T = TypeVar("T")
 _LENGTH: Final = struct.Struct(">I")
 
 
-class Server:
+class ConnectorServer:
     """Answers the requests of one JVM."""
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class Server:
     async def _rows(self, connection: socket.socket, request: dict[str, Any]) -> None:
         """Send batches as the task takes them, until the task hangs up."""
         loop = asyncio.get_running_loop()
-        work = Work.loads(request["work"], request["pieces"], request["cores"])
+        work = PartitionWork.loads(request["work"], request["pieces"], request["cores"])
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
         connection.setblocking(True)
         sending = asyncio.ensure_future(self._send(connection, work.batches()))
@@ -148,7 +148,7 @@ class Server:
     async def _send(
         self, connection: socket.socket, batches: AsyncGenerator[pa.RecordBatch, None]
     ) -> None:
-        rows = _Rows(connection)
+        rows = _RowStream(connection)
         try:
             async with aclosing(batches):
                 async for batch in batches:
@@ -180,7 +180,7 @@ class Server:
             raise
 
 
-class _Rows:
+class _RowStream:
     """File to which Arrow writes batches in its stream format, with a `B` before each batch."""
 
     closed = False
@@ -213,7 +213,7 @@ class _Rows:
 
 
 class _Incoming:
-    """Batches received in the form in which `_Rows` sends them."""
+    """Batches received in the form in which `_RowStream` sends them."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._file = connection.makefile("rb")
@@ -291,7 +291,7 @@ def main() -> None:
     print("ready", flush=True)
     os.dup2(2, 1)  # later output belongs to the log
     threading.Thread(target=_end_with_input, daemon=True).start()
-    run(Server().serve(listener))
+    run(ConnectorServer().serve(listener))
     os._exit(0)
 
 

@@ -52,7 +52,7 @@ def register(
             without a warehouse, tables have paths only.
     """
     from alance.spark.jar import add_connector, server_has_connector
-    from alance.spark.searching import Places, register_functions
+    from alance.spark.searching import TablePlaces, register_functions
     from alance.spark.source import AlanceSource, with_defaults
 
     name = spark.conf.get(NAME, None) or uuid.uuid4().hex
@@ -70,7 +70,7 @@ def register(
             spark.conf.unset(catalog)
     if warehouse is not None:
         spark.conf.set(WAREHOUSE, warehouse)
-    register_functions(spark, Places(dict(storage_options), _warehouses(spark)))
+    register_functions(spark, TablePlaces(dict(storage_options), _warehouses(spark)))
 
 
 def _register_source(spark: SparkSession, source: type[AlanceSource]) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from alance.spark.following import Follower, Limit, Offset, filtered
 from alance.spark.options import for_cores
 from alance.spark.types import arrow_schema
-from alance.spark.work import Work
+from alance.spark.work import PartitionWork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ async def _planned(request: Mapping[str, Any], follower: Follower, start: Offset
     versions = []
     for part in await follower.parts(start, end, names):
         options = replace(follower.options, filter=filtered(follower.options, part.condition))
-        work = Work(
+        work = PartitionWork(
             part.version,
             options,
             columns,

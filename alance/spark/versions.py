@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance import Dataset, Session
-    from alance.spark.options import Options, ReadOptions
+    from alance.spark.options import ReadOptions, TableOptions
 
 
-class Access(TypedDict):
+class TableAccess(TypedDict):
     """Keyword arguments for opening or writing a table in its store."""
 
     storage_options: Mapping[str, str] | None
     session: Session
 
 
-def access(options: Options) -> Access:
+def access(options: TableOptions) -> TableAccess:
     """Return the keyword arguments for a table's options, with this worker's session."""
     return {"storage_options": dict(options.storage) or None, "session": session_for(options)}
 
@@ -33,11 +33,11 @@ def access(options: Options) -> Access:
 class Version:
     """A version of a table without its fragments: schema, settings, base paths. Pickles small."""
 
-    options: Options
+    options: TableOptions
     record: bytes
 
     @classmethod
-    def of(cls, dataset: Dataset, options: Options) -> Version:
+    def of(cls, dataset: Dataset, options: TableOptions) -> Version:
         """Wrap the version of a dataset. No request."""
         return cls(options, version_record(dataset))
 
@@ -46,7 +46,7 @@ class Version:
         return open_record(self.record, self.options.path, fragments, **access(self.options))
 
 
-async def open_version(options: Options, version: int | str | None = None) -> Dataset:
+async def open_version(options: TableOptions, version: int | str | None = None) -> Dataset:
     """Open a version by number or tag, or the latest one. Cost: one LIST and one GET.
 
     Raises:
@@ -55,7 +55,7 @@ async def open_version(options: Options, version: int | str | None = None) -> Da
     return await alance.dataset(options.path, version=version, **access(options))
 
 
-async def open_if_there(options: Options) -> Dataset | None:
+async def open_if_there(options: TableOptions) -> Dataset | None:
     """Open the latest version. Returns None if there is no table."""
     try:
         return await open_version(options)

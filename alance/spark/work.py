@@ -40,7 +40,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PartitionWork:
     """Rows of some fragments, or aggregates of them.
 
     Attributes:
@@ -74,9 +74,9 @@ class Work:
         return pickle.dumps(self)
 
     @staticmethod
-    def loads(shared: bytes, pieces: bytes, cores: int = 1) -> Work:
+    def loads(shared: bytes, pieces: bytes, cores: int = 1) -> PartitionWork:
         """Unpickle the work of one task, in a process that decodes for `cores` tasks at once."""
-        work: Work = pickle.loads(shared)
+        work: PartitionWork = pickle.loads(shared)
         threads = max(cores, work.options.decode_threads)
         options = replace(work.options, decode_threads=threads)
         return replace(work, options=options, pieces=pickle.loads(pieces))

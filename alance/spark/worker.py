@@ -16,7 +16,7 @@ from alance.distributed import release_memory
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 
-    from alance.spark.options import Options
+    from alance.spark.options import TableOptions
 
 T = TypeVar("T")
 CACHE_SHARE: Final = 4  # divisor of the memory that caches of footers and page tables may hold
@@ -44,7 +44,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def session_for(options: Options) -> Session:
+def session_for(options: TableOptions) -> Session:
     """Return this worker's session for the options' memory and threads. Call it in the loop."""
     key = (options.memory_bytes, options.decode_threads)
     _worker.kept_bytes = min(KEPT_BYTES, options.memory_bytes * 3 // 2)

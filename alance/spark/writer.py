@@ -24,8 +24,8 @@ from pyspark.sql.datasource import (
 from alance import InvalidInputError, NotFoundError
 from alance.distributed import append_schema, conform
 from alance.spark.committing import (
-    Target,
-    Written,
+    WriteTarget,
+    WrittenFiles,
     commit_rows,
     may_be_committed,
     noted_commit,
@@ -55,7 +55,7 @@ async def target_of(
     *,
     overwrite: bool,
     keeps_required: bool = False,
-) -> Target | None:
+) -> WriteTarget | None:
     """Return the target of a write. Returns None if nothing is written because the table exists.
 
     Cost: one LIST and one GET.
@@ -92,8 +92,8 @@ async def target_of(
     else:
         table_schema = new_table_schema(schema, vectors, keeps_required=keeps_required)
     if dataset is None:
-        return Target(options, base, 0, options.path, table_schema, overwrite)
-    return Target(options, base, dataset.version, dataset.uri, table_schema, overwrite)
+        return WriteTarget(options, base, 0, options.path, table_schema, overwrite)
+    return WriteTarget(options, base, dataset.version, dataset.uri, table_schema, overwrite)
 
 
 async def _grown(dataset: Dataset, schema: StructType, vectors: Mapping[str, int]) -> Dataset:
@@ -117,7 +117,7 @@ class AlanceWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""
         if self.target is None:
-            return Written((), 0, 0, 0, self.options.path)
+            return WrittenFiles((), 0, 0, 0, self.options.path)
         try:
             return run(write_rows(self.target, iterator))
         finally:
@@ -137,9 +137,9 @@ class AlanceWriter(DataSourceArrowWriter):
             run(remove_files(self.options, written(messages)))
 
 
-def written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+def written(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenFiles]:
     """Return the messages of tasks that finished."""
-    return [message for message in messages if isinstance(message, Written)]
+    return [message for message in messages if isinstance(message, WrittenFiles)]
 
 
 QUERY: Final = "sql.streaming.queryId"  # constant for a checkpoint, across restarts
@@ -189,7 +189,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
         if parts and not (query and may_be_committed(job_of(query, batch_id))):
             run(remove_files(self.options, parts))
 
-    def _as_written(self, message: Written) -> Target:
+    def _as_written(self, message: WrittenFiles) -> WriteTarget:
         """Return the tasks' target; the table may have been created or moved since the plan."""
         assert self.target is not None
         return replace(

@@ -64,7 +64,7 @@ class Fault(Exception):
         self.message = message
 
 
-class Blob:
+class StoredBlob:
     """One stored object's metadata."""
 
     __slots__ = ("etag", "mtime", "size")
@@ -83,7 +83,7 @@ class Bucket:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.blobs: dict[str, Blob] = {}
+        self.blobs: dict[str, StoredBlob] = {}
         self.keys: list[str] = []
 
     def scan(self, tag: Callable[[], str]) -> None:
@@ -95,10 +95,10 @@ class Bucket:
                 path = os.path.join(where, name)
                 st = os.stat(path)
                 key = os.path.relpath(path, base).replace(os.sep, "/")
-                self.blobs[key] = Blob(st.st_size, tag(), st.st_mtime)
+                self.blobs[key] = StoredBlob(st.st_size, tag(), st.st_mtime)
         self.keys = sorted(self.blobs)
 
-    def put(self, key: str, blob: Blob) -> None:
+    def put(self, key: str, blob: StoredBlob) -> None:
         """Enter an object."""
         if key not in self.blobs:
             bisect.insort(self.keys, key)
@@ -155,7 +155,7 @@ class ObjectStore:
         except KeyError:
             raise Fault(404, "NoSuchBucket", name) from None
 
-    def blob(self, bucket: Bucket, key: str) -> Blob:
+    def blob(self, bucket: Bucket, key: str) -> StoredBlob:
         """The object's metadata; `Fault` where there is none."""
         try:
             return bucket.blobs[key]
@@ -185,7 +185,7 @@ class ObjectStore:
         if fd is not None:
             os.close(fd)
 
-    def install(self, bucket: Bucket, key: str, temp: str, size: int) -> Blob:
+    def install(self, bucket: Bucket, key: str, temp: str, size: int) -> StoredBlob:
         """Make a written file the object's content, at once."""
         path = self.path(bucket, key)
         self.forget(path)
@@ -195,11 +195,11 @@ class ObjectStore:
         except OSError:
             os.unlink(temp)
             raise
-        blob = Blob(size, self.tag(), time.time())
+        blob = StoredBlob(size, self.tag(), time.time())
         bucket.put(key, blob)
         return blob
 
-    def write(self, bucket: Bucket, key: str, data: Content) -> Blob:
+    def write(self, bucket: Bucket, key: str, data: Content) -> StoredBlob:
         """Create or replace an object."""
         self.path(bucket, key)  # refuses the key before anything is written
         temp = f"{self.temp}/{next(self._tags):x}"
@@ -228,7 +228,7 @@ def etags(value: str) -> list[str]:
     return [part.strip() for part in value.split(",")]
 
 
-def check_write(blob: Blob | None, headers: dict[str, str]) -> None:
+def check_write(blob: StoredBlob | None, headers: dict[str, str]) -> None:
     """If-None-Match and If-Match on a write, and their GCS dialect.
 
     Raises:
@@ -251,7 +251,7 @@ def check_write(blob: Blob | None, headers: dict[str, str]) -> None:
             )
 
 
-def check_read(blob: Blob, headers: dict[str, str]) -> None:
+def check_read(blob: StoredBlob, headers: dict[str, str]) -> None:
     """If-Match and If-None-Match on a read."""
     match = headers.get("if-match")
     if match is not None and match.strip() != "*" and blob.etag not in etags(match):

@@ -20,10 +20,10 @@ from urllib.parse import quote, unquote
 from alance.testing.connection import Answer, Request, error, xml
 from alance.testing.objects import (
     XMLNS,
-    Blob,
     Bucket,
     Fault,
     ObjectStore,
+    StoredBlob,
     check_read,
     check_write,
     parse_range,
@@ -40,7 +40,7 @@ LAST: Final = "\U0010ffff"  # sorts behind whatever a key goes on with
 
 def entries(
     bucket: Bucket, prefix: str, delimiter: str, after: str
-) -> Iterator[tuple[str, Blob | None]]:
+) -> Iterator[tuple[str, StoredBlob | None]]:
     """Objects and, without a blob, common prefixes; in order, all greater than `after`.
 
     Args:
@@ -108,7 +108,7 @@ def unending(answer: Answer, req: Request, *, is_hollow: bool) -> Answer:
     return answer
 
 
-def _entry(name: str, blob: Blob | None) -> str:
+def _entry(name: str, blob: StoredBlob | None) -> str:
     if blob is None:
         return f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>"
     when = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(blob.mtime))
@@ -119,7 +119,7 @@ def _entry(name: str, blob: Blob | None) -> str:
     )
 
 
-def copy_source(store: ObjectStore, req: Request) -> tuple[Bucket, str, Blob]:
+def copy_source(store: ObjectStore, req: Request) -> tuple[Bucket, str, StoredBlob]:
     """The object that a copy names."""
     name, _, key = unquote(req.copy_source or "").lstrip("/").partition("/")
     bucket = store.bucket(name)
@@ -217,7 +217,7 @@ class Multipart:
         return Answer(204)
 
 
-class Service:
+class StoreService:
     """The S3 operations: their effect on the store, and their answers."""
 
     WRITES: Final = frozenset(

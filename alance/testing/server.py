@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 from alance.testing.connection import CHUNK, Connection, Request, error
 from alance.testing.objects import REASONS, ObjectStore
-from alance.testing.operations import Service, unending
+from alance.testing.operations import StoreService, unending
 from alance.testing.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class Server:
 
     def __init__(self, store: ObjectStore, weather: Weather) -> None:
         self.store, self.weather = store, weather
-        self.service = Service(store)
+        self.service = StoreService(store)
         self.delivery = Delivery(store, weather, self.spawn)
         self.log: list[dict[str, Any]] = []
         self.conns: set[Connection] = set()
@@ -272,7 +272,7 @@ class Server:
         if rule is not None:
             req.record["fault"] = rule.action
             self.spawn(self._fail(conn, req, rule, delay))
-        elif req.op in Service.WRITES:
+        elif req.op in StoreService.WRITES:
             self.spawn(self._write(conn, req, delay))
         elif delay:
             self.loop.call_later(delay, self._answer, conn, req)
@@ -288,7 +288,7 @@ class Server:
 
     async def _apply(self, conn: Connection, req: Request, delay: float) -> Answer:
         """Do what is asked after a part of the latency, and wait for the rest of it."""
-        is_write = req.op in Service.WRITES
+        is_write = req.op in StoreService.WRITES
         early = delay * self.weather.values["apply_at"] if is_write else delay
         await asyncio.sleep(early + self.delivery.pace(conn, len(req.body)))
         answer = self.service(req)

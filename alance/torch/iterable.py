@@ -16,7 +16,7 @@ import torch.utils.data
 from alance import InvalidInputError
 from alance.torch.mapped import transform_of
 from alance.torch.order import Order, by_turns
-from alance.torch.table import Source, Table, loop
+from alance.torch.table import Source, TorchTable, loop
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -115,7 +115,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         if rank is not None and world_size is not None and not 0 <= rank < world_size:
             raise InvalidInputError(f"rank={rank}: expected 0 to world_size - 1, {world_size - 1}")
         self._rank, self._world_size = rank, world_size
-        self._table = Table(source, columns, filter, params, version, storage_options)
+        self._table = TorchTable(source, columns, filter, params, version, storage_options)
         self._transform = transform_of(transform, fill)
         least, most = WINDOW_ROWS
         usual = min(max(WINDOW_BYTES // self._table.row_bytes, least), most)

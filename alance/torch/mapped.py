@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alance import InvalidInputError
-from alance.torch.table import Source, Table, loop
+from alance.torch.table import Source, TorchTable, loop
 from alance.torch.tensors import Fill, to_tensors
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class MapDataset:
         version: int | str | None = None,
         storage_options: StorageOptions | None = None,
     ) -> None:
-        self._table = Table(source, columns, filter, params, version, storage_options)
+        self._table = TorchTable(source, columns, filter, params, version, storage_options)
         self._transform = transform_of(transform, fill)
 
     @property

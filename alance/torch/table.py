@@ -28,7 +28,7 @@ loop: Final = OwnLoop("alance.torch")
 RUN_ROWS: Final = 4096  # of a run: a take of fewer rows costs less than a scan, of more rows more
 
 
-class Table:
+class TorchTable:
     """The rows of a version for which a filter is true.
 
     Goes to other processes without a request: forked, as it is; pickled, with the storage options

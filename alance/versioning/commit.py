@@ -124,7 +124,7 @@ async def _observed_commit(engine: Engine, pending: PendingCommit) -> Manifest:
     uploads = None if pending.data is None else asyncio.ensure_future(pending.data)
     num_appends = max(1, len(transaction.properties.get(MERGED, "").split()))
     with observing.commit(pending.table.uri, transaction.operation, num_appends) as observed:
-        run = _Run(engine, pending, observed)
+        run = _CommitRun(engine, pending, observed)
         try:
             if pending.loading is None:
                 _check(transaction, pending.base, detached=pending.detached)
@@ -158,7 +158,7 @@ def _check(transaction: Transaction, base: Manifest | None, *, detached: bool) -
         )
 
 
-class _Run:
+class _CommitRun:
     """State of a commit between its attempts."""
 
     def __init__(

@@ -12,7 +12,7 @@ from alance.expr.lexical import SqlText
 from alance.expr.simple import MAX_TERMS, simple_tree
 
 if TYPE_CHECKING:
-    from alance.expr.syntax import Tree
+    from alance.expr.syntax import SyntaxTree
 
 SIMPLE: Final = [
     "id >= 990",
@@ -76,7 +76,7 @@ OTHERS: Final = [
 ]
 
 
-def by_sqlglot(text: str) -> Tree:
+def by_sqlglot(text: str) -> SyntaxTree:
     return read(SqlText(text, "filter"), text)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from alance import CorruptFileError, _kernels
 from alance.format.index import fm
-from alance.format.index.fm import SCHEMA, Partition, PartitionBuilder, metadata_of
+from alance.format.index.fm import SCHEMA, FmPartition, PartitionBuilder, metadata_of
 
 TEXTS = st.lists(st.one_of(st.none(), st.text("abé漢 ", max_size=9)), min_size=1, max_size=12)
 
@@ -43,7 +43,7 @@ def test_rows_with_a_pattern_are_those_of_plain_python(
     texts: list[str | None], pattern: str
 ) -> None:
     texts = [*texts, "a"]
-    partition = Partition.parse(*partition_of(texts))
+    partition = FmPartition.parse(*partition_of(texts))
     expected = [row for row, text in enumerate(texts, 7) if text is not None and pattern in text]
     assert partition.rows_of(partition.find(pattern.encode())).tolist() == expected
     there = [(row, text.encode()) for row, text in enumerate(texts, 7) if text is not None]
@@ -60,7 +60,9 @@ def test_zeros_and_separators_inside_of_texts_are_blanks() -> None:
     builder = PartitionBuilder(1 << 20)
     builder.add(pa.array([b"a\0b\xffc"], pa.binary()), pa.array([0], pa.uint64()))
     (batch,) = builder.finish()
-    partition = Partition.parse(batch.select(SCHEMA.names), metadata_of(batch.column(5)[0].as_py()))
+    partition = FmPartition.parse(
+        batch.select(SCHEMA.names), metadata_of(batch.column(5)[0].as_py())
+    )
     assert partition.rows_of(partition.find(b"a b c")).tolist() == [0]
 
 
@@ -81,7 +83,7 @@ def test_zeros_and_separators_inside_of_texts_are_blanks() -> None:
 def test_metadata_that_contradicts_the_rows_is_refused(key: str, value: str) -> None:
     batch, metadata = partition_of(["banana", "bandana", "é"])
     with pytest.raises(CorruptFileError, match="FM index"):
-        Partition.parse(batch, {**metadata, key: value})
+        FmPartition.parse(batch, {**metadata, key: value})
 
 
 @settings(deadline=None, max_examples=200)
@@ -98,7 +100,7 @@ def test_damaged_bits_give_an_error_or_rows_of_the_index(data: st.DataObject) ->
     columns[2] = pa.array(words, pa.large_binary())
     damaged = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
     try:
-        partition = Partition.parse(damaged, metadata)
+        partition = FmPartition.parse(damaged, metadata)
         assert set(partition.rows_of(partition.find(b"an")).tolist()) <= {7, 8, 9, 10}
         texts = partition.texts(np.ones(4, np.bool_))
         fm.partition_of(texts)

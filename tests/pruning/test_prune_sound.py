@@ -40,7 +40,7 @@ NUMBERS = {leaf.field.id: number for number, leaf in enumerate(LEAVES)}
 
 def written(table: pa.Table, cuts: list[int]) -> bytes | None:
     """The statistics buffer of rows that are added in pieces."""
-    made = statistics.FileStatistics(LEAVES)
+    made = statistics.NewStatistics(LEAVES)
     batch = table.combine_chunks().to_batches()[0]
     bounds = sorted({0, batch.num_rows, *(cut % batch.num_rows for cut in cuts)})
     for start, stop in pairwise(bounds):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alance.spark.keeping import Kept, marked
+from alance.spark.keeping import UnchangedColumns, marked
 from alance.spark.options import ReadOptions
 from alance.spark.session import CATALOG_CLASS
 from alance.spark.times import with_old_times
@@ -269,4 +269,4 @@ def test_what_spark_holds_needs_nothing_of_the_old_rows(tmp_path) -> None:
     lance.write_dataset(pa.table({"id": [1]}), str(tmp_path / "plain"))
     table = sync.dataset(str(tmp_path / "plain"))
     options = ReadOptions(path=table.uri)
-    assert Kept.of(table, StructType.fromDDL("id long"), options) is None
+    assert UnchangedColumns.of(table, StructType.fromDDL("id long"), options) is None

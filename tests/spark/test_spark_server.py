@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 import alance.sync
 from alance import InvalidInputError
 from alance.spark.procedures import create_index
-from alance.spark.server import Server
+from alance.spark.server import ConnectorServer
 from alance.spark.source import AlanceSource
 from alance.spark.worker import run
 
@@ -65,11 +65,13 @@ class Client:
         return {"verb": "read", "work": plan["work"], "pieces": pieces, "cores": 1}
 
 
-def served(folder: Path, story: Callable[[Server, Client], Coroutine[Any, Any, None]]) -> None:
+def served(
+    folder: Path, story: Callable[[ConnectorServer, Client], Coroutine[Any, Any, None]]
+) -> None:
     """A server and its client, in the loop that reads."""
 
     async def both() -> None:
-        server, path = Server(), str(folder / "socket")
+        server, path = ConnectorServer(), str(folder / "socket")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen()
@@ -132,7 +134,7 @@ def test_it_ends_when_nobody_asks(tmp_path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         listener.listen()
-        run(Server().serve(listener, idle_s=0.01))
+        run(ConnectorServer().serve(listener, idle_s=0.01))
 
 
 def test_the_process_ends_with_its_standard_input(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 import alance
 from alance import MatchQuery, PhraseQuery
-from alance.format.index.text.dictionary import Dictionary
+from alance.format.index.text.dictionary import TokenDictionary
 from alance.format.index.text.metadata import Documents, TextMetadata
 from alance.format.index.text.params import TextParams
 from alance.format.index.text.postings import Postings
@@ -171,10 +171,10 @@ def test_another_format_is_not_supported(more: dict[str, str]) -> None:
 
 
 def test_tokens_are_in_order_and_have_each_a_number() -> None:
-    def parse(words: list[str], numbers: list[int], lists: int) -> Dictionary:
+    def parse(words: list[str], numbers: list[int], lists: int) -> TokenDictionary:
         arrays = [pa.array(words), pa.array(numbers, pa.uint32())]
         batch = pa.RecordBatch.from_arrays(arrays, ["_token", "_token_id"])
-        return Dictionary.parse(batch, lists)
+        return TokenDictionary.parse(batch, lists)
 
     right = parse(["a", "b", "é"], [2, 0, 1], 3)
     assert right.find(["b", "zz", "é", ""]).tolist() == [0, -1, 1, -1]
@@ -196,13 +196,13 @@ TRANSDUCER = bytes.fromhex(
 )
 
 
-def transducer(content: bytes, count: int = 7, size: int = 27) -> Dictionary:
+def transducer(content: bytes, count: int = 7, size: int = 27) -> TokenDictionary:
     columns = {
         "_token_fst_bytes": pa.array([content], pa.large_binary()),
         "_token_next_id": pa.array([count], pa.uint32()),
         "_token_total_length": pa.array([size], pa.uint64()),
     }
-    parsed = Dictionary.parse(pa.RecordBatch.from_pydict(columns), count)
+    parsed = TokenDictionary.parse(pa.RecordBatch.from_pydict(columns), count)
     assert all(-1 <= number < count for number in parsed.find(WORDS))
     assert sorted(parsed.tokens.numbers.tolist()) == list(range(count))
     return parsed

@@ -18,7 +18,7 @@ import alance.sync
 from alance.errors import InvalidInputError
 from alance.format.index.text.analyzer import Analyzer
 from alance.format.index.text.columns import token_rows
-from alance.format.index.text.dictionary import Dictionary
+from alance.format.index.text.dictionary import TokenDictionary
 from alance.format.index.text.folding import folded
 from alance.format.index.text.params import LANGUAGES, TOKENIZERS, TextParams, is_of_elements
 from alance.format.index.text.stop_words import STOP_WORDS
@@ -129,13 +129,13 @@ def test_tokens_are_as_many_as_their_transducer_has() -> None:
     fields = dict(zip(rows.schema.names, rows.columns, strict=True))
     fields["_token_next_id"] = pa.array([9], pa.uint32())
     stale = pa.RecordBatch.from_arrays(list(fields.values()), list(fields))
-    assert Dictionary.parse(stale, 2).find(["apple", "pear", "river"]).tolist() == [1, -1, 0]
+    assert TokenDictionary.parse(stale, 2).find(["apple", "pear", "river"]).tolist() == [1, -1, 0]
     with pytest.raises(alance.CorruptFileError, match="2 tokens, 3 posting lists"):
-        Dictionary.parse(stale, 3)
+        TokenDictionary.parse(stale, 3)
     fields["_token_fst_bytes"] = pa.array([b"short"], pa.large_binary())
     short = pa.RecordBatch.from_arrays(list(fields.values()), list(fields))
     with pytest.raises(alance.CorruptFileError, match="no dictionary"):
-        Dictionary.parse(short, 2)
+        TokenDictionary.parse(short, 2)
 
 
 def test_characters_are_folded_to_ascii() -> None:

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 import alance
 from alance.torch import IterableDataset
 from alance.torch.order import Order
-from alance.torch.table import Table
+from alance.torch.table import TorchTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -267,9 +267,9 @@ class Watched:
         self.second = threading.Event()
         self.cancelled = threading.Event()
         self.started = 0
-        read = Table.read
+        read = TorchTable.read
 
-        async def watched(table: Table, rows: np.ndarray[Any, Any]) -> Any:
+        async def watched(table: TorchTable, rows: np.ndarray[Any, Any]) -> Any:
             if not len(rows):
                 return await read(table, rows)
             self.started += 1
@@ -284,7 +284,7 @@ class Watched:
                 self.second.set()
             return batch
 
-        monkeypatch.setattr(Table, "read", watched)
+        monkeypatch.setattr(TorchTable, "read", watched)
 
 
 def test_the_next_window_is_read_while_this_one_is_used(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 # Nodes of 0.1: a release gave new columns the ids of old ones, and the first file is read.
-FIRST_COUNTS: Final = (v0_1.ListNode, PlainNode, TextNode)
+FIRST_COUNTS: Final = (v0_1.ListReader, PlainNode, TextNode)
 
 
 def open_fields(

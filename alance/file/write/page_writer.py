@@ -26,7 +26,7 @@ from alance.format.encode.blobs import BlobRows, encode_blob_page
 from alance.format.encode.container import FileBuilder, with_small_ones_joined
 from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.encode.small_file import small_files
-from alance.format.encode.statistics import FileStatistics
+from alance.format.encode.statistics import NewStatistics
 from alance.format.layouts.fields import leaf_columns
 from alance.io.loop.readahead import grouped
 from alance.records import dataclass
@@ -89,7 +89,7 @@ class PageWriter(DataFileWriter):
         self._builder = FileBuilder(self._schema, self._version)
         leaves = [(root, leaf) for root in self._schema.fields for leaf in leaf_columns(root)]
         fields = [leaf for _, leaf in leaves]
-        self._statistics = FileStatistics(fields) if self._has_statistics else None
+        self._statistics = NewStatistics(fields) if self._has_statistics else None
         self._columns = [
             WaitingColumn(n, root, leaf, self._statistics) for n, (root, leaf) in enumerate(leaves)
         ]

@@ -18,7 +18,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.format.encode.statistics import FileStatistics
+    from alance.format.encode.statistics import NewStatistics
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.fields import LeafColumn
@@ -31,7 +31,7 @@ class WaitingColumn:
     number: int
     root: Field
     leaf: LeafColumn
-    statistics: FileStatistics | None = None
+    statistics: NewStatistics | None = None
     parts: list[PageValues] = field(default_factory=list)
     num_bytes: int = 0
 

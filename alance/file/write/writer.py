@@ -19,7 +19,7 @@ from alance.file.write.here import Here, Pieces, without_waiting
 from alance.file.write.small_batches import SmallBatches, merged
 from alance.file.write.waiting import steps
 from alance.file_version import FileVersion
-from alance.format.encode.options import Options
+from alance.format.encode.options import FieldOptions
 from alance.io.loop.tasks import all_of
 from alance.records import dataclass
 
@@ -45,7 +45,7 @@ def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
         InvalidInputError: blobs of a version that these files do not have.
     """
     for leaf in leaves:
-        for text in Options.doubtful(leaf.metadata):
+        for text in FieldOptions.doubtful(leaf.metadata):
             warnings.warn(f"field {leaf.name!r}: metadata {text}", stacklevel=4)
         if leaf.is_blob_v2 and version < FileVersion.V2_2:
             raise InvalidInputError(

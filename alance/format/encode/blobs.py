@@ -218,7 +218,7 @@ def _limit(field: Field, key: str, default: int, at_least: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedBlobs:
     """Places of blobs that the caller has placed; each array has shape (n,).
 
     Attributes:
@@ -268,7 +268,7 @@ class BlobRows:
     sizes: UInt64s | None = None
     base_ids: UInt32s | None = None
     kinds: Bytes | None = None
-    placed: Placed | None = None
+    placed: PlacedBlobs | None = None
 
     @property
     def num_values(self) -> int:
@@ -374,7 +374,7 @@ def _placed(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     uris = {slot: children["uri"][slot].as_py() or "" for slot in slots}
     for slot, path in uris.items():
         check_managed(path, int(numbers["position"][slot]), int(numbers["blob_size"][slot]), where)
-    placed = Placed(kinds, numbers["position"], numbers["blob_size"], ids, uris)
+    placed = PlacedBlobs(kinds, numbers["position"], numbers["blob_size"], ids, uris)
     payloads = _payloads(data, has_data, where)
     return BlobRows(payloads, valid, np.empty(0, np.int64), placed=placed)
 

@@ -40,7 +40,7 @@ WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class FieldOptions:
     """Checked options of a field, with defaults."""
 
     compression: str | None  # of COMPRESSIONS
@@ -55,7 +55,7 @@ class Options:
     dict_values_level: int | None
 
     @classmethod
-    def of(cls, hints: Hints) -> Options:
+    def of(cls, hints: Hints) -> FieldOptions:
         """Parse the options of a field.
 
         Raises:
@@ -65,7 +65,7 @@ class Options:
 
     @classmethod
     @lru_cache(maxsize=256)
-    def _of(cls, items: tuple[tuple[str, str], ...]) -> Options:
+    def _of(cls, items: tuple[tuple[str, str], ...]) -> FieldOptions:
         keys = dict(items)
         numbers = {key: limits.read(keys[key]) for key, limits in NUMBERS.items() if key in keys}
         ratio = numbers.get("dict-size-ratio")
@@ -121,7 +121,7 @@ SPLITS: Final = {"off": 0, "on": 1, "auto": 2}
 
 
 @lru_cache(maxsize=256)
-def _numbers(options: Options) -> tuple[int | float | None, ...]:
+def _numbers(options: FieldOptions) -> tuple[int | float | None, ...]:
     return (
         CODES[options.compression],
         options.level,
@@ -163,7 +163,7 @@ def _whole(value: float | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PageLimits:
     """Range of numbers of a key.
 
     Attributes:
@@ -213,12 +213,12 @@ LEVEL: Final = (int, -(1 << 17), 22)
 NUMBERS: Final = {
     limits.key: limits
     for limits in (
-        Limits(*LEVEL, "compression-level"),
-        Limits(float, 0.0, 1.0, "rle-threshold"),
-        Limits(int, 1, 1 << 28, "minichunk-size"),
-        Limits(int, 1, 1 << 31, "dict-divisor"),
-        Limits(float, 0.0, 1.0, "dict-size-ratio", takes_more=False),
-        Limits(int, 0, 1 << 62, "dict-max-size", takes_more=False, takes_text=False),
-        Limits(*LEVEL, "dict-values-compression-level"),
+        PageLimits(*LEVEL, "compression-level"),
+        PageLimits(float, 0.0, 1.0, "rle-threshold"),
+        PageLimits(int, 1, 1 << 28, "minichunk-size"),
+        PageLimits(int, 1, 1 << 31, "dict-divisor"),
+        PageLimits(float, 0.0, 1.0, "dict-size-ratio", takes_more=False),
+        PageLimits(int, 0, 1 << 62, "dict-max-size", takes_more=False, takes_text=False),
+        PageLimits(*LEVEL, "dict-values-compression-level"),
     )
 }

@@ -28,7 +28,7 @@ from alance.format.blocks import (
 from alance.format.codecs.general import ZSTD_LEVEL
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.fixed import FixedLists
-from alance.format.encode.options import Options
+from alance.format.encode.options import FieldOptions
 from alance.format.encode.values import has_fixed_rows, struct_rows
 from alance.format.layouts.base import max_definition, max_repetition
 
@@ -149,7 +149,7 @@ def _levels(values: PageValues) -> tuple[object, ...]:
 
 
 def _hints(hints: Hints) -> tuple[tuple[object, ...], int]:
-    return Options.of(hints).numbers, MINOR[hints.version]
+    return FieldOptions.of(hints).numbers, MINOR[hints.version]
 
 
 def _values(block: Block) -> ValuesInput:

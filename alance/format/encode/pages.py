@@ -80,7 +80,7 @@ def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
         InvalidInputError: a requested layout that cannot hold the values.
         UnsupportedError: values that the file version cannot hold.
     """
-    leaf = _Leaf(field, values, hints)
+    leaf = _NewLeaf(field, values, hints)
     try:
         return leaf.page(encoded([leaf.input])[0])
     except TooManyLevels:
@@ -97,7 +97,7 @@ def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list
         InvalidInputError: an array that contradicts itself, or that no page can hold; names its
             field.
     """
-    inputs = [_Leaf(*leaf) for leaf in leaves]
+    inputs = [_NewLeaf(*leaf) for leaf in leaves]
     try:
         results = encoded([leaf.input for leaf in inputs])
     except ValueError as error:
@@ -105,7 +105,7 @@ def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list
     return [leaf.pages(result) for leaf, result in zip(inputs, results, strict=True)]
 
 
-def _refused(inputs: Sequence[_Leaf], error: ValueError) -> InvalidInputError:
+def _refused(inputs: Sequence[_NewLeaf], error: ValueError) -> InvalidInputError:
     """Build the kernel's error with the name of the first field that fails alone."""
     for leaf in inputs:
         try:
@@ -115,7 +115,7 @@ def _refused(inputs: Sequence[_Leaf], error: ValueError) -> InvalidInputError:
     return InvalidInputError(str(error))
 
 
-class _Leaf:
+class _NewLeaf:
     """Rows of a leaf that become pages."""
 
     def __init__(self, field: Field, values: PageValues, hints: Hints) -> None:

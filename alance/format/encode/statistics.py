@@ -29,7 +29,7 @@ ALL_VALID: Final = np.empty(0, np.uint8)
 COMPRESS: Final = partial(zlib.compress, level=1)
 
 
-class FileStatistics:
+class NewStatistics:
     """Statistics of a file being written: zones of each column that has them."""
 
     def __init__(self, columns: Sequence[LeafColumn]) -> None:

@@ -19,7 +19,7 @@ from alance.format.codecs.strings import MAGIC, TABLE_BYTES
 from alance.format.encode import encodings
 
 if TYPE_CHECKING:
-    from alance.format.encode.options import Options
+    from alance.format.encode.options import FieldOptions
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 MIN_BYTES: Final = 32768  # smaller pages get no symbol table or compression
@@ -61,7 +61,7 @@ def bits_per_offset(strings: VariableWidth) -> int:
 
 
 def encode_strings(
-    strings: VariableWidth, options: Options
+    strings: VariableWidth, options: FieldOptions
 ) -> tuple[pb.CompressiveEncoding, VariableWidth]:
     """Return the encoding and bytes of a full-zip page's strings, each compressed on its own."""
     encoding = encodings.variable(bits_per_offset(strings))
@@ -88,7 +88,7 @@ def encode_strings(
     return encoding, strings
 
 
-def has_codes(strings: VariableWidth, options: Options) -> bool:
+def has_codes(strings: VariableWidth, options: FieldOptions) -> bool:
     """True if a symbol table is worth a trial."""
     return options.compression == "fsst" or (
         options.compression is None
@@ -97,7 +97,7 @@ def has_codes(strings: VariableWidth, options: Options) -> bool:
     )
 
 
-def _codes(strings: VariableWidth, options: Options) -> tuple[bytes, VariableWidth] | None:
+def _codes(strings: VariableWidth, options: FieldOptions) -> tuple[bytes, VariableWidth] | None:
     """Return a symbol table and codes, or None if not worth a trial or not smaller."""
     return compressed(strings) if has_codes(strings, options) else None
 

@@ -19,7 +19,7 @@ from alance.file_version import FileVersion
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
 from alance.format.encode import encodings
 from alance.format.encode.fixed import FixedLists
-from alance.format.encode.options import Options
+from alance.format.encode.options import FieldOptions
 from alance.format.encode.strings import encode_strings
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -135,7 +135,7 @@ def per_value(
             fixed = _whole_bytes(values)
             return encodings.flat(fixed.bits_per_value), fixed
         case VariableWidth():
-            return encode_strings(values, Options.of(hints))
+            return encode_strings(values, FieldOptions.of(hints))
         case FixedSizeListBlock():
             lists = FixedLists.of(values)
             return lists.encoding, lists.rows()

@@ -325,7 +325,7 @@ def encoder_like(quantizer: Quantizer, type_: VectorType) -> Encoder | None:
         type_: type of the vectors.
     """
     match quantizer:
-        case flat.Flat():
+        case flat.FlatQuantizer():
             return FlatEncoder(type_)
         case sq.ScalarQuantizer(dim=dim, low=low, high=high):
             return ScalarEncoder(dim, low, high)

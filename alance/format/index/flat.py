@@ -21,7 +21,7 @@ VECTORS: Final = "flat"
 
 
 @dataclass(frozen=True, slots=True)
-class Flat:
+class FlatQuantizer:
     """Quantizer of uncompressed vectors."""
 
     metric: str
@@ -31,7 +31,7 @@ class Flat:
     is_exact: bool = field(default=True, init=False)
 
     @classmethod
-    def parse(cls, centroids: Centroids, value_type: str) -> Flat:
+    def parse(cls, centroids: Centroids, value_type: str) -> FlatQuantizer:
         """Return the quantizer of an index; its storage metadata is not needed."""
         return cls(centroids.metric, centroids.dim, value_type)
 

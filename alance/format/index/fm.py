@@ -85,7 +85,7 @@ def number_of(name: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Partition:
+class FmPartition:
     """A searchable partition.
 
     Attributes:
@@ -101,7 +101,7 @@ class Partition:
     length: int
 
     @classmethod
-    def parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> Partition:
+    def parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> FmPartition:
         """Parse the rows and the metadata of a file. CPU work.
 
         Raises:
@@ -113,7 +113,7 @@ class Partition:
             raise CorruptFileError(f"FM index: {error!r}") from error
 
     @classmethod
-    def _parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> Partition:
+    def _parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> FmPartition:
         rows, starts = (_numbers(metadata, key) for key in (ROW_IDS, "doc_start_positions"))
         length, num_blocks = int(metadata["bwt_len"]), int(metadata["total_wavelet_rows"])
         is_ascending = len(starts) == 0 or (starts[0] == 0 and (np.diff(starts) > 0).all())
@@ -186,14 +186,14 @@ class Partition:
         numbers = np.searchsorted(self.starts, places, "right") - 1
         return self.rows[np.unique(numbers)]
 
-    def texts(self, keep: Mask) -> TextRows:
+    def texts(self, keep: Mask) -> FmTextRows:
         """Return the rows of a mask with their texts, decoded from the index. CPU work.
 
         Raises:
             CorruptFileError: the decoded texts do not match the stored offsets.
         """
         if self.index is None:
-            return TextRows.none()
+            return FmTextRows.none()
         content = self.index.text()
         ends = np.append(self.starts[1:], self.length - 1)
         separators = np.flatnonzero(content == SEPARATOR)
@@ -203,10 +203,10 @@ class Partition:
         spans = zip(starts.tolist(), ends.tolist(), strict=True)
         parts = [content[start:end] for start, end in spans]
         whole = np.concatenate(parts) if parts else content[:0]
-        return TextRows(self.rows[keep], np.cumsum(ends - starts), whole)
+        return FmTextRows(self.rows[keep], np.cumsum(ends - starts), whole)
 
 
-class TextRows(NamedTuple):
+class FmTextRows(NamedTuple):
     """Rows with their texts.
 
     Attributes:
@@ -220,13 +220,13 @@ class TextRows(NamedTuple):
     content: Bytes
 
     @classmethod
-    def none(cls) -> TextRows:
+    def none(cls) -> FmTextRows:
         """Return no rows."""
         empty = np.empty(0, np.int64)
         return cls(empty, empty, np.empty(0, np.uint8))
 
     @classmethod
-    def of(cls, values: pa.Array, addresses: pa.Array) -> TextRows:
+    def of(cls, values: pa.Array, addresses: pa.Array) -> FmTextRows:
         """Return the rows whose value is not null. CPU work."""
         values, rows = plain(values), as_numbers(addresses).astype(np.int64)
         if values.null_count:
@@ -236,7 +236,7 @@ class TextRows(NamedTuple):
         return cls(rows, offsets[1:] - offsets[0] + lengths, _kernels.separated(offsets, content))
 
     @classmethod
-    def joined(cls, parts: Sequence[TextRows]) -> TextRows:
+    def joined(cls, parts: Sequence[FmTextRows]) -> FmTextRows:
         """Concatenate several rows with texts; a copy. CPU work."""
         sizes = np.cumsum([0, *(len(part.content) for part in parts)]).tolist()
         shifted = [part.ends + size for part, size in zip(parts, sizes, strict=False)]
@@ -246,12 +246,12 @@ class TextRows(NamedTuple):
             np.concatenate([part.content for part in parts]),
         )
 
-    def part(self, start: int, stop: int) -> TextRows:
+    def part(self, start: int, stop: int) -> FmTextRows:
         """Return the rows from `start` to `stop`; a view."""
         first = int(self.ends[start - 1]) if start else 0
         last = int(self.ends[stop - 1]) if stop else 0
         ends = self.ends[start:stop]
-        return TextRows(self.rows[start:stop], ends - first, self.content[first:last])
+        return FmTextRows(self.rows[start:stop], ends - first, self.content[first:last])
 
 
 def _numbers(metadata: Mapping[str, str], key: str) -> Int64s:
@@ -283,7 +283,7 @@ class PartitionBuilder:
     def __init__(self, memory: int) -> None:
         self.null_rows: list[Int64s] = []
         self._most = min(PARTITION_BYTES, max(1, memory // BUILD_BYTES))
-        self._waiting: list[TextRows] = []
+        self._waiting: list[FmTextRows] = []
         self._num_rows = self._num_bytes = 0
 
     @property
@@ -293,9 +293,9 @@ class PartitionBuilder:
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
         """Add rows and return the completed partitions. CPU work."""
-        return self.add_texts(TextRows.of(values, addresses))
+        return self.add_texts(FmTextRows.of(values, addresses))
 
-    def add_texts(self, texts: TextRows) -> list[pa.RecordBatch]:
+    def add_texts(self, texts: FmTextRows) -> list[pa.RecordBatch]:
         """Add rows and return the completed partitions. CPU work."""
         ready: list[pa.RecordBatch] = []
         start, num_rows = 0, len(texts.rows)
@@ -312,7 +312,7 @@ class PartitionBuilder:
                 ready.append(self._partition())
             start = stop
         # Copy pending rows, so that they do not keep their batch in memory.
-        self._waiting = [TextRows.joined(self._waiting)] if self._waiting else []
+        self._waiting = [FmTextRows.joined(self._waiting)] if self._waiting else []
         return ready
 
     def is_half_full(self, num_rows: int, num_bytes: int) -> bool:
@@ -326,10 +326,10 @@ class PartitionBuilder:
     def _partition(self) -> pa.RecordBatch:
         waiting, self._waiting = self._waiting, []
         self._num_rows = self._num_bytes = 0
-        return run_rows(*partition_of(TextRows.joined(waiting)))
+        return run_rows(*partition_of(FmTextRows.joined(waiting)))
 
 
-def partition_of(texts: TextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
+def partition_of(texts: FmTextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
     """Build a partition: the rows of its file, and the metadata. CPU work.
 
     Raises:
@@ -339,14 +339,14 @@ def partition_of(texts: TextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
     nodes = np.empty(0, np.int64)  # number of bits of each
     samples, words = np.empty(0, np.uint64), np.empty(0, np.uint64)
     counts = np.zeros(256, np.int64)
-    tree, length = _Tree([], {}), 0
+    tree, length = _WaveletTree([], {}), 0
     if len(texts.rows):
         symbols = np.append(texts.content, np.uint8(0))
         length = len(symbols)
         if length >> 31:
             raise UnsupportedError(f"FM index: {length} bytes of one text, at most 2 GiB")
         transform, samples, counts = _kernels.burrows_wheeler(symbols, RATE)
-        tree = _Tree.of(counts)
+        tree = _WaveletTree.of(counts)
         nodes = tree.lengths(counts)
         places = np.cumsum([0, *(-(-nodes // 64)).tolist()])
         children = np.array(tree.children, np.int32).reshape(-1, 2)
@@ -427,7 +427,7 @@ def metadata_of(packed: bytes) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tree:
+class _WaveletTree:
     """A Huffman tree.
 
     Attributes:
@@ -440,7 +440,7 @@ class _Tree:
     codes: dict[int, tuple[int, tuple[int, ...]]]
 
     @classmethod
-    def of(cls, counts: Int64s) -> _Tree:
+    def of(cls, counts: Int64s) -> _WaveletTree:
         # Among equal frequencies, the earlier node goes left, as in pylance.
         symbols = np.flatnonzero(counts).tolist()
         heap: list[tuple[int, int, object]] = [
@@ -490,7 +490,7 @@ class _Tree:
         return struct.pack("<I", len(self.children)) + b"".join(entries)
 
 
-def _fingerprint(texts: TextRows) -> str:
+def _fingerprint(texts: FmTextRows) -> str:
     """Return the 64-bit FNV-1a hash of the rows, by which pylance resumes a killed build."""
     head = b"lance-fmindex-partition-v1" + struct.pack("<Q", len(texts.rows))
     hashed = _kernels.fnv1a_rows(np.frombuffer(head, np.uint8), *texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.errors import UnsupportedError
-from alance.format.index.flat import Flat
+from alance.format.index.flat import FlatQuantizer
 from alance.format.index.pq import ProductQuantizer
 from alance.format.index.rabitq import Rabitq
 from alance.format.index.sq import ScalarQuantizer
@@ -59,4 +59,4 @@ def quantizer_of(
         if centroids.has_graphs:
             raise UnsupportedError("vector index of type IVF_HNSW_RQ")
         return Rabitq.parse(centroids, storage, content)
-    return Flat.parse(centroids, value_type)
+    return FlatQuantizer.parse(centroids, value_type)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.format.v0_1.leaves import DictionaryItems
     from alance.format.v0_1.metadata import PageRun
-    from alance.format.v0_1.pages import Parts
+    from alance.format.v0_1.pages import PageParts
     from alance.format.v2_0.arrays import ArrayPage
     from alance.format.v2_0.fields import FieldPiece, Node, PagedColumn
 
@@ -101,7 +101,7 @@ def pages_before(schema: Schema) -> dict[int, Field]:
 
 
 @dataclass(frozen=True, slots=True)
-class ListNode:
+class ListReader:
     """Lists, and the tree of their items."""
 
     field: Field
@@ -134,7 +134,7 @@ class ListNode:
         owned = Spans.of(ends.spans.starts, ends.spans.stops)
         return ListRows([ends], (yield from self.items.plan(owned)))
 
-    def _ends(self, parts: Parts) -> Plan[Ends]:
+    def _ends(self, parts: PageParts) -> Plan[Ends]:
         entries = yield from self.pages.fetch(parts, self.width, extra=1)
         raw = np.frombuffer(entries, f"<i{self.width}").astype(np.int64)
         counts = parts.counts + 1
@@ -214,7 +214,7 @@ class Tree:
             raise CorruptFileError(f"field {field.name!r}: a page of offsets without entries")
         items = self.node(field.children[0], counts)
         item_bytes = self._page_bytes(field.children[0], len(counts))
-        return ListNode(field, pages, items, offsets_of(counts), width, item_bytes)
+        return ListReader(field, pages, items, offsets_of(counts), width, item_bytes)
 
     def _page_bytes(self, field: Field, num_batches: int) -> Int64s:
         """Return the bytes of a field's pages and its descendants' in each batch."""

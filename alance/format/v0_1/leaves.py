@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.plans import Plan
-    from alance.format.v0_1.pages import Pages, Parts
+    from alance.format.v0_1.pages import PageParts, Pages
     from alance.format.v2_0.base import BitPiece, Spans
     from alance.format.v2_0.fields import FieldPiece, PagedColumn
 
@@ -191,7 +191,7 @@ class WholeRows:
     """Offsets of requested strings, and the bytes of all strings in their batches."""
 
     field: Field
-    parts: Parts
+    parts: PageParts
     entries: memoryview
     content: memoryview
     begins: Int64s  # for each part: start of its batch's bytes in the file
@@ -265,7 +265,7 @@ class TextNode:
                     return rows
         return (yield from self._by_offsets(parts))
 
-    def _whole_of_one_part(self, parts: Parts, begin: int, end: int) -> Plan[WholeRows | None]:
+    def _whole_of_one_part(self, parts: PageParts, begin: int, end: int) -> Plan[WholeRows | None]:
         """Like `_whole` for a single part, without the arrays of the general case."""
         start = end + 8 * int(parts.starts[0])
         stop = start + 8 * (int(parts.counts[0]) + 1)
@@ -278,7 +278,7 @@ class TextNode:
         return WholeRows(self.field, parts, entries, content, begins, np.array([end]), -begins)
 
     def _whole(
-        self, parts: Parts, hit: Int64s, begins: Int64s, ends: Int64s
+        self, parts: PageParts, hit: Int64s, begins: Int64s, ends: Int64s
     ) -> Plan[WholeRows | None]:
         """Read offsets and all bytes. Returns None if the bytes are not where expected."""
         entries, content = yield from together(
@@ -293,7 +293,7 @@ class TextNode:
             self.field, parts, entries, content, begins[owner], ends[owner], shifts[owner]
         )
 
-    def _by_offsets(self, parts: Parts) -> Plan[TextRows]:
+    def _by_offsets(self, parts: PageParts) -> Plan[TextRows]:
         entries = yield from self.pages.fetch(parts, 8, extra=1)
         limit = self.pages.place.size(0)
         with self.pages.place.checking():
@@ -303,11 +303,11 @@ class TextNode:
 
 
 @dataclass(frozen=True, slots=True)
-class BlobRows:
+class BlobPlaceRows:
     """Read offsets of blobs."""
 
     field: Field
-    parts: Parts
+    parts: PageParts
     entries: memoryview
     file_bytes: int
 
@@ -346,4 +346,4 @@ class BlobNode:
         """Plan rows in one round."""
         parts = self.pages.parts(spans)
         entries = yield from self.pages.fetch(parts, 8, extra=1)
-        return BlobRows(self.field, parts, entries, self.pages.place.size(0))
+        return BlobPlaceRows(self.field, parts, entries, self.pages.place.size(0))

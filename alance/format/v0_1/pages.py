@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PageParts:
     """Ascending ranges of rows, each inside one batch."""
 
     batches: Int64s  # shape (n,)
@@ -72,7 +72,7 @@ class Pages:
     def num_rows(self) -> int:
         return int(self.first_rows[-1])
 
-    def parts(self, spans: Spans) -> Parts:
+    def parts(self, spans: Spans) -> PageParts:
         """Split rows by batch.
 
         Raises:
@@ -80,13 +80,13 @@ class Pages:
         """
         starts, stops, first_rows = spans.starts, spans.stops, self.first_rows
         if not len(starts):
-            return Parts(starts, starts, starts)
+            return PageParts(starts, starts, starts)
         if stops[-1] > first_rows[-1]:
             raise self.place.corrupt(f"row {stops[-1] - 1} of a field of {first_rows[-1]} rows")
         if len(starts) == 1:  # the usual case of takes, without the arrays of the general one
             batch = int(first_rows.searchsorted(starts[0], "right")) - 1
             if stops[0] <= first_rows[batch + 1]:
-                return Parts(np.array([batch]), starts - first_rows[batch], stops - starts)
+                return PageParts(np.array([batch]), starts - first_rows[batch], stops - starts)
         batches = np.searchsorted(first_rows, starts, "right") - 1
         last = np.searchsorted(first_rows, stops, "left") - 1
         counts = last - batches + 1
@@ -97,14 +97,14 @@ class Pages:
             has_rows = stops > starts
             if not has_rows.all():
                 batches, starts, stops = batches[has_rows], starts[has_rows], stops[has_rows]
-        return Parts(batches, starts - first_rows[batches], stops - starts)
+        return PageParts(batches, starts - first_rows[batches], stops - starts)
 
-    def fetch(self, parts: Parts, width: int, extra: int = 0) -> Plan[memoryview]:
+    def fetch(self, parts: PageParts, width: int, extra: int = 0) -> Plan[memoryview]:
         """Plan entries of `width` bytes, `extra` more after each part's rows. One round."""
         starts = self.positions[parts.batches] + parts.starts * width
         return (yield from fetch_range(self.place, starts, starts + (parts.counts + extra) * width))
 
-    def fetch_bits(self, parts: Parts, per_row: int) -> Plan[BitPiece]:
+    def fetch_bits(self, parts: PageParts, per_row: int) -> Plan[BitPiece]:
         """Plan `per_row` bits a row: one round."""
         starts = self.positions[parts.batches] * 8 + parts.starts * per_row
         stops = starts + parts.counts * per_row

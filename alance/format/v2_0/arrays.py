@@ -23,23 +23,23 @@ from alance.format.layouts.place import PagePlace
 from alance.format.layouts.row_pages import NO_CHUNKS, LevelsForm, RowPage, ValuesForm
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupported
-from alance.format.v2_0.dictionary import Dictionary
+from alance.format.v2_0.dictionary import DictionaryEncoding
 from alance.format.v2_0.fixed import (
-    FixedSizeList,
-    Flat,
+    FixedSizeListEncoding,
+    FlatEncoding,
     Nested,
     PackedBits,
-    PackedStruct,
+    PackedStructEncoding,
     SomeNulls,
 )
-from alance.format.v2_0.strings import Binary, Fsst, Indices, Places, SameLength
+from alance.format.v2_0.strings import Binary, FsstEncoding, Indices, SameLength, StringPlaces
 from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.format.plans import Plan
-    from alance.format.v2_0.base import Piece, Spans
+    from alance.format.v2_0.base import ArrayPiece, Spans
 
 PLAIN: Final = Shape.from_proto([Layer.ALL_VALID_ITEM])
 ARRAY_ENCODING: Final = "/lance.encodings.ArrayEncoding"
@@ -68,7 +68,7 @@ class ArrayPage:
     place: PagePlace
     root: ArrayEncoding | Offsets | Header
 
-    def values(self, spans: Spans, *, as_places: bool = False) -> Plan[Piece]:
+    def values(self, spans: Spans, *, as_places: bool = False) -> Plan[ArrayPiece]:
         """Plan the values of rows.
 
         Args:
@@ -82,7 +82,7 @@ class ArrayPage:
             raise self.place.corrupt(f"{kind} where its column has values")
         root = self.root
         if as_places and isinstance(root, Binary) and root.scheme is None:
-            root = Places(root)
+            root = StringPlaces(root)
         return (yield from root.plan(self.place, spans))
 
 
@@ -114,7 +114,7 @@ def array_page(
         message = AnyMessage.FromString(encoding)
         if not message.type_url.endswith(ARRAY_ENCODING):
             raise UnsupportedError(f"page encoding {message.type_url!r} in a file of version 2.0")
-        parser = _Parser(place, logical_type.startswith(DICTIONARY))
+        parser = _EncodingParser(place, logical_type.startswith(DICTIONARY))
         return ArrayPage(place, parser.root(pb.ArrayEncoding.FromString(message.value)))
     except DecodeError as error:
         raise place.corrupt(f"its description: {error}") from error
@@ -124,7 +124,7 @@ def array_page(
 
 
 @dataclass(frozen=True, slots=True)
-class _Parser:
+class _EncodingParser:
     place: PagePlace
     is_dictionary: bool
 
@@ -159,11 +159,11 @@ class _Parser:
                 table = SymbolTable.parse(message.fsst.symbol_table)
                 if kind_of(message.fsst.binary) != "binary":
                     raise unsupported(f"fsst of {kind_of(message.fsst.binary)}")
-                return Fsst(table, self._binary(message.fsst.binary.binary, count))
+                return FsstEncoding(table, self._binary(message.fsst.binary.binary, count))
             case "dictionary":
                 dictionary = message.dictionary
                 items = dictionary.num_dictionary_items
-                return Dictionary(
+                return DictionaryEncoding(
                     self.encoding(dictionary.indices, count),
                     self.encoding(dictionary.items, items),
                     items,
@@ -192,16 +192,16 @@ class _Parser:
             )
         return number
 
-    def _flat(self, message: pb.Flat, count: int) -> Flat:
+    def _flat(self, message: pb.Flat, count: int) -> FlatEncoding:
         if _scheme(message) is not None:
             raise unsupported("flat, compressed, outside of binary")
         return self._plain(message, count)
 
-    def _plain(self, message: pb.Flat, count: int) -> Flat:
+    def _plain(self, message: pb.Flat, count: int) -> FlatEncoding:
         bits = message.bits_per_value
         if bits != 1 and (bits % 8 or bits > MAX_BITS_PER_VALUE):
             raise CorruptFileError(f"flat: values of {bits} bits")
-        return Flat(bits, self._buffer(message.buffer, (count * bits + 7) // 8, "flat"))
+        return FlatEncoding(bits, self._buffer(message.buffer, (count * bits + 7) // 8, "flat"))
 
     def _nullable(self, message: pb.Nullable, count: int) -> ArrayEncoding:
         match message.WhichOneof("nullability"):
@@ -211,24 +211,24 @@ class _Parser:
                 return AllNulls()
             case "some_nulls":
                 validity = self.encoding(message.some_nulls.validity, count)
-                if not isinstance(validity, Flat) or validity.bits_per_value != 1:
+                if not isinstance(validity, FlatEncoding) or validity.bits_per_value != 1:
                     raise CorruptFileError("nullable: a validity that is no bitmap")
                 return SomeNulls(validity, self.encoding(message.some_nulls.values, count))
         raise CorruptFileError("nullable: none of its three kinds")
 
-    def _fixed_size_list(self, message: pb.FixedSizeList, count: int) -> FixedSizeList:
+    def _fixed_size_list(self, message: pb.FixedSizeList, count: int) -> FixedSizeListEncoding:
         if message.has_validity:
             raise unsupported("fixed-size list with a validity of its own")
         dimension = message.dimension
         if dimension == 0 or count * dimension >= MAX_ROWS:
             raise CorruptFileError(f"fixed-size list of {dimension} items, {count} rows")
-        return FixedSizeList(dimension, self.encoding(message.items, count * dimension))
+        return FixedSizeListEncoding(dimension, self.encoding(message.items, count * dimension))
 
     def _indices(
         self, message: pb.ArrayEncoding, count: int, adjustment: int, what: str
     ) -> Indices:
         values = self.encoding(message, count)
-        if not isinstance(values, Flat) or values.bits_per_value != 64:
+        if not isinstance(values, FlatEncoding) or values.bits_per_value != 64:
             raise CorruptFileError(f"{what}: indices that are not plain, of 64 bits")
         return Indices(values.buffer, adjustment)
 
@@ -242,13 +242,13 @@ class _Parser:
         flat = self._plain(content.flat, 0)
         return Binary(indices, flat.buffer, count, _scheme(content.flat))
 
-    def _packed_struct(self, message: pb.PackedStruct, count: int) -> PackedStruct:
+    def _packed_struct(self, message: pb.PackedStruct, count: int) -> PackedStructEncoding:
         children = tuple(Nested.from_proto(inner) for inner in message.inner)
         row_bytes = sum(child.num_bytes for child in children)
         if not children or row_bytes * count >= MAX_ROWS or row_bytes == 0:
             raise CorruptFileError(f"packed struct of {row_bytes} bytes, {count} rows")
         buffer = self._buffer(message.buffer, row_bytes * count, "packed struct")
-        return PackedStruct(children, buffer)
+        return PackedStructEncoding(children, buffer)
 
     def _packed_bits(
         self,
@@ -289,10 +289,10 @@ def _scheme(message: pb.Flat) -> Scheme | None:
 def row_page(page: ArrayPage) -> RowPage | None:
     """Return a page for the kernel that takes rows. None if it is not a plain fixed-width page."""
     root, width = page.root, 1
-    while isinstance(root, FixedSizeList):
+    while isinstance(root, FixedSizeListEncoding):
         width *= root.dimension
         root = root.items
-    if not isinstance(root, Flat) or root.bits_per_value % 8 or root.bits_per_value == 0:
+    if not isinstance(root, FlatEncoding) or root.bits_per_value % 8 or root.bits_per_value == 0:
         return None
     start, size = page.place.buffers[root.buffer]
     with page.place.checking():

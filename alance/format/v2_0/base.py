@@ -158,7 +158,7 @@ class NullableBlock:
         return self.block.num_values
 
 
-class Piece(Protocol):
+class ArrayPiece(Protocol):
     """Bytes of rows that were read; decoding them needs no I/O."""
 
     @property
@@ -179,7 +179,7 @@ class Piece(Protocol):
 class ArrayEncoding(Protocol):
     """A node of a page's description, checked against the page's buffers."""
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         """Plan rows: one round; two for a part of a large page of strings."""
         ...
 
@@ -202,7 +202,7 @@ class NullPiece:
 class AllNulls:
     """Only nulls, without buffers."""
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         return NullPiece(spans.num_rows)
         yield
 

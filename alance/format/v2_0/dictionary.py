@@ -16,7 +16,7 @@ import pyarrow as pa
 from alance.errors import BatchTooLargeError, CorruptFileError
 from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth, gather
 from alance.format.plans import together
-from alance.format.v2_0.base import NullableBlock, Piece, Spans
+from alance.format.v2_0.base import ArrayPiece, NullableBlock, Spans
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class DictionaryPiece:
     """Read indices of rows, and all items."""
 
-    indices: Piece
-    items: Piece
+    indices: ArrayPiece
+    items: ArrayPiece
     of_strings: bool  # the field is a string: index 0 is null
 
     @property
@@ -83,7 +83,7 @@ def _unsigned(block: Block) -> npt.NDArray[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Dictionary:
+class DictionaryEncoding:
     """Indices, encoded as values of their own; the items are read whole, concurrently."""
 
     indices: ArrayEncoding
@@ -91,7 +91,7 @@ class Dictionary:
     num_items: int
     of_strings: bool
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         everything = Spans.of_range(0, self.num_items)
         indices, items = yield from together(
             [self.indices.plan(place, spans), self.items.plan(place, everything)]

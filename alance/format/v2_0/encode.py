@@ -29,7 +29,7 @@ from alance.format.blocks import (
 from alance.format.codecs.general import compress
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.base import EncodedPage, Hints
-from alance.format.encode.options import Options
+from alance.format.encode.options import FieldOptions
 from alance.format.encode.strings import compressed
 from alance.format.proto import encodings_v2_0_pb2 as pb
 
@@ -64,7 +64,7 @@ def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
 def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -> EncodedPage:
     """Encode a page of values; `valid` None: no nulls."""
     buffers = Buffers()
-    options = Options.of(Hints(FileVersion.V2_0, field.metadata))
+    options = FieldOptions.of(Hints(FileVersion.V2_0, field.metadata))
     if num_rows == 0:
         encoding = all_nulls()
     elif isinstance(block, VariableWidth):
@@ -106,7 +106,7 @@ def _fixed(field: Field, block: Block, buffers: Buffers) -> pb.ArrayEncoding:
 
 
 def _binary(
-    block: VariableWidth, valid: Mask | None, options: Options, buffers: Buffers
+    block: VariableWidth, valid: Mask | None, options: FieldOptions, buffers: Buffers
 ) -> pb.ArrayEncoding:
     entries, adjustment = ends_of(block.offsets.astype(np.int64), valid)
     indices = no_nulls(buffers.flat(64, entries))
@@ -127,9 +127,9 @@ def _binary(
 
 
 def _strings(
-    field: Field, block: VariableWidth, valid: Mask | None, options: Options, buffers: Buffers
+    field: Field, block: VariableWidth, valid: Mask | None, options: FieldOptions, buffers: Buffers
 ) -> pb.ArrayEncoding:
-    plain = Options.of(Hints(FileVersion.V2_0, {}))
+    plain = FieldOptions.of(Hints(FileVersion.V2_0, {}))
     if field.logical_type == "string" and block.num_values >= MIN_ROWS:
         distinct = _kernels.distinct_strings(block.offsets, block.data, COUNTED, ITEM_BYTES)
         if distinct is not None and len(distinct[1]) <= MAX_ITEMS + 1:
@@ -173,7 +173,7 @@ def _dictionary(
         items = _with_one_more(field, items)
     indices = no_nulls(buffers.flat(bits, np.ascontiguousarray(raw).view(np.uint8)))
     if isinstance(items, VariableWidth):
-        encoded = _binary(items, item_valid, Options.of(Hints(FileVersion.V2_0, {})), buffers)
+        encoded = _binary(items, item_valid, FieldOptions.of(Hints(FileVersion.V2_0, {})), buffers)
     else:
         encoded = _nullable(field, items, item_valid, buffers)
     return pb.ArrayEncoding(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v2_0.arrays import ArrayPage
-    from alance.format.v2_0.base import Piece
+    from alance.format.v2_0.base import ArrayPiece
     from alance.format.v2_0.strings import Ends
 
 
@@ -94,7 +94,7 @@ class LeafRows:
     """Values of a leaf, page by page."""
 
     field: Field
-    pages: Sequence[tuple[ArrayPage, Piece]]
+    pages: Sequence[tuple[ArrayPage, ArrayPiece]]
 
     @property
     def num_bytes(self) -> int:

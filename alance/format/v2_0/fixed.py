@@ -35,9 +35,9 @@ from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
 from alance.format.v2_0.base import (
+    ArrayPiece,
     BitPiece,
     NullableBlock,
-    Piece,
     Spans,
     fetch_bits,
     fetch_values,
@@ -89,13 +89,13 @@ class BooleanPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Flat:
+class FlatEncoding:
     """Uncompressed values of one buffer."""
 
     bits_per_value: int  # 1, or a multiple of 8
     buffer: int
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         if self.bits_per_value == 1:
             return BooleanPiece((yield from fetch_bits(place, self.buffer, spans)))
         width = self.bits_per_value // 8
@@ -108,7 +108,7 @@ class NullablePiece:
     """Read values and their validity."""
 
     validity: BitPiece
-    values: Piece
+    values: ArrayPiece
 
     @property
     def num_bytes(self) -> int:
@@ -126,10 +126,10 @@ class NullablePiece:
 class SomeNulls:
     """Values and a validity bitmap, read in the same round."""
 
-    validity: Flat  # of 1 bit
+    validity: FlatEncoding  # of 1 bit
     values: ArrayEncoding
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         plans = [part.plan(place, spans) for part in (self.validity, self.values)]
         validity, values = yield from together(plans)
         assert isinstance(validity, BooleanPiece)
@@ -141,7 +141,7 @@ class ListPiece:
     """Read items of fixed-size lists."""
 
     dimension: int
-    items: Piece
+    items: ArrayPiece
 
     @property
     def num_bytes(self) -> int:
@@ -157,13 +157,13 @@ class ListPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedSizeList:
+class FixedSizeListEncoding:
     """Fixed-size lists of `dimension` items."""
 
     dimension: int
     items: ArrayEncoding
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         items = yield from self.items.plan(place, spans.times(self.dimension))
         return ListPiece(self.dimension, items)
 
@@ -240,7 +240,7 @@ class PackedPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedStruct:
+class PackedStructEncoding:
     """Row-major values of children that have no nulls."""
 
     children: tuple[Nested, ...]
@@ -250,7 +250,7 @@ class PackedStruct:
     def row_bytes(self) -> int:
         return sum(child.num_bytes for child in self.children)
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         content = yield from fetch_values(place, self.buffer, spans, self.row_bytes)
         return PackedPiece(self.children, spans.num_rows, content)
 
@@ -319,6 +319,6 @@ class PackedBits:
             return -(-self.num_values // CHUNK) * CHUNK_BYTES * self.packed_bits
         return (self.num_values * self.packed_bits + 7) // 8
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         (content,) = yield from fetch([place.whole(self.buffer)])
         return PackedBitsPiece(self, spans, content)

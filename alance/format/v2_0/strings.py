@@ -19,7 +19,7 @@ from alance.format.codecs.general import Scheme, decompress
 from alance.format.layouts.place import fetch, fetch_pieces, unpinned
 from alance.format.numbers import offsets_of
 from alance.format.plans import together
-from alance.format.v2_0.base import ArrayEncoding, NullableBlock, Piece, Spans, fixed
+from alance.format.v2_0.base import ArrayEncoding, ArrayPiece, NullableBlock, Spans, fixed
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Binary:
     num_values: int
     scheme: Scheme | None  # compression of all bytes together; None: uncompressed
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         size = place.size(self.buffer)
         if self.scheme is None and size > MAX_WHOLE_BYTES and not spans.is_all(self.num_values):
             return (yield from self._plan_parts(place, spans))
@@ -181,7 +181,7 @@ class Binary:
         )
         return WholePiece(self, spans, entries, content)
 
-    def _plan_parts(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def _plan_parts(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         entries = yield from self.indices.fetch(place, spans)
         size = place.size(self.buffer)
         with place.checking():
@@ -228,12 +228,12 @@ class PlacesPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class StringPlaces:
     """Blobs of releases that stored them as strings: one round for their places; no bytes."""
 
     page: Binary
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         entries = yield from self.page.indices.fetch(place, spans)
         first_byte, size = place.buffers[self.page.buffer]
         return PlacesPiece(self.page, spans, entries, first_byte, size)
@@ -244,7 +244,7 @@ class FsstPiece:
     """Read strings of FSST codes."""
 
     table: SymbolTable
-    inner: Piece
+    inner: ArrayPiece
 
     @property
     def num_bytes(self) -> int:
@@ -262,13 +262,13 @@ class FsstPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Fsst:
+class FsstEncoding:
     """Strings, each compressed on its own."""
 
     table: SymbolTable | None  # None: stored uncompressed
     inner: Binary
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         piece = yield from self.inner.plan(place, spans)
         return piece if self.table is None else FsstPiece(self.table, piece)
 
@@ -279,7 +279,7 @@ class SameLengthPiece:
 
     width: int
     num_rows: int
-    inner: Piece
+    inner: ArrayPiece
 
     @property
     def num_bytes(self) -> int:
@@ -305,6 +305,6 @@ class SameLength:
     per_row: int  # inner values a row: 1, or `width` if they are bytes
     inner: ArrayEncoding
 
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         piece = yield from self.inner.plan(place, spans.times(self.per_row))
         return SameLengthPiece(self.width, spans.num_rows, piece)

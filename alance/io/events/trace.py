@@ -108,7 +108,7 @@ class RequestEvent:
     retries: int = 0  # failed attempts before; retries inside the store's client are not counted
 
     @property
-    def asked(self) -> tuple[Span, ...]:
+    def asked(self) -> tuple[tuple[int, int], ...]:
         """Former name of `ranges`."""
         warnings.warn("RequestEvent.asked is now ranges", DeprecationWarning, stacklevel=2)
         return self.ranges

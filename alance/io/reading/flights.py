@@ -58,7 +58,7 @@ class Flight:
         self.stop = stop
         self.readers: set[Read] = set()
         self.buffer: memoryview | None = None
-        self.call: Call | None = None  # None: waiting in the lane
+        self.call: CallerRead | None = None  # None: waiting in the lane
         self.queued = trace.now()
         self.is_traced = False  # a reader has a recorder
         self.begun = 0.0
@@ -91,7 +91,7 @@ class Flight:
         )
 
 
-class Call:
+class CallerRead:
     """Flights to one object that go to the store together."""
 
     __slots__ = ("flights", "future", "landed_before", "num_bytes", "num_requests")
@@ -118,7 +118,7 @@ class Lane:
         self.store = store
         self.blocks = blocks
         self.air: dict[str, dict[tuple[int, int], Flight]] = {}  # by path: not yet landed
-        self.calls: set[Call] = set()
+        self.calls: set[CallerRead] = set()
         self.speed = Speed()
         self.rate = rate_of(store)
         self._waiting: deque[Flight] = deque()
@@ -190,7 +190,7 @@ class Lane:
                 or self._num_bytes + first.num_bytes > self._max_bytes
             ):
                 return
-            self._start(Call(self._group()))
+            self._start(CallerRead(self._group()))
 
     def drop(self, flight: Flight) -> None:
         """Drop a flight that no read waits for; cancel its call if the call serves no other."""
@@ -220,7 +220,7 @@ class Lane:
                 group.append(flight)
         return group
 
-    def _start(self, call: Call) -> None:
+    def _start(self, call: CallerRead) -> None:
         self.calls.add(call)
         self._num_requests += call.num_requests
         self._num_bytes += call.num_bytes
@@ -251,7 +251,7 @@ class Lane:
             self._max_bytes,
         )
 
-    def _ended(self, call: Call, done: asyncio.Future[Sequence[memoryview]]) -> None:
+    def _ended(self, call: CallerRead, done: asyncio.Future[Sequence[memoryview]]) -> None:
         self.calls.discard(call)
         self._num_requests -= call.num_requests
         self._num_bytes -= call.num_bytes
@@ -284,7 +284,7 @@ class Lane:
             flight.call = None  # else bytes live on in a cycle until garbage is collected
         self.send()
 
-    def _fail(self, call: Call, error: BaseException) -> None:
+    def _fail(self, call: CallerRead, error: BaseException) -> None:
         self._burst.tells = False
         for flight in call.flights:
             flight.record(0, ok=False, retries=getattr(call.future, "retries", 0))

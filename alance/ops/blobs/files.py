@@ -28,7 +28,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from alance.format.encode.blobs import BlobRows, Placed
+    from alance.format.encode.blobs import BlobRows, PlacedBlobs
     from alance.format.table.fragment import DatasetBasePath
     from alance.io.reading.engine import Engine
     from alance.io.stores.upload import Upload
@@ -155,7 +155,7 @@ class BlobFiles:
                 "`lance.blob.managed` = `true` in the metadata of its schema"
             )
 
-    def _check_managed(self, placed: Placed, where: str) -> None:
+    def _check_managed(self, placed: PlacedBlobs, where: str) -> None:
         if placed.uris:
             self._check_allowed(where)
         unknown = placed.base_ids - set(self.bases)

@@ -166,7 +166,7 @@ class _Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _CleanupPlan:
     """The files to delete; manifests are deleted first."""
 
     latest: int
@@ -272,7 +272,9 @@ async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Con
     return contents
 
 
-def _plan(contents: _Contents, branch: str | None, policy: CleanupPolicy, now: datetime) -> _Plan:
+def _plan(
+    contents: _Contents, branch: str | None, policy: CleanupPolicy, now: datetime
+) -> _CleanupPlan:
     """Choose the versions and files to remove. CPU work.
 
     Raises:
@@ -305,7 +307,7 @@ def _plan(contents: _Contents, branch: str | None, policy: CleanupPolicy, now: d
         where = contents.manifests[version]
         path = f"{VERSIONS}/{where.location.rpartition('/')[2]}"
         manifests.append(CleanupCandidateFile(path, "manifest", False, where.num_bytes or 0))
-    return _Plan(
+    return _CleanupPlan(
         max(attached), tuple(sorted(expired)), manifests, others, referenced, tuple(warnings)
     )
 

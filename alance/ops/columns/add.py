@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.schema import Schema
-    from alance.ops.columns.sources import NewColumns, Transforms, Values
+    from alance.ops.columns.sources import NewColumns, NewValues, Transforms
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
@@ -230,7 +230,7 @@ class Conformed:
         target: the existing columns, in the order of the values; None before `aim`.
     """
 
-    values: Values
+    values: NewValues
     target: pa.Schema | None = None
 
     async def aim(self, snapshot: Snapshot, columns: NewColumns) -> Schema:

@@ -53,7 +53,7 @@ KEYS: Final = {"path": str, "name": str, "nullable": bool, "data_type": pa.DataT
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ColumnChange:
     """Changes of a column; None for properties that stay."""
 
     path: str
@@ -62,7 +62,7 @@ class Change:
     data_type: pa.DataType | None = None
 
     @classmethod
-    def of(cls, alteration: Alteration) -> Change:
+    def of(cls, alteration: Alteration) -> ColumnChange:
         """Check a caller's mapping.
 
         Raises:
@@ -107,7 +107,7 @@ async def alter_columns(
     snapshot: Snapshot, alterations: Sequence[Alteration], commit: CommitOptions
 ) -> Snapshot:
     """Return the version with other names, nullability or types. See `Dataset.alter_columns`."""
-    changes = [Change.of(alteration) for alteration in alterations]
+    changes = [ColumnChange.of(alteration) for alteration in alterations]
     if not changes:
         raise InvalidInputError("alter_columns: nothing to alter")
     casts = Casts()
@@ -150,7 +150,7 @@ async def alter_columns(
         return await with_retries(snapshot, attempt, commit.max_retries)
 
 
-def altered(base: Snapshot, changes: Sequence[Change]) -> Altered:
+def altered(base: Snapshot, changes: Sequence[ColumnChange]) -> Altered:
     """Return the schema after changes, whose paths are those before all changes.
 
     Raises:

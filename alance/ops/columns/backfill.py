@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.format.table.operations import Operation
     from alance.ops.columns.checkpoint import Checkpoint
-    from alance.ops.columns.sources import Values
+    from alance.ops.columns.sources import NewValues
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
@@ -63,7 +63,7 @@ ONE_FILE: Final = Limits(1 << 62, 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _BackfilledFile:
     source: str
     record: table_pb2.DataFile | None  # None if the fragment has no live rows
     files: DataFiles | FileAtOnce | None  # None if an earlier run wrote the file
@@ -78,9 +78,9 @@ class Backfill:
         checkpoint: keeps finished work beyond the end of the process, until the version is made.
     """
 
-    values: Values
+    values: NewValues
     checkpoint: Checkpoint | None = None
-    _written: dict[int, _Written] = field(default_factory=dict, init=False)
+    _written: dict[int, _BackfilledFile] = field(default_factory=dict, init=False)
     _unnamed: bool = field(default=True, init=False)  # no version can name the files
 
     async def __aenter__(self) -> Self:
@@ -201,7 +201,7 @@ class Backfill:
         if self.checkpoint is not None:
             record = await self.checkpoint.find(handle.id, source)
             if record is not None:
-                self._written[handle.id] = _Written(source, record, None)
+                self._written[handle.id] = _BackfilledFile(source, record, None)
                 return
         version = snapshot.manifest.data_storage_version
         bases = snapshot.manifest.base_paths
@@ -216,7 +216,7 @@ class Backfill:
             await files.discard()
             raise
         record = fragment.files[0] if fragment.files else None
-        self._written[handle.id] = _Written(source, record, files)
+        self._written[handle.id] = _BackfilledFile(source, record, files)
         if self.checkpoint is not None and record is not None:
             # The file stays even if this call fails, because the checkpoint may have its record.
             await self.checkpoint.add(handle.id, source, record)
@@ -233,7 +233,7 @@ class Backfill:
         assert isinstance(self.values, GroupedValues)
         files = await write_group(snapshot, new, self.values, handles, ahead_bytes)
         for handle, (record, file) in zip(handles, files, strict=True):
-            self._written[handle.id] = _Written(source_of(handle, reads), record, file)
+            self._written[handle.id] = _BackfilledFile(source_of(handle, reads), record, file)
 
     async def _write(
         self, snapshot: Snapshot, handle: FragmentHandle, files: DataFiles, ahead_bytes: int
@@ -295,7 +295,7 @@ def _wrong_rows(handle: FragmentHandle, num_values: str, expected: int) -> Inval
     )
 
 
-async def _removed(written: Iterable[_Written]) -> None:
+async def _removed(written: Iterable[_BackfilledFile]) -> None:
     for output in written:
         if output.files is not None:
             await output.files.discard()

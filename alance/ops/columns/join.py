@@ -57,7 +57,7 @@ async def merge(
     options: CommitOptions,
 ) -> Snapshot:
     """Return the version with the columns of other data, joined by a key. See `Dataset.merge`."""
-    values = await Joined.of(snapshot, data, left_on, right_on or left_on)
+    values = await JoinedColumns.of(snapshot, data, left_on, right_on or left_on)
     return await add_opened(snapshot, NewColumns(values, values.columns.schema), options)
 
 
@@ -69,13 +69,13 @@ async def merge_into_fragment(
     right_on: str | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
     """Return a fragment with the columns of other data. See `DatasetFragment.merge`."""
-    values = await Joined.of(snapshot, data, left_on, right_on or left_on)
+    values = await JoinedColumns.of(snapshot, data, left_on, right_on or left_on)
     columns = NewColumns(values, values.columns.schema)
     return await add_opened_to_fragment(snapshot, handle, columns)
 
 
 @dataclass(frozen=True, slots=True)
-class Joined(OfLiveRows):
+class JoinedColumns(OfLiveRows):
     """Values of other data, joined by a key.
 
     Attributes:
@@ -89,7 +89,7 @@ class Joined(OfLiveRows):
     keys: JoinKeys
 
     @classmethod
-    async def of(cls, snapshot: Snapshot, data: Data, left_on: str, right_on: str) -> Joined:
+    async def of(cls, snapshot: Snapshot, data: Data, left_on: str, right_on: str) -> JoinedColumns:
         """Read the other data.
 
         Raises:
@@ -233,7 +233,7 @@ async def update_in_fragment(
     right_on: str | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[int, ...], bytes]:
     """Return a fragment with other values. See `DatasetFragment.update_columns`."""
-    joined = await Joined.of(snapshot, data, left_on, right_on or left_on)
+    joined = await JoinedColumns.of(snapshot, data, left_on, right_on or left_on)
     schema = whole_columns(snapshot, joined.columns.schema.names)
     moved_blobs(snapshot, joined.columns.schema.names)  # refuses blobs that cannot be moved
     target = pa.schema([_target(root) for root in schema.fields])
@@ -243,7 +243,7 @@ async def update_in_fragment(
         ),
         schema=target,
     )
-    values = Updated(Joined(left_on, columns, joined.keys))
+    values = Updated(JoinedColumns(left_on, columns, joined.keys))
     async with Backfill(values) as backfill:
         (fragment,) = await backfill.fragments(snapshot, schema, [handle])
         offsets = await snapshot.engine.pool.run(partial(values.offsets, handle))
@@ -276,7 +276,7 @@ class Updated(OfLiveRows):
         hits: masks of the fragment's live rows whose key is in the other data, batch by batch.
     """
 
-    joined: Joined
+    joined: JoinedColumns
     hits: list[Mask] = field(default_factory=list)
 
     @property

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from alance.ops.write.sources import Data
 
 
-class Values(Protocol):
+class NewValues(Protocol):
     """Source of the values of new columns."""
 
     @property
@@ -126,7 +126,7 @@ class NewColumns:
         checkpoint: checkpoint of a caller's function; None for no checkpoint.
     """
 
-    values: Values | None
+    values: NewValues | None
     fixed: pa.Schema | None = None
     checkpoint: Checkpoint | None = None
 
@@ -138,7 +138,7 @@ class NewColumns:
         assert isinstance(values, Expressions)
         return await snapshot.engine.pool.run(lambda: values.schema(snapshot.schema))
 
-    def required_values(self) -> Values:
+    def required_values(self) -> NewValues:
         """Return the source of the values.
 
         Raises:
@@ -169,7 +169,7 @@ async def opened(
         return NewColumns(Expressions(dict(transforms), batch_size))
     if callable(transforms):
         udf = transforms if isinstance(transforms, BatchUdf) else BatchUdf(transforms)
-        values = await Computed.of(snapshot, udf, read_columns, batch_size)
+        values = await ComputedColumn.of(snapshot, udf, read_columns, batch_size)
         return NewColumns(values, values.output, values.checkpoint)
     source = await open_source(transforms, None, snapshot.engine.pool)
     return NewColumns(Stream(source.batches), source.schema)
@@ -343,7 +343,7 @@ class Expressions(OfLiveRows):
 
 
 @dataclass(slots=True)
-class Computed(OfLiveRows):
+class ComputedColumn(OfLiveRows):
     """Values of a caller's function.
 
     Attributes:
@@ -368,7 +368,7 @@ class Computed(OfLiveRows):
         udf: BatchUdf,
         columns: Sequence[str] | None,
         batch_size: int | None,
-    ) -> Computed:
+    ) -> ComputedColumn:
         """Prepare a function; calls it with one row if it does not have `output_schema`.
 
         Raises:

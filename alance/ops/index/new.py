@@ -54,7 +54,7 @@ class NewIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedIndex:
     """A new index, checked against a version.
 
     Attributes:
@@ -96,7 +96,7 @@ def kind_and_arguments(
     return config.index_type, {**arguments, **config.parameters}
 
 
-def check_new(base: Snapshot, new: NewIndex) -> Checked:
+def check_new(base: Snapshot, new: NewIndex) -> CheckedIndex:
     """Check that a version can have a new index.
 
     Raises:
@@ -117,7 +117,7 @@ def check_new(base: Snapshot, new: NewIndex) -> Checked:
             "pylance 14 mistakes; expected target_index_type BITMAP or NGRAM"
         )
     name, old = check_name(base, new.name, column, leaf, replace=new.replace)
-    return Checked(column, kind, name, leaf, options, old)
+    return CheckedIndex(column, kind, name, leaf, options, old)
 
 
 def refuse_reuse(base: Snapshot) -> None:

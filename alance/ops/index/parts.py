@@ -22,7 +22,7 @@ from alance.format.index.text.source import TextSource
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
 from alance.io.loop.readahead import grouped
-from alance.ops.index.new import Checked, NewIndex, check_new
+from alance.ops.index.new import CheckedIndex, NewIndex, check_new
 from alance.ops.index.segment_files import discard_files, discard_others, is_part
 from alance.ops.index.texts.new import CheckedText, NewTextIndex, check_new_text
 from alance.ops.index.texts.parts import name_partitions, write_partitions
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 New: TypeAlias = "NewIndex | NewVectorIndex | NewTextIndex"
-AnyChecked: TypeAlias = "Checked | CheckedVectors | CheckedText"
+AnyChecked: TypeAlias = "CheckedIndex | CheckedVectors | CheckedText"
 TASK_BYTES: Final = 64 << 20
 MAX_TASKS: Final = 512  # runs in one merge
 NUMBER_BYTES: Final = 8  # row number beside each value
@@ -168,7 +168,7 @@ async def plan(
     checked = _checked(snapshot, new)
     new = replace(new, column=checked.column)
     kind = checked.index_type
-    options = checked.options if isinstance(checked, Checked) else PLAIN
+    options = checked.options if isinstance(checked, CheckedIndex) else PLAIN
     reused = [part for part in done if _holds(snapshot, part, new.column, kind)]
     reused = [part for part in reused if part.options == options]
     place = str(uuid.uuid4())
@@ -264,7 +264,7 @@ def _type_of(new: AnyChecked, column: str, parts: Sequence[IndexPart]) -> pa.Dat
     Raises:
         InvalidInputError: the parts have JSON values of several types.
     """
-    if not isinstance(new, Checked):
+    if not isinstance(new, CheckedIndex):
         return new.leaf.arrow_type
     values = ColumnValues.at(column, new.leaf.arrow_type, new.options.path)
     for part in parts:
@@ -351,7 +351,7 @@ def _in_order(
         raise InvalidInputError(
             f"index parts: not all are of {new.index_type} on {plan.new.column!r}"
         )
-    options = new.options if isinstance(new, Checked) else PLAIN
+    options = new.options if isinstance(new, CheckedIndex) else PLAIN
     if any(part.options != options for part in all_parts):
         raise InvalidInputError("index parts: not all are made with the options of the plan")
     is_of_build = new.index_type in KINDS or isinstance(plan.new, NewTextIndex)
@@ -378,7 +378,7 @@ async def ranges(
     type_ = _type_of(new, plan.new.column, all_parts)
     if isinstance(new, CheckedVectors) and new.has_graphs:
         type_, range_bytes = pa.int64(), -(-range_bytes // LINKING)  # sorted by partition number
-    elif not isinstance(new, Checked) or not new.kind.has_ranges:
+    elif not isinstance(new, CheckedIndex) or not new.kind.has_ranges:
         return []
     return await base.engine.pool.run(
         lambda: cut_ranges(

@@ -180,7 +180,7 @@ def _takers(ask: Ask, indices: ByPath) -> list[Sequence[Segment]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _LookupAnswer:
     """Answer of some indices; see `IndexUse`.
 
     Attributes:
@@ -193,7 +193,7 @@ class _Answer:
     is_exact: bool
     condition: Node | None
 
-    def __and__(self, other: _Answer) -> _Answer:
+    def __and__(self, other: _LookupAnswer) -> _LookupAnswer:
         is_alike = self.covered == other.covered
         rows = self.rows & other.rows
         domain = self.domain
@@ -202,18 +202,18 @@ class _Answer:
             domain = domain | other.domain
         is_exact = is_alike and self.is_exact and other.is_exact
         condition = self._condition_with(other, is_and=True)
-        return _Answer(self.covered | other.covered, domain, rows, is_exact, condition)
+        return _LookupAnswer(self.covered | other.covered, domain, rows, is_exact, condition)
 
-    def __or__(self, other: _Answer) -> _Answer:
+    def __or__(self, other: _LookupAnswer) -> _LookupAnswer:
         rows, domain = self.rows | other.rows, self.domain
         if self.covered != other.covered:
             domain = domain & other.domain
             rows = rows & domain
         is_exact = self.is_exact and other.is_exact
         condition = self._condition_with(other, is_and=False)
-        return _Answer(self.covered & other.covered, domain, rows, is_exact, condition)
+        return _LookupAnswer(self.covered & other.covered, domain, rows, is_exact, condition)
 
-    def _condition_with(self, other: _Answer, *, is_and: bool) -> Node | None:
+    def _condition_with(self, other: _LookupAnswer, *, is_and: bool) -> Node | None:
         if self.covered != other.covered:
             return None
         if self.condition is None or other.condition is None:
@@ -229,7 +229,7 @@ class _Lookup:
     counts: bool
     lines: list[str]
 
-    async def answer(self, question: Question) -> _Answer | None:
+    async def answer(self, question: Question) -> _LookupAnswer | None:
         """Return the answer to a question; None if no index is worth using."""
         prepared = await self._prepare(question)
         return None if prepared is None else await self._fetch(prepared)
@@ -288,7 +288,7 @@ class _Lookup:
         condition = ask.condition if answers[0].is_exact else None
         return _Prepared(estimate, work, by_segment=tuple(answers), condition=condition, what=what)
 
-    async def _fetch(self, prepared: _Prepared) -> _Answer | None:
+    async def _fetch(self, prepared: _Prepared) -> _LookupAnswer | None:
         if prepared.by_segment:
             return await self._fetch_segments(prepared)
         fetched = await all_of(self._fetch(part) for part in prepared.parts)
@@ -301,7 +301,7 @@ class _Lookup:
         answer = await self.snapshot.engine.decode(lambda: reduce(join, answers), num_bytes)
         return answer if is_all and prepared.is_whole else replace(answer, is_exact=False)
 
-    async def _fetch_segments(self, prepared: _Prepared) -> _Answer | None:
+    async def _fetch_segments(self, prepared: _Prepared) -> _LookupAnswer | None:
         try:
             parts = await all_of(self._fetch_segment(part) for part in prepared.by_segment)
         except (*SPOILED, *FAILURES) as error:
@@ -317,7 +317,9 @@ class _Lookup:
         self.lines.append(
             f"{prepared.what}: {summary}; {len(rows):,} rows of {len(covered)} fragments"
         )
-        return _Answer(covered, domain, rows, prepared.condition is not None, prepared.condition)
+        return _LookupAnswer(
+            covered, domain, rows, prepared.condition is not None, prepared.condition
+        )
 
     async def _fetch_segment(self, prepared: Asked) -> RowSet:
         """Return the rows in a segment's answer, as addresses in its covered fragments."""

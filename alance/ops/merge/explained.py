@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from alance.io.events import trace
 from alance.ops.merge.insert import attempt, held
 from alance.ops.merge.match import scan_of
-from alance.ops.merge.plan import Merge
+from alance.ops.merge.plan import RowMerge
 from alance.ops.read.explain import explain_scan
 from alance.ops.read.options import ScanOptions
 from alance.ops.version.conditions import Bound
@@ -37,7 +37,7 @@ async def explain_merge(
     check_schema(schema)
     plan.check()
     await load_readers(snapshot, condition=plan.condition or plan.others)
-    merge = Merge.of(plan, snapshot.schema, schema or snapshot.schema.to_arrow())
+    merge = RowMerge.of(plan, snapshot.schema, schema or snapshot.schema.to_arrow())
     columns, options = scan_of(snapshot, merge)
     scanned = await explain_scan(snapshot, columns, options)
     late = _late(merge)
@@ -69,7 +69,7 @@ async def analyze_merge(
     return "\n".join([str(explanation), f"run, without a version: {counts}", recorder.summary()])
 
 
-def _late(merge: Merge) -> tuple[str, ...]:
+def _late(merge: RowMerge) -> tuple[str, ...]:
     """Return the columns that are read of matched rows: columns of new rows that the data lacks."""
     if merge.rewrites_columns:
         return tuple(field.name for field in merge.written.fields)
@@ -78,7 +78,7 @@ def _late(merge: Merge) -> tuple[str, ...]:
     return (*merge.lacking, *merge.partial)
 
 
-def _lines(merge: Merge) -> list[str]:
+def _lines(merge: RowMerge) -> list[str]:
     plan = merge.plan
     matched = {
         "nothing": "stay",

@@ -22,7 +22,7 @@ from alance.format.table.operations import Update
 from alance.io.reading.engine import DECODED_INLINE_BYTES
 from alance.ops.merge.inserted import InsertedKeys, key_hashes
 from alance.ops.merge.match import match
-from alance.ops.merge.plan import Merge
+from alance.ops.merge.plan import RowMerge
 from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated
 from alance.ops.merge.source import hold
 from alance.ops.rows.moved import FEW_MOVED_ROWS, ChangedRows, prepare_rows
@@ -70,12 +70,12 @@ async def merge_uncommitted(
 @asynccontextmanager
 async def held(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None
-) -> AsyncGenerator[tuple[Merge, HeldSource, Scratch], None]:
+) -> AsyncGenerator[tuple[RowMerge, HeldSource, Scratch], None]:
     """Plan a merge and hold its source until the end of the block."""
     plan.check()
     await load_readers(snapshot, condition=plan.condition or plan.others)
     source = await open_source(data, schema, snapshot.engine.pool)
-    merge = Merge.of(plan, snapshot.schema, source.schema)
+    merge = RowMerge.of(plan, snapshot.schema, source.schema)
     scratch = Scratch(snapshot.engine.pool)
     try:
         yield merge, await hold(source, merge, scratch), scratch
@@ -84,7 +84,7 @@ async def held(
 
 
 async def _with_retries(
-    snapshot: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
+    snapshot: Snapshot, merge: RowMerge, source: HeldSource, scratch: Scratch
 ) -> Snapshot:
     """Merge into the snapshot; after a conflict into the latest version, until the deadline.
 
@@ -112,13 +112,13 @@ async def _with_retries(
         ) from error
 
 
-def _again(merge: Merge, snapshot: Snapshot, newer: Snapshot) -> Merge:
+def _again(merge: RowMerge, snapshot: Snapshot, newer: Snapshot) -> RowMerge:
     """Plan the merge of data that was read for a version on a newer version.
 
     Raises:
         CommitConflictError: the newer version has other columns.
     """
-    again = Merge.of(merge.plan, newer.schema, merge.source_schema)
+    again = RowMerge.of(merge.plan, newer.schema, merge.source_schema)
     if again.source_schema != merge.source_schema or again.on != merge.on:
         raise CommitConflictError(
             f"dataset {snapshot.uri!r}: version {newer.version} has other columns than version "
@@ -128,7 +128,7 @@ def _again(merge: Merge, snapshot: Snapshot, newer: Snapshot) -> Merge:
 
 
 async def attempt(
-    base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
+    base: Snapshot, merge: RowMerge, source: HeldSource, scratch: Scratch
 ) -> PreparedChange:
     """Write all files for a merge into version `base`, and prepare its commit."""
     plan = merge.plan
@@ -180,7 +180,7 @@ def _deleted(matches: Matches, places: UInt64s) -> dict[int, Int64s]:
     return matches.gone.by_fragment()
 
 
-def _summary(merge: Merge, matches: Matches, num_rows: int) -> ChangeSummary:
+def _summary(merge: RowMerge, matches: Matches, num_rows: int) -> ChangeSummary:
     plan = merge.plan
     deletes = plan.when_matched == "delete"
     inserted = num_rows - int(np.count_nonzero(matches.matched)) if plan.inserts else 0
@@ -191,7 +191,7 @@ def _summary(merge: Merge, matches: Matches, num_rows: int) -> ChangeSummary:
     )
 
 
-def _field_ids(merge: Merge) -> tuple[int, ...]:
+def _field_ids(merge: RowMerge) -> tuple[int, ...]:
     """Return the ids of all fields; like pylance, of top-level ones if only matches are deleted."""
     fields = merge.schema.fields
     if merge.deletes_matches_alone:
@@ -199,7 +199,9 @@ def _field_ids(merge: Merge) -> tuple[int, ...]:
     return tuple(field.id for root in fields for field in root.walk())
 
 
-async def _inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> InsertedKeys | None:
+async def _inserted_keys(
+    merge: RowMerge, source: HeldSource, matches: Matches
+) -> InsertedKeys | None:
     """Collect the keys that a merge inserts, for its transaction.
 
     Returns None if the transaction needs no keys: the merge only deletes matches, or it inserts

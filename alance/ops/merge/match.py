@@ -32,7 +32,7 @@ from alance.ops.merge.source import key_widths
 from alance.ops.read.keys import TableKey
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
-from alance.ops.rows.delete import Offsets
+from alance.ops.rows.delete import DeletedOffsets
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
 from alance.ops.write.spool import Spool
 from alance.records import dataclass
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from alance.arrays import Int64s, Mask, UInt64s
-    from alance.ops.merge.plan import Merge
+    from alance.ops.merge.plan import RowMerge
     from alance.ops.merge.source import HeldSource
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.spool import Scratch
@@ -54,7 +54,7 @@ FEWEST_ROWS: Final = 1 << 14
 OTHER: Final = "other"  # column of target rows: True if the row is deleted unless it matches
 
 
-class Refused(Exception):
+class RefusedRows(Exception):
     """Conflict of the rows with the merge, with the numbers of one or two source rows."""
 
     def __init__(self, *rows: int) -> None:
@@ -73,7 +73,7 @@ class Matches:
     """
 
     matched: Mask
-    gone: Offsets = field(default_factory=Offsets)
+    gone: DeletedOffsets = field(default_factory=DeletedOffsets)
     num_changed: int = 0
     _parts: list[tuple[Int64s, UInt64s, UInt64s]] = field(default_factory=list)
 
@@ -95,7 +95,7 @@ class Matches:
         return source[order], addresses[order], row_ids[order]
 
 
-async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch) -> Matches:
+async def match(base: Snapshot, merge: RowMerge, source: HeldSource, scratch: Scratch) -> Matches:
     """Join the source with a version.
 
     Cost: a scan of the key columns and of the conditions' columns; nothing if no row can match.
@@ -114,7 +114,7 @@ async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scrat
             await _match_at_once(matcher, source)
         else:
             await _match_by_parts(matcher, source, count, scratch)
-    except Refused as refused:
+    except RefusedRows as refused:
         key = await source.key_of(merge, refused.rows[0])
         if len(refused.rows) == 1:
             raise InvalidInputError(
@@ -147,15 +147,15 @@ async def _match_by_parts(
     matcher: _Matcher, source: HeldSource, count: int, scratch: Scratch
 ) -> None:
     run = matcher.base.engine.pool.run
-    theirs = Partitions(scratch, source.keys.schema, count)
+    theirs = KeyPartitions(scratch, source.keys.schema, count)
     async with aclosing(source.keys.batches()) as batches:
         async for batch in batches:
             await theirs.add(batch)
-    ours: Partitions | None = None
+    ours: KeyPartitions | None = None
     async with aclosing(matcher.scanned()) as rows:
         async for read in rows:
             batch = await run(partial(matcher.prepared, read))
-            ours = ours or Partitions(scratch, batch.schema, count)
+            ours = ours or KeyPartitions(scratch, batch.schema, count)
             await run(partial(matcher.without_key, batch))
             await ours.add(batch)
     if ours is None:
@@ -171,7 +171,7 @@ async def _match_by_parts(
         await source_part.close()
 
 
-async def _of_keys(base: Snapshot, merge: Merge, source: HeldSource) -> ScanOptions | None:
+async def _of_keys(base: Snapshot, merge: RowMerge, source: HeldSource) -> ScanOptions | None:
     """Return the options of a scan for the source's keys alone; None: scan all keys."""
     if not is_by_index(base, merge):
         return None
@@ -187,7 +187,7 @@ async def _of_keys(base: Snapshot, merge: Merge, source: HeldSource) -> ScanOpti
     return await base.engine.pool.run(filtered)
 
 
-def is_by_index(base: Snapshot, merge: Merge) -> bool:
+def is_by_index(base: Snapshot, merge: RowMerge) -> bool:
     """Return True if an index can tell the rows of a few keys."""
     plan = merge.plan
     if not plan.use_index or plan.deletes_others:
@@ -203,7 +203,7 @@ def is_by_index(base: Snapshot, merge: Merge) -> bool:
     )
 
 
-def scan_of(base: Snapshot, merge: Merge) -> tuple[list[str], ScanOptions]:
+def scan_of(base: Snapshot, merge: RowMerge) -> tuple[list[str], ScanOptions]:
     """Return the target columns that are scanned to find matches, and the scan's options."""
     columns = [name for name in merge.target_columns if name not in META]
     meta = [name for name in merge.target_columns if name in META]
@@ -216,7 +216,7 @@ def scan_of(base: Snapshot, merge: Merge) -> tuple[list[str], ScanOptions]:
 @dataclass(slots=True)
 class _Matcher:
     base: Snapshot
-    merge: Merge
+    merge: RowMerge
     matches: Matches
 
     def scanned(self, keys: ScanOptions | None = None) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -266,7 +266,7 @@ class _Matcher:
         """Join target rows as the scan returned them.
 
         Raises:
-            Refused: the rows do not allow the merge.
+            RefusedRows: the rows do not allow the merge.
         """
         keys = KeyColumns.of([batch.column(name) for name in self.merge.on])
         self._join(index, self.prepared(batch, with_key=False), index.find_columns(keys))
@@ -275,7 +275,7 @@ class _Matcher:
         """Join target rows that `prepared` returned.
 
         Raises:
-            Refused: the rows do not allow the merge.
+            RefusedRows: the rows do not allow the merge.
         """
         self._join(index, batch, index.find(batch.column(KEY)))
 
@@ -290,7 +290,7 @@ class _Matcher:
             return
         rows = index.numbers[pairs.source]
         if plan.when_matched == "fail":
-            raise Refused(int(rows[0]))
+            raise RefusedRows(int(rows[0]))
         matches.matched[rows] = True
         if plan.when_matched == "nothing":
             return
@@ -300,7 +300,7 @@ class _Matcher:
             rows, target = rows[is_met], target[is_met]
         twice = np.flatnonzero(target[1:] == target[:-1])
         if len(twice):
-            raise Refused(*sorted(rows[twice[0] : twice[0] + 2].tolist()))
+            raise RefusedRows(*sorted(rows[twice[0] : twice[0] + 2].tolist()))
         matches.add(rows, addresses[target], as_numbers(batch.column(ROW_ID))[target])
 
     def _condition(self, source: pa.Table, batch: pa.RecordBatch, target: Int64s) -> Mask:
@@ -430,7 +430,7 @@ class SourceKeys:
 
 
 @dataclass(slots=True)
-class Partitions:
+class KeyPartitions:
     """Batches with a column `KEY`, partitioned by the hash of the key."""
 
     scratch: Scratch

@@ -26,7 +26,7 @@ TARGET: Final = "target"
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class RowMerge:
     """Merge of a source's columns into a version of a table.
 
     Attributes:
@@ -51,7 +51,7 @@ class Merge:
     others: Predicate | None
 
     @classmethod
-    def of(cls, plan: MergePlan, schema: Schema, source: pa.Schema) -> Merge:
+    def of(cls, plan: MergePlan, schema: Schema, source: pa.Schema) -> RowMerge:
         """Check a plan against the table and the source.
 
         Args:

@@ -33,7 +33,7 @@ from alance.ops.merge.source import pieces
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.read.take import batch_of, take_addresses
-from alance.ops.rows.delete import Offsets
+from alance.ops.rows.delete import DeletedOffsets
 from alance.ops.version.commits import PreparedChange
 from alance.ops.version.lineage import lineage_reader
 from alance.ops.version.projection import ROW_ADDRESS
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask, UInt64s
     from alance.format.proto import table_pb2
     from alance.format.schema import Schema
-    from alance.ops.merge.plan import Merge
+    from alance.ops.merge.plan import RowMerge
     from alance.ops.merge.source import HeldSource
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
@@ -65,7 +65,7 @@ TAKEN_BYTES: Final = 32 << 20  # encoded bytes of these rows
 
 async def write_updated(
     base: Snapshot,
-    merge: Merge,
+    merge: RowMerge,
     source: HeldSource,
     files: DataFiles,
     rows: Int64s,
@@ -206,7 +206,7 @@ BUCKET_SHARE: Final = 4  # source rows sorted at once take this fraction of the 
 
 async def rewrite_columns(
     base: Snapshot,
-    merge: Merge,
+    merge: RowMerge,
     source: HeldSource,
     rows: Int64s,
     places: UInt64s,
@@ -225,7 +225,7 @@ async def rewrite_columns(
         InvalidInputError: nulls in columns that are not nullable.
     """
     schema = merge.written
-    values = await _Values.of(merge, source, rows, places, scratch)
+    values = await _MergedValues.of(merge, source, rows, places, scratch)
     ids = await base.engine.pool.run(values.fragment_ids)
     run = base.engine.pool.run
     async with Backfill(values) as backfill:
@@ -273,7 +273,7 @@ def _operation(
 
 
 @dataclass(slots=True)
-class _Values(OfLiveRows):
+class _MergedValues(OfLiveRows):
     """New column values: the data's for matched rows, the table's for others."""
 
     names: list[str]
@@ -286,8 +286,8 @@ class _Values(OfLiveRows):
 
     @classmethod
     async def of(
-        cls, merge: Merge, source: HeldSource, rows: Int64s, places: UInt64s, scratch: Scratch
-    ) -> _Values:
+        cls, merge: RowMerge, source: HeldSource, rows: Int64s, places: UInt64s, scratch: Scratch
+    ) -> _MergedValues:
         """Partition the data's rows into buckets by their target addresses."""
         target = pa.schema([root.logical_arrow() for root in merge.written.fields])
         names = list(target.names)
@@ -350,7 +350,7 @@ class _Values(OfLiveRows):
 
     def offsets(self) -> dict[int, Int64s]:
         """Return the matched rows as physical offsets by fragment; shape (n,), sorted."""
-        offsets = Offsets()
+        offsets = DeletedOffsets()
         offsets.add(self.places)
         return offsets.by_fragment()
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from alance.arrays import Int64s
-    from alance.ops.merge.plan import Merge
+    from alance.ops.merge.plan import RowMerge
     from alance.ops.write.sources import Source
     from alance.ops.write.spool import Scratch
 
@@ -46,7 +46,7 @@ class HeldSource:
     def num_rows(self) -> int:
         return self.rows.num_rows
 
-    async def key_of(self, merge: Merge, row: int) -> str:
+    async def key_of(self, merge: RowMerge, row: int) -> str:
         """Return the key of a row as text for messages."""
         first = 0
         async with aclosing(self.rows.batches()) as batches:
@@ -60,7 +60,7 @@ class HeldSource:
         return f"row {row}"
 
 
-async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
+async def hold(source: Source, merge: RowMerge, scratch: Scratch) -> HeldSource:
     """Read a source to its end.
 
     Data that the caller holds in memory stays there; other data is held in memory up to a share of
@@ -96,7 +96,7 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
     return HeldSource(rows, keys)
 
 
-def key_schema(merge: Merge) -> pa.Schema:
+def key_schema(merge: RowMerge) -> pa.Schema:
     """Return the schema of the held keys of source rows."""
     empty = [pa.nulls(0, merge.source_schema.field(name).type) for name in merge.on]
     fields = [pa.field(KEY, Keys.of(empty).values.type), pa.field(ROW, pa.int64())]
@@ -105,7 +105,7 @@ def key_schema(merge: Merge) -> pa.Schema:
     return pa.schema(fields)
 
 
-def key_widths(merge: Merge) -> Int64s:
+def key_widths(merge: RowMerge) -> Int64s:
     """Return the bytes of each key column; 0 for variable width."""
     return KeyColumns.of(
         [pa.nulls(0, merge.source_schema.field(name).type) for name in merge.on]

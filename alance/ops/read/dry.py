@@ -144,7 +144,7 @@ class _Pool(DecodePool):
         return cast("T", (None, None))
 
 
-class _Scheduler(Scheduler):
+class _DryScheduler(Scheduler):
     """Scheduler that notes the requested ranges that must be real."""
 
     dry: DrySession
@@ -163,7 +163,7 @@ class _Scheduler(Scheduler):
         return self.dry.real.scheduler.speed(location)
 
 
-class _Engine(Engine):
+class _DryEngine(Engine):
     """Engine that ends a take after its rows were requested."""
 
     __slots__ = ()
@@ -204,7 +204,7 @@ class DrySession(Session):
         self.needed = Needed()
         self.outside = contextvars.copy_context()  # has the caller's traces
         registry = cast("StoreRegistry", _Registry(self))
-        scheduler = _Scheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
+        scheduler = _DryScheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
         scheduler.budget = Budget(1 << 62)  # all parts of a take are requested in one turn
         scheduler.dry = self
         scheduler.blocks = real.scheduler.blocks.view()
@@ -215,7 +215,7 @@ class DrySession(Session):
             "cache": _Cache(real.cache, self.spans),
             "pool": _Pool(real.pool),
         }
-        self._dry = _Engine(**parts)
+        self._dry = _DryEngine(**parts)
 
     @property
     def engine(self) -> Engine:

@@ -221,18 +221,18 @@ _SHARED = frozenset({"open files", "deletions"})  # already counted with the fir
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _DryRun:
     steps: tuple[Step, ...]
     rounds: int
     num_pages: int
     num_pages_skipped: int
 
 
-async def _watch(snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]]) -> _Seen:
+async def _watch(snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]]) -> _DryRun:
     recorder = trace.Recorder()
     spans = await dry_run(snapshot, run, recorder)
     num_pages = _pages(spans, recorder.events)
-    return _Seen(
+    return _DryRun(
         tuple(_steps(recorder.events)),
         recorder.rounds,
         num_pages,

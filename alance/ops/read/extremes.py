@@ -95,7 +95,7 @@ class ExtremesPruner(Pruner):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenEnds:
     """Smallest and largest values so far, by column."""
 
     ends: dict[Column, list[pa.Array]] = field(default_factory=dict)
@@ -139,7 +139,7 @@ async def extreme_rows(
     for column in key_columns:
         if pa.types.is_floating(column.type):
             raise UnsupportedError(f"column {column.path[0]!r}: {column.type} may hold NaN")
-    run, seen = snapshot.engine.pool.run, _Seen()
+    run, seen = snapshot.engine.pool.run, _SeenEnds()
     pruner = ExtremesPruner.of_columns(key_columns, snapshot.schema)
     for number in range(2 if options.use_stats else 1):
         if number:

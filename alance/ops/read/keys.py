@@ -131,7 +131,7 @@ class KeyReads:
     schema: pa.Schema
     key_names: tuple[str, ...]
     slots: asyncio.Semaphore
-    gathering: dict[bool, _Batch]  # batches that callers may still join, by `as_arrow`
+    gathering: dict[bool, _KeyBatch]  # batches that callers may still join, by `as_arrow`
 
     @classmethod
     def of(cls, snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
@@ -178,7 +178,7 @@ class KeyReads:
         return await snapshot.engine.decode(place, work)
 
 
-class _Batch:
+class _KeyBatch:
     """Keys of several callers, whose rows are read together."""
 
     def __init__(self, reads: KeyReads, as_arrow: bool) -> None:
@@ -214,7 +214,7 @@ async def get(
     arrays = reads.keys.arrays([key])
     batch = reads.gathering.get(as_arrow)
     if batch is None:
-        batch = reads.gathering[as_arrow] = _Batch(reads, as_arrow)
+        batch = reads.gathering[as_arrow] = _KeyBatch(reads, as_arrow)
     number = batch.add(arrays)
     # The cache only shares the read under way: so large an entry is not stored. If a caller is
     # cancelled, the read goes on for the others.

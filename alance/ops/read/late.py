@@ -32,7 +32,7 @@ from alance.io.loop.readahead import Job
 from alance.io.loop.tasks import all_of
 from alance.io.reading.inline import Note
 from alance.ops.read.groups import LATE_BYTES, read_splits, spans_of
-from alance.ops.read.rows import CHUNK_BYTES, Kept, LateRows, RowFilter
+from alance.ops.read.rows import CHUNK_BYTES, FilteredSplit, LateRows, RowFilter
 from alance.ops.read.taking import INLINE_BYTES, keep_grown, opened_fragments
 from alance.ops.version.snapshot import TakenColumns
 
@@ -282,7 +282,9 @@ class SplitReader:
             batch, rows = await self._filter(split, task)
             if batch is None or self.plan.late_schema is None:
                 return batch
-            (merged,) = await self._merge([Kept(batch, await self._late_rows(split, rows))])
+            (merged,) = await self._merge(
+                [FilteredSplit(batch, await self._late_rows(split, rows))]
+            )
         except BatchTooLargeError as error:
             return await self._parts_of(split, error)
         return merged
@@ -336,7 +338,7 @@ class SplitReader:
             for (handle, part), fragment in zip(parts, opened, strict=True)
         ]
 
-    async def _merge(self, splits: Sequence[Kept]) -> list[pa.RecordBatch]:
+    async def _merge(self, splits: Sequence[FilteredSplit]) -> list[pa.RecordBatch]:
         """Return the output rows of filtered splits: one round, and a pool job per split."""
         late = [rows for split in splits for rows in split.late]
         kinds = list({rows.is_sparse for rows in late})
@@ -412,7 +414,7 @@ class SplitReader:
                 future.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
 
-    async def _merge_one(self, split: Kept) -> Rows:
+    async def _merge_one(self, split: FilteredSplit) -> Rows:
         try:
             (batch,) = await self._merge([split])
         except BatchTooLargeError:
@@ -429,7 +431,9 @@ class SplitReader:
         finally:
             dense.cancel()
 
-    async def _filter_and_note(self, split: Split, late: OpenFragment, task: Task) -> Kept | None:
+    async def _filter_and_note(
+        self, split: Split, late: OpenFragment, task: Task
+    ) -> FilteredSplit | None:
         """Filter a split and note how many rows pass; None if no row passes."""
         batch, rows = await self._filter(split, task)
         self._seen += split.stop - split.start
@@ -444,7 +448,7 @@ class SplitReader:
         rows = split.offsets() if rows is None else rows
         group = split.group
         late_rows = LateRows(group.handles, [late], rows, split.start, split.stop, group.states)
-        return Kept(batch, [late_rows])
+        return FilteredSplit(batch, [late_rows])
 
     async def _run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         async with self._turns:

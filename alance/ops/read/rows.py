@@ -281,7 +281,7 @@ class LateRows:
         return batch
 
 
-class Kept(NamedTuple):
+class FilteredSplit(NamedTuple):
     """Rows of a split that passed the filter: their first columns, and their late rows."""
 
     batch: pa.RecordBatch
@@ -292,21 +292,21 @@ class Kept(NamedTuple):
         """Encoded bytes of late columns to read."""
         return sum(rows.num_bytes for rows in self.late)
 
-    def cut(self, most_bytes: float) -> Iterator[Kept]:
+    def cut(self, most_bytes: float) -> Iterator[FilteredSplit]:
         """Yield parts of about `most_bytes` encoded bytes of late columns each."""
         first = 0
         for rows in [part for late in self.late for part in late.cut(most_bytes)]:
-            yield Kept(self.batch.slice(first, len(rows.rows)), [rows])
+            yield FilteredSplit(self.batch.slice(first, len(rows.rows)), [rows])
             first += len(rows.rows)
 
-    def halves(self) -> Iterator[Kept]:
+    def halves(self) -> Iterator[FilteredSplit]:
         """Yield two halves of the rows, which must be of one fragment."""
         (late,) = self.late
         middle = len(late.rows) // 2
         for first, last in ((0, middle), (middle, len(late.rows))):
             rows = late.rows[first:last]
             part = replace(late, rows=rows, start=int(rows[0]), stop=int(rows[-1]) + 1)
-            yield Kept(self.batch.slice(first, last - first), [part])
+            yield FilteredSplit(self.batch.slice(first, last - first), [part])
 
     def merge(self, plan: ScanPlan, tasks: Sequence[tuple[LateTask, Reader]]) -> pa.RecordBatch:
         """Return the output, or the input of computed columns: first and late columns side by side.

@@ -28,7 +28,7 @@ AT_ONCE: Final = 1000  # objects of one delete request
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RefTarget:
     """Version that a tag or branch is created for.
 
     Attributes:
@@ -42,7 +42,7 @@ class Target:
     manifest_bytes: int
 
 
-async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
+async def target_of(snapshot: Snapshot, reference: Reference | None) -> RefTarget:
     """Return the version of a reference (None: the snapshot's version), and check that it exists.
 
     Cost: one HEAD; one GET more for a tag or branch; one LIST for the latest version of a branch.
@@ -73,7 +73,7 @@ async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
         with suppress(NotFoundError):
             where = table.manifest(manifest_name(version, scheme))
             size = await engine.scheduler.size(where, reason="version")
-            return Target(table.branch, version, size)
+            return RefTarget(table.branch, version, size)
     raise table.lacks(version, f"no version {version}")
 
 

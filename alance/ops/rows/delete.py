@@ -95,7 +95,7 @@ async def delete_offsets(
 
 
 @dataclass(slots=True)
-class Offsets:
+class DeletedOffsets:
     """Addresses of rows, collected by fragment; 8 bytes a row."""
 
     num_rows: int = 0
@@ -124,7 +124,7 @@ async def matching_rows(snapshot: Snapshot, where: ScanOptions) -> dict[int, Int
         InvalidInputError: bad SQL, an unknown column, a predicate that is not boolean, or values
             outside of its domain.
     """
-    offsets = Offsets()
+    offsets = DeletedOffsets()
     async with aclosing(scanned(snapshot, [ROW_ADDRESS], where, is_large=True)) as batches:
         async for batch in batches:
             offsets.add(as_numbers(batch.column(0)))

@@ -27,7 +27,7 @@ from alance.format.table.operations import Update
 from alance.ops.read.filters import shared_out
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
-from alance.ops.rows.delete import Offsets
+from alance.ops.rows.delete import DeletedOffsets
 from alance.ops.rows.moved import FEW_MOVED_ROWS, ChangedRows, prepare_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
@@ -77,7 +77,7 @@ async def _attempt(
     where: ScanOptions,
     commit: CommitOptions,
 ) -> Snapshot:
-    moved = Offsets()
+    moved = DeletedOffsets()
     row_ids: list[UInt64s] = []
     files = DataFiles(base.session, base.table, base.schema, base.manifest.data_storage_version)
     run = base.engine.pool.run

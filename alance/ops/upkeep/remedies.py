@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class FragmentFacts:
     """Facts read from the files of a fragment.
 
     Attributes:
@@ -54,7 +54,7 @@ class Remedies:
     def _say(self, text: str) -> None:
         self.texts.append(text)
 
-    def mend_files(self, facts: Sequence[Facts]) -> None:
+    def mend_files(self, facts: Sequence[FragmentFacts]) -> None:
         """Set counts and sizes to those of the files; `facts` in the order of the fragments."""
         for place, (record, own) in enumerate(zip(self._fragments, facts, strict=True)):
             texts: list[str] = []

@@ -18,7 +18,7 @@ from alance.format.table.manifest import parse_manifest
 from alance.format.table.operations_meta import Restore
 from alance.format.table.transaction import Transaction
 from alance.io.loop.tasks import all_of
-from alance.ops.upkeep.remedies import Facts, Remedies
+from alance.ops.upkeep.remedies import FragmentFacts, Remedies
 from alance.ops.upkeep.validate import AT_ONCE, deletions_of, findings, of_segment, rows_of_file
 from alance.ops.version.commits import commit_on, manifests_of
 from alance.ops.version.snapshot import Snapshot
@@ -160,14 +160,14 @@ async def repair(
         table=table,
         transaction=transaction,
         base=base,
-        rules=_Rules(session.engine, table, source=mended),
+        rules=_RepairRules(session.engine, table, source=mended),
         manifests=manifests_of(session, table),
     )
     snapshot = await commit_on(session, pending)
     return replace(report, new_version=snapshot.version)
 
 
-class _Rules(TableRules):
+class _RepairRules(TableRules):
     """Rules that refuse to rebase: the repair holds for the examined version only."""
 
     async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
@@ -199,7 +199,9 @@ async def _mended(snapshot: Snapshot) -> tuple[list[str], Manifest]:
     return remedies.texts, mended
 
 
-async def _facts(snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Semaphore) -> Facts:
+async def _facts(
+    snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Semaphore
+) -> FragmentFacts:
     """Read the facts of a fragment from its files."""
     async with limit:
         counts: set[int] = set()
@@ -208,21 +210,21 @@ async def _facts(snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Sema
             try:
                 rows, size = await rows_of_file(snapshot, file, believes_size=False)
             except (CorruptFileError, NotFoundError):
-                return Facts(None)
+                return FragmentFacts(None)
             counts |= set(rows.values())
             if file.num_bytes not in (0, size):
                 sizes[file.path] = size
         if len(counts) != 1:
-            return Facts(None, sizes=sizes)
+            return FragmentFacts(None, sizes=sizes)
         (num_rows,) = counts
         deleted = None
         if handle.fragment.deletion_file is not None:
             try:
                 vector = await deletions_of(snapshot, handle, num_rows)
             except (CorruptFileError, NotFoundError):
-                return Facts(None, sizes=sizes)
+                return FragmentFacts(None, sizes=sizes)
             deleted = len(vector.rows)
-        return Facts(num_rows, deleted, sizes)
+        return FragmentFacts(num_rows, deleted, sizes)
 
 
 async def _good_version(

@@ -104,9 +104,9 @@ async def _filled(
     fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
     run = snapshot.engine.pool.run
 
-    def find() -> tuple[list[_Leaf], list[ByteRange]]:
+    def find() -> tuple[list[_BlobLeaf], list[ByteRange]]:
         leaves = [
-            _Leaf(
+            _BlobLeaf(
                 leaf_field,
                 described(snapshot, leaf_field, array, rows, keep_managed=keep_managed),
             )
@@ -132,7 +132,7 @@ async def _filled(
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
+class _BlobLeaf:
     """Blob field of a batch, with the parsed descriptions of its rows."""
 
     field: Field

@@ -318,7 +318,7 @@ async def _commit(
         transaction = Transaction.of(operation, read_version=read_version, properties=noted)
     settings = Settings(options.data_storage_version, options.stable_row_ids)
     data, named = (None, ()) if files is None else files.before()
-    rules = _Checked if files is None else TableRules
+    rules = _CheckedWrite if files is None else TableRules
     scheme = NamingScheme.V2 if options.v2_manifest_paths else NamingScheme.V1
     pending = PendingCommit(
         table=table,
@@ -335,7 +335,7 @@ async def _commit(
     return await commit_on(session, pending, summary)
 
 
-class _Checked(TableRules):
+class _CheckedWrite(TableRules):
     """Rules for operations built by others: a version that cannot be read is not written."""
 
     async def next_manifest(

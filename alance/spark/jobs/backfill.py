@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BackfillWork:
     """Work that all tasks share. Pickled once.
 
     Attributes:
@@ -88,7 +88,7 @@ def backfill(
     where = place(spark, uri, storage_options)
     read = None if read_columns is None else tuple(read_columns)
     new = ColumnBackfill(_transforms(columns, schema), read, batch_size)
-    work = Work(where, new, checkpoint)
+    work = BackfillWork(where, new, checkpoint)
     done: dict[int, tuple[str, bytes]] = {}
     resumed = rounds = 0
     with Watch(spark, "backfill", on_progress) as watch:
@@ -142,7 +142,7 @@ def _is_done(fragment: DatasetFragment, done: Mapping[int, tuple[str, bytes]]) -
     return number in done and done[number][0] == ColumnBackfill.source(fragment)
 
 
-async def _recall(dataset: Dataset, work: Work, done: dict[int, tuple[str, bytes]]) -> int:
+async def _recall(dataset: Dataset, work: BackfillWork, done: dict[int, tuple[str, bytes]]) -> int:
     """Take over the checkpoint's notes for a version's fragments; return their number."""
     if work.checkpoint is None:
         return 0
@@ -158,7 +158,7 @@ async def _recall(dataset: Dataset, work: Work, done: dict[int, tuple[str, bytes
     return count
 
 
-def _execute(work: Work, version: Version, item: bytes) -> tuple[int, str, bytes]:
+def _execute(work: BackfillWork, version: Version, item: bytes) -> tuple[int, str, bytes]:
     """Compute the new file of one fragment, on an executor."""
 
     async def compute() -> tuple[int, str, bytes]:

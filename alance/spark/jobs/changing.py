@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from alance import RetryableConflictError
 from alance.distributed import append_schema, may_be_visible
 from alance.spark import read
-from alance.spark.changes import Moves
-from alance.spark.committing import Target, remove_files
+from alance.spark.changes import RowMoves
+from alance.spark.committing import WriteTarget, remove_files
 from alance.spark.jobs.base import RESULT, result_batch
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from alance import Dataset
-    from alance.spark.changes import Change
+    from alance.spark.changes import RowChange
     from alance.spark.options import WriteOptions
 
 ROUNDS: Final = 5  # attempts; repeated on a newer version if another commit changed the same rows
 
 
-def target_in_place(where: WriteOptions, base: Dataset) -> Target:
+def target_in_place(where: WriteOptions, base: Dataset) -> WriteTarget:
     """Return the target of rows that replace rows of a version."""
     version = Version.of(base, where)
-    return Target(where, version, base.version, base.uri, append_schema(base), overwrite=False)
+    return WriteTarget(where, version, base.version, base.uri, append_schema(base), overwrite=False)
 
 
 @contextmanager
-def removed_on_failure(where: WriteOptions, changes: Sequence[Change]) -> Iterator[None]:
+def removed_on_failure(where: WriteOptions, changes: Sequence[RowChange]) -> Iterator[None]:
     """Remove the written files after an error, unless a version may name them."""
     try:
         yield
@@ -45,7 +45,7 @@ def removed_on_failure(where: WriteOptions, changes: Sequence[Change]) -> Iterat
         raise
 
 
-def num_rows(changes: Sequence[Change]) -> int:
+def num_rows(changes: Sequence[RowChange]) -> int:
     """Return the number of written rows."""
     return sum(change.written.num_rows for change in changes if change.written is not None)
 
@@ -98,9 +98,9 @@ def collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any])
     return [pickle.loads(bytes(row.result)) for row in frame.mapInArrow(task, RESULT).collect()]
 
 
-def places(batches: Iterator[pa.RecordBatch]) -> Change:
+def places(batches: Iterator[pa.RecordBatch]) -> RowChange:
     """Note rows to remove, by address."""
-    moves = Moves()
+    moves = RowMoves()
     for batch in batches:
         moves.note(batch)
     return moves.change()

@@ -15,7 +15,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from alance import InvalidInputError
 from alance.distributed import ROW_ADDRESS, ROW_ID, SourceGaps, inserted_keys
-from alance.spark.changes import Moves, commit_changes, merged, write_moved
+from alance.spark.changes import RowMoves, commit_changes, merged, write_moved
 from alance.spark.failures import error_message
 from alance.spark.jobs.base import Watch, place, quoted
 from alance.spark.jobs.changing import (
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from alance import Dataset
     from alance.distributed import InsertedKeys
-    from alance.spark.changes import Change
-    from alance.spark.committing import Target
+    from alance.spark.changes import RowChange
+    from alance.spark.committing import WriteTarget
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
 
@@ -123,7 +123,7 @@ def merge(
             row. The table is unchanged.
         RetryableConflictError: other commits changed the same rows in every round.
     """
-    plan = _Plan(
+    plan = _ClausePlan(
         tuple(on),
         _clauses("when_matched", when_matched),
         _clauses("when_not_matched", when_not_matched),
@@ -138,7 +138,7 @@ def merge(
         def attempt(base: Dataset) -> tuple[Dataset, dict[str, int]]:
             plan.check_key(source.columns)
             columns = [*plan.columns_of(base.schema.names), ROW_ADDRESS, ROW_ID]
-            rows = _Joined(plan, source, table(base, columns))
+            rows = _JoinedSides(plan, source, table(base, columns))
             writes = [*plan.writes(base, rows)]
             joined = rows.numbered().persist()
             try:
@@ -168,7 +168,7 @@ class _Write:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _ClausePlan:
     """The clauses of a merge, numbered in the order of these fields."""
 
     on: tuple[str, ...]
@@ -219,7 +219,7 @@ class _Plan:
         key = {name.casefold() for name in self.on}
         return [name for name in names if name.casefold() in words | key]
 
-    def writes(self, base: Dataset, rows: _Joined) -> Iterator[_Write]:
+    def writes(self, base: Dataset, rows: _JoinedSides) -> Iterator[_Write]:
         """Check all clauses and yield the writes. Runs no task.
 
         Raises:
@@ -250,10 +250,10 @@ class _Plan:
             yield _Write(number, tuple(values), gaps, is_new)
 
 
-class _Joined:
+class _JoinedSides:
     """Join of the source and the table."""
 
-    def __init__(self, plan: _Plan, source: DataFrame, table: DataFrame) -> None:
+    def __init__(self, plan: _ClausePlan, source: DataFrame, table: DataFrame) -> None:
         self._plan = plan
         self.source = source
         self._source_rows = source.withColumn(THERE, f.lit(True)).alias(SOURCE)
@@ -311,14 +311,18 @@ class _Joined:
 
 
 def _attempt(
-    where: WriteOptions, base: Dataset, joined: DataFrame, plan: _Plan, writes: Sequence[_Write]
+    where: WriteOptions,
+    base: Dataset,
+    joined: DataFrame,
+    plan: _ClausePlan,
+    writes: Sequence[_Write],
 ) -> tuple[Dataset, dict[str, int]]:
     """Write the rows, then commit them together with the removals."""
     target = target_in_place(where, base)
     meta = [f.col(f"{TARGET}.{name}") for name in (ROW_ADDRESS, ROW_ID)]
-    moved: list[Change] = []
-    new: list[Change] = []
-    written: list[Change] = []
+    moved: list[RowChange] = []
+    new: list[RowChange] = []
+    written: list[RowChange] = []
     with removed_on_failure(where, written):
         for write in writes:
             rows = joined.where(f.col(CLAUSE) == write.number)
@@ -352,17 +356,17 @@ def _attempt(
 
 
 def _written(
-    target: Target,
+    target: WriteTarget,
     gaps: SourceGaps | None,
     keys: InsertedKeys | None,
     batches: Iterator[pa.RecordBatch],
-) -> Change:
+) -> RowChange:
     """Write rows to data files, and note the places and ids of the rows that they replace.
 
     Args:
         keys: an empty set for the keys of inserted rows; None: the rows replace others.
     """
-    moves = Moves(keys)
+    moves = RowMoves(keys)
     if keys is not None:
         return run(write_moved(target, moves, map(moves.note_new, batches)))
     rows = (moves.note(batch, keep_address=gaps is not None) for batch in batches)
@@ -371,7 +375,7 @@ def _written(
 
 
 async def _filled(
-    target: Target, gaps: SourceGaps, batches: Iterator[pa.RecordBatch]
+    target: WriteTarget, gaps: SourceGaps, batches: Iterator[pa.RecordBatch]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Fill the missing columns of rows from the rows that they replace."""
     assert target.base is not None

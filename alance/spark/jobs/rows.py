@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from alance import InvalidInputError
 from alance.distributed import ROW_ADDRESS, RowUpdate, check_filter, delete_rows
-from alance.spark.changes import Moves, commit_changes, merged, offsets_of, write_moved
+from alance.spark.changes import RowMoves, commit_changes, merged, offsets_of, write_moved
 from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.jobs.changing import (
     ROUNDS,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from alance import Dataset
     from alance.distributed import Piece
-    from alance.spark.changes import Change
-    from alance.spark.committing import Target
+    from alance.spark.changes import RowChange
+    from alance.spark.committing import WriteTarget
     from alance.spark.jobs.base import OnProgress, Summary
 
 
@@ -142,9 +142,9 @@ async def _checked(work: RowUpdate, base: Dataset) -> list[str]:
     return work.check(base)
 
 
-def _updated(target: Target, work: RowUpdate, pieces: Sequence[Piece]) -> Change:
+def _updated(target: WriteTarget, work: RowUpdate, pieces: Sequence[Piece]) -> RowChange:
     """Write the moved rows of a split on an executor, without reading a manifest."""
-    moves, base = Moves(), target.base
+    moves, base = RowMoves(), target.base
     assert base is not None
 
     async def rows() -> AsyncGenerator[pa.RecordBatch, None]:

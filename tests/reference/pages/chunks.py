@@ -15,7 +15,7 @@ from tests.reference.pages.base import MiniBlockValues
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
     from alance.format.blocks import FixedWidth
-    from alance.format.encode.options import Options
+    from alance.format.encode.options import FieldOptions
 
 MIN_BYTES: Final = 4096  # a page of less is not worth the units' sizes
 ZSTD_LEVEL: Final = 3  # where the field says none, or 0
@@ -79,7 +79,7 @@ def flat_chunks(values: FixedWidth) -> MiniBlockValues:
     return MiniBlockValues(encodings.flat(bits), counts, (data,), sizes[np.newaxis])
 
 
-def compress_chunks(values: MiniBlockValues, options: Options) -> MiniBlockValues:
+def compress_chunks(values: MiniBlockValues, options: FieldOptions) -> MiniBlockValues:
     """The chunks with buffer 0 compressed, if that is asked for and makes them smaller."""
     scheme, first = options.scheme, values.buffers[0]
     if scheme is None or len(first) < MIN_BYTES:

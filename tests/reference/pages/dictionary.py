@@ -23,7 +23,7 @@ from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.codecs.general import compress
 from alance.format.encode import encodings
 from alance.format.encode.fixed import FixedLists
-from alance.format.encode.options import SCHEMES, Options
+from alance.format.encode.options import SCHEMES, FieldOptions
 from alance.format.encode.strings import SAMPLE_BYTES, has_codes
 from tests.reference.encodings import inline_bitpacking, rle
 from tests.reference.pages.integers import (
@@ -68,15 +68,15 @@ def dictionary_of(values: Block, hints: Hints) -> tuple[FixedWidth, Block] | Non
     """
     match values:
         case FixedWidth():
-            return _of_fixed(values, Options.of(hints), hints.version)
+            return _of_fixed(values, FieldOptions.of(hints), hints.version)
         case VariableWidth():
-            return _of_strings(values, Options.of(hints))
+            return _of_strings(values, FieldOptions.of(hints))
         case _:
             return None
 
 
 def _of_fixed(
-    values: FixedWidth, options: Options, version: FileVersion
+    values: FixedWidth, options: FieldOptions, version: FileVersion
 ) -> tuple[FixedWidth, FixedWidth] | None:
     """Indices and items of fixed-width values, if they are smaller."""
     bits, count = values.bits_per_value, values.num_values
@@ -107,7 +107,9 @@ def _of_fixed(
     return _indices(indices), FixedWidth(bits, num_items, items)
 
 
-def _of_strings(values: VariableWidth, options: Options) -> tuple[FixedWidth, VariableWidth] | None:
+def _of_strings(
+    values: VariableWidth, options: FieldOptions
+) -> tuple[FixedWidth, VariableWidth] | None:
     """Indices and items of byte strings, if they are smaller."""
     count, word = values.num_values, values.offsets.itemsize
     if count < MIN_VALUES:
@@ -134,7 +136,7 @@ def _of_strings(values: VariableWidth, options: Options) -> tuple[FixedWidth, Va
     return _indices(indices), VariableWidth(offsets, items)
 
 
-def _most_items(count: int, options: Options) -> int:
+def _most_items(count: int, options: FieldOptions) -> int:
     return min(MAX_ITEMS, count // options.dict_divisor)
 
 
@@ -159,7 +161,7 @@ def encode_items(values: Block, hints: Hints) -> tuple[pb.CompressiveEncoding, B
         InvalidInputError: a key of the field is wrong.
         UnsupportedError: values that dictionaries do not hold.
     """
-    version, options = hints.version, Options.of(hints)
+    version, options = hints.version, FieldOptions.of(hints)
     match values:
         case FixedWidth():
             encoding, data = _fixed(values, version)

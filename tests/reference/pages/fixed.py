@@ -44,14 +44,14 @@ from tests.reference.pages.integers import (
 if TYPE_CHECKING:
     from alance.format.blocks import FixedWidth
     from alance.format.encode.fixed import FixedLists
-    from alance.format.encode.options import Options
+    from alance.format.encode.options import FieldOptions
 
 SPLIT_VALUES: Final = {32: 1024, 64: 512}  # of a chunk of split bytes
 ENTROPY_VALUES: Final = 64  # the first so many tell whether splitting bytes helps
 MAX_ENTROPY: Final = 4.0  # bits of a byte, as a mean over the bytes of a value
 
 
-def fixed_chunks(values: FixedWidth, options: Options) -> MiniBlockValues:
+def fixed_chunks(values: FixedWidth, options: FieldOptions) -> MiniBlockValues:
     """The chunks of a page of fixed-width values.
 
     Raises:
@@ -67,7 +67,7 @@ def fixed_chunks(values: FixedWidth, options: Options) -> MiniBlockValues:
     return compress_chunks(_plain_chunks(values, options), options)
 
 
-def _plain_chunks(values: FixedWidth, options: Options) -> MiniBlockValues:
+def _plain_chunks(values: FixedWidth, options: FieldOptions) -> MiniBlockValues:
     """The chunks without general compression around them."""
     bits = values.bits_per_value
     if bits not in (8, 16, 32, 64):
@@ -107,7 +107,7 @@ def _split_chunks(values: FixedWidth) -> MiniBlockValues:
     return MiniBlockValues(byte_stream_split(bits), counts, (data,), sizes[np.newaxis])
 
 
-def _splits(values: FixedWidth, options: Options) -> bool:
+def _splits(values: FixedWidth, options: FieldOptions) -> bool:
     """Whether the bytes of values compress better one significance after the other."""
     if values.bits_per_value not in SPLIT_VALUES or options.scheme is None:
         return False

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int32s, Int64s
     from alance.format.blocks import VariableWidth
-    from alance.format.encode.options import Options
+    from alance.format.encode.options import FieldOptions
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 MAX_STRINGS: Final = 2048  # of a chunk
@@ -89,7 +89,7 @@ def string_block(strings: VariableWidth) -> tuple[pb.CompressiveEncoding, Bytes]
 
 
 def string_chunks(
-    strings: VariableWidth, options: Options, version: FileVersion
+    strings: VariableWidth, options: FieldOptions, version: FileVersion
 ) -> MiniBlockValues:
     """The chunks of a page of strings.
 

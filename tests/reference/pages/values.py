@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from alance.errors import UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
 from alance.format.encode.fixed import FixedLists
-from alance.format.encode.options import Options
+from alance.format.encode.options import FieldOptions
 from alance.format.encode.values import struct_rows
 from tests.reference.pages.chunks import flat_chunks
 from tests.reference.pages.fixed import fixed_chunks, list_chunks
@@ -46,7 +46,7 @@ def mini_block_values(values: Block, hints: Hints) -> MiniBlockValues:
         InvalidInputError: a value is too wide for a chunk, or a key of the field is wrong.
         UnsupportedError: values that mini-blocks do not hold.
     """
-    options = Options.of(hints)
+    options = FieldOptions.of(hints)
     match values:
         case FixedWidth():
             return fixed_chunks(values, options)

@@ -55,7 +55,7 @@ class Elements(NamedTuple):
         return cls(lists.flatten(), rows, numbers.astype(np.uint32))
 
 
-class Tokens(NamedTuple):
+class TokenNumbers(NamedTuple):
     """Tokens of consecutive texts.
 
     Attributes:
@@ -107,7 +107,7 @@ class Analyzer:
             self.words.append(word)
         return number
 
-    def tokens(self, texts: pa.Array) -> Tokens:
+    def tokens(self, texts: pa.Array) -> TokenNumbers:
         """Split texts into tokens; a null has none.
 
         Args:
@@ -121,7 +121,7 @@ class Analyzer:
         valid = mask_bytes(validity_of(texts))
         return self._tokens(rows, *contents_of(texts), valid)
 
-    def _tokens(self, rows: Int64s, starts: Int64s, content: Bytes, valid: Bytes) -> Tokens:
+    def _tokens(self, rows: Int64s, starts: Int64s, content: Bytes, valid: Bytes) -> TokenNumbers:
         counts, numbers, places = self._splitter.split(rows, starts, content, valid)
         self._decide()
         final = self._becomes[numbers]
@@ -131,7 +131,7 @@ class Analyzer:
             sums = offsets_of(is_token)
             counts = np.diff(sums[before])
             final, places = final[is_token], places[is_token]
-        return Tokens(counts, final.astype(np.uint32), places)
+        return TokenNumbers(counts, final.astype(np.uint32), places)
 
     def words_of(self, texts: Sequence[str]) -> list[list[tuple[str, int]]]:
         """Return the tokens of each text with their positions."""

@@ -75,7 +75,7 @@ class Tokens:
         return bytes(self.data[start:stop]).decode("utf-8", "replace")
 
     def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
-        """Return tokens near a word; see `Dictionary.near`."""
+        """Return tokens near a word; see `TokenDictionary.near`."""
         token = np.frombuffer(word.encode(), np.uint8)
         prefix_bytes = len(word[:prefix].encode())
         with kernel_errors:
@@ -86,7 +86,7 @@ class Tokens:
 
 
 @dataclass(slots=True, eq=False)
-class Dictionary:
+class TokenDictionary:
     """Token dictionary of a partition.
 
     Words are looked up in the transducer itself; a fuzzy search first decodes all tokens.
@@ -102,7 +102,7 @@ class Dictionary:
     _tokens: Tokens | None = None
 
     @classmethod
-    def parse(cls, batch: pa.RecordBatch, num_lists: int) -> Dictionary:
+    def parse(cls, batch: pa.RecordBatch, num_lists: int) -> TokenDictionary:
         """Parse the rows of the file; the dictionary may refer to their memory.
 
         Args:

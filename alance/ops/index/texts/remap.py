@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from alance.errors import UnsupportedError
 from alance.format.index.text import columns, metadata
-from alance.format.index.text.dictionary import Dictionary
+from alance.format.index.text.dictionary import TokenDictionary
 from alance.format.index.text.metadata import Documents, TextMetadata
 from alance.format.index.text.postings import Postings
 from alance.format.numbers import offsets_of
@@ -44,7 +44,9 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
     old = TextMetadata.parse(head.metadata)
     if old.is_rounded:
         raise UnsupportedError(f"text index in blocks of {old.block}")
-    parts = [await _Part.open(snapshot, index, old, number, moves) for number in old.partitions]
+    parts = [
+        await _MovedPartition.open(snapshot, index, old, number, moves) for number in old.partitions
+    ]
     schema = head.schema
     if old.format_version >= columns.FORMAT and all(part.is_kept.all() for part in parts):
         for part in parts:
@@ -68,7 +70,7 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _MovedPartition:
     """A partition and the new row ids of its documents.
 
     Attributes:
@@ -88,7 +90,7 @@ class _Part:
     @classmethod
     async def open(
         cls, snapshot: Snapshot, index: Index, old: TextMetadata, number: int, moves: Moves
-    ) -> _Part:
+    ) -> _MovedPartition:
         pool = snapshot.engine.pool
         docs = await StoredFile.open(snapshot, index, metadata.documents_file(number))
         batch = await _whole(docs)
@@ -156,7 +158,7 @@ class _Part:
         batch = await _whole(self.tokens)
 
         def words() -> pa.RecordBatch:
-            tokens = Dictionary.parse(batch, len(is_used)).tokens
+            tokens = TokenDictionary.parse(batch, len(is_used)).tokens
             words = [""] * len(is_used)
             for place, number in enumerate(tokens.numbers.tolist()):
                 words[number] = tokens.word(place)

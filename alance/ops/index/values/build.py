@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from alance.format.proto import table_pb2
     from alance.ops.lookup.kinds.keys import RowKeys
-    from alance.ops.lookup.kinds.kind import IndexKind, Source
+    from alance.ops.lookup.kinds.kind import IndexKind, KindSource
     from alance.ops.version.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -65,7 +65,10 @@ class SegmentBuilder(NewSegment):
             await self.kind.write(self.files, source, rows)
 
     async def build_from(
-        self, merged: AsyncGenerator[pa.RecordBatch, None], source: Source, covered: Collection[int]
+        self,
+        merged: AsyncGenerator[pa.RecordBatch, None],
+        source: KindSource,
+        covered: Collection[int],
     ) -> table_pb2.IndexMetadata:
         """Build the segment from merged runs of all covered fragments, without a scan.
 

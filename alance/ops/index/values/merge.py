@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 HELD_SHARE: Final = 4  # blocks take a quarter of the memory; joining and sorting take the rest
 
 
-class _Values:
+class _RunValues:
     """Sequence of Python values of an array without nulls, for bisection."""
 
     __slots__ = ("_array",)
@@ -56,7 +56,7 @@ def keys_of(values: pa.Array) -> Any:
         keys = keys.cast(pa.int8())
     elif kinds.is_temporal(keys.type):
         keys = keys.view(pa.int32() if keys.type.bit_width == 32 else pa.int64())
-    return as_numbers(keys) if kinds.is_integer(keys.type) else _Values(keys)
+    return as_numbers(keys) if kinds.is_integer(keys.type) else _RunValues(keys)
 
 
 def _place(keys: Any, value: Any, start: int, *, behind: bool) -> int:
@@ -75,7 +75,7 @@ class _Block:
 
 
 @dataclass(slots=True, eq=False)
-class _Run(ABC):
+class _SortedRun(ABC):
     """A sorted run during the merge, with some of its batches in memory."""
 
     pool: DecodePool
@@ -126,7 +126,7 @@ class _Run(ABC):
 
 
 @dataclass(slots=True, eq=False)
-class _PartRun(_Run):
+class _PartRun(_SortedRun):
     """Run of an `IndexPart`."""
 
     snapshot: Snapshot = field(kw_only=True)
@@ -154,7 +154,7 @@ class _PartRun(_Run):
 
 
 @dataclass(slots=True, eq=False)
-class _StreamRun(_Run):
+class _StreamRun(_SortedRun):
     """Run of batches that arrive sorted from an iterator."""
 
     batches: AsyncIterator[pa.RecordBatch] = field(kw_only=True)
@@ -213,7 +213,7 @@ class RunMerger:
         pool = self.snapshot.engine.pool
         return self._merged([_StreamRun(pool, batches=stream) for stream in streams])
 
-    async def _merged(self, runs: Sequence[_Run]) -> AsyncGenerator[pa.RecordBatch, None]:
+    async def _merged(self, runs: Sequence[_SortedRun]) -> AsyncGenerator[pa.RecordBatch, None]:
         waiting: list[pa.RecordBatch] = []
         num_rows = 0
         async for piece in self._pieces(runs):
@@ -233,7 +233,7 @@ class RunMerger:
             return pieces[0]
         return await self.snapshot.engine.pool.run(lambda: pa.concat_batches(pieces))
 
-    async def _pieces(self, runs: Sequence[_Run]) -> AsyncGenerator[pa.RecordBatch, None]:
+    async def _pieces(self, runs: Sequence[_SortedRun]) -> AsyncGenerator[pa.RecordBatch, None]:
         pool = self.snapshot.engine.pool
         share = self.memory // (HELD_SHARE * max(1, len(runs)))
         for run in runs:
@@ -250,7 +250,7 @@ class RunMerger:
                 return
             value = min(run.last() for run in runs)
 
-            def below(runs: list[_Run] = runs, value: Any = value) -> pa.RecordBatch | None:
+            def below(runs: list[_SortedRun] = runs, value: Any = value) -> pa.RecordBatch | None:
                 parts = [part for run in runs for part in run.take(value, behind=False)]
                 return sort_parts(parts) if parts else None
 

@@ -31,7 +31,7 @@ from alance.ops.index.vectors.carried import CarriedSegment, joined
 from alance.ops.index.vectors.graphs import NewGraphs
 from alance.ops.index.vectors.new import CheckedVectors, VectorIndexOptions, check_new_vectors
 from alance.ops.index.vectors.split import split_large
-from alance.ops.index.vectors.train import Step, TooFewVectorsError, train, training_of
+from alance.ops.index.vectors.train import TooFewVectorsError, TrainingStep, train, training_of
 from alance.ops.lookup.stored import SegmentEnd
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
@@ -380,7 +380,7 @@ class CodedRows:
                 end.
         """
         pool = self._snapshot.engine.pool
-        step: Step | None = None
+        step: TrainingStep | None = None
         async with AsyncExitStack() as stack:
             for source in sources:
                 await stack.enter_async_context(aclosing(source))
@@ -389,7 +389,7 @@ class CodedRows:
                 num_rows = part.num_rows
                 part = await pool.run(lambda part=part: self._laid_out(part))  # type: ignore[misc]
                 yield part
-                step = step or Step(self._tell, "write", self._num_coded)
+                step = step or TrainingStep(self._tell, "write", self._num_coded)
                 step.add(num_rows)
 
     async def sorted(
@@ -441,7 +441,7 @@ class CodedRows:
         options = ScanOptions(
             fragments=fragment_ids, batch_readahead=1, io_buffer_bytes=ahead_bytes
         )
-        step = Step(self._tell, "code", await self._num_rows(fragment_ids))
+        step = TrainingStep(self._tell, "code", await self._num_rows(fragment_ids))
 
         async def works() -> AsyncGenerator[Awaitable[pa.RecordBatch], None]:
             async with aclosing(scanned(snapshot, [self._column, ROW_ID], options)) as batches:

@@ -169,7 +169,7 @@ async def joined(
     Within a partition, rows of earlier sources come first. Memory: a batch of each source, and all
     rows of a partition.
     """
-    heads = [_Head(source) for source in sources]
+    heads = [_CarriedHead(source) for source in sources]
     for head in heads:
         await head.fill()
     while heads := [head for head in heads if head.batch is not None]:
@@ -186,7 +186,7 @@ async def joined(
 
 
 @dataclass(slots=True, eq=False)
-class _Head:
+class _CarriedHead:
     """Unconsumed rows of a source."""
 
     source: AsyncGenerator[pa.RecordBatch, None]

@@ -55,7 +55,7 @@ class Clustering:
         work = self.points.shape[0] * self.count * self.dim
         pieces = PIECES if work > WORK else 1
         means = await pool.run(partial(self._start, pieces))
-        rounds = _Rounds(means, pieces, self.least_gain)
+        rounds = _KmeansRounds(means, pieces, self.least_gain)
         num_rounds = 0
         while num_rounds < self.max_iters and not rounds.is_over:
             if pieces > 1:
@@ -83,7 +83,7 @@ class Clustering:
 
 
 @dataclass(slots=True)
-class _Rounds:
+class _KmeansRounds:
     means: _kernels.KMeans
     pieces: int
     least_gain: float

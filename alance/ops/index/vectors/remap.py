@@ -58,7 +58,9 @@ async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: Seg
     num_partitions, num_rows = len(centroids.values), stored.num_rows
     storage = ivf.Storage.parse(stored.metadata, memoryview(rows), num_partitions, num_rows)
     metadata = dict(storage.metadata)
-    partitions = _Partitions(moves, storage.offsets[1:], reordered_columns(stored.schema, metadata))
+    partitions = _MovedPartitions(
+        moves, storage.offsets[1:], reordered_columns(stored.schema, metadata)
+    )
     buffers = []
     for key in _BUFFERS:
         if metadata.get(key) is not None:
@@ -156,7 +158,7 @@ def with_codes(
     return pa.FixedSizeListArray.from_arrays(to_arrow(np.concatenate(parts)), type=column.type)
 
 
-class _Partitions:
+class _MovedPartitions:
     """Remap of partitions, some at a time.
 
     Args:

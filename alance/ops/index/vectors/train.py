@@ -70,7 +70,7 @@ class IndexProgress:
 
 
 @dataclass(slots=True)
-class Step:
+class TrainingStep:
     """Progress of a step; without a callback nothing is reported."""
 
     tell: Callable[[IndexProgress], object] | None
@@ -245,7 +245,7 @@ async def _centroids(
         raise InvalidInputError(
             f"num_partitions={count}: the column has {len(points)} vectors, expected no more"
         )
-    step = Step(tell, "centroids", options.max_iters)
+    step = TrainingStep(tell, "centroids", options.max_iters)
     means = await Clustering(
         points[: options.sample_rate * count],
         count,
@@ -305,7 +305,7 @@ async def _encoder(
         Clustering(rest, values, part * width, width, options.max_iters, seed=part)
         for part in range(parts)
     ]
-    step = Step(tell, "codebook", parts)
+    step = TrainingStep(tell, "codebook", parts)
 
     async def centres_of(book: Clustering) -> Float32s:
         centres = await book.centroids(pool)

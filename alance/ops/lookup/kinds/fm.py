@@ -14,7 +14,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.expr.index_query import MAX_WAYS
 from alance.format.index import fm
 from alance.format.index.details import LISTED
-from alance.format.index.fm import Partition, PartitionBuilder, TextRows
+from alance.format.index.fm import FmPartition, FmTextRows, PartitionBuilder
 from alance.format.numbers import as_mask, is_text
 from alance.format.row_set import RowSet
 from alance.io.loop.readahead import Job, readahead
@@ -128,7 +128,7 @@ class FM(IndexKind):
                 await _write(files, number, metadata, batches)
                 number += 1
         if not number:
-            _, metadata = fm.partition_of(TextRows.none())
+            _, metadata = fm.partition_of(FmTextRows.none())
             await _write(files, 0, metadata, [])
 
     async def move(
@@ -200,9 +200,9 @@ def _names(index: Index) -> list[str]:
     return expected
 
 
-async def _partitions(snapshot: Snapshot, files: IndexFiles, index: Index) -> list[Partition]:
+async def _partitions(snapshot: Snapshot, files: IndexFiles, index: Index) -> list[FmPartition]:
     cache, names = snapshot.engine.cache, _names(index)
-    partitions: list[Partition | None] = cache.peek_all([_key(files, name) for name in names])
+    partitions: list[FmPartition | None] = cache.peek_all([_key(files, name) for name in names])
     sizes = {file.path: file.size_bytes for file in index.message.files}
     missing = [name for name, own in zip(names, partitions, strict=True) if own is None]
     jobs = [Job(2 * sizes[name], partial(_load, snapshot, files, name)) for name in missing]
@@ -218,15 +218,15 @@ def _key(files: IndexFiles, name: str) -> Hashable:
     return "fm partition", files.where, name
 
 
-async def _load(snapshot: Snapshot, files: IndexFiles, name: str) -> Partition:
+async def _load(snapshot: Snapshot, files: IndexFiles, name: str) -> FmPartition:
     """Return a partition, through the search cache. Cost: two rounds, once.
 
     Raises:
         CorruptFileError: the file is not a partition.
     """
 
-    async def load() -> Partition:
-        return await files.parsed(name, Partition.parse)
+    async def load() -> FmPartition:
+        return await files.parsed(name, FmPartition.parse)
 
     return await snapshot.engine.cache.get(
         _key(files, name), load, lambda partition: partition.num_bytes
@@ -241,7 +241,7 @@ class PartHits(NamedTuple):
         is_whole: True if all substrings are located.
     """
 
-    partition: Partition
+    partition: FmPartition
     spans: Sequence[Span]
     is_whole: bool
 
@@ -262,7 +262,7 @@ class PartHits(NamedTuple):
         return reduce(partial(np.intersect1d, assume_unique=True), sets)
 
 
-def _hits(partition: Partition, ways: Sequence[Sequence[bytes]]) -> list[PartHits]:
+def _hits(partition: FmPartition, ways: Sequence[Sequence[bytes]]) -> list[PartHits]:
     """Return the alternatives that rows of a partition may match. CPU work."""
     hits = []
     for way in ways:
@@ -370,7 +370,7 @@ def _moved(
     batch: pa.RecordBatch, metadata: Mapping[str, str], moves: Moves, builder: PartitionBuilder
 ) -> list[pa.RecordBatch]:
     """Return a partition with new row addresses; if it lost rows, add its texts to the builder."""
-    partition = Partition.parse(batch, metadata)
+    partition = FmPartition.parse(batch, metadata)
     rows, is_kept = moves.moved(partition.rows)
     if is_kept.all():
         return [fm.run_rows(batch, fm.with_rows(metadata, rows))]
@@ -385,7 +385,7 @@ def _remaining(
     covered: Int64s,
 ) -> list[pa.RecordBatch]:
     """Return a partition unchanged if possible; else its live texts go to the builder. CPU work."""
-    partition = Partition.parse(batch, metadata)
+    partition = FmPartition.parse(batch, metadata)
     is_live: Mask = live.mask_of(partition.rows)
     is_full = builder.is_half_full(len(partition.rows), partition.length)
     num_dead = len(is_live) - int(np.count_nonzero(is_live))

@@ -73,7 +73,7 @@ class Asked(Protocol):
         """Read the rows of the answer: row ids or addresses, as the segment stores them."""
 
 
-class Source(Protocol):
+class KindSource(Protocol):
     """Converter of a column's values to rows of an index.
 
     Attributes:
@@ -200,7 +200,7 @@ class IndexKind(ABC):
 
     @abstractmethod
     def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> Any:
-        """Return the `Source` of an index of values of a type.
+        """Return the `KindSource` of an index of values of a type.
 
         Args:
             memory: memory budget of the source, in bytes.

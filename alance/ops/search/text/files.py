@@ -20,7 +20,7 @@ from alance.file.open.recall import OwnStates
 from alance.file.rows.fragment import open_fragment
 from alance.file.rows.whole import rows_of
 from alance.format.index.text import metadata as text_metadata
-from alance.format.index.text.dictionary import Dictionary
+from alance.format.index.text.dictionary import TokenDictionary
 from alance.format.index.text.metadata import DELETED, Documents, TextMetadata
 from alance.format.index.text.postings import POSITION_COLUMNS, Postings, columns_of
 from alance.format.plans import ByteRange, answered, cut, together
@@ -63,7 +63,7 @@ class TextPartition:
 
     where: str
     metadata: TextMetadata
-    dictionary: Dictionary
+    dictionary: TokenDictionary
     documents: Documents
     fragments: Int64s
     lists: OpenFragment
@@ -181,7 +181,7 @@ async def _opened(snapshot: Snapshot, index: Index) -> TextSegment:
 
 async def _read(
     snapshot: Snapshot, index: Index, partitions: Sequence[int], *, with_head: bool
-) -> _Read:
+) -> _ReadFiles:
     """Read the tokens and documents of partitions, and the page tables of posting lists.
 
     Cost: two rounds. Page tables go to the search cache.
@@ -201,7 +201,7 @@ async def _read(
     head = results.pop(0) if with_head else None
     end = 2 * len(partitions)
     of_parts = zip(results[0:end:2], results[1:end:2], results[end:], strict=False)
-    return _Read(head, dict(zip(partitions, of_parts, strict=True)))
+    return _ReadFiles(head, dict(zip(partitions, of_parts, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ def _content(path: str, num_bytes: int) -> Plan[_WholeFile]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lists:
+class _PostingFile:
     """An opened file of posting lists.
 
     Attributes:
@@ -246,7 +246,7 @@ class _Lists:
     with_positions: OpenFragment | None
 
 
-def _lists(path: str, num_bytes: int, states: Any) -> Plan[_Lists]:
+def _lists(path: str, num_bytes: int, states: Any) -> Plan[_PostingFile]:
     file = yield from open_plain(path, num_bytes, states)
     columns = file.schema.to_arrow().names
     projections = [columns_of(positions) for positions in ((), *POSITION_COLUMNS)]
@@ -258,11 +258,11 @@ def _lists(path: str, num_bytes: int, states: Any) -> Plan[_Lists]:
         ]
     )
     yield from page_states(opened[0], states)
-    return _Lists(file, opened[0], opened[1] if len(opened) > 1 else None)
+    return _PostingFile(file, opened[0], opened[1] if len(opened) > 1 else None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ReadFiles:
     """Contents of a segment's files.
 
     Attributes:
@@ -271,7 +271,7 @@ class _Read:
     """
 
     head: _WholeFile | None
-    parts: Mapping[int, tuple[_WholeFile, _WholeFile, _Lists]]
+    parts: Mapping[int, tuple[_WholeFile, _WholeFile, _PostingFile]]
 
     def parse(self) -> tuple[TextMetadata, dict[int, TextPartition]]:
         """Parse the segment's metadata and its partitions."""
@@ -288,7 +288,7 @@ class _Read:
 
 
 def _parsed(
-    metadata: TextMetadata, tokens: _WholeFile, documents: _WholeFile, lists: _Lists
+    metadata: TextMetadata, tokens: _WholeFile, documents: _WholeFile, lists: _PostingFile
 ) -> TextPartition:
     where = lists.file.source.location
     if metadata.params.with_position and lists.with_positions is None:
@@ -299,7 +299,7 @@ def _parsed(
     return TextPartition(
         where,
         metadata,
-        Dictionary.parse(words, lists.file.num_rows),
+        TokenDictionary.parse(words, lists.file.num_rows),
         parsed,
         parsed.fragments(),
         lists.plain,

@@ -12,7 +12,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.format.index.text.dictionary import Dictionary
+    from alance.format.index.text.dictionary import TokenDictionary
 
 Q = TypeVar("Q", MatchQuery, PhraseQuery, MatchQuery | PhraseQuery)
 
@@ -55,7 +55,7 @@ class Terms:
 
 
 def terms_of(
-    queries: Sequence[Q], params: TextParams, dictionaries: Sequence[Dictionary]
+    queries: Sequence[Q], params: TextParams, dictionaries: Sequence[TokenDictionary]
 ) -> dict[Q, tuple[Terms, Terms]]:
     """Return the terms of queries, for an index and for unindexed texts.
 
@@ -74,7 +74,7 @@ def terms_of(
 def _terms_of(
     query: MatchQuery | PhraseQuery,
     words: Sequence[tuple[str, int]],
-    dictionaries: Sequence[Dictionary],
+    dictionaries: Sequence[TokenDictionary],
 ) -> tuple[Terms, Terms]:
     if isinstance(query, PhraseQuery):
         first = words[0][1] if words else 0
