@@ -14,9 +14,9 @@ from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
 from alance.ops.version.options import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from alance.ops.write.ingest_options import (
-    BUFFER_BYTES,
     COMMIT_INTERVAL,
     HISTORY,
+    INGEST_BUFFER_BYTES,
     IngestMetrics,
     IngestOptions,
 )
@@ -55,7 +55,7 @@ def ingest(
     uri: str | os.PathLike[str],
     schema: pa.Schema | None = None,
     *,
-    max_buffer_bytes: int = BUFFER_BYTES,
+    max_buffer_bytes: int = INGEST_BUFFER_BYTES,
     max_rows_per_file: int = MAX_ROWS_PER_FILE,
     max_bytes_per_file: int = MAX_BYTES_PER_FILE,
     max_file_age: float | None = None,

@@ -34,7 +34,7 @@ FORMATS = {
     ".feather": "ipc",
 }
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # stands for null
-BLOCK_BYTES = 1 << 20  # JSON lines that become one batch
+JSON_BLOCK_BYTES = 1 << 20  # JSON lines that become one batch
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
@@ -225,7 +225,7 @@ def _typed_lines(path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """
     with Path(path).open("rb") as file:
         first = 1
-        while lines := file.readlines(BLOCK_BYTES):
+        while lines := file.readlines(JSON_BLOCK_BYTES):
             rows = []
             for number, line in enumerate(lines, first):
                 if line.strip():

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.session import OpenArguments
 
-AT_ONCE: Final = 16  # manifests read concurrently in the search
+CHANGED_MANIFESTS_AT_ONCE: Final = 16  # manifests read concurrently in the search
 QUIET: Final = (Delete, Rewrite, Merge, Project, DataReplacement)  # operations that add no rows
 
 
@@ -128,8 +128,8 @@ async def last_sequence(uri: str, producer: str, **place: Unpack[OpenArguments])
         except NotFoundError:
             return None  # cleaned up meanwhile
 
-    for start in range(0, len(places), AT_ONCE):
-        chunk = places[start : start + AT_ONCE]
+    for start in range(0, len(places), CHANGED_MANIFESTS_AT_ONCE):
+        chunk = places[start : start + CHANGED_MANIFESTS_AT_ONCE]
         for older in await asyncio.gather(*(manifest(place) for place in chunk)):
             if older is not None and (number := last_number(older, producer)) is not None:
                 return number

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.session import OpenArguments
     from alance.versioning.table import Table
 
-COPIES_AT_ONCE: Final = 16
+FOLDER_COPIES_AT_ONCE: Final = 16
 CHECKED_AT_ONCE: Final = 32  # tables of a folder checked concurrently
 
 
@@ -184,7 +184,7 @@ async def _copy(source: Table, target: Table) -> None:
             (manifests if is_manifest else others).append(entry.path)
     for paths in (others, manifests):
         jobs = (Job(0, partial(copy, path)) for path in paths)
-        copies = readahead(jobs, budget_bytes=0, max_jobs=COPIES_AT_ONCE, ordered=False)
+        copies = readahead(jobs, budget_bytes=0, max_jobs=FOLDER_COPIES_AT_ONCE, ordered=False)
         async with aclosing(copies):
             async for _ in copies:
                 pass

@@ -39,13 +39,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BATCH_ROWS: Final = 64 << 10
+SQL_BATCH_ROWS: Final = 64 << 10
 TABLE: Final = "dataset"  # what a query calls the dataset itself
 AGAIN_S: Final = 0.05  # an interrupt that comes before DuckDB has begun to run is forgotten there
 CLOSED: Final = {"enable_external_access": False, "python_enable_replacements": False}
 BOUNDS: Final = frozenset({"memory_limit", "threads"})  # settings of databases that are kept
 MOST_IDLE: Final = 4  # databases; each has threads of its own, and a few MB
-AT_ONCE: Final = 8  # queries of a loop: the threads of more would keep it from the interpreter
+# Queries of a loop: the threads of more would keep it from the interpreter
+QUERIES_OF_A_LOOP: Final = 8
 
 # By the loop's own session, which is dropped when the loop has ended: a semaphore knows its loop.
 _waiting: Final[WeakKeyDictionary[Session, asyncio.Semaphore]] = WeakKeyDictionary()
@@ -103,7 +104,7 @@ def _turns() -> asyncio.Semaphore:
 
     Streams do not use it: a caller may leave them half read while it starts other queries.
     """
-    return _waiting.setdefault(Session.of_loop(), asyncio.Semaphore(AT_ONCE))
+    return _waiting.setdefault(Session.of_loop(), asyncio.Semaphore(QUERIES_OF_A_LOOP))
 
 
 def _check(query: object, params: object, tables: object, settings: object) -> None:
@@ -260,7 +261,7 @@ class _Query:
         relation = self._connection.sql(query, params=params)
         if relation is None:
             raise InvalidInputError("sql: an empty text; expected a query")
-        self._reader = relation.to_arrow_reader(BATCH_ROWS)
+        self._reader = relation.to_arrow_reader(SQL_BATCH_ROWS)
         fields = zip(self._reader.schema, relation.types, strict=True)
         schema = pa.schema(
             [field.with_type(_with_json(field.type, type_)) for field, type_ in fields]

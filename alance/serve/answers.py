@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-STEP_BYTES = 64 << 10  # of rows that are written in one go: they keep the interpreter for 1 to 5 ms
+# Of rows that are written in one go: they keep the interpreter for 1 to 5 ms
+ANSWER_STEP_BYTES = 64 << 10
 VERSION = "alance-version"  # the header with the version that an answer is of
 
 
@@ -32,7 +33,7 @@ def plain_answer(dataset: Dataset, **values: Any) -> Response:
 
 async def rows_answer(request: Request, dataset: Dataset, rows: pa.Table) -> Response:
     """The rows of a table: few of them in one piece."""
-    if rows.nbytes <= STEP_BYTES:
+    if rows.nbytes <= ANSWER_STEP_BYTES:
         is_arrow = _accepts_arrow(request)
         write = _writer(is_arrow, dataset, rows.schema)
         content = b"".join(map(write, [None, *rows.to_batches(), None]))
@@ -77,7 +78,7 @@ async def stream_answer(
             batch = first
             while batch is not None:
                 for part in _steps(batch):
-                    if batch.nbytes > STEP_BYTES:
+                    if batch.nbytes > ANSWER_STEP_BYTES:
                         yield await asyncio.to_thread(write, part)
                     else:
                         yield write(part)
@@ -114,7 +115,7 @@ def _accepts_arrow(request: Request) -> bool:
 
 def _steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """A batch in parts that are written quickly."""
-    step = max(1, batch.num_rows * STEP_BYTES // max(batch.nbytes, 1))
+    step = max(1, batch.num_rows * ANSWER_STEP_BYTES // max(batch.nbytes, 1))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CACHE_SHARE: Final = 4  # divisor of the memory that caches of footers and page tables may hold
-KEPT_BYTES: Final = 96 << 20  # of blocks that decoding reuses; less if the task has less memory
+# Of blocks that decoding reuses; less if the task has less memory
+DECODE_BLOCKS_BYTES: Final = 96 << 20
 
 
 class _Worker:
@@ -29,7 +30,7 @@ class _Worker:
     def __init__(self) -> None:
         self.loop = OwnLoop("alance.spark")
         self.sessions: dict[tuple[int, int], Session] = {}
-        self.kept_bytes = KEPT_BYTES
+        self.kept_bytes = DECODE_BLOCKS_BYTES
 
 
 _worker = _Worker()
@@ -47,7 +48,7 @@ os.register_at_fork(after_in_child=_forget)
 def session_for(options: TableOptions) -> Session:
     """Return this worker's session for the options' memory and threads. Call it in the loop."""
     key = (options.memory_bytes, options.decode_threads)
-    _worker.kept_bytes = min(KEPT_BYTES, options.memory_bytes * 3 // 2)
+    _worker.kept_bytes = min(DECODE_BLOCKS_BYTES, options.memory_bytes * 3 // 2)
     session = _worker.sessions.get(key)
     if session is None:
         session = _worker.sessions[key] = Session(

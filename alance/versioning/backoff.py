@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_RETRIES: Final = 100  # high: with many committers, each is first only now and then
-FEW: Final = 12  # retries without a pause
+RETRIES_WITHOUT_PAUSE: Final = 12  # retries without a pause
 GROWTH: Final = 1.3
 
 
@@ -42,7 +42,9 @@ class Backoff:
             retries: number of retries so far.
             attempt_s: duration of the last attempt.
         """
-        if retries < FEW:
+        if retries < RETRIES_WITHOUT_PAUSE:
             return 0.0
         slot = min(max(attempt_s, 0.001), 1.0)
-        return self.uniform(0.0, min(self.max_pause_s, slot * GROWTH ** min(retries - FEW, 99)))
+        return self.uniform(
+            0.0, min(self.max_pause_s, slot * GROWTH ** min(retries - RETRIES_WITHOUT_PAUSE, 99))
+        )

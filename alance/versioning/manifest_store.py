@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Objects: TypeAlias = "Sequence[tuple[str, bytes]]"  # locations and contents
 
-AT_ONCE: Final = 64  # manifests read concurrently
+LISTED_MANIFESTS_AT_ONCE: Final = 64  # manifests read concurrently
 MERGED: Final = "alance.merged"  # transaction property: uuids of the transactions merged into it
 
 
@@ -308,7 +308,9 @@ async def settle_manifest(
 async def load_all(
     engine: Engine, table: Table, first: int, newest: ManifestLocation, scheme: NamingScheme
 ) -> list[Manifest]:
-    """Read the manifests of versions `first` to `newest`. Cost: a GET each, `AT_ONCE` at a time.
+    """Read the manifests of versions `first` to `newest`.
+
+    Cost: a GET each, `LISTED_MANIFESTS_AT_ONCE` at a time.
 
     Raises:
         VersionsGoneError: a version has been cleaned up.
@@ -325,7 +327,9 @@ async def load_all(
         except NotFoundError as error:
             raise VersionsGoneError(gone_text(table, version, newest.version)) from error
 
-    manifests = await each(load_one, range(first, newest.version + 1), at_once=AT_ONCE)
+    manifests = await each(
+        load_one, range(first, newest.version + 1), at_once=LISTED_MANIFESTS_AT_ONCE
+    )
     for version, manifest in enumerate(manifests, first):
         if manifest.version != version:
             raise CorruptFileError(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BUSY_S: Final = 5.0  # longest wait for another process that writes
+MANIFESTS_BUSY_S: Final = 5.0  # longest wait for another process that writes
 _TABLE: Final = """
     CREATE TABLE IF NOT EXISTS manifests (
         base_uri TEXT NOT NULL, version INTEGER NOT NULL, path TEXT NOT NULL, size INTEGER,
@@ -144,7 +144,7 @@ class SqliteStore:
 
         def job() -> T:
             # Without an isolation level each statement is a transaction of its own.
-            opened = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
+            opened = sqlite3.connect(self._path, timeout=MANIFESTS_BUSY_S, isolation_level=None)
             with closing(opened) as database:
                 database.execute("PRAGMA synchronous = FULL")
                 database.execute(_TABLE)

@@ -111,7 +111,7 @@ async def test_wide_rows_are_taken_a_few_at_a_time(
         return await taken(snapshot, places, columns)
 
     monkeypatch.setattr(merge_rows, "take_addresses", take)
-    monkeypatch.setattr(merge_rows, "TAKEN_BYTES", 400)
+    monkeypatch.setattr(merge_rows, "MERGED_TAKE_BYTES", 400)
     twins = Twins.make(tmp_path)
     await merge(twins, CLAUSES["upsert"], source(*range(3, 40)).select(["id", "v"]))
     assert sum(sizes) == 17

@@ -388,18 +388,18 @@ def test_few_of_a_crowd_of_queries_run_at_once(uri: str, monkeypatch: pytest.Mon
 
     async def ask() -> list[int]:
         dataset = await alance.dataset(uri)
-        calls = [dataset.sql(f"select {n} as n") for n in range(3 * sql.AT_ONCE)]
+        calls = [dataset.sql(f"select {n} as n") for n in range(3 * sql.QUERIES_OF_A_LOOP)]
         return [rows["n"][0].as_py() for rows in await asyncio.gather(*calls)]
 
     for _ in range(2):  # loops of their own
-        assert asyncio.run(ask()) == [*range(3 * sql.AT_ONCE)]
-    assert max(counts) == sql.AT_ONCE
+        assert asyncio.run(ask()) == [*range(3 * sql.QUERIES_OF_A_LOOP)]
+    assert max(counts) == sql.QUERIES_OF_A_LOOP
 
 
 def test_crowds_of_queries_keep_no_loop_that_has_ended(uri: str) -> None:
     async def ask() -> weakref.ref[asyncio.AbstractEventLoop]:
         dataset = await alance.dataset(uri)
-        await asyncio.gather(*(dataset.sql("select 1") for _ in range(2 * sql.AT_ONCE)))
+        await asyncio.gather(*(dataset.sql("select 1") for _ in range(2 * sql.QUERIES_OF_A_LOOP)))
         return weakref.ref(asyncio.get_running_loop())
 
     ended = asyncio.run(ask())
@@ -410,7 +410,7 @@ def test_crowds_of_queries_keep_no_loop_that_has_ended(uri: str) -> None:
 
 async def test_streams_that_are_read_half_keep_no_query_waiting(uri: str) -> None:
     dataset = await alance.dataset(uri)
-    streams = [dataset.sql_batches("select 1 as n") for _ in range(2 * sql.AT_ONCE)]
+    streams = [dataset.sql_batches("select 1 as n") for _ in range(2 * sql.QUERIES_OF_A_LOOP)]
     for stream in streams:
         assert (await anext(stream))["n"].to_pylist() == [1]
     assert (await dataset.sql("select 2 as n"))["n"].to_pylist() == [2]

@@ -123,7 +123,7 @@ def test_rows_changed_in_place_are_not_found_by_their_old_values(
     stable: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(carried_values, "FEW_ROWS", 0)  # so that rows are carried over
+    monkeypatch.setattr(carried_values, "RESCANNED_ROWS", 0)  # so that rows are carried over
     uri, (column, index_type, options) = f"{tmp_path}/table", KINDS[kind]
     asyncio.run(written(uri, stable=stable))
     make = ours.index if column == "vector" else ours.index_values

@@ -157,7 +157,7 @@ async def test_changes_leave_answers_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, maker: str, keeper: str, stable: bool
 ) -> None:
     few_rows_a_partition(monkeypatch)
-    monkeypatch.setattr("alance.ops.index.values.carried.FEW_ROWS", 0)
+    monkeypatch.setattr("alance.ops.index.values.carried.RESCANNED_ROWS", 0)
     path = tmp_path / "t"
     lance.write_dataset(rows(), path, max_rows_per_file=900, enable_stable_row_ids=stable)
     await create(path, maker)
@@ -191,7 +191,7 @@ async def test_segments_are_merged_without_reading_indexed_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few_rows_a_partition(monkeypatch, 100)
-    monkeypatch.setattr("alance.ops.index.values.carried.FEW_ROWS", 0)
+    monkeypatch.setattr("alance.ops.index.values.carried.RESCANNED_ROWS", 0)
     path = tmp_path / "t"
     lance.write_dataset(rows(950), path, max_rows_per_file=300)
     await create(path, "alance")
@@ -217,7 +217,7 @@ async def test_rows_of_fragments_that_an_index_lost_do_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few_rows_a_partition(monkeypatch, 100)
-    monkeypatch.setattr("alance.ops.index.values.carried.FEW_ROWS", 0)
+    monkeypatch.setattr("alance.ops.index.values.carried.RESCANNED_ROWS", 0)
     path = tmp_path / "t"
     table = rows(800).append_column("other", pa.array(range(800)))
     lance.write_dataset(table, path, max_rows_per_file=200)
@@ -236,7 +236,7 @@ async def test_rows_of_fragments_that_an_index_lost_do_not_come_back(
 async def test_parts_of_several_tasks_are_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 2_000)
     monkeypatch.setattr(index_runs, "READ_BYTES", 5_000)
     few_rows_a_partition(monkeypatch, 100)
     path = tmp_path / "t"
@@ -322,7 +322,7 @@ async def test_what_costs_more_than_a_scan_is_not_asked(
         (line,) = (await plan_of(dataset, "contains(s, 'Fox 77')")).index_lines
         assert "are more than cache_bytes=1,000" in line
         assert await ids(dataset, "contains(s, 'Fox 77')") != []
-    monkeypatch.setattr("alance.ops.lookup.look_up.MAX_ROWS", 8 << 10)
+    monkeypatch.setattr("alance.ops.lookup.look_up.MAX_LOOKUP_ROWS", 8 << 10)
     monkeypatch.setattr("alance.ops.lookup.look_up.USEFUL_ROWS", 8 << 10)
     dataset = await alance.dataset(path)
     (line,) = (await plan_of(dataset, "contains(s, '1')")).index_lines

@@ -91,7 +91,7 @@ async def executed(
 async def test_in_parts_they_are_those_made_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stable: bool
 ) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 2_000)
     monkeypatch.setattr(index_runs, "READ_BYTES", 5_000)
     dataset = await by_alance(tmp_path / "t", enable_stable_row_ids=stable)
     for column, kind in COLUMNS.items():

@@ -46,7 +46,7 @@ async def built(
 async def test_pylance_and_alance_find_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stable: bool
 ) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 2_000)
     lance.write_dataset(
         rows(90_000), tmp_path, max_rows_per_file=15_000, enable_stable_row_ids=stable
     )
@@ -73,7 +73,7 @@ async def test_pylance_and_alance_find_the_same_rows(
 async def test_values_of_all_types(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 300)
     table = pa.table({"id": pa.array(range(300)), **typed()})
     lance.write_dataset(table, tmp_path, max_rows_per_file=70)
     dataset = await alance.dataset(tmp_path)
@@ -90,7 +90,7 @@ async def test_they_follow_a_compaction_and_new_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """alance and pylance write the tree again as one file."""
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 2_000)
     for name in ("ours", "theirs"):
         lance.write_dataset(rows(40_000), tmp_path / name, max_rows_per_file=5_000)
         dataset, num_ranges = await built(await alance.dataset(tmp_path / name), "i", 100_000)
@@ -115,7 +115,7 @@ async def test_they_follow_a_compaction_and_new_rows(
 async def test_a_bitmap_by_ranges_is_the_one_made_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stable: bool
 ) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 2_000)
     for name in ("once", "ranges"):
         lance.write_dataset(
             rows(20_000), tmp_path / name, max_rows_per_file=4_500, enable_stable_row_ids=stable
@@ -139,7 +139,7 @@ async def test_a_bitmap_by_ranges_is_the_one_made_at_once(
 async def test_a_bitmap_whose_commit_is_ruled_out_leaves_the_runs_of_its_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 2_000)
     lance.write_dataset(rows(20_000), tmp_path, max_rows_per_file=5_000)
     dataset = await alance.dataset(tmp_path)
     plan = await IndexBuild.plan(dataset, "i", "BITMAP", task_bytes=1)
@@ -160,7 +160,7 @@ async def test_a_bitmap_whose_commit_is_ruled_out_leaves_the_runs_of_its_parts(
 async def test_what_killed_attempts_have_left_goes_with_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 2_000)
     lance.write_dataset(rows(20_000), tmp_path, max_rows_per_file=5_000)
     dataset = await alance.dataset(tmp_path)
     column = "s" if kind == "INVERTED" else "i"

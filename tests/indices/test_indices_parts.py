@@ -70,7 +70,7 @@ async def in_parts(dataset: alance.Dataset, column: str, kind: str, **options: A
 async def test_they_are_those_made_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stable: bool, version: str
 ) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 2_000)
     for name in ("parts", "once"):
         lance.write_dataset(
             rows(9_000),
@@ -103,7 +103,7 @@ async def test_they_are_those_made_at_once(
 
 
 async def test_all_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 300)
     table = pa.table({"id": pa.array(range(300)), **typed()})
     for kind in ("BTREE", "BITMAP"):
         dataset = None
@@ -183,7 +183,7 @@ async def test_memory_of_a_merge(tmp_path: Path) -> None:
     parts = [await task.execute(dataset) for task in plan.tasks]
     assert sum(part.num_bytes for part in parts) > 6 << 20
     schema = row_schema(pa.int64())
-    for memory, bound in ((1, 8 * index_runs.BLOCK_BYTES), (12 << 20, 3 << 20)):
+    for memory, bound in ((1, 8 * index_runs.RUN_BLOCK_BYTES), (12 << 20, 3 << 20)):
         merger = RunMerger(dataset._snapshot, schema, memory)
         seen = [batch.column(0) async for batch in merger.merged(parts)]
         assert pa.concat_arrays(seen).equals(pa.array(range(count)))
@@ -191,7 +191,7 @@ async def test_memory_of_a_merge(tmp_path: Path) -> None:
 
 
 async def test_one_value_of_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 1_000)
     table = pa.table({"v": pa.array([None, 7, 7, 7] * 5_000, pa.int32())})
     for kind in ("BTREE", "BITMAP"):
         dataset = await alance.write_dataset(table, tmp_path / kind, max_rows_per_file=4_000)

@@ -103,7 +103,7 @@ async def test_types_are_joined_by_the_merge(tmp_path: Path, case: str, target: 
 async def test_ranges_are_of_the_joined_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 100)
     fragments = [[None] * 200, [*range(200)], [number / 4 for number in range(200)]]
     place = tmp_path / "t"
     dataset = await alance.write_dataset(documents(fragments), place, max_rows_per_file=200)

@@ -40,7 +40,7 @@ THEIRS = ["i32", "bool", "text", "nothing"]  # filters of `TYPED_FILTERS` that p
 
 @pytest.fixture(autouse=True)
 def _few_rows_are_carried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alance.ops.index.values.carried.FEW_ROWS", 0)
+    monkeypatch.setattr("alance.ops.index.values.carried.RESCANNED_ROWS", 0)
 
 
 def some(number: int) -> pa.Table:

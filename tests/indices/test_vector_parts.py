@@ -78,7 +78,7 @@ async def test_they_are_those_made_at_once(
 async def test_graphs_are_linked_by_ranges_of_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(runs, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(runs, "RUN_BLOCK_BYTES", 500)
     more = {"num_partitions": 7, **options}
     once = await written(tmp_path / "once")
     once = await once.create_index("v", kind, **more)
@@ -117,7 +117,7 @@ async def rows_of(file: Path) -> pa.Table:
 async def test_graphs_of_other_rows_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool
 ) -> None:
-    monkeypatch.setattr(runs, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(runs, "RUN_BLOCK_BYTES", 500)
     dataset = await written(tmp_path / "t")
     more = {"num_partitions": 7}
     plan = await IndexBuild.plan(dataset, "v", "IVF_HNSW_SQ", vectors=more)

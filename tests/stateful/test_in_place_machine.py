@@ -398,7 +398,7 @@ class InPlaceMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("runs", [8, pytest.param(400, marks=pytest.mark.soak)])
 def test_indices_follow_changes_in_place(runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Segments of few rows would be built again from the column, and nothing would be carried over.
-    monkeypatch.setattr(carried_values, "FEW_ROWS", 0)
+    monkeypatch.setattr(carried_values, "RESCANNED_ROWS", 0)
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         InPlaceMachine, settings=settings(max_examples=runs, stateful_step_count=16)
     )

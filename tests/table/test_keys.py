@@ -14,7 +14,7 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError, RowNotFoundError
-from alance.ops.read.keys import AT_ONCE, KeyReads
+from alance.ops.read.keys import LOOKUPS_AT_ONCE, KeyReads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -272,10 +272,10 @@ async def test_those_who_come_while_lookups_are_under_way_share_the_next(
         tasks.append(asyncio.ensure_future(dataset.get(7 * number, "id", ["id"])))
         for _ in range(10):
             await asyncio.sleep(0)
-    assert sizes == [1] * AT_ONCE
+    assert sizes == [1] * LOOKUPS_AT_ONCE
     may_go_on.set()
     assert await asyncio.gather(*tasks) == [{"id": 7 * number} for number in range(20)]
-    assert sizes == [1] * AT_ONCE + [20 - AT_ONCE]
+    assert sizes == [1] * LOOKUPS_AT_ONCE + [20 - LOOKUPS_AT_ONCE]
 
 
 async def test_times_that_python_has_not_are_keys_too(tmp_path: Path) -> None:

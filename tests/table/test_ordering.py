@@ -132,7 +132,7 @@ async def test_many_first_rows_are_scanned_with_all_columns(
     dataset = await alance.dataset(uri)
     options: dict[str, Any] = {"order_by": ["-number", "key"], "limit": 40, "offset": 3}
     taken = await dataset.to_table(["id", "s.b"], **options)
-    monkeypatch.setattr("alance.ops.read.ordering.TAKEN_ROWS", 42)
+    monkeypatch.setattr("alance.ops.read.ordering.LATE_ROWS", 42)
     scanner = dataset.scanner(["id", "s.b"], **options)
     assert (await scanner.to_table()) == taken
     assert "are taken" not in str(await scanner.explain())

@@ -67,7 +67,7 @@ EXTERNAL: Final = 3
 MANAGED: Final = 4  # a part of a managed object, by its path in the table's folder
 MANAGED_ELSEWHERE: Final = 5  # likewise, below a base path
 UNKNOWN_BASE: Final = (1 << 32) - 1  # reserved: no base path has this id
-INLINE_BYTES: Final = 64 << 10
+INLINE_BLOB_BYTES: Final = 64 << 10
 DEDICATED_BYTES: Final = 4 << 20
 PACK_BYTES: Final = 1 << 30
 INLINE_KEY: Final = "lance-encoding:blob-inline-size-threshold"
@@ -180,7 +180,7 @@ def uri_array(count: int, uris: Mapping[int, str]) -> pa.Array:
 class BlobLimits:
     """Size limits in bytes: of an inline blob, a blob in a shared object, a shared object."""
 
-    inline: int = INLINE_BYTES
+    inline: int = INLINE_BLOB_BYTES
     dedicated: int = DEDICATED_BYTES
     pack: int = PACK_BYTES
 
@@ -195,7 +195,7 @@ class BlobLimits:
             InvalidInputError: a limit in the metadata is not a number.
         """
         return cls(
-            _limit(field, INLINE_KEY, INLINE_BYTES, at_least=0),
+            _limit(field, INLINE_KEY, INLINE_BLOB_BYTES, at_least=0),
             _limit(field, DEDICATED_KEY, DEDICATED_BYTES, at_least=1),
             pack or _limit(field, PACK_KEY, PACK_BYTES, at_least=1),
         )

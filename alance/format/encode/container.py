@@ -55,7 +55,7 @@ MANIFEST_NUMBERS: Final = {  # version numbers in `DataFile` records
 }
 
 SEARCH_BYTES: Final = 1 << 20  # largest search-cache buffer of a file
-SMALL_BYTES: Final = 256 << 10  # smaller chunks are joined by copying
+COPIED_CHUNK_BYTES: Final = 256 << 10  # smaller chunks are joined by copying
 
 
 class FileBuilder:
@@ -177,7 +177,7 @@ def with_small_ones_joined(chunks: Iterable[Bytes]) -> list[Bytes]:
     joined: list[Bytes] = []
     small: list[Bytes] = []
     for chunk in chunks:
-        if len(chunk) < SMALL_BYTES:
+        if len(chunk) < COPIED_CHUNK_BYTES:
             small.append(chunk)
             continue
         joined += _together(small)

@@ -27,7 +27,7 @@ LONG_STRING: Final = 32768  # longer strings are compressed one by one
 TRIAL_BYTES: Final = 1 << 16  # sample from the middle that decides about compressing long strings
 FSST_LENGTH: Final = 5  # shorter strings have too little in common for symbols
 SAMPLE_BYTES: Final = 32768  # larger samples hardly improve the symbols
-MAX_BYTES: Final = 1 << 30  # if every byte is escaped, offsets still fit 32 bits
+MAX_FSST_BYTES: Final = 1 << 30  # if every byte is escaped, offsets still fit 32 bits
 # largest relative size, with the table; otherwise plain strings, which are read faster
 WORTH_IT: Final = 0.95
 
@@ -38,7 +38,7 @@ def compressed(strings: VariableWidth) -> tuple[bytes, VariableWidth] | None:
     Offsets keep their type.
     """
     num_bytes = int(strings.offsets[-1]) - int(strings.offsets[0])
-    if not 0 < num_bytes < MAX_BYTES:
+    if not 0 < num_bytes < MAX_FSST_BYTES:
         return None
     symbols, lengths, plain, encoded = _kernels.learn_fsst(
         strings.offsets, strings.data, SAMPLE_BYTES

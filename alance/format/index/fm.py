@@ -47,7 +47,7 @@ VERSION: Final = 10
 ENDING: Final = "_fm.lance"
 PARTITION_ROWS: Final = 10_000
 PARTITION_BYTES: Final = 16 << 20
-BLOCK_BYTES: Final = 32 << 10  # bits, or entries of the suffix array, in a row of the file
+FM_BLOCK_BYTES: Final = 32 << 10  # bits, or entries of the suffix array, in a row of the file
 RATE: Final = 32
 SAMPLES_NODE: Final = 0xFFFF_FFFF
 SEPARATOR: Final = 0xFF
@@ -380,7 +380,7 @@ def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Ar
     Args:
         nodes: number of bits of each node; `words` has their words consecutively.
     """
-    step = BLOCK_BYTES // 8
+    step = FM_BLOCK_BYTES // 8
     sizes = [*(-(-nodes // 64)).tolist(), len(samples)]
     bits = [*nodes.tolist(), len(samples)]
     rows: list[tuple[int, int, int, int]] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
 
 BATCH_ZONES: Final = 256  # maximum zones per batch
-BATCH_BYTES: Final = 8 << 20  # maximum bytes of bloom filters per batch
+FILTER_BATCH_BYTES: Final = 8 << 20  # maximum bytes of bloom filters per batch
 
 
 class ZoneBuilder:
@@ -42,7 +42,7 @@ class ZoneBuilder:
         self.has_filters = has_filters
         self._options = options
         self._filter_bytes = bloom.filter_bytes(options.rows, options.wrong) if has_filters else 0
-        self._batch_zones = min(BATCH_ZONES, BATCH_BYTES // max(1, self._filter_bytes)) or 1
+        self._batch_zones = min(BATCH_ZONES, FILTER_BATCH_BYTES // max(1, self._filter_bytes)) or 1
         self._open: list[tuple[pa.Array, Int64s]] = []  # rows of the last zone, which may continue
         self._num_open = 0
         self.null_rows: list[Int64s] = []

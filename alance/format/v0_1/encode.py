@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.format.v0_1.dictionary import KeptValues
 
-MAX_ROWS: Final = (1 << 31) - 1  # of a file
+MAX_FILE_ROWS: Final = (1 << 31) - 1  # of a file
 NOTHING: Final = np.empty(0, np.uint8)
 KEYED: Final = ("string", "large_string", "binary", "large_binary")
 
@@ -254,8 +254,8 @@ class BatchFileBuilder:
             InvalidInputError: values that do not fit the schema, or too many rows for a file.
         """
         num_rows = self.num_rows + len(arrays[0])
-        if num_rows > MAX_ROWS:
-            raise InvalidInputError(f"more than {MAX_ROWS} rows in a file of version 0.1")
+        if num_rows > MAX_FILE_ROWS:
+            raise InvalidInputError(f"more than {MAX_FILE_ROWS} rows in a file of version 0.1")
         chunks: list[Bytes] = []
         for field, array in zip(self._schema.fields, arrays, strict=True):
             for page in pages_of(field, array, self._dictionaries):

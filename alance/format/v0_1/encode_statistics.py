@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from alance.format.field import Field
 
-MAX_BYTES: Final = 64  # longest bound
+MAX_BOUND_BYTES: Final = 64  # longest bound
 DECIMAL_MOST: Final = (1 << 127) - 1
 _EXACT: Final = decimal.Context(prec=60)
 
@@ -142,7 +142,7 @@ def _text_bounds(array: pa.Array) -> tuple[bytes, bytes]:
     is_text = is_text_type(array.type)
     ends = pc.min_max(array)
     least, most = _content(ends["min"]), _content(ends["max"])
-    is_cut = pc.max(pc.binary_length(array)).as_py() > MAX_BYTES
+    is_cut = pc.max(pc.binary_length(array)).as_py() > MAX_BOUND_BYTES
     least, most = _cut(least, is_text=is_text), _cut(most, is_text=is_text)
     return least, (_raised(most, is_text=is_text) if is_cut else most)
 
@@ -152,9 +152,9 @@ def _content(value: pa.Scalar) -> bytes:
 
 
 def _cut(value: bytes, *, is_text: bool) -> bytes:
-    if len(value) <= MAX_BYTES:
+    if len(value) <= MAX_BOUND_BYTES:
         return value
-    stop = MAX_BYTES
+    stop = MAX_BOUND_BYTES
     while is_text and stop and value[stop] & 0xC0 == 0x80:  # inside a character
         stop -= 1
     return value[:stop]

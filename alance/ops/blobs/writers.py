@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from alance.io.reading.engine import Engine
 
 MAX_ID: Final = (1 << 32) - 1
-MAX_BYTES: Final = (1 << 63) - 1
+MAX_BLOB_BYTES: Final = (1 << 63) - 1
 WRITE_BYTES: Final = 8 << 20  # of payloads that are uploaded together
 
 
@@ -318,7 +318,7 @@ class BlobDescriptorArrayBuilder:
             InvalidInputError: another number or size.
         """
         self._check(blob_id)
-        check_count("size", size, least=0, most=MAX_BYTES)
+        check_count("size", size, least=0, most=MAX_BLOB_BYTES)
         self._rows.append(_Row(DEDICATED, None, blob_id, size))
 
     def append_managed(
@@ -340,8 +340,8 @@ class BlobDescriptorArrayBuilder:
             InvalidInputError: the path is not relative, or offset or size is invalid.
         """
         self._check()
-        check_count("offset", offset, least=0, most=MAX_BYTES)
-        check_count("size", size, least=0, most=MAX_BYTES)
+        check_count("offset", offset, least=0, most=MAX_BLOB_BYTES)
+        check_count("size", size, least=0, most=MAX_BLOB_BYTES)
         check_managed(uri, offset, size, self._column)
         if base_id is not None:
             check_count("base_id", base_id, least=0, most=MAX_ID)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BUSY_S: Final = 30.0  # seconds to wait for a lock of another process
+CHECKPOINT_BUSY_S: Final = 30.0  # seconds to wait for a lock of another process
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS fragments (job TEXT, fragment_id INTEGER, source TEXT, "
     "file BLOB, PRIMARY KEY (job, fragment_id)) WITHOUT ROWID",
@@ -145,11 +145,16 @@ class Checkpoint:
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def run() -> T:
-            with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as database, database:
+            with (
+                closing(sqlite3.connect(self.path, timeout=CHECKPOINT_BUSY_S)) as database,
+                database,
+            ):
                 return work(database)
 
         try:
             background = self.snapshot.engine.background
-            return await background.to_the_end(asyncio.to_thread(run), 2 * BUSY_S, LOCAL_GRACE_S)
+            return await background.to_the_end(
+                asyncio.to_thread(run), 2 * CHECKPOINT_BUSY_S, LOCAL_GRACE_S
+            )
         except sqlite3.Error as error:
             raise StoreError(f"checkpoint {self.path!r}: {error}") from error

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.sources import Data
 
-BATCH_ROWS: Final = 64 << 10
+JOINED_BATCH_ROWS: Final = 64 << 10
 
 
 async def merge(
@@ -128,8 +128,8 @@ class JoinedColumns(OfLiveRows):
             keys.extend([batch.column(0) async for batch in batches])
         pool = snapshot.engine.pool
         places, has_match = await pool.run(partial(self.keys.find, keys))
-        for start in range(0, len(places), BATCH_ROWS):
-            part = slice(start, start + BATCH_ROWS)
+        for start in range(0, len(places), JOINED_BATCH_ROWS):
+            part = slice(start, start + JOINED_BATCH_ROWS)
             yield await pool.run(partial(self._rows, places[part], has_match[part]))
 
     def _rows(self, places: Int64s, has_match: Mask) -> pa.RecordBatch:

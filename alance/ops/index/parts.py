@@ -38,7 +38,7 @@ from alance.ops.index.values.ranges import (
     pack_firsts,
 )
 from alance.ops.index.values.runs import IndexPart, run_batches, write_run
-from alance.ops.index.values.sort import MEMORY
+from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.index.vectors.new import KINDS, CheckedVectors, check_new_vectors
 from alance.ops.index.vectors.parts import (
     LINKING,
@@ -159,7 +159,7 @@ async def plan(
     *,
     task_bytes: int = TASK_BYTES,
     max_tasks: int = MAX_TASKS,
-    memory_bytes: int = MEMORY,
+    memory_bytes: int = SORT_MEMORY_BYTES,
     done: Sequence[IndexPart] = (),
 ) -> IndexPlan:
     """Split an index build into tasks of about equal bytes; see `IndexBuild.plan`."""
@@ -368,7 +368,7 @@ async def ranges(
     parts: Sequence[IndexPart],
     *,
     range_bytes: int = RANGE_BYTES,
-    memory_bytes: int = MEMORY,
+    memory_bytes: int = SORT_MEMORY_BYTES,
 ) -> list[IndexRange]:
     """Split the merge of an index into ranges of values; see `IndexBuild.ranges`."""
     check_count("range_bytes", range_bytes)
@@ -400,7 +400,7 @@ async def merge(
     parts: Sequence[IndexPart],
     pages: Sequence[IndexPages] = (),
     *,
-    memory_bytes: int = MEMORY,
+    memory_bytes: int = SORT_MEMORY_BYTES,
     on_rows: Callable[[int], object] | None = None,
 ) -> IndexSegment:
     """Merge the parts of all tasks into the files of an index; see `IndexBuild.merge`."""

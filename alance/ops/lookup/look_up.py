@@ -45,11 +45,12 @@ else:
 USEFUL_ROWS: Final = 16 << 10  # answers of so many rows are worth a lookup in any table
 USEFUL_SHARE: Final = 4  # an answer of over a quarter of the rows is no faster than a scan
 SCAN_WORK: Final = 4  # scanning a row costs as much as 4 rows of a B-tree, about 20 ns each
-MAX_ROWS: Final = 8 << 20  # most row numbers that a lookup holds in memory
-KEPT_BYTES: Final = 300  # cache overhead of a row set
+MAX_LOOKUP_ROWS: Final = 8 << 20  # most row numbers that a lookup holds in memory
+SET_ENTRY_BYTES: Final = 300  # cache overhead of a row set
 SET_BYTES: Final = 2  # upper bound per row of a row set
-PART_BYTES: Final = 64  # overhead of each part of up to 65,536 rows in a row set
-SHORT: Final = 64 << 10  # filters of less work are remembered as long as their manifest
+SET_PART_BYTES: Final = 64  # overhead of each part of up to 65,536 rows in a row set
+# Filters of less work are remembered as long as their manifest.
+SHORT_FILTER_WORK: Final = 64 << 10
 ROWS_A_BYTE: Final = 16  # joining 16 rows of sets costs as much as decoding a byte
 # Errors of a damaged index, or of an index of an unknown kind.
 SPOILED: Final = (CorruptFileError, NotFoundError, UnsupportedError, InvalidInputError, Problem)
@@ -159,7 +160,7 @@ async def _question_of(
         return (await decode(make, work))[1]
     # The memo holds the filter, too, so that its id is not reused.
     key = _question_of, id(predicate)
-    remember = segments.remember if work < SHORT else snapshot.remember
+    remember = segments.remember if work < SHORT_FILTER_WORK else snapshot.remember
     if key not in remember:
         await decode(lambda: remember(key, make), work)
     return remember(key, make)[1]
@@ -274,14 +275,14 @@ class _Lookup:
             total = min(total, self.num_rows)
         estimate = sum(part.estimate for part in answers)
         what = f"index {index.name} ({index.kind}) on {join_path(ask.column.path)}"
-        most = min(MAX_ROWS, max(USEFUL_ROWS, total // USEFUL_SHARE))
+        most = min(MAX_LOOKUP_ROWS, max(USEFUL_ROWS, total // USEFUL_SHARE))
         if all(part.is_at_hand or (self.counts and part.is_counted) for part in answers):
             most = total if self.counts and answers[0].is_exact else total - 1
         if estimate > most:
             self.lines.append(f"{what} not used: it may give {estimate:,} of {total:,} rows")
             return None
         work = sum(part.work for part in answers)
-        if work > max(MAX_ROWS, SCAN_WORK * total):
+        if work > max(MAX_LOOKUP_ROWS, SCAN_WORK * total):
             counted = ", ".join(part.summary for part in answers)
             self.lines.append(f"{what} not used: {counted}; a scan of {total:,} rows costs less")
             return None
@@ -338,7 +339,7 @@ class _Lookup:
             if prepared.kept_as:
                 most = len(segment.covered) + (len(segment.domain) >> 16)
                 parts = min(len(addresses), most)
-                num_bytes = KEPT_BYTES + SET_BYTES * len(addresses) + PART_BYTES * parts
+                num_bytes = SET_ENTRY_BYTES + SET_BYTES * len(addresses) + SET_PART_BYTES * parts
                 engine.cache.put(key, addresses, num_bytes)
         return addresses
 
@@ -346,12 +347,12 @@ class _Lookup:
         """Return the addresses of stable row ids in the fragments that a segment covers.
 
         Raises:
-            UnsupportedError: there are more than `MAX_ROWS` row ids.
+            UnsupportedError: there are more than `MAX_LOOKUP_ROWS` row ids.
         """
         if not row_ids:
             return row_ids
-        if len(row_ids) > MAX_ROWS:
-            raise UnsupportedError(f"{len(row_ids):,} stable row ids, at most {MAX_ROWS:,}")
+        if len(row_ids) > MAX_LOOKUP_ROWS:
+            raise UnsupportedError(f"{len(row_ids):,} stable row ids, at most {MAX_LOOKUP_ROWS:,}")
         index = await self.snapshot.row_index()
 
         def addresses() -> RowSet:

@@ -336,8 +336,8 @@ INDEX_FACTOR: Final = 3  # memory while the index is built, in multiples of the 
 SEED: Final = 1  # of the hashes that assign keys to partitions
 ROW_BYTES: Final = 64  # bytes of a row in the index besides its key
 PARTITIONS_MOST: Final = 512
-# bytes of a partition held in memory before they are written to the disk
-BLOCK_BYTES: Final = 1 << 18
+# Bytes of a partition held in memory before they are written to the disk.
+SPILLED_BLOCK_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +440,7 @@ class KeyPartitions:
 
     def __post_init__(self) -> None:
         self.parts = [
-            Spool(self.scratch, self.schema, BLOCK_BYTES if self.count > 1 else None)
+            Spool(self.scratch, self.schema, SPILLED_BLOCK_BYTES if self.count > 1 else None)
             for _ in range(self.count)
         ]
 

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from alance.ops.write.spool import Scratch
 
 PIECE_ROWS: Final = 64 << 10
-TAKEN_ROWS: Final = 16 << 10  # table rows taken at once, at most
-TAKEN_BYTES: Final = 32 << 20  # encoded bytes of these rows
+MERGED_TAKE_ROWS: Final = 16 << 10  # table rows taken at once, at most
+MERGED_TAKE_BYTES: Final = 32 << 20  # encoded bytes of these rows
 
 
 async def write_updated(
@@ -187,7 +187,7 @@ def _rows_at_once(base: Snapshot) -> int:
     rows = sum(handle.num_physical_rows for handle in base.handles)
     files = (file for handle in base.handles for file in handle.fragment.files)
     num_bytes = sum(file.num_bytes for file in files)
-    return int(min(TAKEN_ROWS, max(1, TAKEN_BYTES * max(1, rows) // max(1, num_bytes))))
+    return int(min(MERGED_TAKE_ROWS, max(1, MERGED_TAKE_BYTES * max(1, rows) // max(1, num_bytes))))
 
 
 def _side(part: pa.RecordBatch, current: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

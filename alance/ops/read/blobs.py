@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Selector: TypeAlias = Literal["ids", "addresses", "indices"]
 
-CHUNK_BYTES: Final = 1 << 20
+BLOB_CHUNK_BYTES: Final = 1 << 20
 
 
 class BlobFile:
@@ -180,7 +180,7 @@ class BlobFile:
         return [*map(bytes, await self._snapshot.engine.scheduler.read(parts, reason="blob"))]
 
     @outermost
-    async def chunks(self, num_bytes: int = CHUNK_BYTES) -> AsyncIterator[bytes]:
+    async def chunks(self, num_bytes: int = BLOB_CHUNK_BYTES) -> AsyncIterator[bytes]:
         """Stream the rest of the blob in pieces; the next piece is read ahead.
 
         Cost: one request per piece.

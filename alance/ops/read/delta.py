@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 
-AT_ONCE: Final = 64  # manifests read concurrently
-BATCH_ROWS: Final = 1 << 16
+DELTA_MANIFESTS_AT_ONCE: Final = 64  # manifests read concurrently
+DELTA_BATCH_ROWS: Final = 1 << 16
 
 
 class DatasetDelta:
@@ -166,8 +166,8 @@ class DatasetDelta:
         gone = await self._snapshot.engine.pool.run(
             lambda: np.setdiff1d(row_ids[0], row_ids[1], assume_unique=False)
         )
-        for start in range(0, len(gone), BATCH_ROWS):
-            values = to_arrow(gone[start : start + BATCH_ROWS])
+        for start in range(0, len(gone), DELTA_BATCH_ROWS):
+            values = to_arrow(gone[start : start + DELTA_BATCH_ROWS])
             yield pa.RecordBatch.from_arrays([values], names=[ROW_ID])
 
     @outermost
@@ -253,7 +253,7 @@ async def transactions_of(
             manifest = await load.load_version(snapshot.engine, snapshot.table, version)
         return await load_transaction(snapshot.engine, snapshot.table, manifest)
 
-    transactions = await each(transaction_of, versions, at_once=AT_ONCE)
+    transactions = await each(transaction_of, versions, at_once=DELTA_MANIFESTS_AT_ONCE)
     return transactions[::-1] if newest_first else transactions
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alance.expr.aggregate import Aggregator
 
 CHUNK_ROWS: Final = 1 << 19  # rows grouped at once; sums of 32-bit values then fit 64 bits
-CHUNK_BYTES: Final = 32 << 20
+GROUPED_CHUNK_BYTES: Final = 32 << 20
 ROWS_OF_GROUP: Final = 8  # least rows per group in a chunk; with fewer, merges do most of the work
 MERGED_ROWS: Final = 1 << 16  # least pending partials before a merge
 ROWS: Final = "count_all"
@@ -153,7 +153,10 @@ class Groups:
     def is_chunk(self, num_rows: int, num_bytes: int) -> bool:
         """Return True if these rows are worth grouping: more groups need larger chunks."""
         groups = max((part.num_rows for part in self._parts()), default=0)
-        few, many = min(CHUNK_BYTES, self.memory_bytes), max(CHUNK_BYTES, self.memory_bytes // 4)
+        few, many = (
+            min(GROUPED_CHUNK_BYTES, self.memory_bytes),
+            max(GROUPED_CHUNK_BYTES, self.memory_bytes // 4),
+        )
         most = many if groups * ROWS_OF_GROUP > CHUNK_ROWS else few
         return num_rows >= max(CHUNK_ROWS, groups * ROWS_OF_GROUP) or num_bytes >= most
 

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     Task: TypeAlias = FragmentTask | WholeRows | WholeFragments | LocalRows | TakenRows
 
 # Limits of a small fragment.
-SMALL_BYTES: Final = 1 << 20
+SMALL_FRAGMENT_BYTES: Final = 1 << 20
 SMALL_ROWS: Final = 64 << 10
 SMALL_DECODED_BYTES: Final = 16 << 20
 # Limits of a group of small fragments.
-GROUP_BYTES: Final = 4 << 20  # encoded
+SCAN_GROUP_BYTES: Final = 4 << 20  # encoded
 GROUP_FRAGMENTS: Final = 64
 # Limits of a little group, which is decoded on the loop.
 LITTLE_COLUMNS: Final = 8  # over all fragments: some 30 microseconds each
@@ -249,7 +249,7 @@ def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
     """
     rows = handle.num_physical_rows
     return (
-        file_bytes(handle) <= SMALL_BYTES
+        file_bytes(handle) <= SMALL_FRAGMENT_BYTES
         and rows <= SMALL_ROWS
         and rows * row_bytes <= SMALL_DECODED_BYTES
     )
@@ -313,7 +313,7 @@ def _cuts(handles: Sequence[FragmentHandle], sizes: Sequence[int]) -> Iterator[t
     start = num_bytes = num_rows = 0
     for number, (handle, size) in enumerate(zip(handles, sizes, strict=True)):
         rows = handle.num_physical_rows
-        is_full = num_bytes + size > GROUP_BYTES or num_rows + rows > SMALL_ROWS
+        is_full = num_bytes + size > SCAN_GROUP_BYTES or num_rows + rows > SMALL_ROWS
         if number > start and (is_full or number - start == GROUP_FRAGMENTS):
             yield start, number
             start, num_bytes, num_rows = number, 0, 0

@@ -43,7 +43,7 @@ KeyColumn: TypeAlias = "str | Sequence[str] | None"
 _Row: TypeAlias = "dict[str, Any] | pa.Table | InvalidInputError"
 
 KEYS: Final = ("alance.expr.keys", *FILTER, LOOK_UP)
-AT_ONCE: Final = 4  # concurrent lookups of one kind; each serves all waiting callers
+LOOKUPS_AT_ONCE: Final = 4  # concurrent lookups of one kind; each serves all waiting callers
 NAMED: Final = 3  # missing keys listed in an error
 
 
@@ -150,7 +150,9 @@ class KeyReads:
             of_keys = keys.paths
             read = [*names, *(path for path in keys.paths if path not in names)]
         schema = output_schema(snapshot, read, ScanOptions())
-        return cls(snapshot, keys, names, read, schema, of_keys, asyncio.Semaphore(AT_ONCE), {})
+        return cls(
+            snapshot, keys, names, read, schema, of_keys, asyncio.Semaphore(LOOKUPS_AT_ONCE), {}
+        )
 
     async def rows(self, arrays: Sequence[pa.Array]) -> tuple[pa.Table, Int64s, Mask]:
         """Read the rows with some keys.

@@ -32,8 +32,8 @@ from alance.io.loop.readahead import Job
 from alance.io.loop.tasks import all_of
 from alance.io.reading.inline import Note
 from alance.ops.read.groups import LATE_BYTES, read_splits, spans_of
-from alance.ops.read.rows import CHUNK_BYTES, FilteredSplit, LateRows, RowFilter
-from alance.ops.read.taking import INLINE_BYTES, keep_grown, opened_fragments
+from alance.ops.read.rows import SPARSE_CHUNK_BYTES, FilteredSplit, LateRows, RowFilter
+from alance.ops.read.taking import INLINE_TAKE_BYTES, keep_grown, opened_fragments
 from alance.ops.version.snapshot import TakenColumns
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class SplitReader:
         if not self._seen:
             return RESERVED
         num_kept = num_rows * self._num_kept / self._seen
-        return max(LEAST_GUESS, int(2 * num_kept * len(late.leaves) * CHUNK_BYTES))
+        return max(LEAST_GUESS, int(2 * num_kept * len(late.leaves) * SPARSE_CHUNK_BYTES))
 
     async def _begin(
         self, splits: Sequence[Split], reserved: int, is_eager: bool
@@ -296,7 +296,7 @@ class SplitReader:
         row_filter = RowFilter(self.plan, split)
         is_little = split.group.is_little
         if isinstance(task, TakenRows):
-            is_little = task.num_bytes <= INLINE_BYTES
+            is_little = task.num_bytes <= INLINE_TAKE_BYTES
         inline = is_little and self._is_quick
         filtered = await self._run(lambda: row_filter.run(task), inline=inline)
         if filtered is None:
@@ -475,7 +475,7 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
     if not all(isinstance(leaf.column, OpenColumn) for leaf in late.leaves):
         return False
     sizes = late.leaf_sizes
-    needed = sum(min(size, kept_share * late.num_rows * CHUNK_BYTES) for size in sizes)
+    needed = sum(min(size, kept_share * late.num_rows * SPARSE_CHUNK_BYTES) for size in sizes)
     return 2 * needed >= sum(sizes)
 
 

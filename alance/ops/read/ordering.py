@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 else:
     sorting = Deferred("alance.ops.read.sorting")
 
-TAKEN_ROWS: Final = 128 << 10  # with more rows, scanning all columns is cheaper than a take
+# With more rows, scanning all columns is cheaper than a take.
+LATE_ROWS: Final = 128 << 10
 
 
 def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
@@ -65,7 +66,7 @@ async def sorted_table(
 ) -> pa.Table:
     """Return all rows of a scan, sorted by `order_by`, then cut by offset and limit.
 
-    Cost: with a limit of up to `TAKEN_ROWS`, a scan of the sort columns, and a take of the other
+    Cost: with a limit of up to `LATE_ROWS`, a scan of the sort columns, and a take of the other
     columns of the returned rows; memory: the keys of twice these rows, of at least 64 Ki rows. With
     a larger limit, a scan; memory: twice the returned rows. Without a limit, a scan; memory: all
     rows.
@@ -105,7 +106,7 @@ def takes_others(options: ScanOptions) -> bool:
     """Return True if the other output columns are taken after the sort."""
     if options.limit is None or options.include_deleted_rows:
         return False
-    return options.limit + (options.offset or 0) <= TAKEN_ROWS
+    return options.limit + (options.offset or 0) <= LATE_ROWS
 
 
 def unsorted_options(options: ScanOptions) -> ScanOptions:

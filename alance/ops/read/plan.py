@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LARGE_ROWS: Final = 1 << 19
-LARGE_BYTES: Final = 16 << 20  # decoded batch
-FEW_ROWS: Final = 128  # up to here, rows of a fragment are always taken singly
+LARGE_BATCH_BYTES: Final = 16 << 20  # decoded batch
+PLACED_ROWS: Final = 128  # up to here, rows of a fragment are always taken singly
 DENSE_SHARE: Final = 2  # spans in which an index names at least half of the rows are scanned
 # Work, in bytes to decode, for a fragment with rows from an index, and for any fragment.
 PICKING: Final = 256
@@ -290,9 +290,9 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
     for handle in handles:
         if handle.id in use.covered:
             count = use.rows.count_of(handle.id)
-            runs = use.rows.spans_of(handle.id) if count > FEW_ROWS else []
+            runs = use.rows.spans_of(handle.id) if count > PLACED_ROWS else []
             is_dense = num_rows_of(runs) <= DENSE_SHARE * count
-            if count <= max(FEW_ROWS, handle.num_physical_rows // TAKEN_SHARE) and not (
+            if count <= max(PLACED_ROWS, handle.num_physical_rows // TAKEN_SHARE) and not (
                 runs and is_dense
             ):
                 picked[handle.id] = use.rows.offsets_of(handle.id)
@@ -341,5 +341,5 @@ def in_large_batches(plan: ScanPlan) -> ScanPlan:
     widths = [leaf_bytes(leaf) for leaf in leaves]
     if not widths or not all(widths):
         return plan
-    rows = int(min(LARGE_ROWS, LARGE_BYTES / sum(widths)))
+    rows = int(min(LARGE_ROWS, LARGE_BATCH_BYTES / sum(widths)))
     return replace(plan, options=replace(plan.options, batch_size=rows))

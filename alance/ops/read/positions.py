@@ -44,7 +44,7 @@ def as_positions(values: object, what: str) -> Int64s:
     return array.astype(np.int64, copy=False)
 
 
-FEW: Final = 1 << 10  # rows; numpy sorts more rows faster
+FEW_POSITIONS: Final = 1 << 10  # rows; numpy sorts more rows faster
 
 
 class Placed(NamedTuple):
@@ -63,7 +63,7 @@ def by_position(rows: Int64s, firsts: Int64s) -> Placed:
         rows: positions, all below the last of `firsts`; shape (n,).
         firsts: first row of each fragment, then the number of rows.
     """
-    if len(rows) <= FEW:
+    if len(rows) <= FEW_POSITIONS:
         return Placed(*_kernels.place_rows(rows, firsts))
     fragments = np.searchsorted(firsts, rows, "right") - 1
     return by_key(fragments << 32 | (rows - firsts[fragments]))

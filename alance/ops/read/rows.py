@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     LateTask: TypeAlias = FragmentTask | WholeRows  # gives late columns
 
 # Cost of a single row of a column: its chunk is read and decoded as a whole.
-CHUNK_BYTES: Final = 4 << 10
+SPARSE_CHUNK_BYTES: Final = 4 << 10
 TAKEN_SHARE: Final = 16  # a take of at most one row in 16 is cheaper than a scan of the range
 
 
@@ -224,7 +224,7 @@ class LateRows:
 
     @property
     def _taken_bytes(self) -> int:
-        return len(self.rows) * len(self.opened[0].leaves) * CHUNK_BYTES
+        return len(self.rows) * len(self.opened[0].leaves) * SPARSE_CHUNK_BYTES
 
     @cached_property
     def is_sparse(self) -> bool:

@@ -61,13 +61,13 @@ if TYPE_CHECKING:
     Window: TypeAlias = tuple[SplitReader, Sequence[FragmentHandle]]
 
 WINDOW: Final = 64  # fragments opened at once: their footers fit in one wave of requests
-PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, so calls cost little
+SCAN_PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, so calls cost little
 PART_DECODED_BYTES: Final = 32 << 20
 LEAST_PART_BYTES: Final = 1 << 20  # for a scan with a small read-ahead
 PART_ROWS: Final = 128 << 10
 MIN_ROWS: Final = 1024
-TAKEN_ROWS: Final = 8192  # rows of a split from an index
-TAKEN_BYTES: Final = 8 << 20
+INDEXED_SPLIT_ROWS: Final = 8192  # rows of a split from an index
+INDEXED_SPLIT_BYTES: Final = 8 << 20
 NARROW_PARTS: Final = 4  # factor of `PART_ROWS` for a filter's columns if late columns are narrow
 NARROW_BYTES: Final = 64  # bytes per row of narrow late columns
 # Page tables to cache, so that the next scan saves a round; limited, so that those of takes stay.
@@ -307,7 +307,7 @@ def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[
             continue
         if group.rows is not None:
             row_bytes = max(fragment.row_bytes for fragment in group.opened)
-            step = max(1, min(TAKEN_ROWS, int(TAKEN_BYTES / max(1.0, row_bytes))))
+            step = max(1, min(INDEXED_SPLIT_ROWS, int(INDEXED_SPLIT_BYTES / max(1.0, row_bytes))))
             for start in range(0, len(group.rows), step):
                 rows = group.rows[start : start + step]
                 split = Split(group, int(rows[0]), int(rows[-1]) + 1, rows)
@@ -374,7 +374,7 @@ def _part_rows(reader: SplitReader, group: FragmentGroup) -> int:
     if not reader.snapshot.is_remote and _has_narrow_late(reader.plan):
         most *= NARROW_PARTS
     batch_size, ahead_bytes = options.batch_size, options.io_buffer_bytes
-    part_bytes, part_decoded_bytes = PART_BYTES, PART_DECODED_BYTES
+    part_bytes, part_decoded_bytes = SCAN_PART_BYTES, PART_DECODED_BYTES
     if ahead_bytes is not None:
         part_bytes = min(part_bytes, max(ahead_bytes, LEAST_PART_BYTES))
         part_decoded_bytes = min(part_decoded_bytes, part_bytes)

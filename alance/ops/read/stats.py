@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 SHOWN_COLUMNS: Final = 100
-FILES_AT_ONCE: Final = 32  # footers read concurrently
+FILE_ENDS_AT_ONCE: Final = 32  # footers read concurrently
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ async def _column_bytes(snapshot: Snapshot) -> dict[str, int]:
             for source in handle.sources:
                 yield snapshot.engine.drive(read(source), "column bytes")
 
-    async with aclosing(in_turn(works(), FILES_AT_ONCE)) as files:
+    async with aclosing(in_turn(works(), FILE_ENDS_AT_ONCE)) as files:
         async for file in files:
             for number, num_bytes in file.items():
                 total[number] += num_bytes

@@ -17,7 +17,7 @@ from alance.file.batches import empty_batch, in_order, one_batch
 from alance.io.reading.joined import Joint
 from alance.ops.read.positions import as_positions, by_key, by_position
 from alance.ops.read.rows import with_meta
-from alance.ops.read.taking import FEW_ROWS, PhysicalRows, prepare_take, read_rows
+from alance.ops.read.taking import ROUND_WORTH_ROWS, PhysicalRows, prepare_take, read_rows
 from alance.ops.version.first_use import ARROW, load_readers
 from alance.ops.version.projection import plain_names
 
@@ -169,7 +169,9 @@ async def _take_joined(
         return await answer(requests)
 
     names = plain_names(columns)
-    if (columns is None or names is not None) and (snapshot.is_remote or len(keys) <= FEW_ROWS):
+    if (columns is None or names is not None) and (
+        snapshot.is_remote or len(keys) <= ROUND_WORTH_ROWS
+    ):
         # One object per event loop, because callers wait on their own loop.
         key = Joint, asyncio.get_running_loop(), placing is by_key, live, names
         joint: Joint[Int64s, pa.Table] = snapshot.remember(

@@ -43,13 +43,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INLINE_BYTES: Final = 256 << 10  # encoded; decoding takes 0.1 ms, as long as a hop to the pool
+# Encoded; decoding takes 0.1 ms, as long as a hop to the pool.
+INLINE_TAKE_BYTES: Final = 256 << 10
 FEW_CALLERS: Final = 8  # callers whose rows are split on the loop, 10 to 50 microseconds each
 SHARED_BYTES: Final = 1 << 20  # below this, one thread finishes before a second one starts
-PART_BYTES: Final = (
-    16 << 20
-)  # encoded bytes per part on a remote store; parts are read and decoded concurrently
-FEW_ROWS: Final = 1 << 10  # for more rows, reading takes longer than the round that a guess saves
+# Encoded bytes per part on a remote store; parts are read and decoded concurrently.
+TAKE_PART_BYTES: Final = 16 << 20
+# For more rows, reading takes longer than the round that a guess saves.
+ROUND_WORTH_ROWS: Final = 1 << 10
 
 
 class TooMuch(Exception):
@@ -123,7 +124,7 @@ async def read_rows(
     taking = engine.drive(take_rows(snapshot, rows, choice), "take", takes=callers)
     taken, opened = await (taking if module is None else beside(engine, module, taking))
     num_bytes = taken.num_bytes
-    is_little = num_bytes <= INLINE_BYTES and callers <= FEW_CALLERS
+    is_little = num_bytes <= INLINE_TAKE_BYTES and callers <= FEW_CALLERS
     if is_little and not choice.projection.is_computed:
         read = await engine.reader(taken.unread, "take", inline=True, takes=callers)
         answer = finish(taken.decode(read, order))
@@ -210,7 +211,7 @@ def _parts(
     if source is not None:
         parts = taken.split(count)
         return parts, [0] * len(parts), source
-    parts = taken.split(max(count, -(-taken.num_bytes // PART_BYTES)))
+    parts = taken.split(max(count, -(-taken.num_bytes // TAKE_PART_BYTES)))
     return parts, [engine.held_bytes(part.unread_pieces) for part in parts], None
 
 
@@ -246,7 +247,7 @@ def take_rows(
     cache = snapshot.engine.cache
     handles, offsets, ends = rows
     opened = yield from opened_fragments(cache, handles, choice)
-    guess = snapshot.is_remote and rows.num_rows <= FEW_ROWS
+    guess = snapshot.is_remote and rows.num_rows <= ROUND_WORTH_ROWS
     tasks = yield from take_fragments(choice.schema, opened, offsets, ends, cache, guess=guess)
     keep_grown(cache, handles, opened, choice)
     return TakenRows(choice.schema, tasks), opened

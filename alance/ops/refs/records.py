@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.ops.version.opening import Reference
     from alance.ops.version.snapshot import Snapshot
 
-AT_ONCE: Final = 1000  # objects of one delete request
+OBJECTS_A_DELETE: Final = 1000  # objects of one delete request
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,13 @@ async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) 
 
 
 async def delete_all(snapshot: Snapshot, locations: list[str]) -> None:
-    """Delete objects of one store, `AT_ONCE` in each request."""
+    """Delete objects of one store, `OBJECTS_A_DELETE` in each request."""
     resolved = [snapshot.engine.registry.resolve(location) for location in locations]
     if resolved:
         store = resolved[0][0]
         paths = [path for _, path in resolved]
-        parts = [paths[start : start + AT_ONCE] for start in range(0, len(paths), AT_ONCE)]
+        parts = [
+            paths[start : start + OBJECTS_A_DELETE]
+            for start in range(0, len(paths), OBJECTS_A_DELETE)
+        ]
         await all_of(store.delete(part) for part in parts)

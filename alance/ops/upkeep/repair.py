@@ -19,7 +19,13 @@ from alance.format.table.operations_meta import Restore
 from alance.format.table.transaction import Transaction
 from alance.io.loop.tasks import all_of
 from alance.ops.upkeep.remedies import FragmentFacts, Remedies
-from alance.ops.upkeep.validate import AT_ONCE, deletions_of, findings, of_segment, rows_of_file
+from alance.ops.upkeep.validate import (
+    CHECKED_FRAGMENTS_AT_ONCE,
+    deletions_of,
+    findings,
+    of_segment,
+    rows_of_file,
+)
 from alance.ops.version.commits import commit_on, manifests_of
 from alance.ops.version.snapshot import Snapshot
 from alance.records import dataclass
@@ -184,7 +190,7 @@ def _next(base: Manifest, transaction: Transaction, mended: Manifest) -> Manifes
 
 async def _mended(snapshot: Snapshot) -> tuple[list[str], Manifest]:
     """Repair a version; return the descriptions of the changes, and the repaired version."""
-    limit = asyncio.Semaphore(AT_ONCE)
+    limit = asyncio.Semaphore(CHECKED_FRAGMENTS_AT_ONCE)
     facts = await all_of(_facts(snapshot, handle, limit) for handle in snapshot.handles)
     segments = snapshot.manifest.indices
     all_texts = await all_of(of_segment(snapshot, index, limit) for index in segments)

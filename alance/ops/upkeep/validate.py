@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 
-AT_ONCE: Final = 64  # fragments at once
-LISTED: Final = 8  # with more objects in a folder, one LIST replaces their HEADs
+CHECKED_FRAGMENTS_AT_ONCE: Final = 64  # fragments at once
+LISTED_OBJECTS: Final = 8  # with more objects in a folder, one LIST replaces their HEADs
 SHOWN: Final = 100
 
 
@@ -82,7 +82,7 @@ async def findings(snapshot: Snapshot) -> list[str]:
     """
     manifest, pool = snapshot.manifest, snapshot.engine.pool
     all_texts = await pool.run(lambda: list(manifest_findings(manifest)))
-    limit = asyncio.Semaphore(AT_ONCE)
+    limit = asyncio.Semaphore(CHECKED_FRAGMENTS_AT_ONCE)
     of_fragments = await all_of(_fragment(snapshot, handle, limit) for handle in snapshot.handles)
     vectors: dict[int, DeletionVector] = {}
     for fragment_id, (texts, vector) in zip(
@@ -166,7 +166,7 @@ async def _sizes(snapshot: Snapshot, locations: list[str]) -> dict[str, int | No
     sizes: dict[str, int | None] = dict.fromkeys(locations)
     beside = [location for location in locations if location.endswith(".blob")]
     folders = Counter(location.rpartition("/")[0] for location in beside)
-    listed = {folder for folder, count in folders.items() if count > LISTED}
+    listed = {folder for folder, count in folders.items() if count > LISTED_OBJECTS}
     for folder in listed:
         async with aclosing(scheduler.list(folder, reason="validate")) as objects:  # type: ignore[type-var]  # a generator
             async for meta in objects:

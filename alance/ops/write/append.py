@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from alance.versioning.manifest_store import Objects
     from alance.versioning.table import Table
 
-SMALL_BYTES: Final = 8 << 20  # one PUT; larger uploads would delay the other appends of a version
+# One PUT; larger uploads would delay the other appends of a version.
+SMALL_APPEND_BYTES: Final = 8 << 20
 MAX_QUEUES: Final = 64  # tables of a session whose latest versions are kept
 FRESH_S: Final = 2.0  # seconds for which a version of this session counts as the latest
 
@@ -136,7 +137,7 @@ async def commit_append(
         )
         return await commit_on(session, pending, summary)
     queue = queue_of(session, table)
-    if files.num_bytes > SMALL_BYTES:
+    if files.num_bytes > SMALL_APPEND_BYTES:
         await files.publish()
     if queue.num_under_way:  # with other appends under way, upload data before the commit
         data, named = files.publish(), ()

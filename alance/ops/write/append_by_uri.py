@@ -29,7 +29,13 @@ from alance.ops.blobs.arrow import may_be_blobs
 from alance.ops.cleanup.after import clean_after
 from alance.ops.version.commits import manifests_of
 from alance.ops.version.snapshot import Snapshot
-from alance.ops.write.append import SMALL_BYTES, append_to, commit_append, queue_of, summary_of
+from alance.ops.write.append import (
+    SMALL_APPEND_BYTES,
+    append_to,
+    commit_append,
+    queue_of,
+    summary_of,
+)
 from alance.ops.write.files import DataFiles
 from alance.ops.write.sources import open_source
 from alance.versioning.commit import PendingCommit, commit
@@ -82,7 +88,7 @@ def can_guess(data: Data, options: WriteOptions) -> bool:
     """True if rows are few, and in memory in case they must be written again."""
     return (
         isinstance(data, pa.Table | pa.RecordBatch)
-        and data.nbytes <= SMALL_BYTES
+        and data.nbytes <= SMALL_APPEND_BYTES
         and data.num_rows <= options.limits.max_rows_per_file
         and not options.bases.has_targets
         and not options.bases.initial_bases

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from alance.format.plans import ByteRange
     from alance.ops.version.snapshot import Snapshot
 
-BLOB_BYTES: Final = 32 << 20  # payload bytes of the rows that are read at once; at least one row
+# Payload bytes of the rows that are read at once; at least one row.
+MOVED_BLOBS_BYTES: Final = 32 << 20
 
 MOVED: Final = pa.struct(
     [
@@ -245,7 +246,7 @@ def _pieces(
                 kinds = as_numbers(array.field("kind").fill_null(INLINE))
                 sizes[(kinds == MANAGED) | (kinds == MANAGED_ELSEWHERE)] = 0
             np.add.at(num_bytes, owners.astype(np.int64), sizes)
-    groups = np.cumsum(num_bytes) // BLOB_BYTES
+    groups = np.cumsum(num_bytes) // MOVED_BLOBS_BYTES
     starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
     stops = [*starts[1:], batch.num_rows]
     return [batch.slice(start, stop - start) for start, stop in zip(starts, stops, strict=True)]

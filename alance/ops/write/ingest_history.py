@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alance.io.reading.engine import Engine
     from alance.versioning.table import Table
 
-AT_ONCE: Final = 16
+HISTORY_READS_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ async def read_history(
     stop = max(0, newest.version - limit)
     version = newest.version
     while version > stop:
-        group = range(version, max(stop, version - AT_ONCE), -1)
+        group = range(version, max(stop, version - HISTORY_READS_AT_ONCE), -1)
         for manifest in await all_of(
             _version(engine, table, number, newest, scheme) for number in group
         ):
@@ -64,7 +64,7 @@ async def read_history(
             tokens |= notes.tokens
             if producer is not None and producer in notes.producers:
                 return History(frozenset(tokens), notes.producers[producer][1])
-        version -= AT_ONCE
+        version -= HISTORY_READS_AT_ONCE
     return History(frozenset(tokens))
 
 

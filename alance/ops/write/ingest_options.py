@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from alance.file_version import FileVersion
 
-BUFFER_BYTES: Final = 64 << 20
+INGEST_BUFFER_BYTES: Final = 64 << 20
 COMMIT_INTERVAL: Final = 10.0
 HISTORY: Final = 100
 
@@ -29,7 +29,7 @@ class IngestOptions:
         InvalidInputError: sizes or times that are not positive.
     """
 
-    max_buffer_bytes: int = BUFFER_BYTES
+    max_buffer_bytes: int = INGEST_BUFFER_BYTES
     limits: Limits = field(default_factory=Limits)
     max_file_age: float | None = None
     commit_interval: float | None = COMMIT_INTERVAL

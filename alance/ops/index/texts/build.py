@@ -27,7 +27,7 @@ from alance.io.loop.readahead import in_turn
 from alance.ops.index.new import commit_segments
 from alance.ops.index.segment_files import NewSegment
 from alance.ops.index.texts.new import check_new_text
-from alance.ops.index.values.sort import MEMORY
+from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.lookup.stored import SegmentEnd, StoredFile
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
@@ -47,12 +47,13 @@ if TYPE_CHECKING:
 
 KIND: Final = "Inverted"
 DETAILS: Final = "/lance.table.InvertedIndexDetails"
-BATCH_BYTES: Final = 512 << 10  # texts between two checks of the memory
-AHEAD_SHARE: Final = 256  # 1/256 of the memory is read ahead; decoded, it takes four times as much
+TEXT_BATCH_BYTES: Final = 512 << 10  # texts between two checks of the memory
+# 1/256 of the memory is read ahead; decoded, it takes four times as much.
+TEXT_AHEAD_SHARE: Final = 256
 PAGE_SHARE: Final = 128  # a page of posting lists is 1/128 of the memory; encoding takes 1/32
 LEAST_PAGE_BYTES: Final = 256 << 10
 ROWS_BYTES: Final = 256 << 10  # packed posting lists per written batch
-KEPT_BYTES: Final = 2 << 20  # free memory that the allocator keeps for reading more texts
+TEXT_BLOCKS_BYTES: Final = 2 << 20  # free memory that the allocator keeps for reading more texts
 
 
 async def create_text_index(
@@ -129,7 +130,7 @@ class TextSegmentBuilder(NewSegment):
 
     source: TextSource
     params: TextParams
-    memory_bytes: int = MEMORY
+    memory_bytes: int = SORT_MEMORY_BYTES
     of_elements: bool = False
     version: int = columns.FORMAT
 
@@ -162,9 +163,9 @@ class TextSegmentBuilder(NewSegment):
             nonlocal num_rows
             options = ScanOptions(
                 fragments=fragment_ids,
-                batch_size_bytes=min(BATCH_BYTES, self.memory_bytes),
+                batch_size_bytes=min(TEXT_BATCH_BYTES, self.memory_bytes),
                 batch_readahead=1,
-                io_buffer_bytes=max(1, self.memory_bytes // AHEAD_SHARE),
+                io_buffer_bytes=max(1, self.memory_bytes // TEXT_AHEAD_SHARE),
             )
             columns = [self.source.path, ROW_ID]
             rows = scanned(self.snapshot, columns, options, flat=False)
@@ -298,7 +299,7 @@ class _NewPartition:
 
 def _release() -> None:
     """Return freed memory to the system: blocks of many sizes are rarely reused."""
-    _kernels.trim_memory(KEPT_BYTES)
+    _kernels.trim_memory(TEXT_BLOCKS_BYTES)
     pa.default_memory_pool().release_unused()
 
 

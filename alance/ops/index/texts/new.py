@@ -15,7 +15,7 @@ from alance.format.index.text.params import (
 )
 from alance.format.index.text.source import TextSource
 from alance.ops.index.new import check_name, refuse_reuse
-from alance.ops.index.values.sort import MEMORY
+from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class NewTextIndex:
         if unknown:
             raise unexpected(unknown, TextIndexArguments.__annotations__, "index of texts: ")
         settings = dict(arguments)
-        memory = settings.pop("memory_bytes", MEMORY)
+        memory = settings.pop("memory_bytes", SORT_MEMORY_BYTES)
         if type(memory) is not int or memory < 1 << 16:
             raise InvalidInputError(f"memory_bytes={memory!r}: expected an integer from 65536 on")
         granularity = settings.pop("document_granularity", ROW)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.version.snapshot import Snapshot
 
-LISTS: Final = 1024  # posting lists per batch
+LISTS_AT_ONCE: Final = 1024  # posting lists per batch
 
 
 async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
@@ -145,7 +145,7 @@ class _MovedPartition:
             return columns.posting_rows(lists, lengths, mean, schema)
 
         async def rows() -> AsyncGenerator[pa.RecordBatch, None]:
-            spans = spans_of(self.lists.num_rows, LISTS)
+            spans = spans_of(self.lists.num_rows, LISTS_AT_ONCE)
             async with aclosing(self.lists.batches(spans)) as batches:
                 async for batch in batches:
                     yield await pool.run(lambda batch=batch: moved(batch))  # type: ignore[misc]

@@ -10,7 +10,7 @@ from alance.format.table.indices import json_details
 from alance.ops.index.segment_files import NewSegment
 from alance.ops.index.values.column_values import ColumnValues, OtherTypeError
 from alance.ops.index.values.options import PLAIN, ValueOptions, check_suits
-from alance.ops.index.values.sort import AHEAD_SHARE, LEAST_AHEAD, MEMORY, RowSorter
+from alance.ops.index.values.sort import LEAST_AHEAD, SORT_AHEAD_SHARE, SORT_MEMORY_BYTES, RowSorter
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
@@ -112,7 +112,7 @@ async def run_rows(
     values: ColumnValues,
     source: Any,
     fragment_ids: Collection[int],
-    memory: int = MEMORY,
+    memory: int = SORT_MEMORY_BYTES,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield the rows of a sorted run of some fragments. Cost: a scan of the column.
 
@@ -131,7 +131,7 @@ def source_rows(
     values: ColumnValues,
     source: Any,
     fragment_ids: Collection[int],
-    memory: int = MEMORY,
+    memory: int = SORT_MEMORY_BYTES,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Scan a column of some fragments and yield the batches that `IndexKind.write` takes."""
     if kind.is_sorted:
@@ -167,7 +167,7 @@ async def _sorted_rows(
     values: ColumnValues,
     keys: RowKeys,
     fragment_ids: Collection[int],
-    memory: int = MEMORY,
+    memory: int = SORT_MEMORY_BYTES,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield the keys of a column with the numbers of live rows, in index order.
 
@@ -182,7 +182,7 @@ async def _sorted_rows(
 
     async def read() -> AsyncGenerator[pa.RecordBatch, None]:
         numbers = ROW_ID if has_ids else ROW_ADDRESS
-        ahead = max(LEAST_AHEAD, memory // AHEAD_SHARE)
+        ahead = max(LEAST_AHEAD, memory // SORT_AHEAD_SHARE)
         read_rows = _scanned(
             snapshot, values.column, numbers, fragment_ids, kind.batch_bytes, ahead
         )

@@ -21,7 +21,7 @@ from alance.format.table.indices import Index, holds_row_ids
 from alance.ops.index.values.build import SegmentBuilder, run_rows
 from alance.ops.index.values.column_values import ColumnValues, OtherTypeError
 from alance.ops.index.values.merge import RunMerger
-from alance.ops.index.values.sort import MEMORY
+from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.index.vectors.carried import live_rows
 from alance.ops.lookup.files import IndexFiles, check_order
 from alance.ops.lookup.stored import StoredFile
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from alance.ops.lookup.kinds.kind import IndexKind
     from alance.ops.version.snapshot import Snapshot
 
-FEW_ROWS: Final = 32 << 10  # scanning and sorting these takes less time than opening the files
+# Scanning and sorting these takes less time than opening the files.
+RESCANNED_ROWS: Final = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class CarryingBuilder(SegmentBuilder):
         """
         covered = frozenset[int]().union(*(values.covered for values in self.carried))
         others = [number for number in fragment_ids if number not in covered]
-        source = self.kind.source(self.type, self.options.zones, MEMORY)
+        source = self.kind.source(self.type, self.options.zones, SORT_MEMORY_BYTES)
         is_wide = self.type == pa.float64()  # float64 also holds JSON integers
         values = ColumnValues(self.column, self.type, self.options.path, is_told=is_wide)
         streams = [segment.rows(self.snapshot, source) for segment in self.carried]
@@ -128,7 +129,7 @@ class CarryingBuilder(SegmentBuilder):
             async with AsyncExitStack() as stack:
                 for stream in streams:
                     await stack.enter_async_context(aclosing(stream))
-                merger = RunMerger(self.snapshot, source.run_schema, MEMORY)
+                merger = RunMerger(self.snapshot, source.run_schema, SORT_MEMORY_BYTES)
                 is_sorted = self.kind.is_sorted
                 merged = merger.merged_streams(streams) if is_sorted else _chained(streams)
                 return await self.build_from(merged, source, fragment_ids)
@@ -161,7 +162,7 @@ async def carrying(
         index = Index.from_protobuf(message)
         values = CarriedValues(index, kind, (index.fragment_ids or frozenset()) & seen)
         seen -= values.covered
-        is_small = sum(rows[fragment] for fragment in values.covered) <= FEW_ROWS
+        is_small = sum(rows[fragment] for fragment in values.covered) <= RESCANNED_ROWS
         if is_small or message.covering_fields or not _has_same_numbers(snapshot, kind, index):
             continue
         files = IndexFiles(snapshot, index)
@@ -172,7 +173,7 @@ async def carrying(
             type_ = kind.value_type(stored)
         if type_ is None:
             continue
-        source = kind.source(type_, options.zones, MEMORY)
+        source = kind.source(type_, options.zones, SORT_MEMORY_BYTES)
         if source.run_schema.field(0).type == stored:
             carried.append(values)
     if not carried:

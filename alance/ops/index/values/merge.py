@@ -19,7 +19,7 @@ import pyarrow as pa
 from alance.format.numbers import as_numbers
 from alance.io.loop.tasks import all_of
 from alance.ops.index.values.runs import read_blocks
-from alance.ops.index.values.sort import BATCH_ROWS, sort_parts
+from alance.ops.index.values.sort import SORTED_BATCH_ROWS, sort_parts
 from alance.ops.lookup.files import sort_key
 from alance.records import dataclass
 
@@ -219,7 +219,7 @@ class RunMerger:
         async for piece in self._pieces(runs):
             waiting.append(piece)
             num_rows += piece.num_rows
-            if num_rows >= BATCH_ROWS:
+            if num_rows >= SORTED_BATCH_ROWS:
                 yield await self._joined(waiting)
                 waiting, num_rows = [], 0
         if waiting:
@@ -255,9 +255,9 @@ class RunMerger:
                 return sort_parts(parts) if parts else None
 
             rows = await pool.run(below)
-            for start in range(0, 0 if rows is None else rows.num_rows, BATCH_ROWS):
+            for start in range(0, 0 if rows is None else rows.num_rows, SORTED_BATCH_ROWS):
                 assert rows is not None
-                yield rows.slice(start, BATCH_ROWS)
+                yield rows.slice(start, SORTED_BATCH_ROWS)
             for run in runs:
                 while run.blocks:
                     for piece in run.take(value, behind=True):

@@ -10,7 +10,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr.json_values import path_steps
 from alance.expr.tree import Problem
 from alance.format.index.zones import ZoneOptions
-from alance.ops.index.values.sort import MEMORY
+from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.lookup.kinds import KINDS
 from alance.records import dataclass
 
@@ -69,7 +69,7 @@ class ValueOptions:
 
     path: str | None = None
     zones: ZoneOptions = field(default_factory=ZoneOptions)
-    memory_bytes: int = MEMORY
+    memory_bytes: int = SORT_MEMORY_BYTES
 
 
 PLAIN: Final = ValueOptions()
@@ -105,7 +105,7 @@ def kind_and_options(
             f"index of type {type_name or index_type!r}: not written by this alance, "
             f"expected {', '.join(expected)}{more}"
         )
-    memory = others.pop("memory_bytes", MEMORY)
+    memory = others.pop("memory_bytes", SORT_MEMORY_BYTES)
     check_count("memory_bytes", memory, 1 << 20)
     zones = kind.options(others)
     if others:

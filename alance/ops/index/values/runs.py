@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Block: TypeAlias = tuple[int, int, int]
 
-BLOCK_BYTES: Final = 256 << 10
+RUN_BLOCK_BYTES: Final = 256 << 10
 READ_BYTES: Final = 8 << 20  # per GET when runs are read one after the other
 
 
@@ -188,7 +188,7 @@ async def read_blocks(
 
 
 def _cut(batch: pa.RecordBatch) -> list[tuple[Block, pa.Buffer, pa.Array]]:
-    count = max(1, -(-batch.nbytes // BLOCK_BYTES))
+    count = max(1, -(-batch.nbytes // RUN_BLOCK_BYTES))
     step = max(1, -(-batch.num_rows // count))
     blocks = []
     for at in range(0, batch.num_rows, step):

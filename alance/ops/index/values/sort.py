@@ -30,17 +30,18 @@ if TYPE_CHECKING:
 
     from alance.io.reading.pool import DecodePool
 
-MEMORY: Final = 256 << 20
+SORT_MEMORY_BYTES: Final = 256 << 20
 # An eighth of the budget holds the rows that are sorted at once. The rest holds copies of these
 # rows, sort keys, and pages being scanned, spooled and written: with 256 MiB, building a B-tree of
 # 10 M keys takes 235 MiB.
 SORTED_SHARE: Final = 8
-AHEAD_SHARE: Final = 32  # a scan reads ahead 1/32 of the memory; the sort is slower than the scan
+# A scan reads ahead 1/32 of the memory; the sort is slower than the scan.
+SORT_AHEAD_SHARE: Final = 32
 LEAST_AHEAD: Final = 1 << 20
 SAMPLES: Final = 64  # sampled rows per batch
 MANY: Final = 4096  # sample size; if over 2^15 values are distinct, nearly all samples differ
 MAX_RANGES: Final = 64
-BATCH_ROWS: Final = 64 << 10
+SORTED_BATCH_ROWS: Final = 64 << 10
 # Sorted bytes from which freed memory is returned to the system. That takes no measurable time, and
 # allocators keep more small copies per thread than a small budget allows.
 RELEASED_BYTES: Final = 1 << 20
@@ -67,7 +68,7 @@ class RowSorter:
     """
 
     pool: DecodePool
-    memory: int = MEMORY
+    memory: int = SORT_MEMORY_BYTES
 
     async def sorted(
         self, batches: AsyncIterable[pa.RecordBatch], schema: pa.Schema
@@ -105,8 +106,8 @@ class RowSorter:
         await rows.spool.close()
         if parts:
             whole = await self.pool.run(lambda: _alone(parts))
-            for start in range(0, whole.num_rows, BATCH_ROWS):
-                yield whole.slice(start, BATCH_ROWS)
+            for start in range(0, whole.num_rows, SORTED_BATCH_ROWS):
+                yield whole.slice(start, SORTED_BATCH_ROWS)
 
     async def _cut(self, spool: Spool, held: int) -> list[_Range]:
         """Split spooled rows into ranges of values, each with fewer distinct values."""

@@ -26,7 +26,7 @@ from alance.format.table.indices import Index
 from alance.io.loop.readahead import in_turn
 from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.segment_files import NewSegment
-from alance.ops.index.values.sort import AHEAD_SHARE, LEAST_AHEAD, MEMORY, RowSorter
+from alance.ops.index.values.sort import LEAST_AHEAD, SORT_AHEAD_SHARE, SORT_MEMORY_BYTES, RowSorter
 from alance.ops.index.vectors.carried import CarriedSegment, joined
 from alance.ops.index.vectors.graphs import NewGraphs
 from alance.ops.index.vectors.new import CheckedVectors, VectorIndexOptions, check_new_vectors
@@ -58,7 +58,7 @@ _log: Final = logging.getLogger(__name__)
 
 DETAILS: Final = "/lance.index.pb.VectorIndexDetails"
 PARTITION: Final = "partition"
-TAKEN_BYTES: Final = 16 << 20  # vectors per batch when rows are taken by id
+CODED_BYTES: Final = 16 << 20  # vectors per batch when rows are taken by id
 
 
 async def create_vector_index(
@@ -243,7 +243,7 @@ class VectorSegmentBuilder(NewSegment):
     """
 
     training: Callable[[], Awaitable[Training]]
-    memory_bytes: int = MEMORY
+    memory_bytes: int = SORT_MEMORY_BYTES
     carried: tuple[CarriedSegment, ...] = ()
     parted: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     tell: Tell = None
@@ -421,7 +421,7 @@ class CodedRows:
         snapshot = self._snapshot
         projection = project(snapshot.schema, [self._column], flat=True)
         type_ = self.training.type
-        step = max(1, TAKEN_BYTES // (type_.dim * WIDTHS[type_.name]))
+        step = max(1, CODED_BYTES // (type_.dim * WIDTHS[type_.name]))
         for start in range(0, len(ids), step):
             own = ids[start : start + step]
             batch = await flat_rows(snapshot, own, projection)
@@ -437,7 +437,7 @@ class CodedRows:
         if not fragment_ids:
             return
         snapshot = self._snapshot
-        ahead_bytes = max(LEAST_AHEAD, self._memory_bytes // AHEAD_SHARE)
+        ahead_bytes = max(LEAST_AHEAD, self._memory_bytes // SORT_AHEAD_SHARE)
         options = ScanOptions(
             fragments=fragment_ids, batch_readahead=1, io_buffer_bytes=ahead_bytes
         )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     GraphOf = Callable[[int, int], Awaitable[Graph | None]]
 
 SEED: Final = 42  # the same rows give the same graph
-STEP_ROWS: Final = 1024  # rows linked per job of the pool: some tenths of a second
+LINKED_STEP_ROWS: Final = 1024  # rows linked per job of the pool: some tenths of a second
 
 
 class NewGraphs:
@@ -148,7 +148,7 @@ class NewGraphs:
             if stored is not None:
                 return stored, last
         builder = await pool.run(lambda: self._builder(part))
-        while not await pool.run(lambda: builder.grow(STEP_ROWS)):
+        while not await pool.run(lambda: builder.grow(LINKED_STEP_ROWS)):
             pass
         return (number, *await pool.run(lambda: self._finished(builder))), last
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alance.io.reading.pool import DecodePool
 
 
-LEAST_GAIN: Final = 1e-4
+LEAST_KMEANS_GAIN: Final = 1e-4
 PIECES: Final = 8  # parts of the points in a long round, shared by threads
 WORK: Final = 1 << 26  # multiplications per job, about 2 ms
 
@@ -47,7 +47,7 @@ class Clustering:
     max_iters: int
     by_angle: bool = False
     seed: int = 0
-    least_gain: float = LEAST_GAIN
+    least_gain: float = LEAST_KMEANS_GAIN
     on_round: Callable[[int], object] | None = None
 
     async def centroids(self, pool: DecodePool) -> Float32s:

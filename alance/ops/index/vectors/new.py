@@ -16,7 +16,7 @@ from alance.format.index.values import ALIASES, METRICS, TYPES, VectorType, not_
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.texts.new import TextIndexArguments
 from alance.ops.index.values.options import ValueIndexArguments
-from alance.ops.index.values.sort import MEMORY
+from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.version.options import CommitArguments
 from alance.records import dataclass
 
@@ -33,7 +33,7 @@ PARTITION_ROWS: Final = 8192
 # that costs 0.3 to 1.7 points of recall. With 1 M x 128 in 1000 partitions the recall is 0.805 and
 # 0.883 (20 and 50 partitions searched); 1e-4 gives 0.768 and 0.900, and pylance's centroids 0.737
 # and 0.890 (60 queries).
-LEAST_GAIN: Final = 5e-4
+LEAST_TRAINING_GAIN: Final = 5e-4
 _LEAST_LINKS: Final = Links(m=2, ef_construction=1, max_level=1)
 
 
@@ -87,10 +87,10 @@ class VectorIndexOptions:
     num_bits: int | None = None
     sample_rate: int = 256
     max_iters: int = 50
-    min_gain: float = LEAST_GAIN
+    min_gain: float = LEAST_TRAINING_GAIN
     ivf_centroids: object | None = None
     pq_codebook: object | None = None
-    memory_bytes: int = MEMORY
+    memory_bytes: int = SORT_MEMORY_BYTES
     m: int = DEFAULT.m
     ef_construction: int = DEFAULT.ef_construction
     max_level: int = DEFAULT.max_level

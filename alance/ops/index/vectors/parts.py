@@ -26,7 +26,7 @@ from alance.format.table.naming import INDICES
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.index.values.merge import RunMerger
 from alance.ops.index.values.runs import write_run
-from alance.ops.index.values.sort import MEMORY
+from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.index.vectors.build import (
     PARTITION,
     CodedRows,
@@ -157,7 +157,7 @@ async def write_graphs(
     """
     training = await training_at(base, build, base.schema.field(column))
     training = replace(training, links=links)
-    rows = CodedRows(base, column, training, MEMORY)
+    rows = CodedRows(base, column, training, SORT_MEMORY_BYTES)
     graphs = NewGraphs.of(training, SegmentFiles(base))
     shapes = []
 

@@ -92,10 +92,10 @@ class TrainingStep:
 GRAPH_ROWS: Final = 1 << 20  # default rows of a partition with a graph, as in pylance
 SEED: Final = 42  # the same rows give the same index
 GROWN: Final = 4  # a partition with over 4 times the intended rows is split or trained anew
-PART_BYTES: Final = 4 << 20  # of the sample, per take
+SAMPLE_PART_BYTES: Final = 4 << 20  # of the sample, per take
 MIXED_BYTES: Final = 16 << 20  # of the sample, shuffled at once
 CODED_ROWS: Final = 4096  # sampled rows from which centroids are subtracted at once
-LISTS: Final = 1024  # lists sampled to estimate the vectors per row
+SAMPLED_LISTS: Final = 1024  # lists sampled to estimate the vectors per row
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -
             more[:filled], values = values[:filled], more
         values[filled:stop], filled = whole.rows, stop
 
-    step = max(1, PART_BYTES // width)
+    step = max(1, SAMPLE_PART_BYTES // width)
     for start in range(0, num_rows, step):
         rows = await take(snapshot, chosen[start : start + step], projection.fields)
         await pool.run(partial(add, rows))
@@ -218,7 +218,7 @@ async def _vectors_of_row(snapshot: Snapshot, checked: CheckedVectors, num_rows:
     """Estimate the number of vectors per row; at least 0.01."""
     if not checked.type.is_multi:
         return 1.0
-    num_asked = min(num_rows, LISTS)
+    num_asked = min(num_rows, SAMPLED_LISTS)
     vectors = await _sampled(snapshot, checked, num_asked)
     return max(0.01, len(vectors.rows) / max(1, num_asked))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HASH_WORK: Final = 32  # looking up a value in a filter costs as much as decoding 32 bytes
 FILTERS_AT_ONCE: Final = 256
-PART_BYTES: Final = 8 << 20  # bytes of 256 filters with default options
+FILTER_PART_BYTES: Final = 8 << 20  # bytes of 256 filters with default options
 PARTS_AT_ONCE: Final = 16
 
 
@@ -88,7 +88,7 @@ class BloomFilter(ZonesKind):
             work = HASH_WORK * len(part) * len(hashes)
             return await engine.decode(lambda: bloom.hits(part, hashes), work)
 
-        jobs = [Job(PART_BYTES, partial(look, read)) for read in filter_parts(files, count)]
+        jobs = [Job(FILTER_PART_BYTES, partial(look, read)) for read in filter_parts(files, count)]
         budget = snapshot.read_ahead_bytes
         answering = readahead(jobs, budget_bytes=budget, max_jobs=PARTS_AT_ONCE)
         async with aclosing(answering) as answers:

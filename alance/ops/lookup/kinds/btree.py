@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 GROUP_PAGES: Final = 128  # pages read and evaluated together
 GROUPS_AT_ONCE: Final = 4
 FEW_PAGES: Final = 4  # so few pages are evaluated without pruning zones
-FEW_ROWS: Final = 16 << 10  # pages of so few rows are worth a lookup without a better estimate
+# Pages of so few rows are worth a lookup without a better estimate.
+LOOKUP_WORTH_ROWS: Final = 16 << 10
 PAGE_WORK: Final = 1 << 10  # evaluating a cached page takes 5 us, like decoding 1 KiB
 ZONE_COPIES: Final = 4  # zones for pruning take 4 times the bytes of the page table
 
@@ -150,7 +151,7 @@ class AskedTree:
     @property
     def estimate(self) -> int:
         most = self.work
-        points = self.ask.points if most > FEW_ROWS else None
+        points = self.ask.points if most > LOOKUP_WORTH_ROWS else None
         if points is None:
             return most
         # If a page begins and ends with the same value, all its rows may match; else only few.

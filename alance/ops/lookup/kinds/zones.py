@@ -12,7 +12,7 @@ from alance.checks import check_count
 from alance.errors import CorruptFileError
 from alance.expr.compare import float_values
 from alance.format.index import bloom
-from alance.format.index.zone_build import BATCH_BYTES, ZoneBuilder
+from alance.format.index.zone_build import FILTER_BATCH_BYTES, ZoneBuilder
 from alance.format.index.zones import NULLS, ZONE_ROWS, ZoneOptions, ZoneRows
 from alance.format.numbers import as_mask, to_arrow
 from alance.format.row_set import HALF
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 ZONE_WORK: Final = 64  # checking a zone costs as much as decoding 64 bytes
-MAX_ROWS: Final = 1 << 24  # largest zone: its bloom filter has 64 MiB
+MAX_ZONE_ROWS: Final = 1 << 24  # largest zone: its bloom filter has 64 MiB
 
 
 class ZonesKind(IndexKind):
@@ -55,7 +55,7 @@ class ZonesKind(IndexKind):
 
     def options(self, arguments: dict[str, Any]) -> ZoneOptions:
         rows: int = arguments.pop(self.rows_argument, ZONE_ROWS)
-        check_count(self.rows_argument, rows, 1, MAX_ROWS)
+        check_count(self.rows_argument, rows, 1, MAX_ZONE_ROWS)
         return ZoneOptions(rows)
 
     async def zone_options(self, files: IndexFiles, name: str) -> ZoneOptions:
@@ -111,7 +111,7 @@ class ZonesKind(IndexKind):
             whole = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
             return whole if is_covered.all() else whole.filter(to_arrow(is_covered))
 
-        spans = spans_of(stored.num_rows, max(1, BATCH_BYTES // stored.bytes_per_row))
+        spans = spans_of(stored.num_rows, max(1, FILTER_BATCH_BYTES // stored.bytes_per_row))
         async with aclosing(stored.batches(spans, of_covered)) as batches:
             async for batch in batches:
                 yield batch
