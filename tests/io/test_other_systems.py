@@ -90,7 +90,7 @@ def test_the_kernel_reads_piece_by_piece(tmp_path: Path) -> None:
     source.write_text(
         textwrap.dedent("""
         #include <vector>
-        #include "positions.hpp"
+        #include "io/positions.hpp"
         extern "C" int read_two(int fd, char* first, long a, char* second, long b, long start,
                                 int nowait) {
           std::vector<iovec> targets = {{first, size_t(a)}, {nullptr, 0}, {second, size_t(b)}};
