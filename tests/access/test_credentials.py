@@ -370,6 +370,26 @@ async def test_missing_credentials_are_told_with_a_hint(
     assert busy.retryable
 
 
+@pytest.mark.parametrize(
+    ("location", "variable"),
+    [
+        ("s3a://b/t", "AWS_ACCESS_KEY_ID"),
+        ("s3://b#2/t", "AWS_ACCESS_KEY_ID"),
+        ("gs://b/t", "GOOGLE_SERVICE_ACCOUNT"),
+        ("az://b/t", "AZURE_STORAGE_ACCOUNT_KEY"),
+        ("abfss://b@account.dfs.core.windows.net/t", "AZURE_STORAGE_ACCOUNT_KEY"),
+    ],
+)
+def test_the_hint_names_the_variables_of_the_cloud_whatever_the_scheme(
+    location: str, variable: str
+) -> None:
+    from alance.io.stores.store import translate
+
+    error = translate(OSError("Generic error: GET http://169.254.169.254/latest"), location)
+    assert isinstance(error, alance.AccessError)
+    assert variable in str(error)
+
+
 async def test_dynamodb_takes_no_provider() -> None:
     with pytest.raises(alance.UnsupportedError, match="credentials"):
         await alance.dataset("s3+ddb://b/t?ddbTableName=t", storage_options=by_name)

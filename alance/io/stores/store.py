@@ -25,6 +25,7 @@ from alance.errors import (
     StoreError,
     UnsupportedError,
 )
+from alance.io.stores.uri import kind_at
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -303,15 +304,16 @@ _TRANSIENT_TRANSPORT: Final = frozenset({"Connect", "Request", "Timeout", "Inter
 _METADATA: Final = re.compile(r"://(169\.254\.169\.254|metadata\.google\.internal|metadata)[:/]")
 _HINTS: Final = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-    "gs": "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT",
-    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    "gcs": "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT",
+    "azure": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
 
 
 def _no_credentials(where: str) -> str:
     """Explain the missing credentials, with the variables and options that provide them."""
-    variables = _HINTS.get(where.partition("://")[0], "those of the cloud")
-    profile = os.environ.get("AWS_PROFILE") if where.startswith("s3:") else None
+    kind = kind_at(where)
+    variables = _HINTS.get(kind or "", "those of the cloud")
+    profile = os.environ.get("AWS_PROFILE") if kind == "s3" else None
     hint = "" if profile is None else f"; the profile {profile!r} (AWS_PROFILE) has none"
     return (
         f"no credentials: none among the storage options, none in the environment ({variables}), "

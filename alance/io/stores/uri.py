@@ -65,6 +65,13 @@ def parse_uri(uri: str | os.PathLike[str]) -> Address:
     return _PARSERS[scheme](scheme, rest)
 
 
+def kind_at(location: str) -> Kind | None:
+    """Return the kind of the store of a location; None if its scheme is unknown."""
+    scheme, _, rest = location.partition("://")
+    parse = _PARSERS.get(scheme)
+    return None if parse is None else parse(scheme, rest.partition("/")[0] + "/").kind
+
+
 def join(*segments: str) -> str:
     """Join the segments that are not empty to a path."""
     return "/".join(segment for segment in segments if segment)
