@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -107,3 +108,17 @@ def test_the_page_names_each_loop_that_answers_a_conflict() -> None:
     assert "commits.py" in files
     missing = {name for name in files - NO_LOOPS if name not in section}
     assert not missing
+
+
+def test_the_page_names_each_file_that_bounds_retries() -> None:
+    page = (ROOT / "docs" / "commits.md").read_text()
+    section = page.split("## Who tries again")[1].split("\n## ")[0]
+    words = "RETRIES|TRIES|ATTEMPTS|BEGINNINGS|RETRY_S|RETRY_SECONDS"
+    bound = re.compile(rf"^_?(?:[A-Z]+_)*(?:{words}): ", re.MULTILINE)
+    files = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "alance").rglob("*.py")
+        if bound.search(path.read_text())
+    }
+    assert "alance/io/cloud/upload_remote.py" in files
+    assert {name for name in files if f"`{name}`" not in section} == set()
