@@ -20,7 +20,7 @@ SOURCES: Final = [
     path
     for folder, pattern in [
         ("alance", "**/*.py"),
-        ("alance/kernels", "*.[ch]pp"),
+        ("alance/kernels", "**/*.[ch]pp"),
         ("benchmarks", "**/*.py"),
         ("examples", "*.py"),
         ("protos", "*.sh"),
@@ -42,6 +42,14 @@ BRACKETS: Final = re.compile(r"\s*\([^()]*\)$")
 FILE: Final = re.compile(
     r"`((?:alance|benchmarks|docs|examples|tests|tools)/[\w./*-]+|[\w/*]+/[\w*]+\.[ch]?p[py])`"
 )
+# The same and more in the guide's tasks: folders, and files without a folder.
+GUIDED_FILE: Final = re.compile(
+    r"`((?:alance|docs|io|layouts|merge|protos|tests|tools|upkeep|write)/[\w./*-]*"
+    r"|\w+\.(?:pyi?|[ch]pp|md|proto))`"
+)
+GUIDED_NAME: Final = re.compile(r"`(_?[A-Za-z]\w*(?:(?:::|\.)(?!(?:pyi?|[ch]pp|md|proto)`)\w+)?)`")
+IN_ROOT: Final = {"CHANGELOG.md", "CONTRIBUTING.md"}
+TEXTS: Final = {".py", ".pyi", ".cpp", ".hpp", ".md", ".proto"}
 PLACES: Final = [ROOT, *(ROOT / "alance" / place for place in ("", "format", "ops"))]
 COMMITS: Final = ROOT / "docs" / "commits.md"
 
@@ -63,7 +71,7 @@ def headings(page: Path) -> set[str]:
 
 def citations(path: Path) -> Iterator[tuple[Path, list[str]]]:
     for match in CITATION.finditer(words(path)):
-        yield ROOT / match[1], re.findall(r'"([^"]+)"', match[2])
+        yield ROOT / match[1], re.findall(r'"([^"]+)"', match[2].replace("`", ""))
 
 
 def links(page: Path) -> list[Path]:
@@ -104,6 +112,38 @@ def test_files_that_pages_name_are_there() -> None:
         text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
         for name in FILE.findall(text):
             assert any(any(place.glob(name)) for place in PLACES), f"{path} names {name}"
+
+
+def tasks() -> Iterator[tuple[str, list[Path], list[str]]]:
+    """The rows and paragraphs of the guide's tasks: the text, the files, the names of code.
+
+    A file without a folder lies in the folder that is named before it. Raises if it does not.
+    """
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    section = guide.split("## Where do I change X?")[1].split("\n## ")[0]
+    for part in re.split(r"\n(?=\|)|\n\n", section):
+        paths: list[Path] = []
+        folder = ""
+        for name in GUIDED_FILE.findall(part):
+            whole = name if "/" in name or name in IN_ROOT else f"{folder}/{name}"
+            folder = name.rpartition("/")[0] or folder
+            there = [path for place in PLACES for path in place.glob(whole.lstrip("/"))]
+            assert there, f"{name} is not in the folder that is named before it: {part}"
+            paths += there
+        yield part, paths, GUIDED_NAME.findall(part)
+
+
+def test_each_file_of_a_task_lies_in_the_folder_named_before_it() -> None:
+    assert sum(len(paths) for _, paths, _ in tasks()) > 100
+
+
+def test_each_name_of_a_task_is_in_one_of_the_files_beside_it() -> None:
+    for part, paths, names in tasks():
+        files = [file for path in paths for file in ([path] if path.is_file() else path.rglob("*"))]
+        texts = "\n".join(file.read_text() for file in files if file.suffix in TEXTS)
+        for name in names if paths else ():
+            word = re.split(r"::|\.", name)[-1]
+            assert re.search(rf"\b{word}\b", texts), f"{name} is in none of the files: {part}"
 
 
 def test_pages_link_to_files_that_are_there() -> None:
@@ -152,9 +192,15 @@ GUIDES: Final = [
 
 
 def names_of(package: str) -> set[str]:
-    """The modules of a package, and what these define, alone and behind the module's name."""
+    """The modules of a package, and what these define, alone and behind the module's name.
+
+    Modules of folders inside are behind the folder's name.
+    """
     folder = importlib.import_module(package)
-    modules = {found.name for found in pkgutil.iter_modules(folder.__path__)}
+    modules = {
+        module.name.removeprefix(f"{package}.")
+        for module in pkgutil.walk_packages(folder.__path__, f"{package}.")
+    }
     names = set(modules)
     for module in modules:
         values = vars(importlib.import_module(f"{package}.{module}"))

@@ -18,6 +18,7 @@ import pytest
 from lance.indices import IndexConfig
 
 import alance
+from alance.ops.lookup.kinds import KINDS
 from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
@@ -143,6 +144,10 @@ class Table:
 
 def sorted_ids(table: pa.Table) -> list[int]:
     return sorted(table["id"].to_pylist())
+
+
+def test_every_kind_of_scalar_index_is_made_by_both_writers() -> None:
+    assert {kind.index_type for kind in KINDS.values()} | {"JSON"} == SCALARS.keys()
 
 
 @pytest.mark.parametrize(("kind", "order", "stable"), thinned(list(SCALARS), *CASES, part=8))
