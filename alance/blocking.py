@@ -38,7 +38,7 @@ class OwnLoop:
     `__del__`, run in the calling thread.
 
     Args:
-        name: of the thread.
+        name: name of the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -121,7 +121,7 @@ class OwnLoop:
             return False
 
     def _is_last(self) -> bool:
-        """Whether the program has ended: only what objects do when they go may still come."""
+        """Return True if the program has ended; finalizers of objects may still run."""
         return self._has_ended or sys.is_finalizing()
 
     def _halt_daemon(self) -> None:

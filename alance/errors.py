@@ -58,7 +58,7 @@ class RowNotFoundError(NotFoundError):
     """No such row in this version.
 
     Attributes:
-        keys: of the missing rows: keys, row ids or addresses.
+        keys: keys, row ids or addresses of the missing rows.
     """
 
     def __init__(self, message: str = "", keys: Sequence[Any] = ()) -> None:

@@ -1,10 +1,10 @@
-"""How packages that alance can do without are installed: those of its extras."""
+"""Optional packages: the extras that install them, for messages of errors."""
 
 from __future__ import annotations
 
 
 def installing(extra: str) -> str:
-    """How to install the packages of an extra, for the message of an error.
+    """Return the command that installs the packages of an extra, for the message of an error.
 
     The packages are named, not `alance[extra]`: this is right however alance was installed, from an
     index, a wheel or a clone, and leaves alance as it is.

@@ -85,7 +85,7 @@ class FileSession:
         Cost: as `FileReader.open`.
 
         Args:
-            path: of the file.
+            path: path of the file.
             columns: the reader has only these columns; None: all.
 
         Raises:
@@ -107,7 +107,7 @@ class FileSession:
         """Return a writer of a Lance file. Sends no request.
 
         Args:
-            path: of the file.
+            path: path of the file.
             schema, version, page_bytes, buffer_bytes: as for `FileWriter.open`.
 
         Raises:
@@ -129,7 +129,7 @@ class FileSession:
         Cost: no request.
 
         Args:
-            path: of the data file, which ends in `.lance`.
+            path: path of the data file, which ends in `.lance`.
             blob_id: number of the object, from 1 on, different for each object of the data file.
 
         Raises:
@@ -158,7 +158,7 @@ class FileSession:
         Cost: one HEAD.
 
         Args:
-            path: of the file.
+            path: path of the file.
 
         Raises:
             InvalidInputError: a path that leads elsewhere.
@@ -177,7 +177,7 @@ class FileSession:
         Cost: a LIST per thousand files. Memory: all their names.
 
         Args:
-            path: of the folder; None: the session's.
+            path: path of the folder; None: the session's.
 
         Raises:
             InvalidInputError: a path that leads elsewhere.
@@ -211,8 +211,8 @@ class FileSession:
         Cost: one GET; none for no bytes.
 
         Args:
-            path: of the file.
-            offset: of the first byte.
+            path: path of the file.
+            offset: offset of the first byte.
             length: number of bytes.
 
         Raises:
@@ -242,7 +242,7 @@ class FileSession:
         Cost: one HEAD and one DELETE.
 
         Args:
-            path: of the file.
+            path: path of the file.
 
         Raises:
             NotFoundError: no such file.
@@ -259,8 +259,8 @@ class FileSession:
         are under way.
 
         Args:
-            local_path: of the file on this machine.
-            remote_path: of the copy, in the session's folder.
+            local_path: path of the file on this machine.
+            remote_path: path of the copy, in the session's folder.
 
         Raises:
             NotFoundError: no such local file.
@@ -277,8 +277,8 @@ class FileSession:
         Cost: one HEAD, and a GET per 8 MiB. Memory: a piece of 8 MiB.
 
         Args:
-            remote_path: of the file, in the session's folder.
-            local_path: of the copy on this machine.
+            remote_path: path of the file, in the session's folder.
+            local_path: path of the copy on this machine.
 
         Raises:
             NotFoundError: no such file.

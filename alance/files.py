@@ -89,7 +89,7 @@ class FileReader:
         Cost: one GET of its last 64 KiB, rarely a second.
 
         Args:
-            uri: of the file; with `store`, a path inside the store.
+            uri: URI of the file; with `store`, a path inside the store.
             columns: the reader has only these columns; None: all.
             place: `store`, `storage_options` and `session`, as for `dataset`.
 
@@ -318,7 +318,7 @@ class FileWriter:
         schema imports the writers, which takes up to a tenth of a second.
 
         Args:
-            uri: of the object; with `store`, a path inside the store.
+            uri: URI of the object; with `store`, a path inside the store.
             schema: schema of the file, to which batches are cast; None: that of the first batch.
             version: "0.1", "2.0", "2.1", "2.2", or "stable", which is 2.2.
             page_bytes: bytes of a page's values, before they are encoded.

@@ -246,7 +246,7 @@ class DatasetFragment(Framed):
         Cost: as `write_fragments` by URI.
 
         Args:
-            dataset_uri: of the table, which need not exist yet.
+            dataset_uri: URI of the table, which need not exist yet.
             data: as for `write_dataset`.
             fragment_id: the id in the result; an append replaces it by a new one. None: 0.
             mode, schema, data_storage_version, progress, blobs, place: as for `write_fragments`.

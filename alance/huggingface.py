@@ -56,7 +56,7 @@ def to_datasets(
         filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
         streaming: an `IterableDataset`, whose shards are the fragments: that many workers of a
             loader read side by side, and `shuffle` shuffles them first. Else a `Dataset`.
-        version, storage_options: of the table at a URI, see `alance.dataset`.
+        version, storage_options: for a table given by its URI, see `alance.dataset`.
 
     Raises:
         InvalidInputError: an unknown column or a bad filter.
@@ -87,7 +87,7 @@ def to_datasets(
 
 @dataclass(frozen=True)
 class _DatasetRows:
-    """What is read of a version. Can be pickled."""
+    """Rows and columns of a version to read. Can be pickled."""
 
     dataset: sync.Dataset
     columns: Columns

@@ -108,7 +108,7 @@ class IndexBuild:
             done: parts of an earlier plan, for a new plan after others rewrote fragments. Parts
                 that are still valid become part of this plan, and its tasks are for the other
                 fragments. For vectors the earlier training is used, and options are ignored.
-            metric: of vectors, as for `Dataset.create_index`.
+            metric: metric of vectors, as for `Dataset.create_index`.
             vectors: options of a vector index; see `VectorIndexOptions`.
             texts: options of an inverted index, as for `Dataset.create_index`.
             values: options of an index of values, as for `Dataset.create_scalar_index`.
@@ -163,7 +163,7 @@ class IndexBuild:
             range_bytes: approximate bytes of a range; there are at most 128. All rows of a value,
                 or of a partition, are in the same range. For vectors a sixteenth of it, since
                 linking takes longer.
-            memory_bytes: of the merge of a range, but at least 512 KiB per part.
+            memory_bytes: memory of the merge of a range, but at least 512 KiB per part.
 
         Returns:
             An empty list if one range is enough, and for other kinds of indices: `merge` then does

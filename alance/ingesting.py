@@ -83,7 +83,7 @@ def ingest(
 
     Args:
         uri: path or URI of the table; see `dataset`.
-        schema: of a table that is to be created; None: that of the first batch.
+        schema: schema of a new table; None for that of the first batch.
         max_buffer_bytes: bytes of rows in memory that are not encoded yet; `write` waits for room.
         max_rows_per_file: rows after which a new file begins.
         max_bytes_per_file: a file ends after the batch that reaches this size.
@@ -97,9 +97,9 @@ def ingest(
             numbers, one fails.
         history: number of versions that are searched for the last batch of a producer, and for
             tokens.
-        data_storage_version, stable_row_ids: of a new table.
+        data_storage_version, stable_row_ids: for a new table.
         properties: recorded in each transaction.
-        blobs: how blobs of version 2 are written; see `BlobOptions`.
+        blobs: options of blobs of version 2; see `BlobOptions`.
         auto_compact: number of small fragments that are joined in the background as soon as they
             are there, as by `Optimize.auto_compact` with the table's options of compaction; `close`
             looks a last time, and waits for the compaction. None: never.

@@ -75,7 +75,7 @@ class _ClassSource:
     Args:
         body: its attributes, without slots.
         own: names of the fields that it adds to those of its bases.
-        options: of the dataclass.
+        options: options of the dataclass.
 
     Attributes:
         slotted: the class with slots.
@@ -176,7 +176,7 @@ def _init(cls: type, own: Iterable[Field[Any]], options: dict[str, bool]) -> Fun
 
     Args:
         own: the fields that it adds to those of its bases.
-        options: of the dataclass.
+        options: options of the dataclass.
     """
     frozen, kw_only = options["frozen"], options["kw_only"]
     bases = [base for base in cls.__mro__[:0:-1] if is_dataclass(base)]

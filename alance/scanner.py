@@ -189,7 +189,7 @@ class Scanner:
             blob_mode: `lazy` gives a `BlobFile` for each blob, `bytes` its content, `descriptions`
                 the struct that `to_table` gives; nulls are None. Blobs inside of structs and lists
                 are included. Scans with `blob_handling="all_binary"` give bytes.
-            options: of pyarrow's `Table.to_pandas`.
+            options: options of pyarrow's `Table.to_pandas`.
 
         Raises:
             InvalidInputError: another `blob_mode`, an unknown column, a bad filter or option.

@@ -21,7 +21,7 @@ class BatchUdf:
     A call of the object calls the function.
 
     Attributes:
-        output_schema: of the result; None: determined by a call with one row.
+        output_schema: schema of the result; None: determined by a call with one row.
         checkpoint_file: file that records finished fragments; None: no file.
         concurrency: concurrent calls at most.
     """

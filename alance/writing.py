@@ -95,23 +95,23 @@ async def write_dataset(
         mode: `create`: there must be no table; `append`: rows are cast to the table's schema,
             columns that they lack are null; `overwrite`: rows and schema are replaced, older
             versions stay. The latter two create a table if there is none.
-        schema: of the rows, for iterables that may be empty, or to cast the batches.
+        schema: schema of the rows, for iterables that may be empty, or to cast the batches.
         max_rows_per_file: rows after which a new file begins.
         max_bytes_per_file: a file ends after the batch that reaches this size.
         data_storage_version: "0.1", "2.0", "2.1" or "2.2" of new files; None: the version of the
             table, or 2.2. "2.3" is unstable: it is written with a warning, and later releases may
             not read it.
-        stable_row_ids: of a new table: rows get ids that compaction and updates keep.
-        v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
+        stable_row_ids: for a new table: rows get ids that compaction and updates keep.
+        v2_manifest_paths: for a new table: names by which one LIST finds the latest version.
         progress: called with a `Progress` after each batch; or an object with pylance's `begin` and
             `complete`, which are called for each fragment (`types.FragmentWriteProgress`).
-        blobs: how blobs of version 2 are written; see `BlobOptions`.
+        blobs: options of blobs of version 2; see `BlobOptions`.
         statistics: write statistics of zones of rows into files of 2.1 and 2.2, by which filters
             skip zones (docs/statistics.md); costs about 5 % of the time of writing.
-        auto_cleanup_options: of a new table: all its writers clean up old versions from then on:
+        auto_cleanup_options: for a new table: all its writers clean up old versions from then on:
             `{"interval": 20, "older_than_seconds": 86400}` and `retain_versions`. The options are
             kept in the table's configuration, where they can be changed.
-        initial_bases: of a new table: folders elsewhere that may hold its data files.
+        initial_bases: for a new table: folders elsewhere that may hold its data files.
         target_bases: names or paths of base paths of the table, to which new data files go in
             turn; the table's own URI stands for its folder. None: only the table's folder. See
             docs/bases.md.
@@ -229,7 +229,7 @@ async def write_fragments(
             table.
         schema, max_rows_per_file, max_bytes_per_file, data_storage_version: as for `write_dataset`.
         progress, blobs, statistics, target_bases, target_all_bases: as for `write_dataset`.
-        initial_bases: of a new table, with their ids; `operations.Overwrite` takes the same, as
+        initial_bases: for a new table, with their ids; `operations.Overwrite` takes the same, as
             messages.
         place: `store`, `storage_options` and `session`, as for `dataset`; only by URI.
 
@@ -297,7 +297,7 @@ async def commit(
         detached: make a version outside of the table's history, under a random number.
         commit_timeout: timedelta or seconds, greater than 0, after which the commit with all its
             attempts is cancelled, as by `asyncio.timeout`. None: no attempt begins after a minute.
-        data_storage_version, stable_row_ids: of a new table; as for `write_dataset`.
+        data_storage_version, stable_row_ids: for a new table; as for `write_dataset`.
         properties, message, max_retries: as for `write_dataset`.
         place: `store`, `storage_options`, `session`, `manifest_store` and `commit_lock`, as for
             `dataset`; only by URI.
@@ -392,7 +392,7 @@ async def commit_batch(
 def _place(
     dataset_or_uri: Dataset | str | os.PathLike[str], **place: Unpack[TableArguments]
 ) -> tuple[Session, Table, Manifest | None]:
-    """Where a table is, and the version in hand."""
+    """Return the place of a table, and the version if it is known."""
     if isinstance(dataset_or_uri, Dataset):
         if any(option is not None for option in place.values()):
             raise InvalidInputError(

@@ -75,7 +75,7 @@ def reader_of(
     """Stream the rows of all files, without holding a whole file in memory.
 
     Args:
-        paths: of files, and of folders with files in them.
+        paths: paths of files, and of folders with files in them.
         form: format of all files; None: by their endings.
         types: schema of the target table. JSON, which has few types, is read by it. None: types are
             inferred from the files.

@@ -62,7 +62,7 @@ class CountingScanner(ArrowScanner):
     """A scan of which only the number of rows matters: all values are null."""
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """As many rows as there are; none is read where it can be told without."""
+        """Yield as many rows of nulls as the scan has; the cost is that of `count_rows`."""
         schema, left = self.projected_schema, self.count_rows()
         size = min(left, COUNTED_ROWS)
         nulls = [pa.nulls(size, field.type) for field in schema]

@@ -35,7 +35,7 @@ class Pushed:
 
     Attributes:
         limit: the scan may stop after this number of rows; None for all rows.
-        counts: whether only the number of rows is needed.
+        counts: True if only the number of rows is needed.
     """
 
     limit: int | None = None

@@ -111,7 +111,7 @@ class Metrics(Observer):
                 self._counts["committed_appends_total", table] += event.num_appends
 
     def text(self) -> str:
-        """All of it; to be answered with the header `content-type: {content_type}`."""
+        """Return all metrics; answer with the header `content-type: {content_type}`."""
         with self._lock:
             return "\n".join([*self._counters(), *self._histograms(), *_moment(), ""])
 

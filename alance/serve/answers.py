@@ -55,11 +55,11 @@ async def stream_answer(
     """The rows of a stream, as they come; it is closed when the caller leaves.
 
     Args:
-        schema: of the batches; None: that of the first one, which is always there.
+        schema: schema of the batches; None for that of the first one, which then must exist.
 
     Raises:
         Refused: the caller accepts neither form.
-        AlanceError: of the first batch. Of later ones the answer is cut off.
+        AlanceError: the first batch failed. If a later one fails, the answer is cut off.
     """
     is_arrow = _accepts_arrow(request)
     try:

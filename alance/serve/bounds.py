@@ -14,14 +14,14 @@ class Bounds:
     """The budgets of a service; those of memory for reading are the session's.
 
     Attributes:
-        requests: that are worked on at once; others wait.
-        waiting: that wait for their turn at most; further ones are answered 503 at once.
-        body_bytes: of a request; of a JSON body 1 MiB at most, as only Arrow is read off the loop.
-        rows: of an answer that is made as a whole: `k` (times the vectors that are asked for, or
+        requests: number of requests served at once; others wait.
+        waiting: number of requests that may wait; further ones are answered 503 at once.
+        body_bytes: bytes of a request; of a JSON body 1 MiB at most: it is read on the loop.
+        rows: rows of an answer that is held as a whole: `k` (times the number of query vectors, or
             times `refine_factor`), keys, positions, rows in an order.
-        sql_memory: of one query in SQL, as DuckDB writes sizes. DuckDB does not count what a
+        sql_memory: memory of one query in SQL, as DuckDB writes sizes. DuckDB does not count what a
             function makes as one value: `range(100000000)` takes gigabytes all the same.
-        seconds: for a request, from its turn to the last byte of its answer.
+        seconds: time for a request, from its turn to the last byte of its answer.
 
     Raises:
         InvalidInputError: a bound that is not above zero.

@@ -68,9 +68,9 @@ class Gate:
     """An ASGI application before another one; see the module.
 
     Args:
-        app: what is behind the gate.
-        bounds: of requests.
-        token: that requests have to carry; None: all are let in.
+        app: application behind the gate.
+        bounds: bounds of requests.
+        token: token that requests have to carry; None to accept all requests.
         hosts: names by which requests may call the service; empty: any. A page in a browser that
             has its own name point to this machine is kept out by it.
 
@@ -156,7 +156,7 @@ class Gate:
     async def _body(
         self, headers: dict[bytes, bytes], method: str, receive: Receive
     ) -> bytes | None:
-        """All of a body; None: the caller has left."""
+        """Return the whole body; None if the caller has left."""
         kind = type_of(headers.get(b"content-type", b"").decode("latin-1"))
         is_arrow = kind == ARROW
         parts: list[bytes] = []

@@ -29,7 +29,7 @@ class ServedTable:
     version until the request is answered.
 
     Attributes:
-        uri: of the table, without secrets.
+        uri: URI of the table, without secrets.
         key: columns by which rows are found; None: the table's primary key.
     """
 

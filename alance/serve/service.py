@@ -28,12 +28,12 @@ class Service:
             or by table. None: the primary key of each.
         ingest: rows can be added.
         sql: queries in SQL can be asked; they reach these tables alone, and no files.
-        token: that requests carry as `Authorization: Bearer TOKEN`; None: all are let in.
+        token: token of the header `Authorization: Bearer TOKEN`; None to accept all requests.
         hosts: names that requests may call the service by; empty: any.
         reload_s: seconds between looks for newer versions; 0: only by `POST .../reload`.
-        bounds: of requests, see `Bounds`.
-        storage_options: of all tables; see `alance.dataset`.
-        session: whose caches are used; None: one of its own, by the environment's budgets.
+        bounds: bounds of requests, see `Bounds`.
+        storage_options: options for all tables; see `alance.dataset`.
+        session: session with the caches; None for a new one, with the environment's budgets.
 
     Raises:
         InvalidInputError: no tables, a name that is no part of a path, an empty token, a key of

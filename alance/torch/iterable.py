@@ -64,7 +64,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         columns: names, paths or output name -> SQL expression; None: all.
         filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
         shuffle: rows in another order for each epoch; else in the order of the table.
-        seed: of the shuffling, the same for all ranks.
+        seed: seed of the shuffling, the same for all ranks.
         drop_last: all ranks give as many batches, all of `batch_size` rows; what is left over is
             not given in this epoch.
         window_rows: rows that are read and shuffled together; None: those of 64 MiB as stored,
@@ -74,8 +74,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
             pickled, 0 and 1 where it is not initialised.
         transform: makes of a batch of Arrow what is given; None: `to_tensors`. Runs in the process
             that iterates; pickled with the dataset.
-        fill: what nulls become, see `to_tensors`.
-        version: of the table at a URI.
+        fill: value for nulls, see `to_tensors`.
+        version: for a table given by its URI: the version to read.
         storage_options: see `alance.dataset`; also go to workers as they are.
 
     Raises:

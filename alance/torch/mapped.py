@@ -71,8 +71,8 @@ class MapDataset:
         transform: makes of a batch of Arrow what a batch is to be: a mapping of columns, or a
             sequence of samples. None: `to_tensors`. Runs in the process that reads; pickled
             with the dataset.
-        fill: what nulls become, see `to_tensors`.
-        version: of the table at a URI.
+        fill: value for nulls, see `to_tensors`.
+        version: for a table given by its URI: the version to read.
         storage_options: see `alance.dataset`; also go to workers as they are.
 
     Raises:

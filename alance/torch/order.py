@@ -29,11 +29,11 @@ class Order:
     """The rows of an epoch for one rank.
 
     Attributes:
-        num_rows: of the whole table.
+        num_rows: rows of the whole table.
         batch_size: rows of a batch; of the last one fewer, unless `drop_last`.
         chunk_rows: rows next to each other that stay together before windows are shuffled.
         window_rows: rows that are read and shuffled together; those of several chunks.
-        seed: of the shuffling, with the epoch; None: rows are in the order of the table.
+        seed: seed of the shuffling, with the epoch; None: rows are in the order of the table.
     """
 
     num_rows: int
@@ -89,7 +89,7 @@ class Order:
         """The rows of a window: how they are read, and how they are given.
 
         Args:
-            number: of the window.
+            number: number of the window.
             wanted_rows: places in the window.
 
         Returns:

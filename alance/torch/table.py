@@ -36,10 +36,10 @@ class TorchTable:
     its options have `pickle_secrets`.
 
     Attributes:
-        columns: that are read.
-        num_rows: that a filter keeps, or all.
-        row_bytes: of a row of all columns, as stored, about.
-        version: of the dataset.
+        columns: columns that are read.
+        num_rows: rows that pass the filter; without a filter all rows.
+        row_bytes: approximate stored bytes of a row.
+        version: version of the dataset.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ def to_tensors(
     in place changes the batch.
 
     Args:
-        fill: what nulls of tensors become: a number for all columns, or one for each by its name.
+        fill: value for nulls: a number for all columns, or a mapping of columns to numbers.
             In a fixed-size list that is null it becomes each item. Lists keep None.
 
     Raises:
@@ -70,7 +70,7 @@ def _is_tensor(field: pa.Field) -> bool:
 
 
 def _is_bfloat16(field: pa.Field) -> bool:
-    """By its type where pylance has registered it, else by what the field says."""
+    """Return True for bfloat16: by its type if pylance has registered it, else by the field."""
     if isinstance(field.type, pa.BaseExtensionType):
         return bool(field.type.extension_name == BFLOAT16)
     return (field.metadata or {}).get(EXTENSION_NAME) == BFLOAT16.encode()

@@ -54,8 +54,8 @@ class EngineVerbs(Handle):
             params: values for its `?` in their order, or a mapping for `$name`.
             tables: other tables by their names in the query: datasets, Arrow tables and readers,
                 frames of pandas and Polars.
-            settings: of DuckDB, such as `{"memory_limit": "1GB", "threads": 2}`. Queries reach
-                tables only; `{"enable_external_access": True}` lets them read files as well.
+            settings: settings of DuckDB, such as `{"memory_limit": "1GB", "threads": 2}`. Queries
+                reach tables only; `{"enable_external_access": True}` lets them read files as well.
 
         Raises:
             InvalidInputError: bad SQL, an unknown column, values that do not cast, a table or a

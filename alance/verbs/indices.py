@@ -216,7 +216,7 @@ class IndexVerbs(Handle):
         Cost: a commit.
 
         Args:
-            name: of the index, as `list_indices` has it.
+            name: name of the index, as `list_indices` has it.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
@@ -264,7 +264,7 @@ class IndexVerbs(Handle):
         of unknown count.
 
         Args:
-            name: of the index.
+            name: name of the index.
 
         Raises:
             NotFoundError: no such index.
@@ -333,7 +333,7 @@ class IndexVerbs(Handle):
         Cost: all of its files, in a few rounds. Entries beyond `cache_bytes` are evicted again.
 
         Args:
-            name: of the index.
+            name: name of the index.
             with_position: for texts, also read the positions of words, which phrases need.
             index_segments: UUIDs of the segments to read; None: all.
 

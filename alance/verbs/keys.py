@@ -109,7 +109,7 @@ class KeyVerbs(Handle):
         Args:
             keys: a list, or an Arrow or numpy array; for several columns a list of tuples.
             column, columns: as for `get`.
-            missing: how to treat a key without a row: `error`; `skip` leaves it out; `null` gives a
+            missing: treatment of a key without a row: `error`; `skip` leaves it out; `null` gives a
                 row of nulls in its place, so the result has a row for each key.
 
         Raises:

@@ -243,7 +243,7 @@ class RowVerbs(Handle):
         Args:
             data: anything that `write_dataset` accepts.
             on: key columns; None: the table's primary key.
-            schema: of the data, for an iterable that may be empty.
+            schema: schema of the data, for an iterable that may be empty.
             memory_bytes: as `MergeInsert.memory_budget`.
             commit: see `alance.types.CommitArguments`.
 
@@ -443,7 +443,7 @@ class MergeInsert:
         Cost: reads footers, page tables and deletion files that are not cached; caches nothing.
 
         Args:
-            schema: of the data; None: the table's schema.
+            schema: schema of the data; None: the table's schema.
 
         Raises:
             InvalidInputError, UnsupportedError: columns that `execute` would refuse.
@@ -458,7 +458,7 @@ class MergeInsert:
         Cost: as `explain`.
 
         Args:
-            schema: of the data; None: the table's schema.
+            schema: schema of the data; None: the table's schema.
             verbose: accepted as in pylance, without effect: the text always has all details.
 
         Raises:
@@ -498,7 +498,7 @@ class MergeInsert:
         Args:
             data: anything that `write_dataset` accepts, with columns in any order; it may lack
                 columns.
-            schema: of the data, for an iterable that may be empty.
+            schema: schema of the data, for an iterable that may be empty.
 
         Raises:
             InvalidInputError: a merge that does nothing; unknown columns, or missing key columns;

@@ -281,7 +281,7 @@ class VersionVerbs(Handle):
             properties, message: recorded in the transaction.
             note_at_source: False puts no tag, for a source that cannot be written to. The clone
                 then breaks when the version is removed there.
-            store, storage_options: of the target; by default those of this dataset, for a store of
+            store, storage_options: store of the target; default: that of this dataset, if it is of
                 the same kind.
 
         Raises:
@@ -329,7 +329,7 @@ class VersionVerbs(Handle):
             reference: a number on this branch, a tag, or a pair of branch (None: main) and number
                 (None: the latest); None: this version.
             properties, message: recorded in the transaction.
-            store, storage_options: of the target; by default those of this dataset, for a store of
+            store, storage_options: store of the target; default: that of this dataset, if it is of
                 the same kind.
 
         Raises:

@@ -56,7 +56,7 @@ def page(recorder: Recorder, title: str = "") -> str:
 
 
 def records(recorder: Recorder, title: str = "") -> dict[str, Any]:
-    """What the page shows; times in milliseconds from the first request."""
+    """Return the data of the page; times in milliseconds from the first request."""
     events, hops = recorder.events, recorder.hops
     begins = [_queued(event) for event in events] + [hop.queued for hop in hops]
     first = min(begins, default=0.0)
@@ -156,7 +156,7 @@ class Recorder(traces.Recorder):
         """Write a page with a waterfall of the requests: a single file that needs no network.
 
         Args:
-            path: of the file.
+            path: path of the file.
             title: shown at the top.
         """
         Path(path).write_text(page(self, title), encoding="utf-8")

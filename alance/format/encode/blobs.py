@@ -150,7 +150,7 @@ def describe_blobs(
         kinds: 0 inline, 1 packed, 2 dedicated, 3 external; shape (n,).
         positions: absolute in this file (inline), in the sidecar (packed), or in the object.
         sizes: bytes of each.
-        blob_ids: of sidecars, or the id of a base path; otherwise 0.
+        blob_ids: ids of sidecars, or the id of a base path; otherwise 0.
         uris: strings; None: all empty.
         valid: False where the row is null; None: no nulls.
     """

@@ -75,7 +75,7 @@ def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageVa
 
     Args:
         page: any rows.
-        max_bytes: of levels and values; a larger row is a piece of its own.
+        max_bytes: bytes of levels and values; a larger row is a piece of its own.
         multiple: pieces have a multiple of this many rows: the multiplier of a `LeafColumn`.
     """
     if values_bytes(page) <= max_bytes or page.num_rows <= multiple:

@@ -55,7 +55,7 @@ def read_items(
     """Plan the values of a dictionary: one round, two for strings.
 
     Args:
-        field: of a dictionary type, from the file's own schema.
+        field: field of a dictionary type, from the file's own schema.
         start: position of the page; None: as in the field's message.
 
     Raises:

@@ -50,7 +50,7 @@ def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
     """Encode a page of a leaf, packed struct or dictionary; blobs are passed as their places.
 
     Args:
-        array: of the field's type, or one that casts to it.
+        array: values of the field's type, or of one that casts to it.
 
     Raises:
         InvalidInputError: nulls or text that the format cannot hold, or another type.

@@ -84,7 +84,7 @@ def decode_ends(
 
     Args:
         counts: rows of each span.
-        limit: where the last may end.
+        limit: largest allowed end.
         adjustment: added to the ends of nulls; 0: there are none.
         wide: 64-bit offsets also where 32 would do.
 

@@ -291,7 +291,7 @@ class Recorder:
         concurrent request and each decode thread.
 
         Args:
-            path: of the file.
+            path: path of the file.
         """
         chrome(self.events, self.hops, path)
 

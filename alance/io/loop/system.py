@@ -25,7 +25,7 @@ def read_at(fd: int, buffer: memoryview, start: int, flags: int = 0) -> int:
     """Read from position `start` of a file into a buffer; return the number of bytes read.
 
     Args:
-        flags: of `os.preadv`; ignored on systems without that call.
+        flags: flags of `os.preadv`; ignored on systems without that call.
 
     Raises:
         OSError: the read fails.

@@ -27,7 +27,7 @@ class StoreCheck:
         """Return the check as a line of text.
 
         Args:
-            width: of the name.
+            width: width of the column of names.
         """
         if self.failure is None:
             return f"ok    {self.purpose:<8}  {self.name}"

@@ -51,7 +51,7 @@ class VersionDiff:
     """Rows that differ between a version and the version before it, in the order of fragments.
 
     Attributes:
-        operation: that made the version, as transactions name it; None: it is not recorded.
+        operation: operation that made the version, as its transaction names it; None: unknown.
         deleted: rows of the version before.
         outdated: rows of the version before that were updated, as they were.
         updated, inserted: rows of the version.
@@ -149,8 +149,8 @@ class _LiveRows:
         offsets: physical offsets in them.
         ids: row ids, or addresses.
         updated_at: versions of the last change; zeros where rows have no lineage.
-        fields: of each fragment, the ids of the version's fields and the files that have them.
-        field_ids: of the version.
+        fields: for each fragment, ids of the version's fields with the files that have them.
+        field_ids: ids of the version's fields.
     """
 
     fragments: Sequence[int]

@@ -21,7 +21,7 @@ class Token:
     """A place in the stream of changes.
 
     Attributes:
-        version: whose changes are read so far.
+        version: number of the version whose changes were read, all or some.
         maker: first digits of the UUID of the transaction that made it, which tells it from a
             version of a table that was dropped and made again.
         num_read: rows and facts of the version's changes before the place; -1: all.
@@ -46,7 +46,7 @@ class Token:
         """Parse the text of a token.
 
         Args:
-            text: of `Change.token`.
+            text: value of `Change.token`.
 
         Raises:
             InvalidInputError: the text is not a token.
@@ -64,6 +64,6 @@ def maker_of(manifest: Manifest) -> str:
     """Return the first digits of the UUID of the transaction that made a version.
 
     Args:
-        manifest: of the version.
+        manifest: manifest of the version.
     """
     return (transaction_uuid_of(manifest) or UNKNOWN)[:8]

@@ -49,7 +49,7 @@ class TableHealth:
     """State of a table's files, indices and versions.
 
     Attributes:
-        uri: of the table, without credentials.
+        uri: URI of the table, without credentials.
         num_rows: live rows.
         num_deleted_rows: deleted rows that are still in data files.
         num_bytes: bytes of the data files whose size the manifest records.
@@ -108,7 +108,7 @@ class TableState:
         """Return the number of rows from which a fragment is not small.
 
         Args:
-            rows: of the policy; None: the table's configuration, or the default.
+            rows: rule of the policy; None for the table's configuration, or the default.
         """
         manifest = self.snapshot.manifest
         options = CompactionOptions(target_rows_per_fragment=rows)
@@ -119,7 +119,7 @@ class TableState:
         """Return the positions of the fragments that no segment of an index covers.
 
         Args:
-            name: of the index.
+            name: name of the index.
         """
         ids = frozenset[int]().union(*(covered(part) or () for part in self.segments[name]))
         numbers = np.fromiter(ids, np.int64, len(ids))

@@ -60,8 +60,8 @@ class _Record:
     """Contents of the newest record.
 
     Attributes:
-        number: of the object; 0: there is none.
-        token: of the run that has the lease.
+        number: number of the object; 0 if there is no record.
+        token: token of the run that has the lease.
         expires_at: None: nobody has the lease.
     """
 
@@ -155,7 +155,7 @@ class Lease:
 
         Args:
             steps: kinds of the steps that were done; empty: the run before stays the last one.
-            version: of the table now.
+            version: latest version of the table.
         """
         self._renewing.cancel()
         await asyncio.gather(self._renewing, return_exceptions=True)

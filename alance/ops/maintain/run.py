@@ -36,13 +36,13 @@ class MaintenanceStep:
             beyond their time to live are deleted), `compact`, `index` (extended, its segments
             merged) or `cleanup`.
         target: name of the index; None: the table.
-        reason: what is beyond which rule.
+        reason: measured value, and the rule that it exceeds.
         num_bytes: estimate of the bytes that are read and written.
         num_requests: estimate of the requests of a remote store.
         outcome: `planned` by a dry run; `done`; `overtaken` by other writers, the next run tries
             again; `failed`, see `error`; `over budget`; or `leased`: another run has the lease.
-        version: of the table after the step; None: it was not done.
-        seconds: that it took.
+        version: number of the version after the step; None if it was not done.
+        seconds: duration of the step.
         error: text of the error; None: there was none.
     """
 

@@ -51,7 +51,7 @@ class Due:
     Attributes:
         kind: `remap`, `expire`, `compact`, `index` or `cleanup`.
         target: name of the index; None: the table.
-        reason: what is beyond which rule, for people.
+        reason: measured value, and the rule that it exceeds, as text for people.
         num_bytes: estimate of the bytes that are read and written.
         num_requests: estimate of the requests of a remote store.
         work: does the step, and returns the version after it.
@@ -76,7 +76,7 @@ async def due(state: TableState, policy: MaintenancePolicy, max_bytes: int | Non
     manifest.
 
     Args:
-        state: of the latest version.
+        state: state of the latest version.
         max_bytes: left of the run's budget: a compaction takes fewer fragments; None: no limit.
 
     Raises:

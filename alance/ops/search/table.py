@@ -48,7 +48,7 @@ class Search(ABC):
     Attributes:
         measure: name of the column that ranks the rows.
         queries: queries of the caller, in any form that has a length.
-        question: what joined searches have in common beside columns and options.
+        question: part of a search, beside columns and options, that joined searches share.
         num_rows: most rows of a query, as far as joining is concerned.
         max_joined: largest number of searches that are joined.
         is_batch: True if the output has the number of the query of each row.

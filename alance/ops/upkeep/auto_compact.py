@@ -137,7 +137,7 @@ def joinable(num_rows: Int64s, target: int) -> Mask:
     before a fragment of `target` rows do not grow any more, and are all joined.
 
     Args:
-        num_rows: of each fragment; shape (n,).
+        num_rows: rows of each fragment; shape (n,).
     """
     is_small = num_rows < target
     after = np.append(is_small[1:], False)

@@ -45,7 +45,7 @@ def refuse_with_mem_wal(table: Table, manifest: Manifest, what: str, remedy: str
 
     Args:
         what: the change, as in "add a computed column".
-        remedy: what to do instead.
+        remedy: advice for the caller, for the message.
 
     Raises:
         UnsupportedError: the table has a MemWAL.

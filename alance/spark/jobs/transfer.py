@@ -58,7 +58,7 @@ def ingest(
 
     Raises:
         InvalidInputError: `source` is neither a path nor a DataFrame.
-        AlreadyExistsError, InvalidInputError: of the write, inside Spark's AnalysisException.
+        AlreadyExistsError, InvalidInputError: the write failed; inside Spark's AnalysisException.
     """
     with Watch(spark, "ingest", on_progress) as watch:
         frame = source if not isinstance(source, str) else None
