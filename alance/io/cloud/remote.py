@@ -389,7 +389,7 @@ class RemoteStore:
         return lasting_name(self.root, self.profile, self.objects)
 
     def heeds_conditions(self) -> bool:
-        """Return True if the store is a cloud itself, and always had conditional puts."""
+        """Return True if the server is the cloud itself, which always had conditional puts."""
         config = getattr(self.objects, "config", None) or {}
         return self.profile.heeds_conditions and endpoint_of(self.profile.kind, config) is None
 

@@ -337,7 +337,7 @@ def callers() -> tuple[str, ...]:
 
 
 def work_for(names: Iterable[str]) -> None:
-    """Set the names of the tasks that the running code, and the tasks it starts, work for."""
+    """Set the names that `callers` returns, here and in tasks that start from here."""
     _together.set(tuple(names))
 
 

@@ -18,7 +18,7 @@ X = TypeVar("X")
 
 
 async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """Return all results in order; after the first failure, cancel and await the other works."""
+    """Return all results in order; after the first failure, cancel and await the others."""
     waiting = list(awaitables)
     if len(waiting) == 1:  # a task would only cost turns of the loop
         return [await waiting[0]]

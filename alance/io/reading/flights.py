@@ -177,7 +177,7 @@ class Lane:
         return flight
 
     def send(self) -> None:
-        """Send what the limits let through."""
+        """Send waiting flights, as many as the limits allow."""
         waiting = self._waiting
         while waiting:
             first = waiting[0]

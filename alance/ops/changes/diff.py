@@ -1,10 +1,12 @@
 """Rows that differ between two neighbouring versions of a table.
 
 With stable row ids, rows are compared by id, and by the version of their last change. Without, they
-are compared by address: an update is then a deletion and an insertion. If a fragment has columns of
-other files, or again a column that was dropped, and no row of it records a change by the version,
-all its rows are updated: writers that add, replace or cast columns do not always tell which rows
-they change. Versions that only move rows (compaction) have no changes.
+are compared by address: an update is then a deletion and an insertion. Versions that only move rows
+(compaction) have no changes.
+
+Writers that add, replace or cast columns do not always record which rows they change. So all rows
+of a fragment count as updated if its columns are in other files than before, or a dropped column is
+back, and none of its rows records a change by the version.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ async def compare(before: Snapshot | None, after: Snapshot) -> VersionDiff:
     100 bytes for each row of the fragments that differ.
 
     Args:
-        before: None: there is no version before, so all rows are inserted.
+        before: the version before; None if there is none: all rows are then inserted.
         after: a later version of the same branch.
 
     Raises:
@@ -102,8 +104,8 @@ def _differing(
 ) -> tuple[list[int], list[int]]:
     """Return the positions of the fragments whose record the other version lacks.
 
-    After an overwrite these are all: the numbers of fragments and rows begin anew. With a new
-    column as well.
+    These are all fragments after an overwrite, which numbers fragments and rows anew, and if there
+    is a new column.
     """
     new = after.manifest.fragments.records
     if before is None:
@@ -218,7 +220,7 @@ class _LiveRows:
 
 
 def _unrecorded(old: _LiveRows, new: _LiveRows, is_recorded: Mask) -> Mask:
-    """Return True for each fragment with columns of other files and no row that records it."""
+    """Return the mask of fragments with columns in other files, where no row records a change."""
     before = dict(zip(old.fragments, old.fields, strict=True))
     is_other = [
         bool(fields - before.get(fragment, fields))

@@ -83,7 +83,7 @@ class FollowArguments(TypedDict, total=False):
 @public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowOptions:
-    """Options of `Dataset.follow`; see there.
+    """Checked options of `Dataset.follow`.
 
     Raises:
         InvalidInputError: a size or time that is not positive.
@@ -248,7 +248,7 @@ def _commits_of(snapshot: Snapshot) -> Iterator[asyncio.Event]:
 async def _changes(
     reader: _VersionReader, diff: VersionDiff, place: Token
 ) -> AsyncGenerator[Change, None]:
-    """Yield the changes of a version behind a place; the last one has the token of all."""
+    """Yield the changes of a version behind a place; the last one has the token of the end."""
     timestamp = reader.after.manifest.timestamp
     waiting: Change | None = None
     seen = 0
@@ -304,8 +304,8 @@ class _VersionReader:
     ) -> AsyncGenerator[tuple[Kind, pa.RecordBatch, pa.RecordBatch | None], None]:
         """Yield deleted rows, then updated ones, then inserted ones.
 
-        With a filter these are the changes of the rows that it keeps: an update by which a row
-        begins to match is an insertion, one by which it ends to match a deletion.
+        With a filter these are the changes of the rows that it keeps: an update that makes a
+        row match is an insertion, one after which it no longer matches is a deletion.
         """
         options, before = self._options, self._before
         if before is None and not diff.inserted:  # a snapshot: all rows of the version
@@ -425,7 +425,7 @@ def _id_batch(ids: list[UInt64s]) -> pa.RecordBatch:
 
 
 def _are_in(values: UInt64s, numbers: UInt64s) -> Mask:
-    """Return True for each value that is among sorted numbers."""
+    """Return the mask of the values that are among sorted numbers."""
     if not len(numbers):
         return np.zeros(len(values), np.bool_)
     places = np.minimum(np.searchsorted(numbers, values), len(numbers) - 1)

@@ -100,8 +100,8 @@ def check_new(base: Snapshot, new: NewIndex) -> CheckedIndex:
     """Check that a version can have a new index.
 
     Raises:
-        UnsupportedError: an unknown kind of index, a kind not written for JSON beside stable row
-            ids, or a table with a fragment-reuse index.
+        UnsupportedError: an unknown kind of index; a kind of JSON index that tables with stable row
+            ids cannot have; or a table with a fragment-reuse index.
         InvalidInputError: an unknown column, a column that the kind cannot index, or an argument
             out of range.
         TypeError: an argument that the kind does not take.

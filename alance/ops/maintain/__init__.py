@@ -1,4 +1,4 @@
-"""Maintenance of a table by a policy: what is due, in which order, at what cost; and doing it.
+"""Maintenance of a table by a policy: which steps are due, what they cost, and how they are done.
 
 `policy` has the rules, `health` the state that they judge, `steps` the table of steps, `run` one
 run, `lease` the record that keeps replicas from doing the same work. The work itself is that of the

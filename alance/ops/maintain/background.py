@@ -46,7 +46,7 @@ class Maintainer(UpkeepTask):
     """Maintains a table now and then, in a task that begins at once. For one event loop.
 
     Args:
-        policy: None: that of the table's configuration, read anew for each run.
+        policy: rules; None for those of the table's configuration, read anew for each run.
         interval: seconds between runs; None: a run after each `RUN_EVERY` versions that `tell` is
             called with, and at the end.
 

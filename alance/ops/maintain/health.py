@@ -31,8 +31,8 @@ class IndexHealth:
     """Coverage of an index.
 
     Attributes:
-        index_type: such as `BTree`, `IVF_PQ`.
-        num_segments: searched one by one by each query.
+        index_type: name of the kind, such as `BTree` or `IVF_PQ`.
+        num_segments: number of segments; each query searches them one by one.
         num_unindexed_rows: live rows of the fragments that no segment covers, which queries scan.
         num_unindexed_fragments: number of these fragments.
     """
@@ -57,7 +57,7 @@ class TableHealth:
         num_versions: versions that are not detached.
         oldest_version_at: time of the oldest one's manifest, by the store's clock; None: unknown.
         has_deferred_remap: True if indices wait for `optimize_indices` since a compaction.
-        indices: by name.
+        indices: coverage of the indices, by name.
         last_run: the last run of `maintain` that did something; None: no such run is recorded.
     """
 
@@ -82,14 +82,14 @@ class TableHealth:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A version with what its steps are judged by.
+    """A version, and the measurements that decide which steps are due.
 
     Attributes:
         counts: live rows of each fragment; shape (fragments,).
         stored: rows of each fragment, deleted ones included; shape (fragments,).
         versions: manifests that are not detached, oldest first.
         segments: records of the segments of each index, by name.
-        last_run: as of `TableHealth`.
+        last_run: as in `TableHealth`.
     """
 
     snapshot: Snapshot

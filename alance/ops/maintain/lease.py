@@ -1,4 +1,4 @@
-"""Lease of a table's maintenance: a record by which replicas leave work to the one that has begun.
+"""Lease of a table's maintenance: a record by which replicas leave work to the first of them.
 
 The records of a table are numbered objects below `_maintenance`, the newest of which counts. A new
 record is a put of the next number if it is absent, so of several replicas one gets it. Correctness
@@ -43,8 +43,8 @@ class LastRun:
     """The last run of `maintain` that did something.
 
     Attributes:
-        finished_at: by the clock of the process that ran it.
-        holder: host and process of it.
+        finished_at: time of its end, by the clock of its process.
+        holder: its host and process.
         version: version of the table at its end.
         steps: kinds of the steps that it did, in order.
     """
@@ -62,7 +62,7 @@ class _Record:
     Attributes:
         number: number of the object; 0 if there is no record.
         token: token of the run that has the lease.
-        expires_at: None: nobody has the lease.
+        expires_at: end of the lease; None if nobody has it.
     """
 
     number: int = 0
@@ -205,7 +205,7 @@ async def last_run(snapshot: Snapshot) -> LastRun | None:
 
 
 async def _newest(snapshot: Snapshot) -> tuple[_Record, list[int]]:
-    """Return the newest record, and the numbers of all."""
+    """Return the newest record, and the numbers of all records."""
     numbers = []
     engine, folder = snapshot.engine, snapshot.table.folder(FOLDER)
     with suppress(NotFoundError):

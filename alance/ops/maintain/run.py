@@ -32,9 +32,9 @@ class MaintenanceStep:
     """A step of a run of maintenance.
 
     Attributes:
-        kind: `remap` (indices get the addresses of before a deferred compaction), `expire` (rows
-            beyond their time to live are deleted), `compact`, `index` (extended, its segments
-            merged) or `cleanup`.
+        kind: `remap` (indices get the row addresses that a deferred compaction made), `expire`
+            (rows beyond their time to live are deleted), `compact`, `index` (an index is extended,
+            or its segments are merged) or `cleanup`.
         target: name of the index; None: the table.
         reason: measured value, and the rule that it exceeds.
         num_bytes: estimate of the bytes that are read and written.
@@ -62,7 +62,7 @@ class MaintenanceReport:
     """Result of a run of maintenance, or its plan.
 
     Attributes:
-        steps: in the order in which they were done, or would be.
+        steps: steps in the order in which they were done, or would be.
         version: latest version of the table at the end.
         health: state of the table before the run.
         policy: the rules of the run.

@@ -77,7 +77,7 @@ async def due(state: TableState, policy: MaintenancePolicy, max_bytes: int | Non
 
     Args:
         state: state of the latest version.
-        max_bytes: left of the run's budget: a compaction takes fewer fragments; None: no limit.
+        max_bytes: rest of the run's budget, to which a compaction is cut; None: no limit.
 
     Raises:
         InvalidInputError: `ttl_column` is no timestamp or date column of the table.
@@ -87,7 +87,7 @@ async def due(state: TableState, policy: MaintenancePolicy, max_bytes: int | Non
 
 
 async def _remap(state: TableState, policy: MaintenancePolicy, max_bytes: int | None) -> list[Due]:
-    """Rewrite indices that a compaction with `defer_index_remap` left."""
+    """Return the step that rewrites indices after a compaction with `defer_index_remap`."""
     if reuse_index(state.snapshot.manifest.indices) is None:
         return []
     segments = [part for parts in state.segments.values() for part in parts]
@@ -104,7 +104,7 @@ async def _remap(state: TableState, policy: MaintenancePolicy, max_bytes: int | 
 
 
 async def _expire(state: TableState, policy: MaintenancePolicy, max_bytes: int | None) -> list[Due]:
-    """Delete rows that are older than their time to live."""
+    """Return the step that deletes rows older than their time to live."""
     if policy.ttl_column is None or policy.ttl is None or not state.num_rows:
         return []
     where = _expired(state.snapshot, policy.ttl_column, _ago(policy.ttl))
@@ -149,7 +149,7 @@ def _expired(snapshot: Snapshot, column: str, before: datetime) -> ScanOptions:
 async def _compact(
     state: TableState, policy: MaintenancePolicy, max_bytes: int | None
 ) -> list[Due]:
-    """Join small fragments, and rewrite fragments with many deleted rows."""
+    """Return the step that joins small fragments and rewrites those with many deleted rows."""
     target = state.target_rows(policy.target_rows_per_fragment)
     share = policy.max_deleted_share
     deleted = (state.stored - state.counts) / np.maximum(state.stored, 1)
@@ -212,7 +212,7 @@ async def _compact(
 async def _indices(
     state: TableState, policy: MaintenancePolicy, max_bytes: int | None
 ) -> list[Due]:
-    """Extend indices over fragments that they do not cover, and merge their segments."""
+    """Return the steps that extend indices over uncovered fragments and merge segments."""
     steps: list[tuple[float, Due]] = []
     fields = max(1, len(state.snapshot.schema.fields))
     row_bytes = int(state.snapshot.manifest.fragments.records.file_bytes.sum()) / max(
@@ -271,7 +271,7 @@ async def _num_merged(
 async def _cleanup(
     state: TableState, policy: MaintenancePolicy, max_bytes: int | None
 ) -> list[Due]:
-    """Remove old versions, and the files that no version needs."""
+    """Return the step that removes old versions, and files that no version needs."""
     age = policy.older_than
     if age is None:
         return []
@@ -310,7 +310,7 @@ async def _cleanup(
 
 
 def _ago(age: timedelta) -> datetime:
-    """Return the time that was an age ago; at earliest the first one that there is."""
+    """Return the time an age ago, or the earliest `datetime` if that is later."""
     now = datetime.now(UTC)
     return now - min(age, now - datetime.min.replace(tzinfo=UTC))
 

@@ -55,7 +55,7 @@ OTHER: Final = "other"  # column of target rows: True if the row is deleted unle
 
 
 class RefusedRows(Exception):
-    """Conflict of the rows with the merge, with the numbers of one or two source rows."""
+    """A match that the merge does not allow; `rows` has the numbers of one or two source rows."""
 
     def __init__(self, *rows: int) -> None:
         super().__init__(*rows)

@@ -225,7 +225,7 @@ class DrySession(Session):
 async def dry_run(
     snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]], recorder: trace.Recorder
 ) -> DataSpans:
-    """Run a read over zero pages and record its requests; return the spans of known pages.
+    """Run a read over zeros as page values, and record its requests; return the page spans.
 
     The requests that this costs are in the caller's traces, with the reason "explain".
     """
@@ -241,7 +241,7 @@ async def dry_run(
 
 
 def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
-    """Copy a snapshot into another session; the copy knows as much, but learns separately."""
+    """Copy a snapshot with its memos into another session; new memos are not shared."""
     copied = copy(snapshot)
     copied.session = session
     copied.handles = Handles(copied, [copy(handle) for handle in snapshot.handles])

@@ -171,7 +171,7 @@ class Split(NamedTuple):
         return self.group.live_mask(self.start, self.stop) if self.rows is None else None
 
     def halves(self) -> list[Split]:
-        """Divide the rows into smaller splits, without late columns.
+        """Divide the rows into smaller splits, whose late columns are not opened yet.
 
         A range over several fragments becomes one split per fragment. Returns an empty list for a
         single row. The group's fragments must be open.

@@ -72,7 +72,7 @@ class Hits:
 
     @classmethod
     def below(cls, parts: Sequence[_kernels.Nearest], k: int) -> Hits:
-        """Return the k farthest rows below the range of distances; their distances are negated."""
+        """Return the k last rows below the range of distances; their distances are negated."""
         return cls._joined([nearest.below() for nearest in parts]).ranked(k)
 
     @classmethod
@@ -84,7 +84,7 @@ class Hits:
         return cls(numbers, distances, np.concatenate([result[2] for result in results]))
 
     def __add__(self, other: Hits) -> Hits:
-        """Append other rows; list elements are not kept."""
+        """Append other rows; the result has no `elements`."""
         return Hits(
             np.concatenate([self.numbers, other.numbers]),
             np.concatenate([self.distances, other.distances]),
@@ -104,7 +104,7 @@ class Hits:
         row, its largest found distance is used, which is a lower bound of the true distance.
 
         Args:
-            below: True to append the k farthest rows below the range of distances.
+            below: True to append the k last rows below the range of distances.
         """
         vectors = self.numbers.astype(np.int64)
         ids, places = distinct(self.ids.astype(np.int64))

@@ -116,7 +116,7 @@ async def _of_index(
 async def _of_partitions(
     snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf]
 ) -> tuple[list[str], Step | None]:
-    """Explain the partitions that every run searches, and the requests for them."""
+    """Explain the partitions that are searched in any case, and the requests for them."""
     engine, store = snapshot.engine, snapshot.table.store
     ef = search.probing.width(search.num_probed)
     lines: list[str] = []

@@ -131,10 +131,10 @@ def tail(num_rows: Int64s, target: int) -> int:
 
 
 def joinable(num_rows: Int64s, target: int) -> Mask:
-    """Return which fragments of fewer than `target` rows are worth joining; shape (n,).
+    """Return the mask of fragments with fewer than `target` rows that are worth joining.
 
-    Of the last ones, to which new fragments come, these are the ones behind `tail`. Neighbours
-    before a fragment of `target` rows do not grow any more, and are all joined.
+    At the table's end, where fragments are added, these are the fragments from `tail` on. A run of
+    small fragments before a fragment with `target` rows no longer grows, so all of it is joined.
 
     Args:
         num_rows: rows of each fragment; shape (n,).

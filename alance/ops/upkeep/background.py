@@ -86,10 +86,10 @@ class UpkeepTask(ABC):
             self._news.set()
 
     async def close(self) -> None:
-        """Do the work a last time, and end. Cancelled: as `abort`.
+        """Do the work a last time, and end. A cancelled call ends it as `abort` does.
 
         Raises:
-            Exception: the error that ended the task, if it is none of alance.
+            Exception: the error that ended the task, unless it is an `AlanceError`.
         """
         self._is_closing = True
         self._news.set()

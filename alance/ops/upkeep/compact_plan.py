@@ -1,8 +1,8 @@
 """Plan of a compaction: groups of fragments to rewrite together, which other processes may execute.
 
 A fragment is rewritten alone if too many of its rows are deleted, or with a neighbour if it has
-fewer rows than wanted. Runs of neighbours covered by the same indices are cut into groups of about
-the wanted number of rows, so that rows keep their order.
+fewer rows than the target. Runs of neighbours covered by the same indices are cut into groups of
+about the target number of rows, so that rows keep their order.
 """
 
 from __future__ import annotations

@@ -160,8 +160,8 @@ class Remedies:
     def _apart(
         self, segments: Sequence[table_pb2.IndexMetadata]
     ) -> Iterator[table_pb2.IndexMetadata]:
-        """Yield segments in order; a fragment that two of an index cover stays with the newer
-        one.
+        """Yield segments in order; a fragment that two segments of an index cover stays with the
+        newer segment.
         """
         newest = sorted(segments, key=lambda message: -message.dataset_version)
         taken: dict[str, set[int]] = {}

@@ -409,7 +409,7 @@ def of_lineage(manifest: Manifest, fragment_id: int, lineage: Lineage) -> Iterat
 def of_shared_ids(
     lineages: Mapping[int, Lineage], deletions: Mapping[int, DeletionVector]
 ) -> Iterator[str]:
-    """Yield row ids that two live rows share. CPU work: sorts the runs of all ids.
+    """Yield a finding for each row id that two live rows share. CPU work: a sort of all runs.
 
     Args:
         lineages: lineage of all fragments, by id.

@@ -49,7 +49,7 @@ class _RunValues:
 
 
 def keys_of(values: pa.Array) -> Any:
-    """Return non-null values as a sequence in index order; a numpy array if they are integers."""
+    """Return non-null values as keys that compare in index order; integers as a numpy array."""
     keys = sort_key(values)
     kinds = pa.types
     if kinds.is_boolean(keys.type):
@@ -143,7 +143,7 @@ class _PartRun(_SortedRun):
         self.is_read = stop == len(self.part.blocks)
 
     def _stop_within(self, budget: int) -> int:
-        """Return the end of the blocks to read now, within the budget but at least one block."""
+        """Return the end of the blocks to read within the budget; one block if none is held."""
         sizes, stop, room = self.part.blocks, self.next_block, budget - self.held_bytes
         while stop < len(sizes) and (
             room >= sizes[stop][1] or not (self.blocks or stop > self.next_block)

@@ -262,7 +262,7 @@ def _splitters(fences: Sequence[_Fences], range_bytes: int) -> list[Any]:
 
 
 def in_order(pages: Sequence[IndexPages], parts: Sequence[IndexPart]) -> list[IndexPages]:
-    """Return the merged ranges of some parts, in order.
+    """Return merged ranges by number, and check that they have all rows of the parts.
 
     Raises:
         InvalidInputError: a range is missing or occurs twice.

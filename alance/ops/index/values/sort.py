@@ -129,7 +129,7 @@ class RowSorter:
 
 
 def _alone(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the rows of batches in order, and return freed memory to the system."""
+    """Sort the rows of batches as `sort_parts`, and give freed memory back to the system."""
     rows = sort_parts(parts)
     if rows.nbytes >= RELEASED_BYTES:
         _kernels.trim_memory(0)
@@ -176,7 +176,7 @@ def _parted(batch: pa.RecordBatch, ends: list[tuple[pa.Scalar, bool]]) -> list[p
 
 
 def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the rows of batches in order, nulls first; the sort is stable.
+    """Sort the rows of batches, nulls first; the sort is stable.
 
     Memory: the rows twice. The list is emptied, or the rows would be held a third time.
     """

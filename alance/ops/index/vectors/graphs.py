@@ -47,7 +47,7 @@ class NewGraphs:
 
     Args:
         centroids: centroids in the type of the vectors; shape (partitions, dimension).
-        aimed: rows per partition when the centroids were trained, as text for the file's metadata.
+        aimed: mean rows of a partition at the training, as text for the file's metadata.
         graph_of: returns the graph of a partition with a given number of rows if it can be reused,
             else None.
 
