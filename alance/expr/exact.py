@@ -139,11 +139,11 @@ def scalar_of(type_: pa.DataType, whole: int) -> pa.Scalar:
 
 
 def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None:
-    """Return the exact value of a literal in the quantity of `type_`.
+    """Return the exact value of a literal, if it is of the quantity that `type_` measures.
 
     Returns:
         A fraction or an infinity; a NaN, which sorts above all numbers, is returned as infinity.
-        None if the literal is of another quantity.
+        None if the literal is of another quantity, such as a number for a date.
     """
     scale = scale_of(type_)
     if scale is None:
