@@ -137,7 +137,7 @@ def _padded(directive: str, padding: str) -> str:
 
 
 def _number(letter: str, padding: str) -> _Piece:
-    """Return the function that writes the number of a directive: without padding, or with `padding`."""
+    """Return the function that writes the number of a directive, bare or padded."""
 
     def write(seconds: pa.Array, _: Int64s) -> pa.Array:
         texts = pc.strftime(seconds, f"%{letter}", "C")
