@@ -70,7 +70,7 @@ class Rounds:
 
 
 def is_asleep(process: int) -> bool:
-    """Whether all threads of a process wait for something else than a processor or a disk.
+    """Return True if no thread of a process uses or waits for a processor or a disk.
 
     True where the system does not tell (it has no `/proc`) or the process has ended.
     """
