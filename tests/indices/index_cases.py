@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+import pickle
+import uuid
 import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -219,3 +221,18 @@ def content(path: Path) -> dict[str, dict[str, Any]]:
                 repr(columns),
             )
     return found
+
+
+async def opened_with_sizes(path: Path, session: alance.Session) -> alance.Dataset:
+    """Open a dataset whose manifest has the sizes that its index files have now."""
+    dataset = await alance.dataset(path, session=session)
+    for index in dataset._snapshot.manifest.indices:
+        folder = path / "_indices" / str(uuid.UUID(bytes=index.uuid.uuid))
+        for file in index.files:
+            file.size_bytes = (folder / file.path).stat().st_size
+    return dataset
+
+
+def pickled_copy(value: Any) -> Any:
+    """Return a value as another process gets it."""
+    return pickle.loads(pickle.dumps(value))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import random
 import tempfile
-import uuid
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +21,7 @@ import alance
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index import fm
 from alance.ops.index.values import runs as index_runs
-from tests.indices.index_cases import agree, coverage, entries, ids, plan_of
+from tests.indices.index_cases import agree, coverage, entries, ids, opened_with_sizes, plan_of
 from tests.spoiling import spoiled_copies
 
 WHO: Final = ("alance", "pylance")
@@ -417,16 +416,6 @@ def rewrite(path: Path, **changed: str) -> None:
         writer.write_batch(stored.replace_schema_metadata({**metadata, **changed}))
 
 
-async def opened(path: Path, session: alance.Session) -> alance.Dataset:
-    """A dataset whose record says of index files how long they are."""
-    dataset = await alance.dataset(path, session=session)
-    for index in dataset._snapshot.manifest.indices:
-        folder = path / "_indices" / str(uuid.UUID(bytes=index.uuid.uuid))
-        for file in index.files:
-            file.size_bytes = (folder / file.path).stat().st_size
-    return dataset
-
-
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
@@ -443,7 +432,7 @@ async def test_what_contradicts_itself_is_not_used(
     await create(path, "pylance")
     rewrite(path, **changed)
     async with alance.Session() as session:
-        dataset = await opened(path, session)
+        dataset = await opened_with_sizes(path, session)
         assert await ids(dataset, "contains(s, 'bc')") == [0, 1]
         (line,) = (await plan_of(dataset, "contains(s, 'bc')")).index_lines
         assert "not used" in line
@@ -456,7 +445,7 @@ async def test_a_row_without_the_part_is_found_out(tmp_path: Path) -> None:
     await create(path, "pylance")
     rewrite(path, row_ids="".join((2 - n).to_bytes(8, "little").hex() for n in range(3)))
     async with alance.Session() as session:
-        dataset = await opened(path, session)
+        dataset = await opened_with_sizes(path, session)
         with pytest.raises(CorruptFileError, match=r"is not what an index says.*s_idx"):
             await ids(dataset, "contains(s, 'ab')")
 

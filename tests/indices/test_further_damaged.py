@@ -5,7 +5,6 @@ for, never a crash; what contradicts itself is not used, or a clear error.
 from __future__ import annotations
 
 import struct
-import uuid
 from typing import TYPE_CHECKING, Literal
 
 import lance
@@ -20,7 +19,7 @@ from alance.errors import CorruptFileError
 from alance.format.index.addresses import rows_bytes
 from alance.format.index.ngram import parse_postings, postings_bytes
 from tests.indices.copies import write_copy
-from tests.indices.index_cases import entries, ids, plan_of
+from tests.indices.index_cases import entries, ids, opened_with_sizes, plan_of
 from tests.spoiling import spoiled_copies
 
 if TYPE_CHECKING:
@@ -89,16 +88,6 @@ def rewrite(path: Path, name: str, changed: dict[str, pa.Array]) -> None:
         writer.write_batch(stored)
 
 
-async def opened(path: Path, session: alance.Session) -> alance.Dataset:
-    """A dataset whose record says of index files how long they are."""
-    dataset = await alance.dataset(path, session=session)
-    for index in dataset._snapshot.manifest.indices:
-        folder = path / "_indices" / str(uuid.UUID(bytes=index.uuid.uuid))
-        for file in index.files:
-            file.size_bytes = (folder / file.path).stat().st_size
-    return dataset
-
-
 def longs(*values: int) -> pa.Array:
     return pa.array(values, pa.uint64())
 
@@ -125,7 +114,7 @@ async def test_what_contradicts_itself_is_not_used(
     table(tmp_path / "t")
     rewrite(tmp_path / "t", f"{name}_idx", changed)
     async with alance.Session() as session:
-        dataset = await opened(tmp_path / "t", session)
+        dataset = await opened_with_sizes(tmp_path / "t", session)
         for condition in (FILTERS[name], f"{name} is null"):
             kept = await ids(dataset, condition)
             assert kept == await ids(dataset, condition, use_scalar_index=False)
@@ -140,7 +129,7 @@ async def test_a_label_that_no_row_has_is_found_out(tmp_path: Path) -> None:
     sets = pa.array([rows_bytes(np.array([5])) for _ in range(51)])
     rewrite(tmp_path / "t", "l_idx", {"bitmaps": sets})
     async with alance.Session() as session:
-        dataset = await opened(tmp_path / "t", session)
+        dataset = await opened_with_sizes(tmp_path / "t", session)
         with pytest.raises(CorruptFileError, match=r"is not what an index says.*l_idx"):
             await ids(dataset, FILTERS["l"])
 
@@ -184,6 +173,6 @@ async def test_rows_that_a_fragment_cannot_have_are_found_out_before_they_cost(
     changed = pa.array([all_of_a_fragment(kind), *sets[1:]], pa.binary())
     rewrite(tmp_path / "t", "s_idx", {column: changed})
     async with alance.Session() as session:
-        copied = await opened(tmp_path / "t", session)
+        copied = await opened_with_sizes(tmp_path / "t", session)
         with pytest.raises(CorruptFileError, match="row 4294967295 of fragment 0: it has 200 rows"):
             await copied.optimize.compact_files()

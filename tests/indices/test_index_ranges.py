@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -17,7 +16,7 @@ from alance.errors import CorruptFileError, InvalidInputError, RetryableConflict
 from alance.format.index.btree import FILE_PAGES, RANGE_PARTITIONED, parse_page_table
 from alance.indexing import IndexBuild
 from alance.ops.index.values import runs as index_runs
-from tests.indices.index_cases import TYPED_FILTERS, agree, ids, rows, typed
+from tests.indices.index_cases import TYPED_FILTERS, agree, ids, pickled_copy, rows, typed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,20 +24,15 @@ if TYPE_CHECKING:
 CONDITIONS = ("i = 37", "i < 3 or i > 480", "i is null", "i in (1, 60, 61, 400)", "i is not null")
 
 
-def again(value: Any) -> Any:
-    """As another process gets it."""
-    return pickle.loads(pickle.dumps(value))
-
-
 async def built(
     dataset: alance.Dataset, column: str, range_bytes: int, kind: str = "BTREE", **options: Any
 ) -> tuple[alance.Dataset, int]:
     """The dataset with an index, by tasks that merge a range each; and how many there were."""
-    plan = again(await IndexBuild.plan(dataset, column, kind, task_bytes=20_000, **options))
-    parts = [again(await task.execute(dataset)) for task in plan.tasks]
+    plan = pickled_copy(await IndexBuild.plan(dataset, column, kind, task_bytes=20_000, **options))
+    parts = [pickled_copy(await task.execute(dataset)) for task in plan.tasks]
     ranges = await IndexBuild.ranges(dataset, plan, parts, range_bytes=range_bytes, memory_bytes=1)
-    pages = [again(await again(part).execute(dataset)) for part in reversed(ranges)]
-    segment = again(await IndexBuild.merge(dataset, plan, parts, pages))
+    pages = [pickled_copy(await pickled_copy(part).execute(dataset)) for part in reversed(ranges)]
+    segment = pickled_copy(await IndexBuild.merge(dataset, plan, parts, pages))
     return await IndexBuild.commit(dataset, plan, segment), len(ranges)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -39,6 +38,7 @@ from tests.indices.index_cases import (
     agree,
     content,
     ids,
+    pickled_copy,
     plan_of,
     rows,
     typed,
@@ -51,17 +51,12 @@ if TYPE_CHECKING:
     from alance.testing.lab import Lab
 
 
-def again(value: Any) -> Any:
-    """As another process gets it."""
-    return pickle.loads(pickle.dumps(value))
-
-
 async def in_parts(dataset: alance.Dataset, column: str, kind: str, **options: Any) -> Any:
     """The dataset with an index, by four steps with pickles in between."""
-    plan = again(await IndexBuild.plan(dataset, column, kind, task_bytes=20_000, **options))
+    plan = pickled_copy(await IndexBuild.plan(dataset, column, kind, task_bytes=20_000, **options))
     assert plan.num_tasks() > 1
-    parts = [again(await again(one).execute(dataset)) for one in reversed(plan.tasks)]
-    segment = again(await IndexBuild.merge(dataset, plan, parts, memory_bytes=1 << 16))
+    parts = [pickled_copy(await pickled_copy(one).execute(dataset)) for one in reversed(plan.tasks)]
+    segment = pickled_copy(await IndexBuild.merge(dataset, plan, parts, memory_bytes=1 << 16))
     return await IndexBuild.commit(dataset, plan, segment)
 
 
@@ -340,8 +335,8 @@ async def test_on_a_store_far_away(lab: Lab) -> None:
 def test_without_await(tmp_path: Path) -> None:
     lance.write_dataset(rows(1_000), tmp_path / "t", max_rows_per_file=400)
     dataset = sync.dataset(tmp_path / "t")
-    plan = again(sync.IndexBuild.plan(dataset, "i", "BTREE", task_bytes=1))
-    parts = [again(one).execute(dataset) for one in plan.tasks]
+    plan = pickled_copy(sync.IndexBuild.plan(dataset, "i", "BTREE", task_bytes=1))
+    parts = [pickled_copy(one).execute(dataset) for one in plan.tasks]
     merged: list[int] = []
     segment = sync.IndexBuild.merge(dataset, plan, parts, on_rows=merged.append)
     dataset = sync.IndexBuild.commit(dataset, plan, segment)

@@ -94,3 +94,8 @@ def variable_chunk(values: Sequence[bytes], bits_per_offset: int = 32, gap: int 
     offsets += word * len(offsets) + gap
     buffer = offsets.tobytes() + b"?" * gap + b"".join(values)
     return buffer + b"H" * (-len(buffer) % word)
+
+
+def padded(content: bytes) -> bytes:
+    """Fill bytes up to a multiple of eight."""
+    return content + b"\xfe" * (-len(content) % 8)

@@ -27,3 +27,8 @@ def table_of_all_shapes(num_rows: int) -> pa.Table:
             "few": pa.array([texts[n % 5] for n in range(num_rows)]),
         }
     )
+
+
+def numbers(start: int, stop: int) -> pa.Table:
+    """Numbers from `start` to before `stop`, and the same as texts."""
+    return pa.table({"a": range(start, stop), "b": [str(n) for n in range(start, stop)]})

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from tests.requests.test_requests import Asked, wide_table
+from tests.requests.test_requests import Asked, spans, wide_table
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -41,10 +41,6 @@ async def cold_and_warm(lab: Lab, uri: str, wanted: list[int]) -> tuple[Asked, A
             assert (await dataset.take(wanted)).equals(found)
         warm = Asked(seen, recorder)
     return cold, warm, found
-
-
-def spans(asked: Asked) -> set[tuple[str, int, int]]:
-    return {(event.location, event.start, event.stop) for event in asked.recorder.events}
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])

@@ -26,6 +26,7 @@ from alance.command import main
 from alance.serve import Bounds, Service
 from alance.serve.gate import ARROW, Gate
 from tests.reference.waiting import until
+from tests.service.clients import client_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -51,11 +52,6 @@ async def uri(tmp_path: Path) -> str:
     dataset = lance.dataset(tmp_path / "items")
     dataset.create_scalar_index("text", "INVERTED")
     return str(tmp_path / "items")
-
-
-def client_of(service: Service) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(service.app)
-    return httpx.AsyncClient(transport=transport, base_url="http://localhost/tables/items")
 
 
 @pytest.fixture

@@ -5,17 +5,19 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import lance
 import pyarrow as pa
 import pytest
 
 from alance.serve import Bounds, Service
 from alance.serve.gate import ARROW
+from tests.service.clients import client_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    import httpx
 
 HUGE = 10**400
 ROWS = pa.table(
@@ -25,11 +27,6 @@ ROWS = pa.table(
         "vector": pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2)),
     }
 )
-
-
-def client_of(service: Service) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(service.app)
-    return httpx.AsyncClient(transport=transport, base_url="http://localhost/tables/items")
 
 
 @pytest.fixture

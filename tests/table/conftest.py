@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
-import pyarrow as pa
 import pytest
 
 from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, parse_manifest
 from alance.session import Session
+from tests.reference.shapes import numbers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -27,10 +27,6 @@ async def session() -> AsyncIterator[Session]:
     """A session of the test's own: nothing is cached."""
     async with Session() as made:
         yield made
-
-
-def numbers(start: int, stop: int) -> pa.Table:
-    return pa.table({"a": range(start, stop), "b": [str(n) for n in range(start, stop)]})
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from alance.io.opening.registry import StoreRegistry
 from alance.io.stores.memory import MemoryStore
 from alance.ops.version import opening
 from alance.ops.version.opening import open_snapshot
-from tests.table.conftest import History, asked, edit_manifest, make_history, numbers
+from tests.reference.shapes import numbers
+from tests.table.conftest import History, asked, edit_manifest, make_history
 
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2

@@ -14,7 +14,8 @@ from alance.io.events.trace import trace
 from alance.ops.refs.refs import Branches, Tags
 from alance.ops.version import opening
 from alance.ops.version.opening import checkout_branch, open_snapshot
-from tests.table.conftest import History, asked, edit_manifest, make_history, numbers
+from tests.reference.shapes import numbers
+from tests.table.conftest import History, asked, edit_manifest, make_history
 
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2

@@ -12,7 +12,7 @@ from alance.errors import NotFoundError
 from alance.ops.refs.refs import Branches, Tags
 from alance.ops.version import opening
 from alance.ops.version.opening import checkout_branch, open_snapshot
-from tests.table.conftest import numbers
+from tests.reference.shapes import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -24,7 +24,8 @@ from alance.ops.version.projection import (
     ROW_OFFSET,
     UPDATED_AT,
 )
-from tests.table.conftest import History, asked, edit_manifest, make_history, numbers
+from tests.reference.shapes import numbers
+from tests.table.conftest import History, asked, edit_manifest, make_history
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

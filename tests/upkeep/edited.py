@@ -34,3 +34,9 @@ def edit(
     file.write_bytes(
         section + LENGTH.pack(len(content)) + content + FOOTER.pack(len(section), 0, 2, MAGIC)
     )
+
+
+def lose_files(index: table_pb2.IndexMetadata) -> None:
+    """Make an entry that of a segment whose folder is gone, by a writer that listed no files."""
+    index.uuid.uuid = bytes(range(16))
+    index.files.clear()

@@ -19,7 +19,7 @@ from alance.errors import CorruptFileError, RetryableConflictError
 from alance.format.proto import table_pb2
 from alance.format.table.roaring import roaring_bytes
 from alance.ops.upkeep import repair as module
-from tests.upkeep.edited import edit
+from tests.upkeep.edited import edit, lose_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,12 +76,6 @@ def segment(indices: list[table_pb2.IndexMetadata]) -> table_pb2.IndexMetadata:
     return other
 
 
-def lost(index: table_pb2.IndexMetadata) -> None:
-    """A segment of early writers, which list no files, and its folder is gone."""
-    index.uuid.uuid = bytes(range(16))
-    index.files.clear()
-
-
 def same_ids(message: table_pb2.Manifest) -> None:
     message.fragments[3].id = message.fragments[0].id
 
@@ -109,7 +103,7 @@ CHANGES: dict[str, Change] = {
     "a segment is left out, its files": lambda _, indices: setattr(
         indices[0].files[0], "path", "gone.lance"
     ),
-    "a segment is left out, its files are": lambda _, indices: lost(indices[0]),
+    "a segment is left out, its files are": lambda _, indices: lose_files(indices[0]),
     "of version 99 -> 3": lambda _, indices: setattr(indices[0], "dataset_version", 99),
 }
 

@@ -17,7 +17,7 @@ from alance.format.proto import table_pb2
 from alance.format.table.roaring import roaring_bytes
 from alance.format.table.row_ids_encode import row_ids_bytes, versions_bytes
 from tests.changing.both_ways import Twins, rows
-from tests.upkeep.edited import edit
+from tests.upkeep.edited import edit, lose_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,19 +200,13 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda m, i: setattr(i[0].files[0], "path", "none"), r"index 'id_idx': .*no such object"
     ),
     "an index without files": (
-        lambda m, i: _lost(i[0]), r"index 'id_idx': no file in '_indices/00010203-"
+        lambda m, i: lose_files(i[0]), r"index 'id_idx': no file in '_indices/00010203-"
     ),
     "flags": (
         lambda m, _: (setattr(m, "reader_feature_flags", 2), setattr(m, "writer_feature_flags", 2)),
         "there are deletion files, and the flags do not say so",
     ),
 }  # fmt: skip
-
-
-def _lost(index: table_pb2.IndexMetadata) -> None:
-    """Early writers list no files of a segment."""
-    index.uuid.uuid = bytes(range(16))
-    index.files.clear()
 
 
 @pytest.mark.parametrize("what", CHANGES)

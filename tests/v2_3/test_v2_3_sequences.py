@@ -13,14 +13,11 @@ from alance.format.codecs import block_codec, mini_block_codec
 from alance.format.codecs.sequence import sequence_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.chunks import chunked, decode_chunks, fixed, strings
+from tests.reference.encodings import encoding_of
 from tests.reference.fastlanes import pack
 
 FLAT_32 = pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=32))
 FLAT_64 = pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=64))
-
-
-def encoding(text: str) -> pb.CompressiveEncoding:
-    return pb.CompressiveEncoding.FromString(bytes.fromhex(text))
 
 
 STRINGS: dict[str, tuple[str, list[str], list[bytes]]] = {
@@ -47,7 +44,7 @@ STRINGS: dict[str, tuple[str, list[str], list[bytes]]] = {
 @pytest.mark.parametrize("name", STRINGS)
 def test_offsets_of_strings(name: str) -> None:
     text, buffers, wanted = STRINGS[name]
-    codec = mini_block_codec(encoding(text))
+    codec = mini_block_codec(encoding_of(text))
     assert codec.num_buffers == len(buffers)
     chunk = [bytes.fromhex(one) for one in buffers]
     assert strings(decode_chunks(codec, chunked([chunk], [len(wanted)]))) == wanted
@@ -64,7 +61,7 @@ def test_a_dictionary() -> None:
     payload = bytes.fromhex(
         "10000000000000000c0000000000000000000000010000000100000002000000000000000200000005000000"
     )
-    assert numbers(encoding("3a0e0a040a02082012040a0208201803"), payload, 4) == [0, 2, 2, 5]
+    assert numbers(encoding_of("3a0e0a040a02082012040a0208201803"), payload, 4) == [0, 2, 2, 5]
 
 
 def test_positions_of_a_page() -> None:
@@ -74,7 +71,7 @@ def test_positions_of_a_page() -> None:
     assert hashlib.sha256(payload).hexdigest() == (
         "13cd25d6066e8efc1ed7f847100edbb9e76cfc694d015fedc9d873cfc48088df"
     )
-    described = encoding("7a10084010581a0a220808401a040a020804")
+    described = encoding_of("7a10084010581a0a220808401a040a020804")
     assert numbers(described, payload, 300) == positions
 
 
@@ -82,7 +79,7 @@ def test_counts_of_a_page() -> None:
     """Indices are packed, the two items are a range."""
     indices = [row % 2 for row in range(300)]
     payload = bytes.fromhex("8000000000000000" + "00" * 8) + pack(indices + [0] * 724, 32, 1)
-    described = encoding("3a180a0a220808201a040a020801120872060840100118011802")
+    described = encoding_of("3a180a0a220808201a040a020801120872060840100118011802")
     assert len(payload) == 144
     assert numbers(described, payload, 300) == [1 + row % 2 for row in range(300)]
 
@@ -201,7 +198,7 @@ RUNS: dict[str, tuple[str, list[str], list[int]]] = {
 def test_runs(name: str) -> None:
     text, buffers, wanted = RUNS[name]
     chunk = [bytes.fromhex(one) for one in buffers]
-    codec = mini_block_codec(encoding(text))
+    codec = mini_block_codec(encoding_of(text))
     assert fixed(decode_chunks(codec, chunked([chunk] * 2, [len(wanted)] * 2)), "<i4") == wanted * 2
     # The last run may be too long, and no other one.
     assert fixed(decode_chunks(codec, chunked([chunk], [len(wanted) - 1])), "<i4") == wanted[:-1]
@@ -211,7 +208,7 @@ def test_runs(name: str) -> None:
 
 
 def test_runs_of_levels() -> None:
-    codec = block_codec(encoding("420c0a040a02081012040a020810"))
+    codec = block_codec(encoding_of("420c0a040a02081012040a020810"))
     content: Any = np.frombuffer(
         bytes.fromhex("06000000000000000000010000000a0086012c01"), np.uint8
     )
@@ -223,4 +220,4 @@ def test_runs_with_both_parts_packed_are_refused() -> None:
     packed = "0a0a220808201a040a020804"
     lengths = "120a220808101a040a020804"
     with pytest.raises(UnsupportedError, match="both"):
-        mini_block_codec(encoding(f"4218{packed}{lengths}"))
+        mini_block_codec(encoding_of(f"4218{packed}{lengths}"))

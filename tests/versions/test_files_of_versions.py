@@ -13,15 +13,12 @@ import pytest
 import alance
 import alance.sync
 from alance import InvalidInputError, NotFoundError
+from tests.reference.shapes import numbers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from alance.testing.lab import Lab
-
-
-def numbers(start: int, stop: int) -> pa.Table:
-    return pa.table({"a": range(start, stop), "b": [str(n) for n in range(start, stop)]})
 
 
 @pytest.fixture(scope="module", params=["alance", "pylance"])

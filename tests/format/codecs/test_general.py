@@ -24,6 +24,7 @@ from tests.reference.chunks import (
     variable,
     variable_chunk,
 )
+from tests.reference.encodings import flat
 
 SCHEMES = [Scheme.LZ4, Scheme.ZSTD]
 
@@ -38,10 +39,6 @@ def compress(scheme: Scheme, content: bytes) -> bytes:
 def general(scheme: Scheme, values: pb.CompressiveEncoding) -> pb.CompressiveEncoding:
     compression = pb.BufferCompression(scheme=scheme.value)  # type: ignore[arg-type]
     return pb.CompressiveEncoding(general=pb.General(compression=compression, values=values))
-
-
-def flat(bits: int) -> pb.CompressiveEncoding:
-    return pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=bits))
 
 
 VARIABLE = pb.CompressiveEncoding(variable=pb.Variable(offsets=flat(32)))

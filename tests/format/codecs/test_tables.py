@@ -14,16 +14,13 @@ from alance.format.blocks import FixedWidth
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import fsst
+from tests.reference.encodings import flat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 CE = pb.CompressiveEncoding
 LZ4 = pb.BufferCompression(scheme=pb.COMPRESSION_ALGORITHM_LZ4)
-
-
-def flat(bits: int) -> pb.CompressiveEncoding:
-    return CE(flat=pb.Flat(bits_per_value=bits))
 
 
 def variable(bits: int = 32) -> pb.CompressiveEncoding:

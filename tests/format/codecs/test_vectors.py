@@ -15,19 +15,16 @@ from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth, 
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.chunks import chunked, decode_blocks, decode_chunks, fixed, strings, variable
+from tests.reference.encodings import encoding_of
 from tests.reference.fastlanes import DIGESTS, pack
 
 if TYPE_CHECKING:
     from alance.format.blocks import Block
 
 
-def encoding(text: str) -> pb.CompressiveEncoding:
-    return pb.CompressiveEncoding.FromString(bytes.fromhex(text))
-
-
 def mini_block(description: str, counts: list[int], *chunks: list[str]) -> Block:
     """Decode chunks given as hexadecimal buffers."""
-    codec = mini_block_codec(encoding(description))
+    codec = mini_block_codec(encoding_of(description))
     buffers = [[bytes.fromhex(buffer) for buffer in chunk] for chunk in chunks]
     assert all(len(chunk) == codec.num_buffers for chunk in buffers)
     return decode_chunks(codec, chunked(buffers, counts))
@@ -35,7 +32,7 @@ def mini_block(description: str, counts: list[int], *chunks: list[str]) -> Block
 
 def one_block(description: str, count: int, buffer: str) -> Block:
     data = np.frombuffer(bytes.fromhex(buffer), np.uint8)
-    return block_codec(encoding(description)).decode_block(data, count)
+    return block_codec(encoding_of(description)).decode_block(data, count)
 
 
 def bits(block: Block) -> list[int]:
@@ -59,7 +56,7 @@ def test_flat_bool_of_many_chunks_joins_bits() -> None:
 
 def test_flat_bool_in_full_zip() -> None:
     zipped = FixedWidth(8, 3, np.array([1, 0, 1], np.uint8))
-    assert fixed(per_value_codec(encoding("0a020808")).decode_values(zipped), "u1") == [1, 0, 1]
+    assert fixed(per_value_codec(encoding_of("0a020808")).decode_values(zipped), "u1") == [1, 0, 1]
 
 
 def test_variable_utf8() -> None:
@@ -115,7 +112,7 @@ def test_out_of_line_bitpacking_of_levels_with_a_raw_tail() -> None:
         "2184082142081042841021840821420810428410218408214208104284102184082142081042841021840821"
         "42081042841021840821420810428410218408214208104284102184082142081042841021840821"
     )
-    codec = block_codec(encoding("220808101a040a020801"))
+    codec = block_codec(encoding_of("220808101a040a020801"))
     chunks = [[bytes.fromhex(first)], [bytes.fromhex("000000000000010000000000")]]
     block = decode_blocks(codec, chunked(chunks, [1024, 6]))
     assert fixed(block, "u2") == [int(i % 5 == 2) for i in range(1030)]
@@ -124,7 +121,7 @@ def test_out_of_line_bitpacking_of_levels_with_a_raw_tail() -> None:
 @pytest.mark.parametrize("count", [1024, 1030, 2048, 5])
 def test_levels_that_are_all_zero_are_packed_to_no_bytes(count: int) -> None:
     """As pylance writes lists of which the page's are all filled, and others are empty."""
-    codec = block_codec(encoding("220608101a020a00"))
+    codec = block_codec(encoding_of("220608101a020a00"))
     block = decode_blocks(codec, chunked([[b""], [bytes(10)]], [count, 5]))
     assert fixed(block, "u2") == [0] * (count + 5)
 
@@ -169,7 +166,7 @@ def test_fsst(name: str) -> None:
     message = pb.CompressiveEncoding(
         fsst=pb.Fsst(
             symbol_table=bytes.fromhex(table).ljust(2312, b"\0"),
-            values=encoding("12060a040a020820"),
+            values=encoding_of("12060a040a020820"),
         )
     )
     block = decode_chunks(mini_block_codec(message), chunked([[bytes.fromhex(buffer)]], [5]))
@@ -221,7 +218,7 @@ def test_general_zstd_per_value() -> None:
         "409c00000000000028b52ffd60409b55000010424201003b1c1d6001",
     ]
     zipped = variable([bytes.fromhex(unit) for unit in units], "i8")
-    codec = per_value_codec(encoding("52100a04080210001a0812060a040a020820"))
+    codec = per_value_codec(encoding_of("52100a04080210001a0812060a040a020820"))
     assert strings(codec.decode_values(zipped)) == [b"A" * 40000, b"", b"B" * 40000]
 
 
@@ -247,7 +244,7 @@ def test_fixed_size_list_in_mini_blocks() -> None:
 def test_fixed_size_list_in_full_zip() -> None:
     rows = "3d0100000003000704000500060004000000000900070a000b000c00"
     zipped = FixedWidth(56, 4, np.frombuffer(bytes.fromhex(rows), np.uint8))
-    codec = per_value_codec(encoding(LISTS))
+    codec = per_value_codec(encoding_of(LISTS))
     assert codec.bits_per_value == 56
     assert items(codec.decode_values(zipped), "i2") == ITEMS
 
@@ -280,7 +277,9 @@ def test_variable_packed_struct() -> None:
     ]
     zipped = variable([bytes.fromhex(row) for row in rows], "i8")
     codec = per_value_codec(
-        encoding("6a260a080a040a02081010100a0c0a0812060a040a02084018400a0c0a0812060a040a0208201820")
+        encoding_of(
+            "6a260a080a040a02081010100a0c0a0812060a040a02084018400a0c0a0812060a040a0208201820"
+        )
     )
     block = codec.decode_values(zipped)
     assert isinstance(block, StructBlock)

@@ -30,14 +30,11 @@ from tests.reference.chunks import (
     variable,
     variable_chunk,
 )
+from tests.reference.encodings import flat
 
 texts = st.lists(st.binary(max_size=50), max_size=12)
 bit_lists = st.lists(st.lists(st.integers(0, 1), max_size=200), min_size=1, max_size=6)
 Run = tuple[int, int]
-
-
-def flat(bits: int) -> pb.CompressiveEncoding:
-    return pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=bits))
 
 
 def content(data: bytes) -> np.ndarray:

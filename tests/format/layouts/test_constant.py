@@ -11,13 +11,10 @@ import pytest
 
 from alance.errors import CorruptFileError
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference.encodings import flat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def flat(bits: int) -> pb.CompressiveEncoding:
-    return pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=bits))
 
 
 def page_of(make_page: Callable, buffers: list[bytes], num_rows: int, **fields: Any) -> Any:

@@ -13,13 +13,10 @@ from hypothesis import strategies as st
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.layouts.fullzip import FullZipPage
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference.encodings import flat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def flat(bits: int) -> pb.CompressiveEncoding:
-    return pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=bits))
 
 
 VARIABLE = pb.CompressiveEncoding(variable=pb.Variable(offsets=flat(32)))

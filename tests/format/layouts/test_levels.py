@@ -16,6 +16,7 @@ from alance.format.layouts.levels import NOT_CHECKED, Levels, Shape
 from alance.format.layouts.miniblock_task import ChunkForm
 from alance.format.layouts.place import PagePlace
 from alance.format.layouts.repdef import list_layer
+from tests.reference.chunks import padded
 
 LISTS = Shape.from_proto([Layer.NULLABLE_ITEM, Layer.NULL_AND_EMPTY_LIST])  # levels 1; 2, 3
 
@@ -163,10 +164,6 @@ def form(value_buffers: int, *, large: bool) -> ChunkForm:
 
     codec = Flat(16)
     return ChunkForm(PagePlace("", (), 0), LISTS, codec, codec, Values(8), large)
-
-
-def padded(content: bytes) -> bytes:
-    return content + b"\xfe" * (-len(content) % 8)
 
 
 def chunk(entries: int, buffers: list[bytes], *, large: bool) -> bytes:

@@ -13,17 +13,11 @@ from hypothesis import strategies as st
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference.chunks import padded
+from tests.reference.encodings import flat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def flat(bits: int) -> pb.CompressiveEncoding:
-    return pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=bits))
-
-
-def padded(content: bytes) -> bytes:
-    return content + b"\xfe" * (-len(content) % 8)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from alance.format.table.apply_state import Settings
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import attached
 from alance.format.table.transaction import Transaction
+from tests.reference.shapes import numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,10 +91,6 @@ def again(
         source=source,
         settings=settings,
     )
-
-
-def numbers(start: int, stop: int) -> pa.Table:
-    return pa.table({"a": range(start, stop), "b": [str(n) for n in range(start, stop)]})
 
 
 @pytest.fixture(params=[False, True], ids=["addresses", "stable"])
