@@ -89,7 +89,7 @@ def check_callback(name: str, value: object, expected: str = "a function") -> No
 
 
 def unexpected(names: Iterable[str], choices: Iterable[str], what: str = "") -> TypeError:
-    """The error for arguments that do not exist, with those that look like the first of them."""
+    """Return the error for unknown arguments, with names similar to the first of them."""
     from difflib import get_close_matches
 
     first, *others = sorted(names)

@@ -212,7 +212,7 @@ def _exit(self: Any, *error: Any) -> None:
 
 
 def _to_reader(self: Any, columns: Any = None, **options: Any) -> pa.RecordBatchReader:
-    """The scan as a pyarrow reader; batches are read when asked for."""
+    """Return the scan as a pyarrow reader, which reads batches on demand."""
     scanner = self if hasattr(self, "projected_schema") else self.scanner(columns, **options)
     _background.run(scanner._inner._load())
     return pa.RecordBatchReader.from_batches(scanner.projected_schema, scanner.to_batches())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add(parsers: Parsers, name: str, run: Run, summary: str) -> argparse.ArgumentParser:
-    """A subcommand on a URI, with the options that all have."""
+    """Add a subcommand on a URI, with the options that all subcommands have."""
     parser = parsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:])
     parser.set_defaults(run=run)
     parser.add_argument("uri", help="path or URI: s3://, gs://, az://, file://, http(s)://")
@@ -50,7 +50,7 @@ def add_rows(parser: argparse.ArgumentParser) -> None:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """`KEY=VALUE`."""
+    """Parse `KEY=VALUE`."""
     key, sign, value = text.partition("=")
     if not sign or not key:
         raise ValueError(text)
@@ -58,12 +58,12 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def names(text: str) -> list[str]:
-    """`a,b,c`."""
+    """Parse names such as `a,b,c`."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def numbers(text: str) -> list[int]:
-    """`1,2,5-9`."""
+    """Parse numbers and ranges such as `1,2,5-9`."""
     listed: list[int] = []
     for part in names(text):
         first, dash, last = part.partition("-")
@@ -72,12 +72,12 @@ def numbers(text: str) -> list[int]:
 
 
 def version(text: str) -> int | str:
-    """A number, or a tag."""
+    """Parse a version: a number or a tag."""
     return int(text) if text.isdecimal() else text
 
 
 def options(pairs: Iterable[tuple[str, str]] | None) -> dict[str, Any]:
-    """Options of a verb, numbers and booleans as such."""
+    """Return the options of a verb; numbers and booleans are parsed."""
     values: dict[str, Any] = {}
     for key, text in pairs or ():
         values[key] = {"true": True, "false": False}.get(text.lower(), text)
@@ -95,12 +95,12 @@ def _as(kind: Callable[[str], Any], text: str) -> Any:
 
 
 def storage(args: argparse.Namespace) -> dict[str, str] | None:
-    """Options of the store."""
+    """Return the options of the store."""
     return dict(args.storage) if args.storage else None
 
 
 async def opened(args: argparse.Namespace) -> Dataset:
-    """The version of the table that is meant.
+    """Open the version of the table that the arguments name.
 
     Raises:
         InvalidInputError: a branch and a tag, which names its own.

@@ -98,14 +98,14 @@ def _add_index(parsers: Parsers) -> None:
 
 
 async def write(args: argparse.Namespace) -> OutputFacts:
-    """Files as a new table, or in the place of its rows."""
+    """Write files to a new table, or replace all rows of a table by them."""
     mode = "overwrite" if args.overwrite else "create"
     stable = args.stable_row_ids
     return await _written(args, mode, data_storage_version=args.file_version, stable_row_ids=stable)
 
 
 async def append(args: argparse.Namespace) -> OutputFacts:
-    """Files behind the rows of a table."""
+    """Append the rows of files to a table."""
     dataset = await opened(args)  # else one would be made
     return await _written(args, "append", dataset.schema)
 
@@ -150,7 +150,7 @@ class _ProgressLine:
 
 
 async def copy(args: argparse.Namespace) -> OutputFacts:
-    """All files of a version, then the version."""
+    """Copy a version: all its files, then its manifest."""
     dataset = await opened(args)
     to_storage = dict(args.to_storage) if args.to_storage else None
     copied = await dataset.deep_clone(args.target, storage_options=to_storage)

@@ -15,7 +15,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def add_to(parsers: Parsers, whole: argparse.ArgumentParser) -> None:
-    """Add the subcommand; it knows those that were added before."""
+    """Add the subcommand; it completes the subcommands that were added before."""
     summary = "print completions of a shell, to be sourced"
     parser = parsers.add_parser("completions", help=summary, description=summary)
     parser.add_argument("shell", choices=SHELLS)

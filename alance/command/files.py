@@ -121,7 +121,7 @@ def _files(path: Path, form: str | None, with_folders: bool) -> list[RowFile]:
 
 
 def _is_hidden(name: str) -> bool:
-    """True for what is no data; `_year=2024` is a folder of a column `_year`."""
+    """True for files without data; `_year=2024` is a folder of a column `_year`."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

@@ -42,7 +42,7 @@ class ArrowScanner:
         return self._bridge.run(schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The batches as a stream; they are read when they are asked for."""
+        """Return the batches as a stream, which reads them on demand."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Iterable style: batches in an order of their own for each epoch, read ahead, and gone on with."""
+"""Iterable datasets: batches in a new order for each epoch, read ahead; epochs can be resumed."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ AHEAD: Final = 1  # windows that are read while batches of another are given
 class IterableDataset(torch.utils.data.IterableDataset):
     """Batches of a table's rows, for `DataLoader(dataset, batch_size=None)`.
 
-    A batch is a dict of its columns: tensors, or lists of Python objects. Rows are dealt to the
-    ranks of `torch.distributed`, and a rank's batches to the workers of its loader: each is given
-    once an epoch, whatever the number of workers.
+    A batch is a dict of its columns: tensors, or lists of Python objects. The ranks of
+    `torch.distributed` share the rows, and the workers of a rank's loader share its batches: each
+    batch is returned once an epoch, whatever the number of workers.
 
-    With `shuffle` the table is cut into chunks of rows next to each other, which are shuffled;
-    `window_rows` of them are read at once, and shuffled again. The next window is read
-    while batches of this one are given, also without workers. In memory are two or three windows.
+    With `shuffle` the table is cut into chunks of neighbouring rows, whose order is shuffled;
+    `window_rows` rows of them are read at once, and shuffled again. The next window is read
+    while batches of this one are returned, also without workers: two or three are in memory.
 
     Cost: one LIST and one GET for a URI, and with a filter a scan of its columns, when it is made:
     8 bytes are kept for each row. Then a scan for each chunk of a window, or a take for each
@@ -63,17 +63,18 @@ class IterableDataset(torch.utils.data.IterableDataset):
         batch_size: rows of a batch.
         columns: names, paths or output name -> SQL expression; None: all.
         filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
-        shuffle: rows in another order for each epoch; else in the order of the table.
+        shuffle: True for another order of rows in each epoch; False for the order of the table.
         seed: seed of the shuffling, the same for all ranks.
-        drop_last: all ranks give as many batches, all of `batch_size` rows; what is left over is
-            not given in this epoch.
+        drop_last: all ranks return the same number of batches, each of `batch_size` rows; the
+            remaining rows are left out in this epoch.
         window_rows: rows that are read and shuffled together; None: those of 64 MiB as stored,
             1,024 to 262,144.
-        chunk_rows: rows next to each other that are read as one run; None: a window has 16 runs.
-        rank, world_size: None: those of `torch.distributed` when the dataset is first iterated or
-            pickled, 0 and 1 where it is not initialised.
-        transform: makes of a batch of Arrow what is given; None: `to_tensors`. Runs in the process
-            that iterates; pickled with the dataset.
+        chunk_rows: neighbouring rows that are read as one run; None: a window has 16 runs.
+        rank, world_size: rank of this process, and number of ranks. None: those of
+            `torch.distributed` when the dataset is first iterated or pickled; 0 and 1 if it is not
+            initialised.
+        transform: converts an Arrow batch to the batch to return; None: `to_tensors`. Runs in the
+            process that iterates; pickled with the dataset.
         fill: value for nulls, see `to_tensors`.
         version: for a table given by its URI: the version to read.
         storage_options: see `alance.dataset`; also go to workers as they are.
@@ -144,17 +145,17 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
     @property
     def version(self) -> int:
-        """The version of the dataset that is read."""
+        """Version of the dataset that is read."""
         return self._table.version
 
     def __len__(self) -> int:
-        """The batches of an epoch that this rank gives, those of all its workers."""
+        """Return the number of batches of this rank in an epoch, over all its workers."""
         return self._epoch_order().num_batches
 
     def set_epoch(self, epoch: int) -> None:
-        """Shuffle for another epoch, from its beginning; also in workers that are kept.
+        """Shuffle for another epoch, from its beginning; also in persistent workers.
 
-        With the epoch of a state that was loaded it changes nothing.
+        Does nothing for the epoch of a loaded state.
 
         Raises:
             InvalidInputError: a negative number.
@@ -177,7 +178,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
                 yield self._transform(batch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position of this process as numbers and texts, for `load_state_dict`.
+        """Return the position of this process as numbers and texts, for `load_state_dict`.
 
         It counts the batches that this process has returned. So use it for loaders without workers,
         or for those that call it in their workers (`StatefulDataLoader` of torchdata), and
@@ -190,14 +191,14 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return {**place, "worker": worker, "num_workers": num_workers, **self._identity()}
 
     def state_after(self, num_batches: int, num_workers: int) -> dict[str, Any]:
-        """Returns the positions of a loader's workers after some batches, for `load_state_dict`.
+        """Return the positions of a loader's workers after some batches, for `load_state_dict`.
 
         Use it for PyTorch's own `DataLoader`, which takes batches from its workers by turns
         (`in_order`) and does not ask them for their positions.
 
         Args:
-            num_batches: the number of batches of the loader since it began with this dataset.
-            num_workers: the number of the loader's workers, 0 for none.
+            num_batches: number of batches of the loader since it began with this dataset.
+            num_workers: number of the loader's workers; 0 for none.
 
         Raises:
             InvalidInputError: more batches than the epoch has left, or another number of workers
@@ -221,12 +222,12 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Begin the next iteration where the state was taken.
 
-        A state of a loader without workers may go on with any number of them; one of a worker in
-        the same worker of as many, one of several workers with as many. It holds for one epoch:
-        `set_epoch` says which one is next.
+        The state of a loader without workers can be loaded with any number of workers. The state of
+        a worker belongs to the same worker of the same number of workers; a state of several
+        workers needs the same number of them. It holds for one epoch; `set_epoch` begins the next.
 
         Raises:
-            InvalidInputError: the state is of another version, seed or size, or another worker.
+            InvalidInputError: the state is that of another version, seed, size or worker.
         """
         for name, value in self._identity().items():
             if name not in state or state[name] != value:
@@ -253,7 +254,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._progress = self._begin = (start, stop)
 
     def _identity(self) -> dict[str, Any]:
-        """Returns the settings with which a batch's number means the same rows."""
+        """Return the settings that decide which rows a batch number stands for."""
         numbers = asdict(self._epoch_order())
         del numbers["rank"], numbers["epoch"]
         return {"version": self.version, **numbers}
@@ -272,7 +273,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return self._rank, self._world_size
 
     def _share(self, num_batches: int, worker: int, num_workers: int) -> tuple[int, int]:
-        """The first batch of a worker, and the one behind its last."""
+        """Return the first batch of a worker, and the end of its batches."""
         if self._shares is not None:
             if len(self._shares) != num_workers:
                 raise InvalidInputError(
@@ -288,7 +289,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def _batches(
         self, order: Order, first: int, last: int
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Batches of the rows of windows; in memory of these where they are not shuffled."""
+        """Yield the batches of windows; views of the windows if they are not shuffled."""
         size, rest = order.batch_size, None
         windows: AsyncIterator[pa.RecordBatch | Shuffled]
         if order.seed is None and self._table.has_all_rows:
@@ -340,10 +341,10 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
 @dataclass(frozen=True)
 class Shuffled:
-    """A window in another order, in which only the rows of a batch are put when it is given.
+    """A shuffled window, whose rows are put in order batch by batch.
 
-    So a batch is written while the processor has it at hand, and the memory of the last one is
-    used again: that costs half of putting the whole window in order.
+    A batch is copied while it is in the processor's cache, and the memory of the last batch is used
+    again. That costs half as much as a copy of the whole window.
     """
 
     window: pa.RecordBatch
@@ -354,12 +355,12 @@ class Shuffled:
         return len(self.picks)
 
     def slice(self, start: int, length: int | None = None) -> pa.RecordBatch:
-        """Rows as `pa.RecordBatch.slice` gives them, in memory of their own."""
+        """Return a copy of rows, as `pa.RecordBatch.slice` selects them."""
         stop = None if length is None else start + length
         return self.window.take(pa.array(self.picks[start:stop]))
 
 
 def _worker() -> tuple[int, int]:
-    """The number of this worker of a loader, and how many there are; 0 and 1 outside of one."""
+    """Return the number of this worker, and of all workers of the loader; 0 and 1 without one."""
     info = torch.utils.data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)

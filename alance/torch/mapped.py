@@ -1,4 +1,4 @@
-"""Map style: samples by their number, a batch of them by one take."""
+"""Map-style datasets: samples by number; a batch of samples is one take."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Samples(Sequence[Any]):
     """The samples of one take, which PyTorch may ask for one by one.
 
     Attributes:
-        batch: all of them as they were read: what `transform` gave, columns by name else.
+        batch: all samples as they were read: the result of `transform`, or columns by name.
     """
 
     def __init__(self, batch: Any, num_rows: int) -> None:
@@ -45,10 +45,10 @@ class Samples(Sequence[Any]):
 
 
 def collate(samples: Samples) -> Any:
-    """The `collate_fn` for a `MapDataset`: the batch as it was read.
+    """Return the batch of a `MapDataset` as it was read: the `collate_fn` for its loader.
 
-    PyTorch's own gives the same for columns of numbers, by taking the batch apart and putting it
-    together again, a tensor for each row and column.
+    PyTorch's own function returns the same for columns of numbers, but makes a tensor for each row
+    and column first.
     """
     return samples.batch
 
@@ -68,8 +68,8 @@ class MapDataset:
             `storage_options`.
         columns: names, paths or output name -> SQL expression; None: all.
         filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
-        transform: makes of a batch of Arrow what a batch is to be: a mapping of columns, or a
-            sequence of samples. None: `to_tensors`. Runs in the process that reads; pickled
+        transform: converts an Arrow batch to a mapping of columns or a sequence of samples.
+            None: `to_tensors`. Runs in the process that reads; pickled
             with the dataset.
         fill: value for nulls, see `to_tensors`.
         version: for a table given by its URI: the version to read.
@@ -97,7 +97,7 @@ class MapDataset:
 
     @property
     def version(self) -> int:
-        """The version of the dataset that is read."""
+        """Version of the dataset that is read."""
         return self._table.version
 
     def __len__(self) -> int:
@@ -107,10 +107,10 @@ class MapDataset:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> Samples:
-        """Several samples, in this order, by one take.
+        """Return several samples, in this order, by one take.
 
         Raises:
-            IndexError: beyond the last one.
+            IndexError: a number beyond the last sample.
         """
         rows = np.asarray(indices, np.int64)
         size = len(self)
@@ -123,7 +123,7 @@ class MapDataset:
 def transform_of(
     transform: Callable[[pa.RecordBatch], Any] | None, fill: Fill
 ) -> Callable[[pa.RecordBatch], Any]:
-    """Returns the function that turns Arrow batches into batches of a loader.
+    """Return the function that converts Arrow batches to batches of a loader.
 
     Raises:
         InvalidInputError: both are given.

@@ -1,8 +1,8 @@
 """The order of an epoch: which rows a batch has, by numbers alone.
 
-Rows are cut into chunks, which are read whole and shuffled. What then stands in a row is dealt to
-the ranks in equal parts. Rows of a part are shuffled within windows, and batches are cut from it:
-a batch is told by its number, and a window by its own.
+Rows are cut into chunks, which are read whole and whose order is shuffled. This sequence is divided
+among the ranks in equal parts. Rows of a part are shuffled within windows, and batches are cut from
+it: the number of a batch or a window determines its rows.
 
     chunks   | 3 | 0 | 6 | 5 | 1 | 7 | 2 | 4 |
     ranks    |     0         |      1        |
@@ -30,8 +30,8 @@ class Order:
 
     Attributes:
         num_rows: rows of the whole table.
-        batch_size: rows of a batch; of the last one fewer, unless `drop_last`.
-        chunk_rows: rows next to each other that stay together before windows are shuffled.
+        batch_size: rows of a batch; the last batch has fewer, unless `drop_last`.
+        chunk_rows: neighbouring rows that stay together until windows are shuffled.
         window_rows: rows that are read and shuffled together; those of several chunks.
         seed: seed of the shuffling, with the epoch; None: rows are in the order of the table.
     """
@@ -48,9 +48,9 @@ class Order:
 
     @cached_property
     def part(self) -> range:
-        """The rank's rows, as numbers of the shuffled chunks' rows.
+        """Range of the rank's rows in the sequence of shuffled chunks.
 
-        With `drop_last` all ranks have as many, so that they make as many steps.
+        With `drop_last` all ranks have the same number of rows, and so of steps.
         """
         if self.drop_last:
             size = self.num_rows // self.world_size
@@ -62,12 +62,12 @@ class Order:
 
     @property
     def num_batches(self) -> int:
-        """The number of batches of the rank."""
+        """Number of batches of the rank."""
         size = len(self.part)
         return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
 
     def places(self, first: int, last: int) -> range:
-        """Returns the positions in the part of the rows of some batches.
+        """Return the positions of the rows of some batches in the rank's part.
 
         Args:
             first, last: a half-open range of the rank's batches.
@@ -75,7 +75,7 @@ class Order:
         return range(len(self.part))[first * self.batch_size : last * self.batch_size]
 
     def windows(self, first: int, last: int) -> list[tuple[int, range]]:
-        """The windows that hold some batches, and which rows of them these are."""
+        """Return the windows that hold some batches, with the batches' range of rows in each."""
         places, size = self.places(first, last), self.window_rows
         start, stop = places.start, places.stop
         return [
@@ -86,15 +86,15 @@ class Order:
     def window(
         self, number: int, wanted_rows: range
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
-        """The rows of a window: how they are read, and how they are given.
+        """Return the rows of a window: the order in which they are read, and the shuffled order.
 
         Args:
             number: number of the window.
             wanted_rows: places in the window.
 
         Returns:
-            Numbers of rows of the table, those of a chunk next to each other; and which of these
-            stands at each place that is wanted, None: the same one.
+            Row numbers in the table, chunk by chunk; and for each wanted place the position of its
+            row among them, None if the order is the same.
         """
         start = self.part.start + number * self.window_rows
         places = np.arange(start, min(start + self.window_rows, self.part.stop), dtype=np.int64)
@@ -109,7 +109,7 @@ class Order:
         return self._rows_of(places), picks
 
     def _rows_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the rows at positions in the shuffled chunks."""
+        """Return the rows at positions in the sequence of shuffled chunks."""
         chunks, ends = self._chunks
         of_place = np.searchsorted(ends, places, "right")
         from_end = ends[of_place] - places
@@ -118,7 +118,7 @@ class Order:
 
     @cached_property
     def _chunks(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The numbers of the chunks in their order, and where each ends in it."""
+        """Return the chunk numbers in shuffled order, and the end of each in the sequence."""
         count = -(-self.num_rows // self.chunk_rows)
         chunks = np.random.default_rng([self.seed or 0, self.epoch, 0]).permutation(count)
         sizes = np.minimum(self.num_rows - chunks * self.chunk_rows, self.chunk_rows)
@@ -126,7 +126,7 @@ class Order:
 
 
 def by_turns(shares: list[int], count: int) -> list[int]:
-    """Returns the counts taken from each share if `count` are taken one by one in turn.
+    """Return how many items come from each share if `count` items are taken in turn.
 
     Raises:
         InvalidInputError: the shares have fewer in total.

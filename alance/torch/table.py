@@ -1,4 +1,4 @@
-"""A version of a table in any process: read by an event loop of this module's own."""
+"""A version of a table in any process, read by an event loop of this module."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ RUN_ROWS: Final = 4096  # of a run: a take of fewer rows costs less than a scan,
 class TorchTable:
     """The rows of a version for which a filter is true.
 
-    Goes to other processes without a request: forked, as it is; pickled, with the storage options
-    that were given here, and without the credentials of a dataset that was open already, unless
-    its options have `pickle_secrets`.
+    Other processes get it without a request. A fork inherits it as it is. A pickle has the storage
+    options that were passed here, but not the credentials of a dataset that was already open,
+    unless its options have `pickle_secrets`.
 
     Attributes:
         columns: columns that are read.
@@ -74,7 +74,7 @@ class TorchTable:
             self.dataset = in_any_loop(self.dataset, self._options)
 
     async def _learn(self, filter: str | pc.Expression | None, params: Params) -> None:
-        """Counts the rows. Reads 0 rows to raise errors here and not in a worker."""
+        """Count the rows. Read 0 rows, to raise errors here and not in a worker."""
         dataset = self.dataset
         fragments = fragments_of(dataset)
         num_rows = sum(fragment.physical_rows for fragment in fragments)
@@ -90,17 +90,17 @@ class TorchTable:
 
     @property
     def has_all_rows(self) -> bool:
-        """Returns whether there is no filter, so that a row's number is its position."""
+        """Return True if there is no filter, so that a row's number is its position."""
         return self._addresses is None
 
     def scan(self, rows: range) -> AsyncIterator[pa.RecordBatch]:
-        """Rows that follow each other, as a scan reads them ahead; only if `has_all_rows`."""
+        """Yield consecutive rows by a scan, which reads ahead; only if `has_all_rows`."""
         return self.dataset.to_batches(self.columns, offset=rows.start, limit=len(rows))
 
     async def read(self, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        """Rows by their number among those kept, in this order, in memory of their own.
+        """Return a copy of the rows with some numbers among the filtered rows, in this order.
 
-        Cost: one take, or a scan for each run of rows that follow each other, if these are long.
+        Cost: one take, or a scan for each run of consecutive rows if the runs are long.
         """
         if self._addresses is not None:
             table = await self.dataset.take_addresses(self._addresses[rows], self.columns)
@@ -123,7 +123,7 @@ class TorchTable:
 
 
 async def _all(reads: Iterable[Coroutine[Any, Any, pa.Table]]) -> list[pa.Table]:
-    """Returns the results of all reads. If one fails, the others are cancelled."""
+    """Return the results of all reads. If one fails, the others are cancelled."""
     tasks = [asyncio.create_task(read) for read in reads]
     try:
         return await asyncio.gather(*tasks)

@@ -1,4 +1,4 @@
-"""Arrow batches as tensors: numbers and fixed-size lists of them in the memory that they have."""
+"""Arrow batches as tensors: numbers and fixed-size lists of numbers without a copy."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ BFLOAT16: Final = "lance.bfloat16"
 def to_tensors(
     batch: pa.RecordBatch, *, fill: Fill = None
 ) -> dict[str, torch.Tensor | list[object]]:
-    """The columns of a batch, by name.
+    """Return the columns of a batch, by name.
 
-    | Arrow | given as |
+    | Arrow | result |
     | --- | --- |
     | whole and floating numbers, `lance.bfloat16` | a tensor of the same type, shape (rows,) |
     | booleans | a tensor of bool: a copy, since Arrow has them as bits |
@@ -33,12 +33,12 @@ def to_tensors(
     | fixed-shape tensors | a tensor of shape (rows, *shape) |
     | others: texts, bytes, times, lists of any length, structs | a list of Python objects |
 
-    Tensors are views of the batch's memory, booleans and what is filled apart: whoever changes them
-    in place changes the batch.
+    Tensors are views of the batch's memory, except booleans and columns with filled nulls: to
+    change a view in place changes the batch.
 
     Args:
         fill: value for nulls: a number for all columns, or a mapping of columns to numbers.
-            In a fixed-size list that is null it becomes each item. Lists keep None.
+            Each item of a null fixed-size list gets it. Other lists keep None.
 
     Raises:
         InvalidInputError: nulls in a column that has no `fill`, or one that does not fit its type.
@@ -77,7 +77,7 @@ def _is_bfloat16(field: pa.Field) -> bool:
 
 
 def _tensor(field: pa.Field, values: pa.Array, fill: float | None) -> torch.Tensor:
-    """The values as a tensor, of which the first dimension is that of the array."""
+    """Return values as a tensor, whose first dimension is the array's length."""
     kind = values.type
     if isinstance(kind, pa.FixedShapeTensorType):
         shape = (len(values), *kind.shape)
@@ -107,7 +107,7 @@ def _tensor(field: pa.Field, values: pa.Array, fill: float | None) -> torch.Tens
 
 
 def _bfloat16(values: pa.Array) -> torch.Tensor:
-    """Two bytes a value; nulls are whatever is there."""
+    """Return bfloat16 values from two bytes each; nulls are arbitrary."""
     storage = values.storage if isinstance(values, pa.ExtensionArray) else values
     buffers = [None, storage.buffers()[1]]
     numbers = pa.Array.from_buffers(pa.int16(), len(storage), buffers, offset=storage.offset)
@@ -117,7 +117,7 @@ def _bfloat16(values: pa.Array) -> torch.Tensor:
 def _with_fill(
     values: pa.Array, fill: float | None, make: Callable[[], torch.Tensor]
 ) -> torch.Tensor:
-    """A tensor of all values, and where these are null the fill."""
+    """Return a tensor of all values, with the fill for nulls."""
     if not values.null_count:
         return make()
     _check(values, fill)
@@ -127,7 +127,7 @@ def _with_fill(
 
 
 def _check(values: pa.Array, fill: float | None) -> None:
-    """Check that there is a fill for nulls, and that it is a value of their type."""
+    """Check that nulls have a fill, and that it is a value of their type."""
     if fill is None:
         raise InvalidInputError(
             f"{values.null_count} nulls of {len(values)} values: give `fill=`, a value for them, "
