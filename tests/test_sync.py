@@ -44,7 +44,7 @@ def test_the_same_answers_as_with_await(uri: str) -> None:
     assert repr(dataset).startswith("alance.sync.Dataset(")
 
 
-def test_one_file(uri: str) -> None:
+def test_a_file_is_read_without_await(uri: str) -> None:
     path = next((Path(uri) / "data").glob("*.lance"))
     reader = alance.sync.FileReader.open(str(path))
     assert reader.num_rows == 5000

@@ -174,7 +174,7 @@ async def test_tags_and_branches(azurite: Azurite) -> None:
     assert await dataset.branches.list() == {}
 
 
-async def test_streaming_ingest(azurite: Azurite) -> None:
+async def test_a_stream_is_ingested_and_no_batch_twice(azurite: Azurite) -> None:
     uri, options = azurite.uri(), azurite.options
     schema = rows(0, 8).schema
     async with (

@@ -52,7 +52,9 @@ def test_every_truncation_is_refused(version: str, number: int) -> None:
 
 @of_each_version
 @given(NUMBERS, RANDOMS)
-def test_flipped_bits(version: str, number: int, rng: random.Random) -> None:
+def test_a_file_with_flipped_bits_is_read_or_refused(
+    version: str, number: int, rng: random.Random
+) -> None:
     def flipped(content: bytes, starts: tuple[int, ...]) -> bytes:
         spoiled = bytearray(content)
         for _ in range(rng.randint(1, 4)):
@@ -64,14 +66,18 @@ def test_flipped_bits(version: str, number: int, rng: random.Random) -> None:
 
 @of_each_version
 @given(NUMBERS, RANDOMS)
-def test_spoiled_bytes(version: str, number: int, rng: random.Random) -> None:
+def test_a_file_with_spoiled_bytes_is_read_or_refused(
+    version: str, number: int, rng: random.Random
+) -> None:
     """Bytes anywhere, most of them in what describes the pages, of random or telling values."""
     try_to_read(version, number, lambda content, starts: with_spoiled_bytes(rng, content, starts))
 
 
 @of_each_version
 @given(NUMBERS, RANDOMS)
-def test_moved_parts(version: str, number: int, rng: random.Random) -> None:
+def test_a_file_with_moved_parts_is_read_or_refused(
+    version: str, number: int, rng: random.Random
+) -> None:
     """Pieces of the file in the place of others."""
     try_to_read(version, number, lambda content, _: with_moved_part(rng, content))
 

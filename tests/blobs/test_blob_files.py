@@ -48,7 +48,7 @@ async def test_a_blob_reads_as_a_file(tmp_path: Path) -> None:
     assert await blob.readall() == b""
 
 
-async def test_pieces(tmp_path: Path) -> None:
+async def test_a_blob_is_streamed_in_pieces(tmp_path: Path) -> None:
     blob = await one_blob(tmp_path)
     pieces = [piece async for piece in blob]
     assert [len(piece) for piece in pieces] == [1 << 20, 1 << 20, 3_000_000 - (2 << 20)]

@@ -26,7 +26,7 @@ def twins(tmp_path: Path, *, lists: bool = False) -> Any:
 
 
 @pytest.mark.parametrize("lists", [False, True])
-async def test_compaction(tmp_path: Path, lists: bool) -> None:
+async def test_a_compaction_moves_blobs_as_pylance_does(tmp_path: Path, lists: bool) -> None:
     theirs = twins(tmp_path, lists=lists)
     theirs.delete("id = 0")
     theirs.optimize.compact_files()
@@ -36,7 +36,7 @@ async def test_compaction(tmp_path: Path, lists: bool) -> None:
     await check_same(tmp_path / "ours", tmp_path / "theirs", "b", "x.b")
 
 
-async def test_update(tmp_path: Path) -> None:
+async def test_an_update_moves_blobs_as_pylance_does(tmp_path: Path) -> None:
     twins(tmp_path).update({"id": "id + 100"}, where="id in (1, 2, 4, 5)")
     dataset = await alance.dataset(tmp_path / "ours")
     await dataset.update({"id": "id + 100"}, "id in (1, 2, 4, 5)")
@@ -65,7 +65,7 @@ async def test_merge_of_blobs(tmp_path: Path) -> None:
     await check_same(tmp_path / "ours", tmp_path / "theirs", "b", "x.b")
 
 
-async def test_new_columns(tmp_path: Path) -> None:
+async def test_new_columns_of_blobs_hold_what_was_written(tmp_path: Path) -> None:
     twins(tmp_path)
     values = [b"A" * 5, b"B" * 51, b"C" * 201, b"D" * 61, None, b""]
     data = pa.table([blob_array(values)], schema=pa.schema([SMALL.with_name("c")]))

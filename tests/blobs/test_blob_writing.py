@@ -200,7 +200,9 @@ BLOB = pa.struct(
         ({"uri": "what://x"}, "what://x"),
     ],
 )
-async def test_wrong_rows(tmp_path: Path, value: dict[str, Any], message: str) -> None:
+async def test_rows_with_bad_blobs_are_refused(
+    tmp_path: Path, value: dict[str, Any], message: str
+) -> None:
     lance.write_dataset(table_of([b"x"]), tmp_path / "t", data_storage_version="2.2")
     dataset = await alance.dataset(tmp_path / "t")
     before = files_of(tmp_path)
@@ -214,7 +216,7 @@ async def test_wrong_rows(tmp_path: Path, value: dict[str, Any], message: str) -
     assert files_of(tmp_path) == before
 
 
-async def test_wrong_options(tmp_path: Path) -> None:
+async def test_bad_versions_and_thresholds_of_blobs_are_refused(tmp_path: Path) -> None:
     for version in ("0.1", "2.0", "2.1"):
         with pytest.raises(alance.AlanceError, match="field 'b'"):
             await alance.write_dataset(

@@ -155,7 +155,7 @@ async def test_files_of_a_checkpoint_that_are_gone(path: Path, tmp_path: Path) -
     check(path)
 
 
-async def test_no_checkpoint(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     path = Twins.make(tmp_path).ours
     (tmp_path / "no").write_text("this is no database" * 100)
     dataset = await alance.dataset(str(path))

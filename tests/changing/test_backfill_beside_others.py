@@ -165,7 +165,7 @@ async def test_many_at_once(path: Path) -> None:
     assert {one for one in files_of(path) if one.startswith("data/")} == named
 
 
-async def test_cancelled(path: Path) -> None:
+async def test_a_cancelled_backfill_leaves_no_file(path: Path) -> None:
     before = files_of(path)
     dataset = await alance.dataset(str(path))
     begun = asyncio.Event()
@@ -184,7 +184,7 @@ async def test_cancelled(path: Path) -> None:
     assert files_of(path) == before
 
 
-async def test_replaced_nulls(path: Path) -> None:
+async def test_a_backfill_of_an_empty_column_goes_on_beside_a_delete(path: Path) -> None:
     """Values for a column that has none."""
     dataset = await alance.dataset(str(path))
     dataset = await dataset.add_columns(pa.field("x", pa.int64()))

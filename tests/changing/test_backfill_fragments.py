@@ -78,7 +78,7 @@ async def test_a_crash_between_fragments(path: Path, tmp_path: Path) -> None:
     assert (sorted(first.seen), second.seen) == ([10, 11, 13, 14], [])
 
 
-async def test_replaced_values(path: Path) -> None:
+async def test_replaced_values_are_indexed_and_keep_their_type(path: Path) -> None:
     lance.dataset(str(path)).create_scalar_index("v", "BTREE")
     dataset = await alance.dataset(str(path))
     dataset = await dataset.replace_columns({"v": "id * 2"})
@@ -93,7 +93,7 @@ async def test_replaced_values(path: Path) -> None:
     assert read(path)["n"].to_pylist() == structs["n"].to_pylist()
 
 
-async def test_replaced_fragments(path: Path, tmp_path: Path) -> None:
+async def test_replaced_fragments_are_committed_as_by_pylance(path: Path, tmp_path: Path) -> None:
     """As pylance commits the same files."""
     dataset = await alance.dataset(str(path))
     dataset = await dataset.add_columns({"x": "id"})

@@ -102,7 +102,7 @@ SQL: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("texts", SQL, ids=lambda one: " ".join(one))
-async def test_sql(twins: Twins, texts: dict[str, str]) -> None:
+async def test_columns_of_sql_are_those_of_pylance(twins: Twins, texts: dict[str, str]) -> None:
     await both(twins, "add_columns", texts)
 
 
@@ -125,7 +125,7 @@ def computed(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch({"u": batch["id"], "w": pa.array(values)})
 
 
-async def test_functions(twins: Twins) -> None:
+async def test_columns_of_functions_are_those_of_pylance(twins: Twins) -> None:
     await both(twins, "add_columns", computed)
     await both(
         twins, "add_columns", lambda batch: pa.record_batch({"z": batch["id"]}), read_columns=["id"]
@@ -150,7 +150,7 @@ async def test_a_decorated_function(twins: Twins) -> None:
 
 
 @pytest.mark.parametrize("kind", ["table", "batches", "reader"])
-async def test_rows(twins: Twins, kind: str) -> None:
+async def test_columns_of_rows_are_those_of_pylance(twins: Twins, kind: str) -> None:
     table = pa.table({"r": range(15), "t": [{"u": [str(i)]} for i in range(15)]})
 
     def data() -> Any:
@@ -166,7 +166,7 @@ async def test_rows(twins: Twins, kind: str) -> None:
         await both(twins, "add_columns", data(), theirs=[data()])
 
 
-async def test_nulls(twins: Twins) -> None:
+async def test_columns_of_nulls_are_those_of_pylance(twins: Twins) -> None:
     await both(twins, "add_columns", pa.field("x", pa.int32()))
     await both(twins, "add_columns", [pa.field("y", pa.string()), pa.field("z", pa.float32())])
     nested = pa.struct(
@@ -224,7 +224,9 @@ ALTERATIONS: list[Callable[[], list[dict[str, Any]]]] = [
 
 
 @pytest.mark.parametrize("make", ALTERATIONS)
-async def test_alterations(twins: Twins, make: Callable[[], list[dict[str, Any]]]) -> None:
+async def test_columns_are_altered_as_by_pylance(
+    twins: Twins, make: Callable[[], list[dict[str, Any]]]
+) -> None:
     await both(twins, "alter_columns", *make())
 
 
@@ -242,7 +244,9 @@ async def test_alterations(twins: Twins, make: Callable[[], list[dict[str, Any]]
     ],
     ids=lambda one: " ".join("-".join(map(str, part.values())) for part in one),
 )
-async def test_nested_alterations(deep_twins: Twins, alterations: list[dict[str, Any]]) -> None:
+async def test_nested_columns_are_altered_as_by_pylance(
+    deep_twins: Twins, alterations: list[dict[str, Any]]
+) -> None:
     await both(deep_twins, "alter_columns", *alterations)
 
 
@@ -256,7 +260,7 @@ async def test_casts_one_after_the_other(twins: Twins) -> None:
 @pytest.mark.parametrize(
     "names", [["id"], ["l", "n"], ["n.a"], ["n.a", "n.b"], ["n", "n.a"]], ids=" ".join
 )
-async def test_drops(twins: Twins, names: list[str]) -> None:
+async def test_columns_are_dropped_as_by_pylance(twins: Twins, names: list[str]) -> None:
     await both(twins, "drop_columns", names)
 
 
@@ -265,11 +269,13 @@ async def test_drops(twins: Twins, names: list[str]) -> None:
     [["s.y.w"], ["s.y.w", "s.y.z"], ["s.many.item.p"], ["s.many"], ["s.many.item"], ["id", "l"]],
     ids=" ".join,
 )
-async def test_nested_drops(deep_twins: Twins, names: list[str]) -> None:
+async def test_nested_columns_are_dropped_as_by_pylance(
+    deep_twins: Twins, names: list[str]
+) -> None:
     await both(deep_twins, "drop_columns", names)
 
 
-async def test_merge(twins: Twins) -> None:
+async def test_columns_are_merged_as_by_pylance(twins: Twins) -> None:
     data = pa.table(
         {
             "id": pa.array([3, 2, 3, 99, 18], pa.int64()),

@@ -80,7 +80,7 @@ async def test_what_add_columns_refuses(path: Path, transforms: Any, match: str)
     await refused(path, "add_columns", transforms, match=match)
 
 
-async def test_other_arguments(path: Path) -> None:
+async def test_arguments_that_do_not_apply_are_refused(path: Path) -> None:
     await refused(path, "add_columns", {"x": "id"}, read_columns=["id"], match="only of a function")
     await refused(path, "add_columns", short, read_columns=["nope"], match="'nope'")
     await refused(path, "add_columns", {"x": "id"}, batch_size=0, match="batch_size")
@@ -146,7 +146,7 @@ async def test_what_alter_columns_refuses(
     await refused(path, "alter_columns", alteration, match=match)
 
 
-async def test_altering_nothing(path: Path) -> None:
+async def test_an_alteration_of_nothing_is_refused(path: Path) -> None:
     await refused(path, "alter_columns", match="nothing to alter")
 
 

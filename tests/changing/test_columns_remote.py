@@ -52,7 +52,9 @@ def data_of(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_requests(lab: Lab, opened: tuple[alance.Dataset, Path], name: str) -> None:
+async def test_a_change_sends_few_requests_per_fragment(
+    lab: Lab, opened: tuple[alance.Dataset, Path], name: str
+) -> None:
     """Of each fragment its end, its page table, a column, and one new object; then the commit."""
     dataset, path = opened
     with lab.recording() as seen:
@@ -87,7 +89,9 @@ async def test_a_store_that_refuses(
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_cancelled(lab: Lab, opened: tuple[alance.Dataset, Path], name: str) -> None:
+async def test_a_cancelled_change_is_made_whole_or_not_at_all(
+    lab: Lab, opened: tuple[alance.Dataset, Path], name: str
+) -> None:
     """At any time: the version is there with all its files, or nothing is.
 
     Where the manifest was on its way the files stay, for it may arrive.

@@ -274,7 +274,9 @@ async def run(
     st.sampled_from(["2.1", "2.2"]),
     st.booleans(),
 )
-def test_any_sequence(data: st.DataObject, steps: list[str], version: str, stable: bool) -> None:
+def test_any_sequence_of_changes_follows_the_model(
+    data: st.DataObject, steps: list[str], version: str, stable: bool
+) -> None:
     options = {"data_storage_version": version, "enable_stable_row_ids": stable}
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(run(Path(folder) / "t", data.draw, steps, options))

@@ -53,7 +53,7 @@ def puts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 @pytest.mark.parametrize(("count", "per_file"), [(300, 2), (90, 30), (64, 64)])
-async def test_values(
+async def test_new_columns_of_small_fragments_have_the_values_of_pylance(
     tmp_path: Path, version: str, count: int, per_file: int, puts: list[int]
 ) -> None:
     path = tmp_path / "t.lance"

@@ -86,7 +86,7 @@ def rows_of(uri: str) -> list[dict[str, object]]:
 
 # Each pair by one kind of table, each change by both; all by all in `make soak`.
 @pytest.mark.parametrize(("first", "second", "ids"), thinned([*THEIRS], [*OURS], IDS))
-async def test_a_cell(
+async def test_a_pair_of_changes_ends_as_with_pylance(
     tmp_path: Path, tables: dict[str, Path], first: str, second: str, ids: str
 ) -> None:
     uris = [str(tmp_path / name) for name in ("ours", "theirs")]

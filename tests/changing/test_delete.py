@@ -35,7 +35,7 @@ async def test_one_after_the_other(twins: Twins) -> None:
     assert latest(twins.ours).version == 9
 
 
-async def test_by_turns(twins: Twins) -> None:
+async def test_deletes_by_turns_see_each_other(twins: Twins) -> None:
     """Each goes on from what the other left."""
     ours = await alance.dataset(str(twins.ours))
     ours = await ours.delete("id in (0, 6)", message="first", properties={"who": "us"})
@@ -57,7 +57,9 @@ async def test_by_turns(twins: Twins) -> None:
 @pytest.mark.parametrize(
     "predicate", [pc.field("id") == 4, pc.scalar(True), pc.is_null(pc.field("s")), pc.scalar(False)]
 )
-async def test_expressions(tmp_path: Path, predicate: pc.Expression) -> None:
+async def test_a_pyarrow_expression_deletes_the_rows_that_pylance_deletes(
+    tmp_path: Path, predicate: pc.Expression
+) -> None:
     twins = Twins.make(tmp_path)
     told = lance.dataset(str(twins.theirs)).delete(predicate)
     found = await (await alance.dataset(str(twins.ours))).delete(predicate)
@@ -79,7 +81,7 @@ WRONG = ["zz = 1", "v", "id = 1 and", "", "id = 'x'", None, 3, "random() < 0.5"]
 
 
 @pytest.mark.parametrize("predicate", WRONG, ids=str)
-async def test_wrong_predicates(tmp_path: Path, predicate: Any) -> None:
+async def test_a_bad_predicate_leaves_the_table_as_it_was(tmp_path: Path, predicate: Any) -> None:
     twins = Twins.make(tmp_path)
     before = files_of(twins.ours)
     dataset = await alance.dataset(str(twins.ours))
@@ -97,7 +99,7 @@ async def test_values_that_the_predicate_cannot_take(tmp_path: Path) -> None:
     assert files_of(twins.ours) == before
 
 
-async def test_indices_stay(tmp_path: Path) -> None:
+async def test_indices_stay_right_after_deletes(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path)
     lance.dataset(str(twins.theirs)).create_scalar_index("id", "BTREE")
     twins.again()

@@ -42,7 +42,7 @@ async def test_two_merges_of_one_version(tmp_path: Path, stable: bool) -> None:
     lance.dataset(str(tmp_path / "t.lance")).validate()
 
 
-async def test_retries_end(tmp_path: Path) -> None:
+async def test_a_merge_without_retries_left_raises_the_conflict(tmp_path: Path) -> None:
     dataset = await made(tmp_path)
     await dataset.update({"v": "0"}, "id = 3")
     merge = dataset.merge_insert("id").when_matched_update_all()

@@ -86,7 +86,7 @@ WRONG: dict[str, tuple[Any, Any, type[AlanceError], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-async def test_wrong_use(tmp_path: Path, what: str) -> None:
+async def test_wrong_use_leaves_the_table_as_it_was(tmp_path: Path, what: str) -> None:
     on, clauses, error, text = WRONG[what]
     dataset = await made(tmp_path)
     before = files_of(tmp_path / "t.lance")
@@ -114,7 +114,7 @@ BAD_DATA: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_DATA)
-async def test_bad_data(tmp_path: Path, what: str) -> None:
+async def test_bad_data_leaves_the_table_as_it_was(tmp_path: Path, what: str) -> None:
     data, text = BAD_DATA[what]
     dataset = await made(tmp_path)
     before = files_of(tmp_path / "t.lance")
@@ -164,7 +164,7 @@ async def test_nulls_where_there_are_none(tmp_path: Path) -> None:
         ("data_storage_version", "9.9"),
     ],
 )
-async def test_options(tmp_path: Path, method: str, value: Any) -> None:
+async def test_a_bad_option_of_a_merge_is_refused(tmp_path: Path, method: str, value: Any) -> None:
     merge = (await made(tmp_path)).merge_insert("id")
     with pytest.raises(InvalidInputError):
         getattr(merge, method)(value)
@@ -204,7 +204,7 @@ async def test_more_data_of_many_kinds(tmp_path: Path) -> None:
     assert await four.count_rows() == 22
 
 
-def test_blocking(tmp_path: Path) -> None:
+def test_a_merge_works_without_await(tmp_path: Path) -> None:
     dataset = alance.sync.write_dataset(rows(0, 20), str(tmp_path / "t.lance"))
     merge = dataset.merge_insert("id").when_matched_delete().when_not_matched_insert_all()
     made = merge.execute(rows(15, 25))

@@ -48,7 +48,7 @@ def source(ids: list[int], *names: str) -> pa.Table:
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 28], ids=["disk", "memory"])
-async def test_rewritten(twins: Twins, memory: int) -> None:
+async def test_columns_are_rewritten_as_by_pylance(twins: Twins, memory: int) -> None:
     assert await merge(twins, source([3, 17, 4, 5, 99], "s"), memory) == 4
     assert await merge(twins, source([4, 6], "n", "v"), memory) == 2
     assert await merge(twins, source([19, 4, 0, 1, 2, 3], "s", "l"), memory) == 6
@@ -61,7 +61,7 @@ async def test_rewritten(twins: Twins, memory: int) -> None:
     assert await merge(twins, source([1, 8], "v"), memory) == 2
 
 
-async def test_by_turns(twins: Twins) -> None:
+async def test_merges_by_turns_see_each_other(twins: Twins) -> None:
     """Each goes on from what the other left."""
     await clauses((await alance.dataset(str(twins.ours))).merge_insert("id")).execute(
         source([1, 7], "s")

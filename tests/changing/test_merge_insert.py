@@ -29,7 +29,7 @@ def twins(request: pytest.FixtureRequest, tmp_path: Path) -> Twins:
     thinned([kind.values[0] for kind in KINDS], [*CLAUSES]),
     indirect=["twins"],
 )
-async def test_clauses(twins: Twins, name: str) -> None:
+async def test_each_clause_merges_as_pylance_does(twins: Twins, name: str) -> None:
     clauses = CLAUSES[name]
     await merge(twins, clauses, source(3, 4, 5, 7, 9, 25, 26, None), memory=BUDGETS[1])
     await merge(twins, clauses, source(26, 5, 1, 25, 30))
@@ -64,7 +64,7 @@ async def test_conditions_name_columns_in_many_ways(twins: Twins) -> None:
         await merge(twins, lambda m, c=condition: m.when_matched_update_all(c), data)  # type: ignore[misc]
 
 
-async def test_after_deletions(twins: Twins) -> None:
+async def test_merges_after_deletions_are_those_of_pylance(twins: Twins) -> None:
     await twins.change("delete", "id in (3, 7, 8, 15, 16, 17, 18, 19)")
     await merge(twins, CLAUSES["replace"], source(2, 3, 8, 9, 19))
     await twins.change("update", {"v": "-v"}, where="id < 9")

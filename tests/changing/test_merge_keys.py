@@ -159,7 +159,7 @@ def keyed(table: pa.Table) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", ["upsert", "update", "insert", "delete", "replace"])
-async def test_primary_key(tmp_path: Path, name: str) -> None:
+async def test_the_primary_key_is_the_default_key(tmp_path: Path, name: str) -> None:
     """Not named, it is the key; and the transaction has a filter of it."""
     twins = Twins.make(tmp_path, keyed(rows(0, 6)))
     await merge(twins, CLAUSES[name], source(3, 9), None)

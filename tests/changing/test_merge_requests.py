@@ -29,7 +29,7 @@ def table(ids: range, text: str) -> pa.Table:
 
 
 @pytest.mark.parametrize("columns", [["id", "v", "s"], ["id", "v"]], ids=["all", "some"])
-async def test_an_upsert(lab: Lab, columns: list[str]) -> None:
+async def test_an_upsert_sends_no_more_requests_than_pylance(lab: Lab, columns: list[str]) -> None:
     options = lab.lance_options()
     base = f"s3://lab/merged-{len(columns)}"
     await alance.write_dataset(table(range(3), ""), f"{base}/probe", storage_options=options)

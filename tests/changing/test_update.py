@@ -39,7 +39,7 @@ async def test_one_after_the_other(twins: Twins) -> None:
     await twins.change("delete", "id > 4")
 
 
-async def test_by_turns(twins: Twins) -> None:
+async def test_updates_by_turns_see_each_other(twins: Twins) -> None:
     """Each goes on from what the other left."""
     ours = await alance.dataset(str(twins.ours))
     await ours.update({"v": "-v"}, "id in (0, 6, 19)", message="m")
@@ -137,7 +137,7 @@ def many_types() -> pa.Table:
 
 
 @pytest.mark.parametrize("updates", CASTS, ids=str)
-async def test_casts(tmp_path: Path, updates: dict[str, str]) -> None:
+async def test_values_are_cast_as_by_pylance(tmp_path: Path, updates: dict[str, str]) -> None:
     twins = Twins.make(tmp_path, many_types(), max_rows_per_file=8, data_storage_version="2.2")
     await twins.change("update", updates, where="id in (2, 3, 9)")
 
@@ -166,7 +166,9 @@ WRONG: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("updates", "where", "told"), WRONG, ids=str)
-async def test_wrong_use(tmp_path: Path, updates: Any, where: Any, told: str) -> None:
+async def test_wrong_use_leaves_the_table_as_it_was(
+    tmp_path: Path, updates: Any, where: Any, told: str
+) -> None:
     twins = Twins.make(tmp_path)
     before = files_of(twins.ours)
     dataset = await alance.dataset(str(twins.ours))
@@ -190,7 +192,7 @@ async def test_nulls_where_none_may_be(tmp_path: Path) -> None:
     await twins.change("update", {"a": "b"}, where="b is not null")
 
 
-async def test_expressions(tmp_path: Path) -> None:
+async def test_a_pyarrow_expression_updates_the_rows_that_pylance_updates(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path)
     dataset = await alance.dataset(str(twins.ours))
     updates = {"v": pc.field("id") * 2, "s": pc.scalar("x"), "n": pc.field("n")}

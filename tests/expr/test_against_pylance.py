@@ -135,7 +135,9 @@ def theirs(dataset: lance.LanceDataset, condition: str | pc.Expression) -> list[
 
 
 @pytest.mark.parametrize("condition", FILTERS)
-def test_a_filter(dataset: lance.LanceDataset, condition: str) -> None:
+def test_a_filter_keeps_the_rows_that_pylance_keeps(
+    dataset: lance.LanceDataset, condition: str
+) -> None:
     assert ours(condition) == theirs(dataset, condition)
 
 
@@ -229,7 +231,9 @@ LISTS = made("{} {}in ({}, {}, 5) or {}", NUMBERS, NOT, COLUMNS, one("012"), LEA
 
 @settings(max_examples=600)
 @given(condition=st.one_of(CONDITIONS, LISTS))
-def test_any_condition(dataset: lance.LanceDataset, condition: str) -> None:
+def test_any_condition_is_evaluated_or_refused_as_by_pylance(
+    dataset: lance.LanceDataset, condition: str
+) -> None:
     try:
         expected = theirs(dataset, condition)
     except (ValueError, OSError, NotImplementedError):
@@ -257,7 +261,9 @@ def test_any_condition(dataset: lance.LanceDataset, condition: str) -> None:
     ],
     ids=str,
 )
-def test_pyarrow_expressions(dataset: lance.LanceDataset, condition: pc.Expression) -> None:
+def test_a_pyarrow_expression_keeps_the_rows_that_pylance_keeps(
+    dataset: lance.LanceDataset, condition: pc.Expression
+) -> None:
     assert ours(condition) == theirs(dataset, condition)
 
 
@@ -305,7 +311,9 @@ COMPUTED = [
 
 
 @pytest.mark.parametrize("text", COMPUTED)
-def test_computed_columns(dataset: lance.LanceDataset, text: str) -> None:
+def test_a_computed_column_has_the_values_of_pylance(
+    dataset: lance.LanceDataset, text: str
+) -> None:
     batch = TABLE.combine_chunks().to_batches()[0]
     found = parse_projection(text, TABLE.schema).evaluate(batch)
     expected = dataset.to_table(columns={"c": text}).column(0)

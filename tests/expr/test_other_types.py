@@ -93,7 +93,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
 
 
 @pytest.mark.parametrize("condition", FILTERS)
-def test_a_filter(dataset: lance.LanceDataset, condition: str) -> None:
+def test_a_filter_of_rare_types_keeps_the_rows_that_pylance_keeps(
+    dataset: lance.LanceDataset, condition: str
+) -> None:
     batch = TABLE.combine_chunks().to_batches()[0]
     rows = pa.array(range(5), pa.uint64())
     batch = batch.append_column("_rowid", rows).append_column("_rowaddr", rows)

@@ -81,7 +81,7 @@ def test_many_at_once_on_a_store(lab: Lab) -> None:
 
 @pytest.mark.parametrize("v2_names", [True, False])
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
-async def test_in_turn(tmp_path: Path, version: str, v2_names: bool) -> None:
+async def test_writers_in_turn_lose_no_row(tmp_path: Path, version: str, v2_names: bool) -> None:
     uri = str(tmp_path / "table")
     expected: list[int] = []
     lance.write_dataset(

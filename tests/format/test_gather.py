@@ -35,7 +35,7 @@ def random_block(bits: int, count: int = NUM) -> FixedWidth:
 
 @pytest.mark.parametrize("bits", [1, 3, 8, 24, 64, 128])
 @given(indices=index_lists)
-def test_fixed_width(bits: int, indices: np.ndarray) -> None:
+def test_values_of_fixed_width_are_gathered(bits: int, indices: np.ndarray) -> None:
     block = random_block(bits)
     picked = gather(block, indices)
     assert isinstance(picked, FixedWidth)
@@ -44,7 +44,7 @@ def test_fixed_width(bits: int, indices: np.ndarray) -> None:
 
 
 @given(index_lists)
-def test_strings(indices: np.ndarray) -> None:
+def test_strings_are_gathered_by_index(indices: np.ndarray) -> None:
     values = [b"x" * i for i in range(NUM)]
     assert strings(gather(variable(values), indices)) == [values[i] for i in indices]
 
@@ -52,7 +52,9 @@ def test_strings(indices: np.ndarray) -> None:
 @pytest.mark.parametrize("with_validity", [True, False])
 @pytest.mark.parametrize(("bits", "dimension"), [(32, 3), (1, 3), (1, 8)])
 @given(indices=index_lists)
-def test_lists(bits: int, dimension: int, with_validity: bool, indices: np.ndarray) -> None:
+def test_lists_and_their_validity_are_gathered(
+    bits: int, dimension: int, with_validity: bool, indices: np.ndarray
+) -> None:
     items, valid = random_block(bits, NUM * dimension), random_block(1, NUM * dimension).data
     picked = gather(FixedSizeListBlock(dimension, items, valid if with_validity else None), indices)
     assert isinstance(picked, FixedSizeListBlock)

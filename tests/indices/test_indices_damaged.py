@@ -76,7 +76,7 @@ async def test_an_index_of_other_rows_is_found_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", FILTERS)
-async def test_missing_files(tmp_path: Path, column: str) -> None:
+async def test_missing_index_files_cost_no_rows(tmp_path: Path, column: str) -> None:
     table(tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")
     expected = await ids(dataset, FILTERS[column], use_scalar_index=False)
@@ -94,7 +94,7 @@ async def test_missing_files(tmp_path: Path, column: str) -> None:
         assert (await plan_of(made, FILTERS[column])).picked or column == "s"
 
 
-def test_row_sets() -> None:
+def test_damaged_row_sets_are_refused() -> None:
     chance = np.random.default_rng(1)
     for high in (1, 5, 1 << 20):
         rows = np.unique(chance.integers(0, high << 32, 3_000))
@@ -110,7 +110,7 @@ def test_row_sets() -> None:
         parse_rows(memoryview(b"\x01\0\0\0\0\0\0\0\0\0\0\0"))
 
 
-def test_page_tables() -> None:
+def test_contradictions_in_page_tables_are_refused() -> None:
     def parse(num_rows: int = 9, batch_size: str = "4", **changed: pa.Array) -> object:
         columns = {
             "min": pa.array([1, 4, 9]),

@@ -51,7 +51,9 @@ SCANNED: dict[str, pc.Expression] = {
 
 
 @pytest.mark.parametrize("name", [*USED, *SCANNED])
-async def test_expressions(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+async def test_a_pyarrow_expression_gets_the_rows_of_a_scan(
+    tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
     base = tmp_path_factory.getbasetemp() / "expressions"
     if not base.exists():
         by_pylance(base)

@@ -97,7 +97,9 @@ async def test_they_are_those_made_at_once(
     await agree(tmp_path / "parts", ("i = 5", "s = 'v3' or i in (9, 10)", "f is null"))
 
 
-async def test_all_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_parts_of_all_types_merge_to_the_same_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index_runs, "RUN_BLOCK_BYTES", 300)
     table = pa.table({"id": pa.array(range(300)), **typed()})
     for kind in ("BTREE", "BITMAP"):
@@ -332,7 +334,7 @@ async def test_on_a_store_far_away(lab: Lab) -> None:
     assert "v_idx" in theirs.scanner(filter="v = 77").explain_plan()
 
 
-def test_without_await(tmp_path: Path) -> None:
+def test_an_index_is_built_in_parts_without_await(tmp_path: Path) -> None:
     lance.write_dataset(rows(1_000), tmp_path / "t", max_rows_per_file=400)
     dataset = sync.dataset(tmp_path / "t")
     plan = pickled_copy(sync.IndexBuild.plan(dataset, "i", "BTREE", task_bytes=1))

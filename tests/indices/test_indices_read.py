@@ -54,7 +54,7 @@ async def test_filters_agree_through_the_life_of_a_table(
     assert (await plan_of(dataset, "i = 5")).picked
 
 
-async def test_types_agree(tmp_path: Path) -> None:
+async def test_indices_of_all_types_agree_with_scans(tmp_path: Path) -> None:
     columns = typed()
     table = pa.table({"id": pa.array(range(300)), **columns})
     for kind in ("BTREE", "BITMAP"):
@@ -154,7 +154,7 @@ async def test_keys_all_over_a_b_tree_are_looked_up(tmp_path: Path) -> None:
     assert await ids(dataset, condition) == theirs.to_table(["id"], condition)["id"].to_pylist()
 
 
-async def test_explain_tells(tmp_path: Path) -> None:
+async def test_the_explanation_names_the_index_and_its_pages(tmp_path: Path) -> None:
     by_pylance(tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")
     told = str(await dataset.scanner(filter="i = 5 and id > 3").explain())

@@ -181,7 +181,7 @@ async def test_replacing_dropping_and_empty_ones(tmp_path: Path) -> None:
     await agree(tmp_path / "empty")
 
 
-async def test_wrong_use(tmp_path: Path) -> None:
+async def test_columns_that_no_index_can_hold_are_refused(tmp_path: Path) -> None:
     table = pa.table(
         {
             "i": [1],

@@ -69,7 +69,9 @@ def shapes(rng: random.Random) -> dict[str, pa.Array]:
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @pytest.mark.parametrize("encoding", list(ENCODINGS))
-async def test_an_encoding(tmp_path: Path, encoding: str, version: str) -> None:
+async def test_a_requested_encoding_is_read_by_both(
+    tmp_path: Path, encoding: str, version: str
+) -> None:
     metadata = {f"lance-encoding:{key}": value for key, value in ENCODINGS[encoding].items()}
     arrays = shapes(random.Random(encoding))
     fields = [pa.field(name, array.type, metadata=metadata) for name, array in arrays.items()]
@@ -95,7 +97,7 @@ PACKED_TYPES = {
     ("kind", "version"),
     [("fixed", "2.1"), ("fixed", "2.2"), ("variable", "2.2"), ("vector", "2.2")],
 )
-async def test_packed_structs(tmp_path: Path, kind: str, version: str) -> None:
+async def test_packed_structs_are_read_by_both(tmp_path: Path, kind: str, version: str) -> None:
     rng = random.Random(kind)
     array = pa.array([PACKED[kind](rng) for _ in range(2000)], PACKED_TYPES[kind])
     field = pa.field("p", array.type, metadata={"lance-encoding:packed": "true"})

@@ -212,7 +212,7 @@ async def test_a_fragment_is_one_file_whatever_it_holds(tmp_path: Path) -> None:
         await alance.DatasetFragment.create(tmp_path / "t", rows, -1)
 
 
-def test_blocking_fragments(tmp_path: Path) -> None:
+def test_fragments_are_changed_without_await(tmp_path: Path) -> None:
     record = alance.sync.DatasetFragment.create(tmp_path / "t", ROWS, mode="create")
     dataset = alance.sync.commit(
         tmp_path / "t", alance.distributed.new_table(ROWS.schema, [record])

@@ -154,7 +154,7 @@ async def test_take_rows_by_address(uri: str) -> None:
             await ours.take_addresses([gone])
 
 
-async def test_nested_projections(uri: str) -> None:
+async def test_projections_of_members_are_those_of_pylance(uri: str) -> None:
     lance.write_dataset(people(100), uri)
     ours, theirs = await alance.dataset(uri), lance.dataset(uri)
     for columns in (["where.x"], ["id", "where.tags"], ["where.tags", "where.x"], ["where", "id"]):
@@ -162,7 +162,7 @@ async def test_nested_projections(uri: str) -> None:
         assert_same(await ours.take([5, 70, 7], columns), theirs.take([5, 70, 7], columns))
 
 
-async def test_computed_columns(uri: str) -> None:
+async def test_computed_columns_are_those_of_pylance(uri: str) -> None:
     lance.write_dataset(people(100), uri)
     ours, theirs = await alance.dataset(uri), lance.dataset(uri)
     columns = {"double": "id * 2", "upper": "upper(name)", "same": "id"}
@@ -188,7 +188,7 @@ async def test_offset_and_limit(uri: str) -> None:
         )
 
 
-async def test_batch_sizes(uri: str) -> None:
+async def test_batches_have_at_most_the_requested_size(uri: str) -> None:
     lance.write_dataset(people(100), uri, max_rows_per_file=40)
     ours = await alance.dataset(uri)
     sizes = [batch.num_rows async for batch in ours.to_batches(batch_size=16)]

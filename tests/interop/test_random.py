@@ -107,7 +107,7 @@ async def compare(path: Path, table: pa.Table, version: str, pieces: int) -> Non
 
 @settings(max_examples=60)
 @given(table=tables(), version=st.sampled_from(["2.1", "2.2"]), pieces=st.integers(1, 3))
-async def test_any_table(
+async def test_any_table_of_pylance_is_read_equal(
     tmp_path_factory: pytest.TempPathFactory, table: pa.Table, version: str, pieces: int
 ) -> None:
     await compare(tmp_path_factory.mktemp("any") / "table", table, version, pieces)

@@ -30,7 +30,7 @@ async def check(uri: str, columns: list[str] | None = None) -> alance.Dataset:
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
-async def test_json(tmp_path: Path, version: str) -> None:
+async def test_json_columns_are_read_as_by_pylance(tmp_path: Path, version: str) -> None:
     documents = [
         '{"a": 1, "b": [1.5, null, true, "x\\ny"]}',
         None,
@@ -63,7 +63,9 @@ VALUES = st.recursive(
 
 @settings(max_examples=15)
 @given(values=st.lists(VALUES, min_size=1, max_size=60))
-async def test_any_json(tmp_path_factory: pytest.TempPathFactory, values: list[object]) -> None:
+async def test_any_json_is_read_as_by_pylance(
+    tmp_path_factory: pytest.TempPathFactory, values: list[object]
+) -> None:
     uri = str(tmp_path_factory.mktemp("json") / "table")
     texts = [json.dumps(value) for value in values]
     lance.write_dataset(pa.table({"j": pa.array(texts, pa.json_())}), uri)
@@ -93,7 +95,7 @@ BLOBS = [b"hello", None, b"", b"x" * 100, b"y" * 70_000, b"z" * 300_000]
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
-async def test_blobs(tmp_path: Path, version: str) -> None:
+async def test_blob_columns_are_read_as_by_pylance(tmp_path: Path, version: str) -> None:
     field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     table = pa.table(
         [pa.array(BLOBS, pa.large_binary()), pa.array(range(len(BLOBS)))],

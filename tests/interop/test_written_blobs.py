@@ -56,7 +56,7 @@ async def check(path: Path) -> None:
     assert theirs.to_table(["n"]).column("n").to_pylist() == rows
 
 
-async def test_version_1(tmp_path: Path) -> None:
+async def test_blobs_of_version_1_are_read_by_both(tmp_path: Path) -> None:
     field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     table = pa.table(
         [pa.array(BLOBS, pa.large_binary()), pa.array(range(len(BLOBS)))],
@@ -67,7 +67,7 @@ async def test_version_1(tmp_path: Path) -> None:
     await check(tmp_path)
 
 
-async def test_version_2(tmp_path: Path) -> None:
+async def test_blobs_of_version_2_are_read_by_both(tmp_path: Path) -> None:
     """Some in the file, some in a file of their own beside it."""
     schema = pa.schema([("b", lance.blob_array(BLOBS).type), ("n", pa.int64())])
     fields = Schema.from_arrow(schema).fields

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(("name", "version"), CASES)
-async def test_types(tmp_path: Path, name: str, version: str) -> None:
+async def test_files_of_every_type_are_read_by_both(
+    tmp_path: Path, name: str, version: str
+) -> None:
     columns = {f"c{nulls * 10:g}": column(name, 300, nulls) for nulls in (0.0, 0.3, 1.0)}
     await check_columns(tmp_path, name, columns, version)
 
@@ -54,7 +56,9 @@ def shaped(num_rows: int, nulls: float) -> pa.Table:
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @pytest.mark.parametrize("nulls", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("num_rows", [0, 1, 1025, 20_000])
-async def test_rows(tmp_path: Path, num_rows: int, nulls: float, version: str) -> None:
+async def test_files_of_any_number_of_rows_are_read_by_both(
+    tmp_path: Path, num_rows: int, nulls: float, version: str
+) -> None:
     await check_written(tmp_path / "file.lance", shaped(num_rows, nulls), version)
 
 
@@ -123,7 +127,7 @@ PACKED = {
 
 
 @pytest.mark.parametrize("name", list(PACKED))
-async def test_packed_structs(tmp_path: Path, name: str) -> None:
+async def test_files_of_packed_structs_are_read_by_both(tmp_path: Path, name: str) -> None:
     arrow, row, version = PACKED[name]
     rows = [row if number % 5 else None for number in range(300)]
     field = pa.field("p", arrow, metadata={"lance-encoding:packed": "true"})
@@ -167,7 +171,7 @@ async def test_json_and_other_extensions(tmp_path: Path, version: str) -> None:
     assert stored[0].to_pylist() == stored[1].to_pylist()
 
 
-async def test_no_columns(tmp_path: Path) -> None:
+async def test_a_file_without_columns_has_no_rows(tmp_path: Path) -> None:
     content = file_bytes(pa.table({}), "2.2")
     path = tmp_path / "file.lance"
     path.write_bytes(content)
@@ -191,7 +195,7 @@ def test_versions_that_are_not_written(version: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_any_table(tmp_path: Path, seed: int) -> None:
+async def test_any_table_is_read_by_both(tmp_path: Path, seed: int) -> None:
     """Types inside structs and lists whose nulls have values under them; cut, joined, in pieces."""
     rng = random.Random(seed)
     version = rng.choice(["2.1", "2.2"])

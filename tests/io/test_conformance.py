@@ -174,7 +174,7 @@ async def test_who_is_cancelled_while_a_server_is_asked_is_free(lab: Lab) -> Non
         ("local", {}, None),
     ],
 )
-def test_who_answers(
+def test_the_endpoint_is_the_server_that_options_name(
     kind: Any, config: dict[str, str], expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "GOOGLE_BASE_URL"):

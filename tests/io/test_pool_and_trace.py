@@ -198,7 +198,7 @@ def test_a_trace_of_nothing() -> None:
     assert "0" in found.summary()
 
 
-def test_traces_nest() -> None:
+def test_traces_nest_and_end_in_order() -> None:
     with trace.trace() as outer:
         with trace.trace() as inner:
             assert trace.current() is inner

@@ -84,7 +84,9 @@ async def test_all_or_none(tmp_path: Path, broken: str, monkeypatch: pytest.Monk
     assert names(tmp_path) == []
 
 
-async def test_deletion_files(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
+async def test_deletion_files_are_synced_before_the_manifest(
+    tmp_path: Path, calls: list[tuple[str, str]]
+) -> None:
     path = tmp_path / "t.lance"
     lance.write_dataset(pa.table({"x": range(100)}), path, max_rows_per_file=10)
     dataset = await (await alance.dataset(path)).delete("x % 4 = 1")

@@ -53,7 +53,9 @@ def hits(records: list[Record]) -> int:
 
 
 @pytest.mark.parametrize("rule", PASSING, ids=rule_name)
-async def test_reads_survive(lab: Lab, remote: Place, rule: dict[str, Any]) -> None:
+async def test_reads_survive_a_fault_that_passes(
+    lab: Lab, remote: Place, rule: dict[str, Any]
+) -> None:
     store, path = remote.store, remote.path("a")
     await store.put(path, CONTENT)
     lab.config(faults=[{"method": "GET", "times": 1, **rule}])
@@ -72,7 +74,9 @@ async def test_reads_survive(lab: Lab, remote: Place, rule: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("rule", PASSING, ids=rule_name)
-async def test_listings_survive(lab: Lab, remote: Place, rule: dict[str, Any]) -> None:
+async def test_listings_survive_a_fault_that_passes(
+    lab: Lab, remote: Place, rule: dict[str, Any]
+) -> None:
     names = [remote.path(f"{number:02}") for number in range(30)]
     await asyncio.gather(*(remote.store.put(path, b"") for path in names))
     lab.config(faults=[{"op": "LIST", "times": 1, **rule}])

@@ -137,7 +137,7 @@ def test_what_is_pickled_is_the_version(dataset: alance.Dataset) -> None:
 
 @pytest.mark.filterwarnings("ignore:lance is not fork-safe")  # where other tests import it
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_processes(dataset: alance.Dataset, method: str) -> None:
+def test_datasets_work_in_other_processes(dataset: alance.Dataset, method: str) -> None:
     blocking = alance.sync.dataset(dataset.uri)
     assert looked_at_blocking(blocking) == ANSWER
     scanner = blocking.scanner(filter="id < ?", params=[10])

@@ -246,7 +246,9 @@ async def check_often(version: str, kind: str, writer: str, folder: Path, tries:
 
 
 @pytest.mark.parametrize(("version", "kind", "writer"), FILES)
-async def test_damaged_files(version: str, kind: str, writer: str, tmp_path: Path) -> None:
+async def test_damaged_files_are_read_or_refused_by_every_call(
+    version: str, kind: str, writer: str, tmp_path: Path
+) -> None:
     await check_often(version, kind, writer, tmp_path, TRIES)
 
 

@@ -58,7 +58,7 @@ def values_of(content: bytes, ids: U64) -> RowValues:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("base", [0, (5 << 32) - 100_000])
-def test_every_form(form: str, base: int) -> None:
+def test_every_form_of_sequence_is_found_in_few_bytes(form: str, base: int) -> None:
     """Less than 16 bytes a row are held, and each id is found; no other one."""
     parts, everything, num_rows = [], [], 0
     for fragment in range(5):

@@ -66,7 +66,7 @@ def test_storage_options_are_not_shown():
         (StreamOptions, {"max_rows_per_batch": "3", "max_bytes_per_batch": "3"}),
     ],
 )
-def test_wrong_options(kind, given):
+def test_a_bad_option_is_refused_by_its_class(kind, given):
     with pytest.raises(InvalidInputError):
         kind.parse({"path": "/table", **given})
 
@@ -185,7 +185,7 @@ def test_modules_that_are_run_are_not_imported_by_their_package(module):
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_no_java(tmp_path, monkeypatch):
+def test_an_old_java_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr("alance.spark.java.PLACES", (f"{tmp_path}/none/*",))
     old = fake_java(tmp_path / "old", 'java version "1.8.0_401"')
     assert find_java({"JAVA_HOME": str(old), "PATH": ""}) is None

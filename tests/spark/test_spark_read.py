@@ -47,7 +47,7 @@ def test_all_rows_once_in_small_partitions(spark, table):
     assert all(row.text == f"row {row.id}" and row.vector == [row.id, 1.0] for row in rows)
 
 
-def test_min_partitions(spark, table):
+def test_a_read_has_at_least_min_partitions(spark, table):
     frame = alance.spark.read(spark, table, columns=["id"], min_partitions=7)
     assert frame.rdd.getNumPartitions() >= 7
     assert frame.count() == len(live())
@@ -147,7 +147,7 @@ def test_secrets_are_in_no_plan_and_no_text(spark, table):
         ({"columns": ["nothing"]}, "nothing"),
     ],
 )
-def test_wrong_options(spark, table, options, message):
+def test_a_bad_option_of_a_read_is_refused(spark, table, options, message):
     with pytest.raises(AnalysisException, match=message):
         alance.spark.read(spark, table, **options)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alance.spark.source import AlanceSource
 
 
-def test_modes(spark, tmp_path):
+def test_each_mode_writes_what_it_says(spark, tmp_path):
     uri, frame = str(tmp_path / "table"), spark.range(0, 100, 1, 3)
     alance.spark.write(frame, uri, stable_row_ids=True, data_storage_version="2.1", message="one")
     found = lance.dataset(uri)

@@ -343,7 +343,7 @@ def run(machine: type[TableMachine], runs: int, steps: int) -> None:
 
 
 @pytest.mark.parametrize("runs", [10, pytest.param(400, marks=pytest.mark.soak)])
-def test_random_changes(runs: int) -> None:
+def test_random_changes_follow_the_model(runs: int) -> None:
     run(TableMachine, runs, steps=40)
 
 

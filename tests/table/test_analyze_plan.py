@@ -112,7 +112,7 @@ async def files(dataset: alance.Dataset) -> Any:
             yield path
 
 
-def test_blocking_plans(tmp_path: Path) -> None:
+def test_plans_are_analyzed_without_await(tmp_path: Path) -> None:
     dataset = alance.sync.write_dataset(ROWS, tmp_path / "t")
     assert "run: 5,000 rows" in dataset.scanner().analyze_plan()
     assert dataset.scanner().explain_plan() == str(dataset.scanner().explain())

@@ -172,7 +172,7 @@ async def test_nothing_to_read(tmp_path: Path, session: Session) -> None:
     assert (found.num_requests, found.num_bytes, found.num_rows) == (0, 0, 0)
 
 
-async def test_unknown_columns(path: str, session: Session) -> None:
+async def test_an_explanation_of_unknown_columns_is_refused(path: str, session: Session) -> None:
     snapshot = await open_snapshot(path, session=session)
     with pytest.raises(InvalidInputError, match="nope"):
         await Scanner(snapshot, ["nope"], ScanOptions()).explain()

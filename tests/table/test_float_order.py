@@ -113,7 +113,9 @@ async def check_filters(
 
 
 @pytest.mark.parametrize(("kind", "writer"), thinned([*TYPES], WRITERS))
-async def test_filters(tmp_path: Path, kind: str, writer: str) -> None:
+async def test_filters_compare_floats_in_their_order(
+    tmp_path: Path, kind: str, writer: str
+) -> None:
     dataset = await written(tmp_path / "t", kind, writer)
     await check_filters(dataset, kind)
     if writer == "alance":
@@ -195,7 +197,7 @@ async def test_groups_and_extremes(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("nulls_first", [True, False])
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("kind", TYPES)
-async def test_orders(
+async def test_rows_are_ordered_by_floats_in_their_order(
     tmp_path: Path, kind: str, ascending: bool, nulls_first: bool, limit: int | None
 ) -> None:
     dataset = await written(tmp_path / "t", kind)
@@ -209,7 +211,7 @@ async def test_orders(
 
 
 @pytest.mark.parametrize(("kind", "first"), thinned(["f4", "f8"], [0, 1]))
-async def test_engines(tmp_path: Path, kind: str, first: int) -> None:
+async def test_engines_compare_floats_in_their_order(tmp_path: Path, kind: str, first: int) -> None:
     dataset = await written(tmp_path / "t", kind)
     source, lazy = await dataset.to_arrow_dataset(), await dataset.to_polars_lazy()
     of_source = pl.scan_pyarrow_dataset(source)

@@ -24,14 +24,14 @@ async def dataset(tmp_path: Path) -> alance.Dataset:
     return await alance.write_dataset(pa.table({"x": [1]}), tmp_path / "table")
 
 
-async def test_a_tag(dataset: alance.Dataset) -> None:
+async def test_a_long_name_of_a_tag_is_refused(dataset: alance.Dataset) -> None:
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(InvalidInputError, match="too long"):
             await dataset.tags.create(LONG, 1)
     assert await dataset.tags.list() == {}
 
 
-async def test_a_branch(dataset: alance.Dataset) -> None:
+async def test_a_long_name_of_a_branch_is_refused(dataset: alance.Dataset) -> None:
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(InvalidInputError, match="too long"):
             await dataset.create_branch(LONG)
@@ -44,14 +44,14 @@ async def test_a_name_that_is_asked_for(dataset: alance.Dataset) -> None:
             await dataset.checkout_version(LONG)
 
 
-async def test_a_table(tmp_path: Path) -> None:
+async def test_a_long_name_of_a_table_is_refused(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(InvalidInputError, match="too long"):
             await alance.write_dataset(pa.table({"x": [1]}), tmp_path / LONG)
     assert not any(os.scandir(tmp_path))
 
 
-async def test_a_file(tmp_path: Path) -> None:
+async def test_a_long_name_of_a_file_is_refused(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(InvalidInputError, match="too long"):
             async with alance.FileWriter.open(tmp_path / LONG) as writer:

@@ -30,7 +30,7 @@ async def dataset(tmp_path: Path) -> alance.Dataset:
 
 
 @pytest.mark.parametrize("place", ["t2", "no/such/folder"])
-async def test_a_table(tmp_path: Path, place: str) -> None:
+async def test_a_missing_table_is_named_by_its_error(tmp_path: Path, place: str) -> None:
     uri = str(tmp_path / place)
     each: list[dict[str, Any]] = [{}, {"version": 3}, {"version": "tag"}, {"asof": "2026-01-01"}]
     for options in each:
@@ -43,7 +43,9 @@ async def test_a_table(tmp_path: Path, place: str) -> None:
 
 
 @pytest.mark.parametrize("version", [9, "tag", ("dev", None), "a..b"])
-async def test_a_version(dataset: alance.Dataset, version: Any) -> None:
+async def test_a_missing_version_is_named_by_its_error(
+    dataset: alance.Dataset, version: Any
+) -> None:
     name = version[0] if isinstance(version, tuple) else version
     with pytest.raises(alance.VersionNotFoundError, match=re.escape(str(name))) as caught:
         await dataset.checkout_version(version)
@@ -53,7 +55,7 @@ async def test_a_version(dataset: alance.Dataset, version: Any) -> None:
             await alance.dataset(dataset.uri, version=version)
 
 
-async def test_references(dataset: alance.Dataset) -> None:
+async def test_missing_tags_and_branches_are_named_by_their_errors(dataset: alance.Dataset) -> None:
     for attempt in (dataset.tags.delete("t"), dataset.tags.get_version("t")):
         with pytest.raises(alance.VersionNotFoundError, match="no tag 't'"):
             await attempt
@@ -68,7 +70,7 @@ async def test_references(dataset: alance.Dataset) -> None:
 
 
 @pytest.mark.parametrize("stable_row_ids", [False, True])
-async def test_a_row(tmp_path: Path, stable_row_ids: bool) -> None:
+async def test_missing_rows_are_named_by_their_error(tmp_path: Path, stable_row_ids: bool) -> None:
     rows = {"id": list(range(10))}
     dataset = await alance.write_dataset(
         rows, str(tmp_path / "t"), stable_row_ids=stable_row_ids, max_rows_per_file=5
@@ -88,7 +90,7 @@ async def test_a_row(tmp_path: Path, stable_row_ids: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["nope", "s.y", "id.x"])
-async def test_a_column(dataset: alance.Dataset, name: str) -> None:
+async def test_a_missing_column_is_named_by_its_error(dataset: alance.Dataset, name: str) -> None:
     steps: dict[str, Any] = {
         "take": lambda: dataset.take([1], [name]),
         "scan": lambda: dataset.to_table([name]),
@@ -122,7 +124,7 @@ async def session() -> AsyncIterator[alance.Session]:
         yield session
 
 
-async def test_a_bucket(lab: Lab, session: alance.Session) -> None:
+async def test_a_missing_bucket_is_named_by_its_error(lab: Lab, session: alance.Session) -> None:
     uri, options = "s3://no-such-bucket/t", lab.lance_options()
     for version in (None, 1, "tag"):
         with pytest.raises(alance.BucketNotFoundError, match="no-such-bucket") as caught:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from alance.session import Session
 
 
-async def test_latest(history: History, session: Session) -> None:
+async def test_the_latest_version_costs_a_list_and_a_get(
+    history: History, session: Session
+) -> None:
     with trace() as recorder:
         snapshot = await open_snapshot(history.path, session=session)
     assert asked(recorder) == ["get", "list"]
@@ -39,7 +41,9 @@ async def test_latest(history: History, session: Session) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-async def test_named_version(history: History, session: Session, version: int) -> None:
+async def test_a_version_by_number_costs_a_get(
+    history: History, session: Session, version: int
+) -> None:
     with trace() as recorder:
         snapshot = await open_snapshot(history.path, version=version, session=session)
         rows = await snapshot.live_counts()
@@ -49,7 +53,7 @@ async def test_named_version(history: History, session: Session, version: int) -
     assert snapshot.schema.to_arrow() == history.at(version).schema
 
 
-async def test_versions(history: History, session: Session) -> None:
+async def test_versions_are_listed_as_by_pylance(history: History, session: Session) -> None:
     snapshot = await open_snapshot(history.path, version=2, session=session)
     with trace() as recorder:
         found = await opening.versions(snapshot)
@@ -65,7 +69,7 @@ async def test_versions(history: History, session: Session) -> None:
     assert asked(recorder) == ["list"]
 
 
-async def test_asof(history: History, session: Session) -> None:
+async def test_a_version_is_opened_by_time(history: History, session: Session) -> None:
     times = [
         one.timestamp
         for one in await opening.versions(await open_snapshot(history.path, session=session))
@@ -85,7 +89,7 @@ async def test_asof(history: History, session: Session) -> None:
 
 
 @pytest.mark.parametrize("asof", ["yesterday", 5, ""])
-async def test_bad_times(history: History, session: Session, asof: object) -> None:
+async def test_a_bad_time_is_refused(history: History, session: Session, asof: object) -> None:
     with pytest.raises(InvalidInputError, match="asof"):
         await open_snapshot(history.path, asof=asof, session=session)  # type: ignore[arg-type]
 
@@ -95,7 +99,7 @@ async def test_version_or_asof(history: History, session: Session) -> None:
         await open_snapshot(history.path, version=1, asof="2030-01-01", session=session)
 
 
-async def test_checkout(history: History, session: Session) -> None:
+async def test_a_checkout_costs_a_get_at_most(history: History, session: Session) -> None:
     latest = await open_snapshot(history.path, session=session)
     with trace() as recorder:
         assert await opening.checkout(latest, None) is latest
@@ -135,7 +139,7 @@ async def test_no_version_at_all(history: History, session: Session, version: ob
         await open_snapshot(history.path, version=version, session=session)  # type: ignore[arg-type]
 
 
-async def test_no_dataset(tmp_path: Path, session: Session) -> None:
+async def test_a_path_without_a_table_is_not_found(tmp_path: Path, session: Session) -> None:
     for path in (tmp_path, tmp_path / "none", "memory://nothing/here"):
         with pytest.raises(NotFoundError, match=str(path)):
             await open_snapshot(str(path), session=session)
@@ -147,7 +151,9 @@ async def test_no_dataset(tmp_path: Path, session: Session) -> None:
         await open_snapshot(str(tmp_path / "t"), session=session)
 
 
-async def test_v1_names(tmp_path: Path, session: Session) -> None:
+async def test_names_of_the_old_scheme_are_sorted_as_numbers(
+    tmp_path: Path, session: Session
+) -> None:
     made = make_history(tmp_path, enable_v2_manifest_paths=False)
     for number in range(8):  # two digits: `10` sorts before `9`
         lance.write_dataset(numbers(number, number + 1).select(["a"]), made.path, mode="append")
@@ -180,7 +186,7 @@ async def test_detached_and_other_names_are_skipped(tmp_path: Path, session: Ses
     assert (await found.live_counts()).tolist() == [9, 5]
 
 
-async def test_transactions(history: History, session: Session) -> None:
+async def test_transactions_are_read_as_by_pylance(history: History, session: Session) -> None:
     snapshot = await open_snapshot(history.path, session=session)
     operations = ["Overwrite", "Append", "Delete", "Project"]
     for version, operation in enumerate(operations, 1):
@@ -241,7 +247,7 @@ async def copy_into(store: Store, folder: str, top: str) -> None:
         await store.put(f"{folder}/{file.relative_to(top)}", content)
 
 
-async def test_in_memory(history: History, session: Session) -> None:
+async def test_a_table_in_memory_is_opened(history: History, session: Session) -> None:
     store, folder = StoreRegistry.shared().open("memory://opening/some where")
     await copy_into(store, folder, history.path)
     opened = await open_snapshot("memory://opening/some where", session=session)

@@ -35,7 +35,7 @@ def branched(tmp_path_factory: pytest.TempPathFactory) -> History:
     return made
 
 
-async def test_tags(branched: History, session: Session) -> None:
+async def test_tags_are_read_as_pylance_wrote_them(branched: History, session: Session) -> None:
     snapshot = await open_snapshot(branched.path, session=session)
     with trace() as recorder:
         found = await Tags(snapshot).list()
@@ -80,13 +80,13 @@ async def test_a_tag_whose_version_is_gone(tmp_path: Path, session: Session) -> 
     assert caught.value.__notes__ == ["which tag 't' names"]
 
 
-async def test_without_refs(history: History, session: Session) -> None:
+async def test_a_table_without_references_lists_none(history: History, session: Session) -> None:
     snapshot = await open_snapshot(history.path, session=session)
     assert await Tags(snapshot).list() == {}
     assert await Branches(snapshot).list() == {}
 
 
-async def test_branches(branched: History, session: Session) -> None:
+async def test_branches_are_read_as_pylance_wrote_them(branched: History, session: Session) -> None:
     main = await open_snapshot(branched.path, session=session)
     found = await Branches(main).list()
     assert {name: (one.parent_branch, one.parent_version) for name, one in found.items()} == {
@@ -130,7 +130,9 @@ async def test_no_such_branch(branched: History, session: Session, name: str) ->
         await checkout_branch(main, "b1", 77)
 
 
-async def test_clones(history: History, tmp_path: Path, session: Session) -> None:
+async def test_a_clone_is_read_with_the_files_of_its_source(
+    history: History, tmp_path: Path, session: Session
+) -> None:
     clone = str(tmp_path / "clone")
     history.at(3).shallow_clone(clone, 3)
     lance.write_dataset(numbers(20, 22), clone, mode="append")

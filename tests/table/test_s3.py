@@ -47,7 +47,9 @@ async def ops(lab: Lab, work: Callable[[], Coroutine[Any, Any, Any]]) -> dict[st
     return found
 
 
-async def test_requests(lineitem_lab: Lab, uri: str, session: Session) -> None:
+async def test_opening_sends_the_documented_requests(
+    lineitem_lab: Lab, uri: str, session: Session
+) -> None:
     options = lineitem_lab.lance_options()
     opened: list[Snapshot] = []
 
@@ -71,7 +73,9 @@ async def test_requests(lineitem_lab: Lab, uri: str, session: Session) -> None:
     assert await ops(lineitem_lab, lambda: latest.prepare(latest.handles)) == {"GET": 1}
 
 
-async def test_branches(lineitem_lab: Lab, uri: str, session: Session) -> None:
+async def test_a_branch_is_read_by_the_store_of_its_parent(
+    lineitem_lab: Lab, uri: str, session: Session
+) -> None:
     options = lineitem_lab.lance_options()
     main = await open_snapshot(uri, storage_options=options, session=session)
     assert list(await Branches(main).list()) == ["feat/x"]
@@ -87,7 +91,7 @@ async def test_branches(lineitem_lab: Lab, uri: str, session: Session) -> None:
     assert sizes == [handle.sources[0].file_bytes for handle in branch.handles]
 
 
-async def test_nothing_there(lineitem_lab: Lab, session: Session) -> None:
+async def test_a_missing_table_of_a_store_is_not_found(lineitem_lab: Lab, session: Session) -> None:
     options = lineitem_lab.lance_options()
     with pytest.raises(NotFoundError, match="s3://lab/nowhere"):
         await open_snapshot("s3://lab/nowhere", storage_options=options, session=session)

@@ -65,7 +65,9 @@ def written(path: Path, rows: pa.Table, version: str, num_rows: int) -> str:
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 @pytest.mark.parametrize("num_rows", [1, 37, 1000])
-async def test_rows(tmp_path: Path, version: str, num_rows: int) -> None:
+async def test_small_fragments_have_the_rows_of_pylance(
+    tmp_path: Path, version: str, num_rows: int
+) -> None:
     rows = table() if num_rows > 1 else table().slice(300, 200)
     where = written(tmp_path / "t", rows, version, num_rows)
     found = await (await alance.dataset(where)).to_table()

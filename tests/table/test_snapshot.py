@@ -122,7 +122,7 @@ async def test_more_deleted_than_there_are(tmp_path: Path, session: Session) -> 
     assert "_deletions/" in caught.value.__notes__[0]
 
 
-async def test_fragments(history: History, session: Session) -> None:
+async def test_fragments_are_looked_up_by_id(history: History, session: Session) -> None:
     snapshot = await open_snapshot(history.path, session=session)
     assert snapshot.handle(1) is snapshot.handles[1]
     assert snapshot.position(snapshot.handles[1]) == 1
@@ -132,7 +132,7 @@ async def test_fragments(history: History, session: Session) -> None:
         snapshot.handles[0].source_of(44)
 
 
-async def test_addresses(history: History, session: Session) -> None:
+async def test_rows_are_located_by_address(history: History, session: Session) -> None:
     snapshot = await open_snapshot(history.path, session=session)
     addresses = np.array([1 << 32 | 4, 7, 1 << 32])
     assert (await snapshot.addresses_of(addresses)).tolist() == addresses.tolist()
@@ -208,7 +208,7 @@ async def test_versions_of_rows_without_lineage(history: History, session: Sessi
     assert deleted.meta(ROW_ADDRESS, np.arange(5)).to_pylist() == [0, 1, 2, 3, 4]
 
 
-async def test_spoiled_sequences(tmp_path: Path, session: Session) -> None:
+async def test_spoiled_sequences_of_row_ids_are_refused(tmp_path: Path, session: Session) -> None:
     made = stable(tmp_path)
 
     def spoil(message: table_pb2.Manifest) -> None:
@@ -273,7 +273,9 @@ async def test_row_ids_in_another_file(tmp_path: Path, session: Session) -> None
     assert snapshot.handles[0].meta(ROW_ID, np.arange(3)).to_pylist() == [3, 1, 2]
 
 
-async def test_external_objects(history: History, tmp_path: Path, session: Session) -> None:
+async def test_objects_of_other_places_need_options_of_their_own(
+    history: History, tmp_path: Path, session: Session
+) -> None:
     clone = str(tmp_path / "clone")
     history.at(3).shallow_clone(clone, 3)
 

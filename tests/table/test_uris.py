@@ -24,7 +24,7 @@ async def check(dataset: alance.Dataset) -> None:
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "file://{}"])
-async def test_local(golden: Path, form: str) -> None:
+async def test_paths_and_file_uris_open_the_same_table(golden: Path, form: str) -> None:
     await check(await alance.dataset(form.format(golden / "lineitem.lance")))
     await check(await alance.dataset(golden / "lineitem.lance"))
 
@@ -72,7 +72,7 @@ async def test_s3_by_uri_by_store_and_by_environment(
     )
 
 
-async def test_gcs(lineitem_lab: Lab) -> None:
+async def test_a_gs_uri_opens_a_table(lineitem_lab: Lab) -> None:
     await check(
         await alance.dataset("gs://lab/lineitem.lance", storage_options=lineitem_lab.gcs_options())
     )

@@ -33,7 +33,7 @@ DIGITS = b"0123456789"
         ("bytes=-100", DIGITS),
     ],
 )
-def test_ranges(client: Client, wanted: str, content: bytes) -> None:
+def test_ranges_are_answered_in_part(client: Client, wanted: str, content: bytes) -> None:
     client.status("PUT", "/ranges", DIGITS)
     status, found, headers = client.ask("GET", "/ranges", headers={"Range": wanted})
     start = 10 - len(content) if content.endswith(b"9") else 2
@@ -42,7 +42,7 @@ def test_ranges(client: Client, wanted: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["bytes=10-", "bytes=10-12", "bytes=-0"])
-def test_ranges_outside(client: Client, wanted: str) -> None:
+def test_ranges_outside_of_an_object_are_refused(client: Client, wanted: str) -> None:
     client.status("PUT", "/ranges", DIGITS)
     assert client.status("GET", "/ranges", headers={"Range": wanted}) == 416
 
@@ -57,7 +57,7 @@ def test_heads_and_missing_objects(client: Client) -> None:
     assert b"<Code>NoSuchKey</Code>" in body
 
 
-def test_conditional_writes(client: Client) -> None:
+def test_conditional_writes_check_the_tag(client: Client) -> None:
     absent = {"If-None-Match": "*"}
     assert client.status("PUT", "/once", b"first", absent) == 200
     assert client.status("PUT", "/once", b"second", absent) == 412
@@ -68,7 +68,7 @@ def test_conditional_writes(client: Client) -> None:
     assert client.read("once") == b"third"
 
 
-def test_conditional_reads(client: Client) -> None:
+def test_conditional_reads_check_the_tag(client: Client) -> None:
     client.status("PUT", "/read", b"old")
     tag = client.ask("HEAD", "/read")[2]["ETag"]
     assert client.status("GET", "/read", headers={"If-Match": tag}) == 200
@@ -114,7 +114,7 @@ def pages(client: Client, query: str) -> list[Page]:
     return found
 
 
-def test_listings(client: Client) -> None:
+def test_listings_are_sorted_and_cut_into_pages(client: Client) -> None:
     names = ["l/a", "l/b/1", "l/b/2", "l/b c&<d>", "l/d/e/f", "l/z"]
     for name in [*names, "lower", "m"]:
         client.status("PUT", "/" + quote(name), b"")
@@ -135,7 +135,7 @@ def test_listings(client: Client) -> None:
     assert client.status("GET", "?list-type=2&max-keys=some") == 400
 
 
-def test_multipart_uploads(client: Client) -> None:
+def test_multipart_uploads_join_their_parts(client: Client) -> None:
     def begin(key: str) -> str:
         tree = ElementTree.fromstring(client.ask("POST", f"/{key}?uploads")[1])
         (found,) = (one.text for one in tree if one.tag.endswith("UploadId"))
@@ -241,7 +241,7 @@ def test_the_weather_is_checked(client: Client) -> None:
     assert client.status("GET", "?list-type=2&prefix=none") == 200
 
 
-def test_the_log(client: Client) -> None:
+def test_the_log_has_every_request_in_order(client: Client) -> None:
     client.status("PUT", "/logged", DIGITS)
     with client.lab.recording() as seen:
         client.status("GET", "/logged", headers={"Range": "bytes=2-4"})

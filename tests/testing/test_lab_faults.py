@@ -30,7 +30,7 @@ def fault(client: Client, **rule: Any) -> Iterator[None]:
     assert [one["fault"] for one in hit] == [rule["action"]]
 
 
-def test_a_status(client: Client) -> None:
+def test_a_status_is_answered_without_effect(client: Client) -> None:
     with fault(client, action="status", status=429, code="Slower", retry_after=2):
         status, body, headers = client.ask("PUT", "/refused", b"body")
     assert (status, headers["Retry-After"]) == (429, "2")
@@ -46,7 +46,7 @@ def test_a_status_after_the_write(client: Client) -> None:
 
 
 @pytest.mark.parametrize("is_applied", [False, True])
-def test_a_reset(client: Client, is_applied: bool) -> None:
+def test_a_reset_has_the_effect_that_its_name_says(client: Client, is_applied: bool) -> None:
     key = f"reset-{is_applied}"
     action = "apply_reset" if is_applied else "reset"
     with (
@@ -59,7 +59,7 @@ def test_a_reset(client: Client, is_applied: bool) -> None:
 
 
 @pytest.mark.parametrize("is_applied", [False, True])
-def test_a_stall(client: Client, is_applied: bool) -> None:
+def test_a_stall_has_the_effect_that_its_name_says(client: Client, is_applied: bool) -> None:
     key = f"stall-{is_applied}"
     client.http.timeout = 0.2
     with fault(client, action="apply_stall" if is_applied else "stall", method="PUT"):
@@ -84,7 +84,7 @@ def test_a_write_that_comes_late(client: Client) -> None:
 
 @pytest.mark.parametrize("after_bytes", [0, 1, 700_000])
 @pytest.mark.parametrize("action", ["truncate", "reset_mid", "stall_mid"])
-def test_broken_bodies(client: Client, action: str, after_bytes: int) -> None:
+def test_bodies_break_where_the_fault_says(client: Client, action: str, after_bytes: int) -> None:
     client.status("PUT", "/big", BIG)
     failure = {
         "truncate": http.client.IncompleteRead,
@@ -134,7 +134,7 @@ def test_draws_can_be_repeated() -> None:
     assert draw(weather) == first
 
 
-def test_latency() -> None:
+def test_latency_is_drawn_by_operation_and_tail() -> None:
     weather = Weather(latency_ms=30, latency_by_op={"LIST": 60})
     assert [weather.latency(op) for op in ("GET", "LIST")] == [0.03, 0.06]
     weather.update({"tail": [0.5, 10]})

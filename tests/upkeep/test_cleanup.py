@@ -174,7 +174,7 @@ async def test_folders_of_segments_go_with_their_files(tmp_path: Path) -> None:
     ]
 
 
-def test_durations() -> None:
+def test_durations_are_parsed_or_refused() -> None:
     assert parse_duration("14d") == timedelta(days=14)
     assert parse_duration("1h 30m") == timedelta(minutes=90)
     assert parse_duration(" 0s ") == NOW

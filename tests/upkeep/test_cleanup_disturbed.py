@@ -98,7 +98,9 @@ async def test_what_cannot_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", [{"older_than_seconds": 0}, {"older_than_seconds": 3600}])
-async def test_after_commits(tmp_path: Path, config: dict[str, int]) -> None:
+async def test_cleanups_after_commits_remove_what_pylance_removes(
+    tmp_path: Path, config: dict[str, int]
+) -> None:
     auto = AutoCleanupConfig(interval=3, **config)
     path, theirs = tmp_path / "ours.lance", tmp_path / "theirs.lance"
     for one in (path, theirs):

@@ -179,7 +179,7 @@ async def test_files_end_at_their_bytes(tmp_path: Path) -> None:
     assert read(twins.ours)["x"].to_pylist() == list(range(200_000))
 
 
-async def test_blobs_stay(tmp_path: Path) -> None:
+async def test_blobs_stay_readable_after_a_compaction(tmp_path: Path) -> None:
     field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     schema = pa.schema([pa.field("id", pa.int64()), field])
     values = [None if i % 5 == 4 else bytes([i]) * (i * 1000) for i in range(20)]

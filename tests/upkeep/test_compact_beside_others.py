@@ -72,7 +72,7 @@ async def test_a_delete_elsewhere(path: Path) -> None:
     assert ids(path) == [*range(13), *range(14, 20)]
 
 
-async def test_two_compactions(path: Path) -> None:
+async def test_one_of_several_compactions_at_once_wins(path: Path) -> None:
     dataset = await alance.dataset(path)
     made = await asyncio.gather(
         *(dataset.optimize.compact_files() for _ in range(3)), return_exceptions=True

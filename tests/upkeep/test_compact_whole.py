@@ -63,7 +63,9 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 @pytest.mark.parametrize("counts", [[1] * 30, [300] * 5, [3, 1000, 1, 70, 2]])
-async def test_rows(tmp_path: Path, version: str, counts: list[int], called: list[bool]) -> None:
+async def test_files_compacted_whole_have_the_same_rows(
+    tmp_path: Path, version: str, counts: list[int], called: list[bool]
+) -> None:
     path = tmp_path / "t.lance"
     made(path, counts, version)
     lance.dataset(path).add_columns({"twice": "id * 2"})
@@ -109,7 +111,9 @@ def damaged(path: Path, count: int) -> Iterator[None]:
         yield
 
 
-async def test_wrong_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wrong_bytes_have_the_same_outcome_as_file_by_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "t.lance"
     made(path, [40, 20, 60], "2.1")
     errors = 0

@@ -49,7 +49,7 @@ async def test_names_as_by_pylance(tmp_path: Path, v2: bool) -> None:
     lance.dataset(ours).migrate_manifest_paths_v2()
 
 
-async def test_interrupted(tmp_path: Path) -> None:
+async def test_an_interrupted_migration_is_finished_by_the_next_call(tmp_path: Path) -> None:
     first, path = tmp_path / "first", tmp_path / "t.lance"
     make(first)
     finished, turns = False, 0

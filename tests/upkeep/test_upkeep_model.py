@@ -106,7 +106,7 @@ class Turns:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_turns(tmp_path: Path, seed: int) -> None:
+async def test_random_turns_follow_the_model(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     turns = Turns(tmp_path / "t.lance", dice, stable=seed % 2 == 0)
     await turns.begin()

@@ -59,7 +59,7 @@ def path(sound: Path, tmp_path: Path) -> Path:
     return shutil.copytree(sound, tmp_path / "t.lance")
 
 
-async def test_sound_tables(path: Path, tmp_path: Path, golden: Path) -> None:
+async def test_sound_tables_have_no_findings(path: Path, tmp_path: Path, golden: Path) -> None:
     dataset = await alance.dataset(path)
     for info in await dataset.versions():
         await (await dataset.checkout_version(info.version)).validate()
@@ -218,7 +218,7 @@ async def test_what_is_wrong_is_named(path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["data", "_deletions"])
-async def test_spoiled_bytes(path: Path, folder: str) -> None:
+async def test_spoiled_files_are_named(path: Path, folder: str) -> None:
     for one in (path / folder).iterdir():
         content = one.read_bytes()
         for spoiled in (content[:-1], content[: len(content) // 2], b"", content + b"x"):

@@ -61,7 +61,7 @@ async def test_reads_as_its_release(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [one for one in TABLES if one.name == "numbers"], ids=lambda path: path.parent.name
 )
-async def test_filters(path: Path) -> None:
+async def test_filters_of_old_tables_keep_the_right_rows(path: Path) -> None:
     """Filters, with the columns that are read late."""
     want = expected(path).filter(pa.compute.field("int64") > 5 << 33)
     if "_rowid" in want.column_names:

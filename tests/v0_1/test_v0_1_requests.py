@@ -53,7 +53,9 @@ async def opened(lab: Lab, _big_table: Path) -> AsyncIterator[alance.Dataset]:
         ("texts", 3),
     ],
 )
-async def test_takes(opened: alance.Dataset, lab: Lab, column: str, rounds: int) -> None:
+async def test_a_take_needs_few_rounds(
+    opened: alance.Dataset, lab: Lab, column: str, rounds: int
+) -> None:
     """One round, one more for strings and for a level of lists; no more requests than pylance's."""
     rows = some_rows(column, ROWS)
     assert await check_take(lab, opened, URI, rows, column, warm=[1]) <= rounds

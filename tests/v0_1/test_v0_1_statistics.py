@@ -23,7 +23,7 @@ def gathered(array: pa.Array) -> tuple[int, Any, Any]:
 
 
 @given(st.lists(st.none() | st.text() | LONG, min_size=1))
-def test_texts(values: list[str | None]) -> None:
+def test_bounds_of_texts_hold_for_all_values(values: list[str | None]) -> None:
     nulls, least, most = gathered(pa.array(values, pa.string()))
     assert nulls == values.count(None)
     check_bytes([value.encode() for value in values if value is not None], least, most)
@@ -32,7 +32,7 @@ def test_texts(values: list[str | None]) -> None:
 
 
 @given(st.lists(st.none() | st.binary(max_size=200) | st.just(b"\xff" * 80), min_size=1))
-def test_bytes(values: list[bytes | None]) -> None:
+def test_bounds_of_bytes_hold_for_all_values(values: list[bytes | None]) -> None:
     nulls, least, most = gathered(pa.array(values, pa.large_binary()))
     assert nulls == values.count(None)
     check_bytes([value for value in values if value is not None], least, most)
@@ -48,7 +48,7 @@ def check_bytes(values: list[bytes], least: bytes, most: bytes) -> None:
 
 
 @given(st.lists(st.none() | st.floats(width=32), min_size=1))
-def test_floats(values: list[float | None]) -> None:
+def test_bounds_of_floats_hold_for_all_values(values: list[float | None]) -> None:
     _, least, most = gathered(pa.array(values, pa.float32()))
     some = [value for value in values if value is not None and not math.isnan(value)]
     if not some:
@@ -62,7 +62,7 @@ def test_floats(values: list[float | None]) -> None:
 
 
 @given(st.lists(st.none() | st.integers(-128, 127), min_size=1))
-def test_integers(values: list[int | None]) -> None:
+def test_bounds_of_integers_hold_for_all_values(values: list[int | None]) -> None:
     nulls, least, most = gathered(pa.array(values, pa.int8()))
     some = [value for value in values if value is not None]
     assert nulls == len(values) - len(some)

@@ -116,7 +116,7 @@ def statistics(content: bytes, field: int) -> BatchStatistics | None:
     ],
     ids=["lists", "dictionary", "batches", "0.5.10"],
 )
-def test_files_read(content: bytes, expected: list[dict[str, Any]]) -> None:
+def test_files_of_the_page_are_read(content: bytes, expected: list[dict[str, Any]]) -> None:
     found = rows(content)
     assert [list(row.values()) for row in found] == [list(row.values()) for row in expected]
 
@@ -241,7 +241,7 @@ async def test_blobs_are_strings(tmp_path: Path) -> None:
     assert (await ours.to_table(blob_handling="all_binary")).equals(found)
 
 
-async def test_validate(tmp_path: Path) -> None:
+async def test_a_table_with_hard_texts_is_valid(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(
         HARD.select(["text"]), tmp_path / "t", data_storage_version="0.1"
     )

@@ -79,7 +79,7 @@ CHANGES: dict[str, Callable[[alance.Dataset], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_changes(name: str, tmp_path: Path) -> None:
+async def test_changes_write_files_of_the_same_version(name: str, tmp_path: Path) -> None:
     """New files are of 0.1, and pylance reads what we read."""
     uri = str(tmp_path / "t")
     await alance.write_dataset(ROWS, uri, data_storage_version="0.1", max_rows_per_file=20)

@@ -50,7 +50,7 @@ async def test_reads_as_its_release(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [one for one in TABLES if one.name == "numbers"], ids=lambda path: path.parent.name
 )
-async def test_filters(path: Path) -> None:
+async def test_filters_of_old_tables_keep_the_right_rows(path: Path) -> None:
     """Filters, with the columns that are read late."""
     want = expected(path).filter(pa.compute.field("int32") > 20)
     dataset = await alance.dataset(f"{path}.lance")
@@ -58,7 +58,7 @@ async def test_filters(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", BLOBS, ids=lambda path: path.parent.name)
-async def test_blobs(path: Path) -> None:
+async def test_blobs_of_old_tables_have_their_bytes(path: Path) -> None:
     """The bytes that were written, of releases that store blobs as strings too."""
     want = expected(path).column("blob").to_pylist()
     dataset = await alance.dataset(f"{path}.lance")

@@ -102,7 +102,7 @@ async def test_tables_of_ours(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(16, 20))
-async def test_many_pages(seed: int, tmp_path: Path) -> None:
+async def test_files_of_many_pages_are_read_by_both(seed: int, tmp_path: Path) -> None:
     """Pages of a few rows, by both writers, read by both readers."""
     want, path = random_table(seed, 400), str(tmp_path / "theirs.lance")
     with LanceFileWriter(path, want.schema, version="2.0", data_cache_bytes=512) as theirs:
@@ -155,7 +155,7 @@ async def test_what_metadata_ask_for(tmp_path: Path) -> None:
     assert sizes[0] < 1.05 * sizes[1]
 
 
-async def test_blobs(tmp_path: Path) -> None:
+async def test_blobs_of_both_writers_are_read_by_both(tmp_path: Path) -> None:
     """Payloads, empty ones and nulls; by both writers, for both readers."""
     keys = {"lance-encoding:blob": "true"}
     schema = pa.schema([pa.field("b", pa.large_binary(), metadata=keys)])
@@ -203,7 +203,9 @@ async def test_deleted_rows_and_late_columns(tmp_path: Path) -> None:
         (pa.array([["a", "b"]], pa.list_(pa.string(), 2)), UnsupportedError),
     ],
 )
-async def test_refused(array: pa.Array, error: type[Exception], tmp_path: Path) -> None:
+async def test_values_that_the_version_cannot_hold_are_refused(
+    array: pa.Array, error: type[Exception], tmp_path: Path
+) -> None:
     """What files of 2.0 cannot hold is told, and nothing is left."""
     uri = str(tmp_path / "t")
     with pytest.raises(error):
@@ -219,7 +221,7 @@ async def test_nulls_where_none_are_allowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.2"])
-async def test_compaction(version: str, tmp_path: Path) -> None:
+async def test_a_compaction_keeps_or_changes_the_file_version(version: str, tmp_path: Path) -> None:
     """Fragments of 2.0 rewritten as they are, or as a later version."""
     uri = str(tmp_path / "t")
     want = pa.concat_tables(

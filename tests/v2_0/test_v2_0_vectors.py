@@ -204,7 +204,7 @@ VECTORS = {
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_vector(name: str) -> None:
+def test_pages_of_the_page_are_read_in_every_way(name: str) -> None:
     """All rows, ranges of them, and single ones."""
     text, buffers, arrow, want = VECTORS[name]
     contents = [bytes.fromhex(one) for one in buffers]
@@ -251,7 +251,7 @@ def test_cut_buffers_are_corrupt(name: str) -> None:
         (binary(3, extra='compression { scheme: "gzip" }'), UnsupportedError),
     ],
 )
-def test_bad_descriptions(text: str, error: type[Exception]) -> None:
+def test_contradictions_in_descriptions_are_refused(text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         page_of(text, [b"12345678", b"12345678"], 1, "int8")
 
@@ -263,6 +263,6 @@ def test_ends_that_decrease() -> None:
         read(binary(9), [u64(2, 3), b"ab"], Spans.of_range(0, 2), 2, pa.string())
 
 
-def test_wrong_text() -> None:
+def test_text_that_is_no_utf_8_is_refused() -> None:
     with pytest.raises(CorruptFileError, match="UTF-8"):
         read(binary(9), [u64(1, 2), b"a\xff"], Spans.of_range(0, 2), 2, pa.string())

@@ -84,7 +84,9 @@ def test_the_table_has_all_kinds_of_pages(big_table_path: Path) -> None:
         ("seven", 0),
     ],
 )
-async def test_takes(opened: alance.Dataset, lab: Lab, column: str, rounds: int) -> None:
+async def test_a_take_needs_few_rounds(
+    opened: alance.Dataset, lab: Lab, column: str, rounds: int
+) -> None:
     """One round where the state is known; no more requests than pylance's."""
     rows = some_rows(column, ROWS)
     await opened.take(rows[:1], [column])
@@ -97,7 +99,7 @@ async def test_a_scan_reads_each_byte_once(opened: alance.Dataset, lab: Lab) -> 
     await check_scan(lab, opened, "v2_3.lance", ROWS)
 
 
-async def test_explained(opened: alance.Dataset) -> None:
+async def test_an_explanation_names_the_columns_and_pages(opened: alance.Dataset) -> None:
     text = str(await opened.scanner(columns=["vectors"], filter="seven is null").explain())
     assert "vectors" in text
     assert "pages" in text

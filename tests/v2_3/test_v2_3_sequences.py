@@ -57,7 +57,7 @@ def numbers(codec: pb.CompressiveEncoding, payload: bytes, count: int, **options
     return found.decode(np.frombuffer(payload, np.uint8), count).tolist()
 
 
-def test_a_dictionary() -> None:
+def test_indices_of_a_dictionary_are_decoded() -> None:
     payload = bytes.fromhex(
         "10000000000000000c0000000000000000000000010000000100000002000000000000000200000005000000"
     )
@@ -195,7 +195,7 @@ RUNS: dict[str, tuple[str, list[str], list[int]]] = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_runs(name: str) -> None:
+def test_runs_are_decoded_and_only_the_last_may_be_too_long(name: str) -> None:
     text, buffers, wanted = RUNS[name]
     chunk = [bytes.fromhex(one) for one in buffers]
     codec = mini_block_codec(encoding_of(text))

@@ -41,7 +41,9 @@ def written(path: Path, field: pa.Field, array: pa.Array) -> Path:
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
 @pytest.mark.parametrize("size", [2_000, 40_000])
-async def test_indexed_values(tmp_path: Path, kind: pa.DataType, size: int) -> None:
+async def test_single_long_values_are_taken_by_their_index(
+    tmp_path: Path, kind: pa.DataType, size: int
+) -> None:
     """Few long values among many nulls; of 40 000 letters each, items stay on the store."""
     rng = random.Random(size)
     words = [rng.randbytes(size).hex() for _ in range(40)]

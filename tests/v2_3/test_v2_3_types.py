@@ -59,7 +59,7 @@ def nullable_columns(name: str) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", TYPES)
-async def test_a_type(tmp_path: Path, name: str) -> None:
+async def test_a_table_of_each_type_is_read_equal(tmp_path: Path, name: str) -> None:
     await check(nullable_columns(name), str(tmp_path / "table"), name)
 
 

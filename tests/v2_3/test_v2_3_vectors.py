@@ -94,7 +94,7 @@ def rows_of(task: Any, arrow: pa.DataType, num_rows: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows(name: str) -> None:
+def test_pages_of_the_specification_are_read_in_every_way(name: str) -> None:
     arrow, description, buffers, wanted = VECTORS[name]
     layout, content = page(bytes.fromhex(description), buffers, len(wanted))
     task, rounds = run(layout.read_page(), content)

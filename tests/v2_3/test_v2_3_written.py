@@ -24,13 +24,13 @@ WARNS = pytest.warns(UserWarning, match=r"2\.3 is unstable")
 
 
 @pytest.mark.parametrize("name", TYPES)
-async def test_types(tmp_path: Path, name: str) -> None:
+async def test_files_of_every_type_are_read_by_both(tmp_path: Path, name: str) -> None:
     columns = {f"c{nulls * 10:g}": column(name, 300, nulls) for nulls in (0.0, 0.3, 0.9, 1.0)}
     await check_columns(tmp_path, name, columns, "2.3")
 
 
 @pytest.mark.parametrize("seed", range(50))
-async def test_any_table(tmp_path: Path, seed: int) -> None:
+async def test_any_table_is_read_by_both(tmp_path: Path, seed: int) -> None:
     """Types inside structs and lists, in pieces; a third of them with nothing but one value."""
     rng = random.Random(seed)
     name = rng.choice([one for one in TYPES if one not in NOT_BESIDE_OTHERS])
@@ -68,7 +68,7 @@ async def test_kinds_of_pages(tmp_path: Path) -> None:
         await check_written(tmp_path / "file.lance", pa.table({"c": array}), "2.3")
 
 
-async def test_a_table(tmp_path: Path) -> None:
+async def test_a_table_is_written_on_request_with_a_warning(tmp_path: Path) -> None:
     """Only where it is asked for, with a warning; files of other versions beside those of 2.3."""
     uri = str(tmp_path / "t")
     table = pa.table(

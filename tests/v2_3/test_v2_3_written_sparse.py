@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", TYPES)
-async def test_types(tmp_path: Path, name: str) -> None:
+async def test_sparse_files_of_every_type_are_read_by_both(tmp_path: Path, name: str) -> None:
     columns = {f"c{nulls * 10:g}": column(name, 300, nulls) for nulls in (0.0, 0.3, 0.9, 1.0)}
     for nulls, array in columns.items():
         table = pa.table([array], schema=pa.schema([pa.field(nulls, array.type, metadata=SPARSE)]))

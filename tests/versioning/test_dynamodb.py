@@ -26,7 +26,7 @@ external = dynamodb.external
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-async def test_entries(external: DynamoDbStore) -> None:
+async def test_entries_are_put_once_and_found_by_version(external: DynamoDbStore) -> None:
     assert await external.get("t", 1) is None
     assert await external.get_latest("t") is None
     await external.put_if_not_exists("t", Entry(9, "nine", None))
@@ -55,7 +55,9 @@ async def test_tables_that_do_not_fit(endpoint: str) -> None:
         await DynamoDbStore("missing", arguments).get("t", 1)
 
 
-async def test_without_credentials(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_credentials_are_an_access_error(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -53,7 +53,9 @@ async def test_the_table_is_true(lab: Lab, opened: Callable[[], Committer], faul
 
 
 @pytest.mark.parametrize("fault", MATRIX, ids=str)
-async def test_alone(lab: Lab, opened: Callable[[], Committer], fault: Fault) -> None:
+async def test_a_commit_alone_survives_each_fault(
+    lab: Lab, opened: Callable[[], Committer], fault: Fault
+) -> None:
     committer = opened()
     first = await committer.create()
     lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 1, **fault.rule}])

@@ -188,7 +188,7 @@ async def test_batches_that_are_refused(tmp_path: Path) -> None:
     assert await dataset.latest_version() == 1
 
 
-def test_blocking_batches(tmp_path: Path) -> None:
+def test_a_batch_is_committed_without_await(tmp_path: Path) -> None:
     dataset = alance.sync.write_dataset(ROWS, tmp_path / "t")
     transaction = alance.sync.write_fragments(MORE, dataset, return_transaction=True)
     result = alance.sync.commit_batch(dataset, [transaction])

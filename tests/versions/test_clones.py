@@ -80,7 +80,7 @@ async def test_clones_of_clones(table: str, tmp_path: Path) -> None:
     assert found.to_table()["a"].to_pylist() == [*KEPT, 20, 30, 40]
 
 
-async def test_old_names(tmp_path: Path) -> None:
+async def test_clones_of_tables_with_old_names_are_read(tmp_path: Path) -> None:
     path, where = make(tmp_path, enable_v2_manifest_paths=False), str(tmp_path / "clone")
     dataset = await alance.dataset(path)
     await dataset.shallow_clone(where, 2)
@@ -91,7 +91,7 @@ async def test_old_names(tmp_path: Path) -> None:
     lance.dataset(path).checkout_version(("dev", None)).insert(numbers(20, 21))
 
 
-async def test_wrong_use(table: str, tmp_path: Path) -> None:
+async def test_wrong_use_of_a_clone_is_refused(table: str, tmp_path: Path) -> None:
     where = str(tmp_path / "clone")
     dataset = await alance.dataset(table)
     for missing in (99, "nope", ("nope", None)):

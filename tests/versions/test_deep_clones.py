@@ -163,7 +163,7 @@ async def test_no_uri_names_the_folder_of_a_clone_below_a_prefix(tmp_path: Path)
         await dataset.deep_clone("deep", store=store)
 
 
-async def test_between_stores(table: str, tmp_path: Path, lab: Lab) -> None:
+async def test_a_clone_goes_from_store_to_store(table: str, tmp_path: Path, lab: Lab) -> None:
     options = lab.lance_options()
     uri, again = "s3://lab/deep/there", "s3://lab/deep/again"
     there = await (await alance.dataset(table)).deep_clone(uri, storage_options=options)
@@ -247,7 +247,7 @@ async def test_a_store_that_fails_is_told(table: str, lab: Lab) -> None:
         )
 
 
-async def test_wrong_use(table: str, tmp_path: Path) -> None:
+async def test_wrong_use_of_a_deep_clone_is_refused(table: str, tmp_path: Path) -> None:
     where = str(tmp_path / "clone")
     dataset = await alance.dataset(table)
     for missing in (99, "nope", ("nope", None)):

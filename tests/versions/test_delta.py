@@ -93,7 +93,7 @@ async def test_fragments_without_changes_are_not_read(history: str) -> None:
     assert len(files) == 1
 
 
-async def test_wrong_use(history: str, table: str) -> None:
+async def test_wrong_ranges_of_versions_are_refused(history: str, table: str) -> None:
     dataset = await alance.dataset(history, version=5)
     for arguments in ({}, {"begin_version": 1}, {"end_version": 2}):
         with pytest.raises(InvalidInputError, match="expected compared_against"):
@@ -114,7 +114,7 @@ async def test_wrong_use(history: str, table: str) -> None:
     assert len(await plain.list_transactions()) == 2
 
 
-async def test_recent_transactions(history: str) -> None:
+async def test_recent_transactions_are_those_of_pylance(history: str) -> None:
     dataset = await alance.dataset(history)
     for count in (1, 3, 10, 40):
         told = [one.uuid for one in lance.dataset(history).get_transactions(count)]

@@ -101,7 +101,9 @@ async def agree(dataset: alance.Dataset, theirs: Any) -> None:
 @pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable"])
 @pytest.mark.parametrize("kind", ["branch", "clone"])
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
-async def test_one_verb(tmp_path: Path, verb: Any, kind: str, stable: bool) -> None:
+async def test_each_verb_works_on_a_branch_and_a_clone(
+    tmp_path: Path, verb: Any, kind: str, stable: bool
+) -> None:
     path, where = make(tmp_path, enable_stable_row_ids=stable), str(tmp_path / "clone")
     made = await verb(await elsewhere(path, where, kind))
     assert made.version == 4 or verb is compact

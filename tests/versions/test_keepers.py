@@ -262,7 +262,7 @@ class Forgetless:
         self.put_if_not_exists, self.put_if_exists = inner.put_if_not_exists, inner.put_if_exists
 
 
-async def test_wrong_use(tmp_path: Path, table: str) -> None:
+async def test_stores_of_versions_without_methods_are_refused(tmp_path: Path, table: str) -> None:
     kept = alance.SqliteStore(tmp_path / "versions.sqlite")
     with pytest.raises(InvalidInputError, match="expected one of them"):
         await alance.dataset(table, manifest_store=kept, commit_lock=lambda version: version)  # type: ignore[arg-type,return-value]

@@ -95,7 +95,7 @@ async def test_at_the_same_time(table: str) -> None:
         ("delete_config_keys", "abc", "expected a list"),
     ],
 )
-async def test_wrong_use(table: str, name: str, values: Any, found: str) -> None:
+async def test_bad_values_make_no_version(table: str, name: str, values: Any, found: str) -> None:
     dataset = await alance.dataset(table)
     with pytest.raises(InvalidInputError, match=found.replace("[", r"\[")):
         await getattr(dataset, name)(values)

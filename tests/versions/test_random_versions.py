@@ -216,7 +216,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_histories(tmp_path: Path, seed: int) -> None:
+async def test_random_histories_follow_the_model(tmp_path: Path, seed: int) -> None:
     history = History(str(tmp_path / "t"), seed, stable=seed % 2 == 1)
     steps = [
         *[history.append] * 4,

@@ -91,7 +91,7 @@ async def test_tags_of_both(table: str, tmp_path: Path) -> None:
         lance.dataset(other).tags.get_version("dev-latest")
 
 
-async def test_wrong_tags(table: str) -> None:
+async def test_bad_names_of_tags_are_refused(table: str) -> None:
     dataset = await alance.dataset(table, version=1)
     tags = dataset.tags
     await tags.create("here", metadata={"who": "us"})
@@ -245,7 +245,7 @@ async def test_delete_a_branch(table: str) -> None:
     assert rows_by_pylance(table) == KEPT
 
 
-async def test_wrong_branches(table: str) -> None:
+async def test_bad_names_of_branches_are_refused(table: str) -> None:
     main = await alance.dataset(table)
     await main.create_branch("dev", 2)
     for reference in (2, 3):
@@ -292,7 +292,7 @@ async def test_what_is_left_of_a_branch(table: str) -> None:
     lance.dataset(table).checkout_version(("dev", None)).validate()
 
 
-async def test_in_order(table: str) -> None:
+async def test_references_are_listed_in_the_order_of_pylance(table: str) -> None:
     theirs = lance.dataset(table)
     for tag, version in (("b", 2), ("c", 1), ("a", 2), ("d", 3)):
         theirs.tags.create(tag, version)
@@ -312,7 +312,7 @@ async def test_in_order(table: str) -> None:
         await dataset.tags.list_ordered("up")  # type: ignore[arg-type]
 
 
-async def test_detached_versions(table: str) -> None:
+async def test_detached_versions_can_have_tags(table: str) -> None:
     main = await alance.dataset(table)
     made = await alance.commit(main, alance.operations.Append(()), detached=True)
     await made.tags.create("aside")
@@ -327,7 +327,7 @@ async def test_detached_versions(table: str) -> None:
     assert await main.branches.list() == {}
 
 
-async def test_without_await(table: str) -> None:
+async def test_tags_and_branches_are_made_without_await(table: str) -> None:
     def use() -> None:
         from alance import sync
 

@@ -171,7 +171,7 @@ def test_the_keyboard_reaches_every_bar(show: Any) -> None:
     assert "file-1" in page.evaluate("document.activeElement.getAttribute('aria-label')")
 
 
-def test_zoom(show: Any) -> None:
+def test_the_page_zooms_by_keys_and_by_the_mouse(show: Any) -> None:
     page = show(two_rounds(4)).page
     bar = page.locator(".bar .run").first
     width = bar.bounding_box()["width"]

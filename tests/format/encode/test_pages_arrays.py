@@ -46,7 +46,7 @@ def check(array: pa.Array, metadata: dict[str, str] | None = None) -> None:
 
 @pytest.mark.parametrize("name", list(types.TYPES))
 @pytest.mark.parametrize("nulls", [0.0, 0.3, 1.0])
-def test_types(name: str, nulls: float) -> None:
+def test_every_type_comes_back_equal(name: str, nulls: float) -> None:
     check(types.column(name, 90, nulls))
 
 
@@ -84,7 +84,7 @@ def around(draw: st.DrawFn, array: pa.Array) -> pa.Array:
 
 @settings(max_examples=250)
 @given(arrays())
-def test_any_array(array: pa.Array) -> None:
+def test_any_array_comes_back_equal(array: pa.Array) -> None:
     found = there_and_back(array)
     found.validate(full=True)
     assert found.type == array.type
@@ -179,7 +179,7 @@ def test_other_types_are_cast(array: pa.Array, stored: pa.DataType) -> None:
     assert found.to_pylist() == array.to_pylist()
 
 
-def test_json() -> None:
+def test_json_comes_back_in_canonical_form() -> None:
     texts = ['{"b":1,"a":[true,null,-3,2.5]}', None, '"x"', "0", "[]", "18446744073709551615"]
     array = pa.ExtensionArray.from_storage(pa.json_(), pa.array(texts))
     found = there_and_back(array)
@@ -197,7 +197,7 @@ def test_text_that_is_no_json(text: str) -> None:
 PACKED = {"lance-encoding:packed": "true"}
 
 
-def test_packed_structs() -> None:
+def test_packed_structs_come_back_equal_and_have_no_null_members() -> None:
     rows = [{"a": 1, "b": "x"}, None, {"a": 3, "b": ""}]
     array = pa.array(rows, pa.struct([("a", pa.int32()), ("b", pa.string())]))
     assert there_and_back(array, PACKED).to_pylist() == rows
@@ -213,7 +213,7 @@ def test_packed_structs_refuse_children(arrow: pa.DataType) -> None:
         leaf_values(field_of(array, PACKED), array)
 
 
-def test_empty_structs() -> None:
+def test_empty_structs_come_back_equal() -> None:
     array = pa.array([{}, {}, {}], pa.struct([]))
     assert there_and_back(array).to_pylist() == [{}, {}, {}]
     nested = pa.array([[{}], None, [], [{}, {}]], pa.list_(pa.struct([])))
@@ -229,7 +229,7 @@ def test_pages_before_2_3_have_no_null_among_empty_structs(version: FileVersion)
         encode_page(field, values, Hints(version, {}))
 
 
-def test_another_type() -> None:
+def test_an_array_of_another_type_is_refused() -> None:
     field = field_of(pa.array([[1]], pa.list_(pa.int32())))
     with pytest.raises(InvalidInputError, match="is expected"):
         leaf_values(field, pa.array([1, 2]))

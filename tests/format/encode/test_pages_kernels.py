@@ -22,7 +22,7 @@ def octets(*values: int) -> np.ndarray:
     return np.array(values, np.uint8)
 
 
-def test_marked_nulls() -> None:
+def test_nulls_are_marked_by_their_level() -> None:
     definition = levels(0, 7, 2, 0)
     _kernels.mark_nulls(definition, 5, octets(1, 1, 0), 3)
     assert definition.tolist() == [3, 7, 2, 0]
@@ -37,7 +37,7 @@ def test_nulls_that_do_not_fit(nulls: np.ndarray, level: int) -> None:
         _kernels.mark_nulls(levels(0, 9, 0), 5, nulls, level)
 
 
-def test_expanded_lists() -> None:
+def test_lists_are_expanded_to_levels() -> None:
     rep, definition = _kernels.expand_lists(
         levels(0, 2, 0, 0), levels(0, 9, 0, 0), 5, numbers(0, 2, 2, 2), octets(0, 1, 0), 1, 3, 4
     )
@@ -70,7 +70,7 @@ def test_lists_that_do_not_fit(
         _kernels.expand_lists(levels(0, 0), definition, 5, offsets, nulls, *numbered)
 
 
-def test_placed_strings() -> None:
+def test_strings_are_placed_with_filler_between() -> None:
     offsets = np.array([0, 2, 2, 5], np.int32)
     found = _kernels.place_strings(offsets, octets(1, 2, 3, 4, 5), numbers(0, 0, 4), 8, 7)
     assert found.tolist() == [1, 2, 7, 7, 3, 4, 5, 7]
@@ -95,7 +95,7 @@ def test_places_that_do_not_fit(offsets: list[int], starts: np.ndarray, total: i
             _kernels.place_strings(ends, octets(1, 2, 3, 4, 5), starts, total, 0)
 
 
-def test_zipped_rows() -> None:
+def test_rows_are_zipped_with_their_levels() -> None:
     rows, starts = _kernels.zip_fixed(
         levels(1, 0, 1), levels(0, 1, 2), 3, 1, 2, 1, 1, octets(5, 6, 7, 8), 2
     )

@@ -117,7 +117,7 @@ def test_a_whole_file() -> None:
     assert len(found) == 2 * 340
 
 
-def test_nulls() -> None:
+def test_pages_with_nulls_have_the_bytes_of_the_page() -> None:
     array = pa.array([1, None, 3, None], pa.int32())
     body = "0000010000000100 01000000000000000300000000000000"
     (page,) = pages_of(array, "2.1")
@@ -131,7 +131,7 @@ def test_nulls() -> None:
     )
 
 
-def test_lists() -> None:
+def test_pages_of_lists_have_the_bytes_of_the_page() -> None:
     (page,) = pages_of(pa.array(LISTS, pa.list_(pa.int32())), "2.1")
     check(
         page,
@@ -162,7 +162,7 @@ def test_lists_without_nulls() -> None:
     )
 
 
-def test_a_dictionary() -> None:
+def test_pages_with_a_dictionary_have_the_bytes_of_the_page() -> None:
     array = pa.array(["x", None, "y", "x"]).dictionary_encode()
     (page,) = pages_of(array, "2.1")
     message = page.layout.mini_block_layout
@@ -226,7 +226,7 @@ def test_fixed_size_lists_with_null_items() -> None:
     )
 
 
-def test_full_zip() -> None:
+def test_full_zip_pages_have_the_bytes_of_the_page() -> None:
     (page,) = pages_of(pa.array([1, None, 3], pa.int32()), "2.1", FULL_ZIP)
     check(page, "1a1110011820280330033a040a020820420103", "00 01000000 01 00000000 00 03000000")
     array = pa.array([["ab", "c"], None, [], ["d", None, ""]], pa.list_(pa.string()))
@@ -281,7 +281,9 @@ CONSTANTS: list[tuple[pa.Array, str, str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("array", "version", "layout", "buffers"), CONSTANTS)
-def test_constants(array: pa.Array, version: str, layout: str, buffers: list[str]) -> None:
+def test_constant_pages_have_the_bytes_of_the_page(
+    array: pa.Array, version: str, layout: str, buffers: list[str]
+) -> None:
     (page,) = pages_of(array, version)
     check(page, layout, *buffers)
 

@@ -62,7 +62,7 @@ def indices_of(values: FixedWidth | VariableWidth, asked: Hints) -> tuple[np.nda
 
 @pytest.mark.parametrize("dtype", ["i4", "i8"])
 @pytest.mark.parametrize("words", [[b"RAIL", b"", b"AIR"], [b"A", b"N", b"R"], [b"x" * 5000]])
-def test_few_strings(dtype: str, words: list[bytes]) -> None:
+def test_few_distinct_strings_get_a_dictionary(dtype: str, words: list[bytes]) -> None:
     values = variable([words[i] for i in RNG.integers(0, len(words), 1000)], dtype)
     found = indices_of(values, hints())
     assert found is not None
@@ -150,7 +150,9 @@ def test_keys_of_the_field_bound_it() -> None:
     times=st.integers(5, 60),
     dtype=st.sampled_from(["i4", "i8"]),
 )
-def test_any_strings(texts: list[bytes], times: int, dtype: str) -> None:
+def test_distinct_strings_come_in_the_order_of_their_first_places(
+    texts: list[bytes], times: int, dtype: str
+) -> None:
     values = variable(texts * times, dtype)
     found = _kernels.distinct_strings(values.offsets, values.data, 10**6, 10**9)
     assert found is not None

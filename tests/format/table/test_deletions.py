@@ -41,13 +41,15 @@ def arrow_file(
 
 
 @given(ROWS, st.sampled_from([None, "zstd", "lz4"]))
-def test_arrow_form(rows: list[int], compression: str | None) -> None:
+def test_the_arrow_form_has_all_deleted_rows(rows: list[int], compression: str | None) -> None:
     found = parse_arrow(arrow_file(rows, compression=compression), 300_001)
     assert found.rows.tolist() == sorted(set(rows))
 
 
 @given(ROWS, st.lists(st.tuples(st.integers(0, 200_000), st.integers(1, 80_000)), max_size=3))
-def test_bitmap_form(rows: list[int], ranges: list[tuple[int, int]]) -> None:
+def test_the_bitmap_form_has_all_deleted_rows(
+    rows: list[int], ranges: list[tuple[int, int]]
+) -> None:
     bitmap = BitMap(rows)
     for start, length in ranges:
         bitmap.add_range(start, start + length)
@@ -58,7 +60,7 @@ def test_bitmap_form(rows: list[int], ranges: list[tuple[int, int]]) -> None:
         assert found.rows.tolist() == list(bitmap)
 
 
-def test_known_bytes() -> None:
+def test_bitmaps_of_the_specification_are_parsed() -> None:
     content = bytes.fromhex("3a30000001000000000001001000000001000200")
     assert parse_roaring(memoryview(content)).tolist() == [1, 2]
     bits = np.packbits(np.arange(1 << 16) < 5001, bitorder="little").tobytes()
@@ -107,7 +109,7 @@ def test_spoiled_arrow_files(compression: str | None) -> None:
         spoiled[position] ^= 1 << (position % 8)
 
 
-def test_spoiled_bitmaps() -> None:
+def test_spoiled_bitmaps_are_refused() -> None:
     bitmap = BitMap([1, 5, 70_000, *range(200_000, 211_000, 2)])
     bitmap.add_range(300_000, 300_100)
     for optimized in (False, True):
@@ -127,14 +129,16 @@ def test_spoiled_bitmaps() -> None:
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes(content: bytes) -> None:
+def test_any_bytes_are_parsed_or_refused(content: bytes) -> None:
     for parse in (parse_arrow, parse_bitmap):
         with contextlib.suppress(CorruptFileError):
             parse(memoryview(content), 1000)
 
 
 @given(st.sets(st.integers(0, 59)), st.data())
-def test_offsets(deleted: set[int], data: st.DataObject) -> None:
+def test_live_offsets_and_physical_rows_are_converted_both_ways(
+    deleted: set[int], data: st.DataObject
+) -> None:
     vector = DeletionVector(np.array(sorted(deleted), np.int64), 60)
     live = [row for row in range(60) if row not in deleted]
     assert vector.to_physical(np.arange(len(live))).tolist() == live

@@ -12,12 +12,12 @@ SUPPORTED = [1, 2, 4, 8, 16, 32, 128, 256, 1024, 2048, 16384]
 
 
 @pytest.mark.parametrize("flag", SUPPORTED)
-def test_read(flag: int) -> None:
+def test_known_flags_are_read(flag: int) -> None:
     check_readable(flag, flag, has_max_field_id=False)
 
 
 @pytest.mark.parametrize("flag", [64, 512, 4096, 8192, 65536, 1 << 17, 1 << 40])
-def test_refused(flag: int) -> None:
+def test_unknown_flags_are_refused_by_number(flag: int) -> None:
     with pytest.raises(UnsupportedError, match=str(flag)):
         check_readable(flag, flag, has_max_field_id=False)
 
@@ -43,5 +43,5 @@ def test_field_ids_not_reused() -> None:
             check_readable(reader, writer, has_max_field_id=has)
 
 
-def test_names() -> None:
+def test_flags_are_named_in_messages() -> None:
     assert names_of(1 | 1 << 40) == f"1 (deletion files), {1 << 40} (unknown)"

@@ -47,7 +47,7 @@ def built(message: table_pb2.Manifest) -> bytes:
     return LENGTH.pack(len(content)) + content + FOOTER.pack(0, 0, 2, MAGIC)
 
 
-def test_empty_table() -> None:
+def test_the_manifest_of_an_empty_table_is_parsed() -> None:
     manifest = parse(EMPTY)
     assert (manifest.version, manifest.fragments, manifest.indices) == (1, (), ())
     assert [(field.name, field.id) for field in manifest.schema.fields] == [("a", 0)]
@@ -59,7 +59,7 @@ def test_empty_table() -> None:
     assert made.uuid == "531f56fc-a9c4-42f0-90d4-bca51e446a2f"
 
 
-def test_rich_table(rich_manifest: bytes) -> None:
+def test_the_manifest_of_a_rich_table_is_parsed(rich_manifest: bytes) -> None:
     manifest = parse(rich_manifest)
     assert [fragment.id for fragment in manifest.fragments] == [0, 1, 2]
     assert [fragment.num_rows for fragment in manifest.fragments] == [8, 9, 1]
@@ -110,7 +110,7 @@ def test_few_of_the_manifests_that_were_met_are_kept() -> None:
     assert met_manifest(large) is None
 
 
-def test_truncated_anywhere(rich_manifest: bytes) -> None:
+def test_a_manifest_truncated_anywhere_is_refused(rich_manifest: bytes) -> None:
     for end in range(len(rich_manifest)):
         with pytest.raises(CorruptFileError):
             parse(rich_manifest[:end])
@@ -128,7 +128,9 @@ def test_any_bit_flipped(rich_manifest: bytes) -> None:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_bytes_overwritten(rich_manifest: bytes, data: st.DataObject) -> None:
+def test_a_manifest_with_overwritten_bytes_is_used_or_refused(
+    rich_manifest: bytes, data: st.DataObject
+) -> None:
     content = bytearray(rich_manifest)
     for _ in range(data.draw(st.integers(1, 4))):
         position = data.draw(st.integers(0, len(content) - 1))
@@ -174,7 +176,7 @@ def test_fragments_of_one_id_are_told() -> None:
     assert parse(built(once)).fragments.repeated_id is None
 
 
-def test_refused_contents() -> None:
+def test_contents_that_contradict_the_format_are_refused() -> None:
     with pytest.raises(CorruptFileError, match="32 bits"):
         parse(built(table_pb2.Manifest(fragments=[table_pb2.DataFragment(id=1 << 32)])))
     uneven = table_pb2.DataFile(path="x", fields=[1], file_major_version=2, file_minor_version=1)
@@ -221,7 +223,7 @@ def test_paths_that_leave(path: str) -> None:
         inside(path, "file")
 
 
-def test_transactions() -> None:
+def test_a_transaction_of_pylance_is_parsed() -> None:
     content = bytes.fromhex(
         "0802122438373263356339372d313661322d346537352d386464662d656664666665346362643338aa06620a5b"
         "12470a3830303030313031303131313130303030303030313131313162356365623834616566396566383836"

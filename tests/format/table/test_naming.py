@@ -27,7 +27,7 @@ from alance.format.table.refs import (
 )
 
 
-def test_known_names() -> None:
+def test_manifests_have_the_names_of_their_scheme() -> None:
     assert manifest_name(1, NamingScheme.V2) == "18446744073709551614.manifest"
     assert manifest_name(12, NamingScheme.V1) == "12.manifest"
     detached = (1 << 63) | 5
@@ -91,7 +91,7 @@ def test_other_file_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["v1", "a.b", "a-b_c", "main", "é"])
-def test_tag_names(name: str) -> None:
+def test_names_of_tags_survive_their_file_names(name: str) -> None:
     assert parse_ref_file_name(ref_file_name(check_tag_name(name))) == name
 
 
@@ -101,7 +101,7 @@ def test_refused_tag_names(name: str) -> None:
         check_tag_name(name)
 
 
-def test_branch_names() -> None:
+def test_names_of_branches_are_escaped_in_file_names() -> None:
     assert ref_file_name(check_branch_name("feat/x")) == "feat%2Fx.json"
     assert parse_ref_file_name("feat%2Fx.json") == "feat/x"
     assert parse_ref_file_name("feat/x.json") is None

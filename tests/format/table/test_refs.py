@@ -41,7 +41,7 @@ def dumped(value: object) -> bytes:
     return json.dumps(value, indent=2).encode()
 
 
-def test_tag() -> None:
+def test_a_tag_is_parsed_with_its_times() -> None:
     tag = parse_tag(dumped(TAG), "t")
     made = datetime(2026, 11, 20, 20, 52, 19, 612004, UTC)
     assert (tag.version, tag.branch, tag.manifest_bytes) == (3, "br1", 544)
@@ -54,7 +54,7 @@ def test_tag_with_the_least() -> None:
     assert parse_tag(b'{"version": 7, "branch": "main"}', "t").branch is None
 
 
-def test_branch() -> None:
+def test_a_branch_is_parsed_with_its_parent() -> None:
     branch = parse_branch(dumped(BRANCH), "b")
     assert (branch.parent_branch, branch.parent_version) == ("br1", 3)
     assert branch.created_at == datetime.fromtimestamp(1795207939, UTC)
@@ -79,13 +79,13 @@ def test_branch() -> None:
         ("manifestSize", 1.5),
     ],
 )
-def test_spoiled_tags(name: str, value: object) -> None:
+def test_a_tag_with_a_spoiled_field_is_refused(name: str, value: object) -> None:
     with pytest.raises(CorruptFileError, match="where"):
         parse_tag(dumped({**TAG, name: value}), "where")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
-def test_no_objects(content: bytes) -> None:
+def test_json_that_is_no_object_is_refused(content: bytes) -> None:
     for parse in (parse_tag, parse_branch):
         with pytest.raises(CorruptFileError, match="where"):
             parse(content, "where")

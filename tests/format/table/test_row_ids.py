@@ -36,19 +36,19 @@ VERSIONS = [
 
 
 @pytest.mark.parametrize(("content", "expected"), SEQUENCES)
-def test_row_ids(content: str, expected: list[int]) -> None:
+def test_every_form_of_segment_gives_its_row_ids(content: str, expected: list[int]) -> None:
     found = parse_row_ids(bytes.fromhex(content), len(expected))
     assert found.dtype == np.uint64
     assert found.tolist() == expected
 
 
 @pytest.mark.parametrize(("content", "expected"), VERSIONS)
-def test_versions(content: str, expected: list[int]) -> None:
+def test_every_form_of_segment_gives_its_versions(content: str, expected: list[int]) -> None:
     assert parse_versions(bytes.fromhex(content), len(expected)).tolist() == expected
 
 
 @pytest.mark.parametrize(("content", "expected"), SEQUENCES)
-def test_other_lengths(content: str, expected: list[int]) -> None:
+def test_sequences_of_another_length_are_refused(content: str, expected: list[int]) -> None:
     for length in (len(expected) - 1, len(expected) + 1):
         if length >= 0:
             with pytest.raises(CorruptFileError):
@@ -56,7 +56,7 @@ def test_other_lengths(content: str, expected: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("content", "expected"), [*SEQUENCES, *VERSIONS])
-def test_spoiled(content: str, expected: list[int]) -> None:
+def test_spoiled_sequences_are_parsed_or_refused(content: str, expected: list[int]) -> None:
     good = bytes.fromhex(content)
     spoiled = [good[:end] for end in range(len(good))]
     for position in range(len(good)):
@@ -71,7 +71,7 @@ def test_spoiled(content: str, expected: list[int]) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes(content: bytes) -> None:
+def test_any_bytes_are_parsed_or_refused(content: bytes) -> None:
     for parse in (parse_row_ids, parse_versions):
         with contextlib.suppress(CorruptFileError):
             assert len(parse(content, 5)) == 5
@@ -93,7 +93,7 @@ def test_huge_claims_allocate_nothing() -> None:
 
 
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=30), st.data())
-def test_row_values(values: list[int], data: st.DataObject) -> None:
+def test_values_of_rows_are_looked_up_by_position(values: list[int], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=10))
     for step in (0, 1):
         found = RowValues.of(np.array(values, np.uint64), step).at(np.array(rows, np.int64))
@@ -101,7 +101,9 @@ def test_row_values(values: list[int], data: st.DataObject) -> None:
 
 
 @given(st.permutations(range(40)), st.sets(st.integers(0, 39)), st.data())
-def test_row_index(ids: list[int], dead: set[int], data: st.DataObject) -> None:
+def test_the_index_finds_the_live_rows_alone(
+    ids: list[int], dead: set[int], data: st.DataObject
+) -> None:
     cut = data.draw(st.integers(0, 40))
     parts = []
     expected: dict[int, int] = {}

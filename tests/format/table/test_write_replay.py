@@ -129,7 +129,7 @@ def test_columns_come_and_go(made: tuple[Path, lance.LanceDataset]) -> None:
     assert set(replay(folder)) == {"Overwrite", "Merge", "Project"}
 
 
-def test_indices_follow(made: tuple[Path, lance.LanceDataset]) -> None:
+def test_indices_follow_the_changes_of_rows(made: tuple[Path, lance.LanceDataset]) -> None:
     folder, dataset = made
     dataset.create_scalar_index("a", "BTREE")
     dataset.create_scalar_index("b", "BTREE")
@@ -144,7 +144,7 @@ def test_indices_follow(made: tuple[Path, lance.LanceDataset]) -> None:
     assert {"CreateIndex", "ReserveFragments", "Rewrite"} <= set(operations)
 
 
-def test_configuration(made: tuple[Path, lance.LanceDataset]) -> None:
+def test_changes_of_the_configuration_are_replayed(made: tuple[Path, lance.LanceDataset]) -> None:
     folder, dataset = made
     dataset.update_config({"k": "v", "l": "w"})
     dataset.delete_config_keys(["k"])
@@ -191,7 +191,7 @@ def test_values_are_replaced_in_place(made: tuple[Path, lance.LanceDataset]) -> 
     assert replay(folder)[-3:] == ["DataReplacement"] * 3
 
 
-def test_nested_columns(tmp_path: Path) -> None:
+def test_changes_of_nested_columns_are_replayed(tmp_path: Path) -> None:
     folder = tmp_path / "t.lance"
     rows = pa.table({"s": [{"x": 1, "y": ["a"]}, None], "v": [[1.0, 2.0], [3.0, 4.0]]})
     dataset = lance.write_dataset(rows, folder, data_storage_version="2.1")
@@ -226,7 +226,7 @@ def test_clones_and_branches(made: tuple[Path, lance.LanceDataset], tmp_path: Pa
     assert replay(tmp_path / "deep", source=source) == ["Clone"]
 
 
-def test_bases(tmp_path: Path) -> None:
+def test_changes_of_base_paths_are_replayed(tmp_path: Path) -> None:
     folder = tmp_path / "t.lance"
     base = lance.DatasetBasePath(str(tmp_path / "far"), "far", id=None)
     dataset = lance.write_dataset(numbers(0, 3), folder, initial_bases=[base], target_bases=["far"])
