@@ -118,3 +118,15 @@ def test_names_say_what_they_hold() -> None:
 )
 def test_names_are_found_wherever_they_are_bound(text: str, names: list[str]) -> None:
     assert Counter(name for name, _ in bound(ast.parse(text))) == Counter(names)
+
+
+def test_the_name_of_a_test_has_at_least_three_words() -> None:
+    short = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and node.name.count("_") < 3
+    ]
+    assert not short, "\n".join(short)

@@ -26,7 +26,7 @@ def check(values: list[bytes]) -> None:
 
 
 @given(st.lists(st.binary(max_size=300), max_size=20))
-def test_any_values(values: list[bytes]) -> None:
+def test_digests_are_those_of_hashlib(values: list[bytes]) -> None:
     check(values)
 
 

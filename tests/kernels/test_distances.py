@@ -29,7 +29,7 @@ def together(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(TEXTS)
-def test_any_texts(pairs: list[tuple[str, str]]) -> None:
+def test_distances_are_those_of_a_table_of_prefixes(pairs: list[tuple[str, str]]) -> None:
     left, right = ([pair[side] for pair in pairs] for side in (0, 1))
     distances = _kernels.edit_distances(*together(left), *together(right))
     assert distances.tolist() == [distance(*pair) for pair in pairs]

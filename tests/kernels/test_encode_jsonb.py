@@ -37,7 +37,7 @@ def stored(*texts: str | None) -> list[bytes]:
 
 
 @given(VALUES, st.booleans())
-def test_any_value(value: object, ascii_only: bool) -> None:
+def test_any_value_is_encoded_as_by_python(value: object, ascii_only: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
     try:
         text.encode()
@@ -48,7 +48,7 @@ def test_any_value(value: object, ascii_only: bool) -> None:
 
 
 @given(st.text(alphabet='{}[]",:0123456789.eE+-truefalsn \\u00d8\n', max_size=24))
-def test_any_text(text: str) -> None:
+def test_any_text_is_encoded_or_refused_as_by_python(text: str) -> None:
     try:
         expected = encode(text)
     except (ValueError, RecursionError):
@@ -103,6 +103,6 @@ def test_rows_and_nulls() -> None:
     assert stored() == []
 
 
-def test_depth() -> None:
+def test_values_as_deep_as_the_limit_are_encoded() -> None:
     text = "[" * 128 + "]" * 128
     assert stored(text) == [encode(text)]

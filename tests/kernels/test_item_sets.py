@@ -28,7 +28,9 @@ def expected(kind: int, own: list[int], other: list[int]) -> list[int]:
 
 
 @given(PAIRS)
-def test_any_lists(pairs: list[tuple[list[int], list[int], bool]]) -> None:
+def test_sets_of_items_are_those_of_dictionaries(
+    pairs: list[tuple[list[int], list[int], bool]],
+) -> None:
     left, right = together([pair[0] for pair in pairs]), together([pair[1] for pair in pairs])
     there = np.array([pair[2] for pair in pairs], np.uint8)
     both = np.concatenate([left[1], right[1]])

@@ -125,7 +125,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(VALUES, max_size=6))
-def test_documents(values: list[object]) -> None:
+def test_documents_become_the_text_that_they_were(values: list[object]) -> None:
     stored = []
     for value in values:
         kind, payload = encoded(value)

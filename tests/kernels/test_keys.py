@@ -32,7 +32,7 @@ def found_by(table: _kernels.KeyTable, others: _kernels.Keys, count: int) -> lis
 
 
 @given(st.lists(st.binary(max_size=20)), st.lists(st.binary(max_size=2)), st.integers(0, 2**64 - 1))
-def test_any_length(values: list[bytes], others: list[bytes], seed: int) -> None:
+def test_keys_of_any_length_are_found(values: list[bytes], others: list[bytes], seed: int) -> None:
     table = _kernels.KeyTable(plain(values), seed)
     distinct = list(dict.fromkeys(values))
     assert len(table) == len(distinct)
@@ -43,7 +43,7 @@ def test_any_length(values: list[bytes], others: list[bytes], seed: int) -> None
 
 
 @pytest.mark.parametrize("width", [1, 3, 8, 16, 21])
-def test_fixed_width(width: int) -> None:
+def test_keys_of_fixed_width_are_found(width: int) -> None:
     rng = np.random.default_rng(width)
     values = [bytes(one) for one in rng.integers(0, 3, (5000, width), np.uint8)]
     table = _kernels.KeyTable(fixed(values, width), 5)
@@ -62,7 +62,7 @@ def test_hashes_are_of_the_values() -> None:
     assert fixed(values, 8).hashes(2)[0] != hashes[0]
 
 
-def test_nothing() -> None:
+def test_an_empty_table_finds_nothing() -> None:
     table = _kernels.KeyTable(fixed([], 8), 1)
     assert len(table) == 0
     assert found_by(table, fixed([b"12345678"], 8), 1) == [-1]
@@ -89,7 +89,7 @@ def test_buffers_that_contradict_themselves() -> None:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=3), st.binary(min_size=2, max_size=2), st.binary())))
-def test_joined(rows: list[tuple[bytes, bytes, bytes]]) -> None:
+def test_equal_rows_alone_have_equal_joined_keys(rows: list[tuple[bytes, bytes, bytes]]) -> None:
     """Of several columns: the same bytes for the same rows, others for others."""
     one, two, three = ([row[place] for row in rows] for place in range(3))
     columns = [plain(one, before=1), fixed(two, 2), plain(three)]

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     st.integers(0, 1),
     st.booleans(),
 )
-def test_chunk_words(chunks: list[tuple[int, int]], left: int, spoil: int, large: bool) -> None:
+def test_chunk_words_are_parsed_or_refused(
+    chunks: list[tuple[int, int]], left: int, spoil: int, large: bool
+) -> None:
     words = np.array([size << 4 | log for size, log in chunks], "<u4" if large else "<u2")
     sizes = [8 * (size + 1) for size, _ in chunks]
     before = [1 << log for _, log in chunks[:-1]]
@@ -62,7 +64,7 @@ def test_a_word_that_is_cut() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=9))
-def test_repetition_index(pairs: list[tuple[int, int]]) -> None:
+def test_a_repetition_index_is_parsed_or_refused(pairs: list[tuple[int, int]]) -> None:
     """Rows that end in each chunk, and entries behind them of a row that goes on."""
     count = len(pairs)
     words = np.full(count, 1, "<u2").tobytes()
@@ -132,7 +134,7 @@ def outcome(decode: Callable[[], object]) -> object:
 
 
 @given(dictionaries())
-def test_dictionaries(dictionary: Dictionary) -> None:
+def test_items_of_dictionaries_are_those_of_the_codec(dictionary: Dictionary) -> None:
     data, count = np.frombuffer(dictionary.content, np.uint8), dictionary.num_items
     expected = outcome(lambda: decode_block(dictionary.codec, data, count))
     assert outcome(dictionary.items) == expected
@@ -140,6 +142,8 @@ def test_dictionaries(dictionary: Dictionary) -> None:
 
 
 @given(st.binary(max_size=60), st.booleans(), st.booleans(), st.sampled_from([1, 8, 12, 32, 64]))
-def test_any_bytes(content: bytes, compressed: bool, strings: bool, bits: int) -> None:
+def test_any_bytes_are_decoded_or_refused(
+    content: bytes, compressed: bool, strings: bool, bits: int
+) -> None:
     for count in (0, 1, 7, -1, (1 << 62) - 1):
         _kernels.decode_items(content, compressed, strings, bits, count)

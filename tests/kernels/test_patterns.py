@@ -30,7 +30,7 @@ def check(values: list[str], pieces: list[str], before: bytes = b"", behind: byt
 
 
 @given(texts, patterns)
-def test_any_texts(values: list[str], pieces: list[str]) -> None:
+def test_patterns_match_as_regular_expressions_do(values: list[str], pieces: list[str]) -> None:
     check(values, pieces)
     check(values, pieces, b"ab", b"ab" * 20)
 

@@ -65,7 +65,7 @@ SIZES = st.lists(
 
 
 @given(sizes=SIZES, gap=st.sampled_from([0, 1, 8000, 1 << 20]))
-def test_any_pieces(path: Path, sizes: list[tuple[int, int]], gap: int) -> None:
+def test_any_pieces_are_read_in_order(path: Path, sizes: list[tuple[int, int]], gap: int) -> None:
     starts, stops = bounds(sizes)
     fd = os.open(path, os.O_RDONLY)
     try:

@@ -20,7 +20,7 @@ def check(keys: list[int]) -> None:
 
 
 @given(st.lists(numbers, max_size=60))
-def test_any_numbers(keys: list[int]) -> None:
+def test_the_order_of_numbers_is_that_of_numpy(keys: list[int]) -> None:
     check(keys)
 
 

@@ -244,7 +244,9 @@ def test_a_constant_page_has_no_chunks() -> None:
         ({"num_rows": -1}, "another number of rows"),
     ],
 )
-def test_wrong_arguments(files: list[bytes], other: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_refused_by_name(
+    files: list[bytes], other: dict[str, Any], message: str
+) -> None:
     whole = Whole.of(files, columns(0, 1), 321)
     with pytest.raises(ValueError, match=message):
         whole.plan([0, 1], **other)
@@ -333,7 +335,9 @@ def test_pages_outside_of_a_file(starts: list[int], sizes: list[int]) -> None:
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_wrong_bytes(files: list[bytes], data: st.DataObject) -> None:
+def test_files_with_wrong_bytes_are_planned_or_refused(
+    files: list[bytes], data: st.DataObject
+) -> None:
     content = bytearray(files[2])
     first = len(content) - data.draw(st.sampled_from([40, 200, 2000]))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -399,7 +403,7 @@ def test_metadata_of_columns_outside_of_what_was_read(place: tuple[list[int], ..
         _kernels.column_pages(views([b"0123456789"]), *[columns(*values) for values in place])
 
 
-def test_spans() -> None:
+def test_spans_are_gathered_in_order() -> None:
     contents = views([b"abcdef", b"", b"0123"])
     found = _kernels.gather_spans(
         contents, columns(2, 0, 1, 0), columns(1, 0, 0, 5), columns(3, 2, 0, 1)
@@ -419,7 +423,9 @@ def test_spans() -> None:
         ([2], [2], [3]),
     ],
 )
-def test_spans_outside(numbers: list[int], starts: list[int], sizes: list[int]) -> None:
+def test_spans_outside_of_a_buffer_are_refused(
+    numbers: list[int], starts: list[int], sizes: list[int]
+) -> None:
     contents = views([b"abcdef", b"", b"0123"])
     with pytest.raises(ValueError, match="spans"):
         _kernels.gather_spans(contents, columns(*numbers), columns(*starts), columns(*sizes))

@@ -164,7 +164,7 @@ def test_strings_in_compressed_chunks(scheme: Scheme) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_compressed_levels(scheme: Scheme) -> None:
+def test_compressed_levels_are_decoded(scheme: Scheme) -> None:
     levels = [np.arange(5, dtype="<u2"), np.arange(3, dtype="<u2")]
     chunks = [[compress(scheme, part.tobytes())] for part in levels]
     block = decode_blocks(block_codec(general(scheme, flat(16))), chunked(chunks, [5, 3]))

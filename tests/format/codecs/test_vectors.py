@@ -40,12 +40,12 @@ def bits(block: Block) -> list[int]:
     return np.unpackbits(block.data, count=block.num_values, bitorder="little").tolist()
 
 
-def test_flat_int32() -> None:
+def test_flat_numbers_are_decoded() -> None:
     block = mini_block("0a020820", [3], ["0100000070110100ffffffff"])
     assert fixed(block, "i4") == [1, 70000, -1]
 
 
-def test_flat_bool() -> None:
+def test_flat_booleans_are_decoded() -> None:
     assert bits(mini_block("0a020801", [9], ["8d01"])) == [1, 0, 1, 1, 0, 0, 0, 1, 1]
 
 
@@ -59,7 +59,7 @@ def test_flat_bool_in_full_zip() -> None:
     assert fixed(per_value_codec(encoding_of("0a020808")).decode_values(zipped), "u1") == [1, 0, 1]
 
 
-def test_variable_utf8() -> None:
+def test_variable_strings_are_decoded() -> None:
     buffer = "100000001200000012000000150000006162636465484848"
     assert strings(mini_block("12060a040a020820", [3], [buffer])) == [b"ab", b"", b"cde"]
 
@@ -161,7 +161,7 @@ FSST_TABLES = {
 
 
 @pytest.mark.parametrize("name", FSST_TABLES)
-def test_fsst(name: str) -> None:
+def test_strings_with_a_symbol_table_are_decoded(name: str) -> None:
     table, buffer = FSST_TABLES[name]
     message = pb.CompressiveEncoding(
         fsst=pb.Fsst(
@@ -173,7 +173,7 @@ def test_fsst(name: str) -> None:
     assert strings(block) == FSST_STRINGS
 
 
-def test_rle_int32() -> None:
+def test_runs_of_numbers_are_decoded() -> None:
     chunk = ["070000000700000009000000", "ff2d02"]
     block = mini_block("420c0a040a02082012040a020808", [302], chunk)
     assert fixed(block, "i4") == [7] * 300 + [9] * 2
@@ -259,7 +259,7 @@ def test_fixed_size_list_of_lists() -> None:
     assert inner[:2] + inner[4:] == [1, None, 5, 6, 7, 8, 9, 10, 11, 12]
 
 
-def test_packed_struct() -> None:
+def test_a_packed_struct_is_decoded() -> None:
     rows = "000000000100000000000000000100000002000000000000f03f"
     block = mini_block("620b0a0320084012040a020868", [2], [rows])
     assert isinstance(block, StructBlock)

@@ -224,7 +224,9 @@ def test_every_range_of_rows_can_be_read(
 
 @pytest.mark.parametrize("value", [7, "text", b"x" * 40, True, 2.5])
 @pytest.mark.parametrize("nulls", [False, True])
-def test_constant_pages(value: Any, nulls: bool, write_pages: Callable, rows: Callable) -> None:
+def test_constant_pages_are_read_in_every_way(
+    value: Any, nulls: bool, write_pages: Callable, rows: Callable
+) -> None:
     kind = pa.binary(40) if isinstance(value, bytes) else pa.scalar(value).type
     values = [value, None if nulls else value, value] * 50
     ((page,),) = write_pages(pa.table({"c": pa.array(values, kind)}), "2.2")
@@ -237,7 +239,9 @@ def test_constant_pages(value: Any, nulls: bool, write_pages: Callable, rows: Ca
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
-def test_blob_pages(version: str, write_pages: Callable, rows: Callable) -> None:
+def test_blob_pages_are_read_in_every_way(
+    version: str, write_pages: Callable, rows: Callable
+) -> None:
     field = pa.field("c", pa.large_binary(), metadata={b"lance-encoding:blob": b"true"})
     values = [b"hello", None, b"", b"x" * 100] * 30
     ((page,),) = write_pages(pa.table([values], schema=pa.schema([field])), version)

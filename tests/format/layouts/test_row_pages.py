@@ -98,7 +98,7 @@ def test_indices_of_a_dictionary_are_taken_by_rows_where_they_are_words(name: st
 
 
 @pytest.mark.parametrize("name", [*LEVELS_BY_ROWS, *LEVELS_BY_CHUNKS])
-def test_levels(name: str) -> None:
+def test_the_kernel_takes_rows_with_these_levels(name: str) -> None:
     levels = block_codec((LEVELS_BY_ROWS | LEVELS_BY_CHUNKS)[name])
     shape = Shape.from_proto([Layer.NULLABLE_ITEM])
     form = chunk_form(encodings.flat(32))._replace(shape=shape, definition=levels)

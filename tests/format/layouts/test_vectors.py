@@ -216,7 +216,7 @@ def test_large_strings_in_full_zip(make_page: Callable, rows: Callable) -> None:
     assert page.read_page().values.offsets.dtype == "int64"
 
 
-def test_blob_descriptions(make_page: Callable, rows: Callable) -> None:
+def test_blob_descriptions_are_read_in_every_way(make_page: Callable, rows: Callable) -> None:
     chunk = (
         "00004000fefefefe" "00000000000000000500000000000000" "00000100000000000000000000000000"
         "00000000000000000000000000000000" "40000000000000006400000000000000"
