@@ -3,7 +3,7 @@
 The records of a table are numbered objects below `_maintenance`, the newest of which counts. A new
 record is a put of the next number if it is absent, so of several replicas one gets it. Correctness
 does not depend on the lease: each step is a commit of its own, and of two that do the same work the
-later one conflicts. A wrong clock, or a store without conditional puts, costs that work alone.
+later one conflicts. A wrong clock, or a store without conditional puts, costs work done twice.
 """
 
 from __future__ import annotations

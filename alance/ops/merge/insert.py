@@ -113,7 +113,7 @@ async def _with_retries(
 
 
 def _again(merge: RowMerge, snapshot: Snapshot, newer: Snapshot) -> RowMerge:
-    """Plan the merge of data that was read for a version on a newer version.
+    """Plan a merge again on a newer version, for data that were read for an older one.
 
     Raises:
         CommitConflictError: the newer version has other columns.
