@@ -33,7 +33,7 @@ async def create_data_file(
 
     Args:
         dataset: the table.
-        path: in the folder `data` of this branch, or below the base path.
+        path: path in the folder `data` of this branch, or below the base path.
         base_id: id of the base path of the table below which the file lies; None: the table's
             folder.
 

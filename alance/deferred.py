@@ -1,4 +1,4 @@
-"""Modules and names that are imported when they are first asked for.
+"""Modules and names that are imported when they are first used.
 
 `import alance` loads what opens, takes and scans, and nothing else: see docs/architecture.md.
 """
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Deferred(ModuleType):
-    """A module that is imported when something of it is first asked for.
+    """A module that is imported when one of its names is first used.
 
         if TYPE_CHECKING:
             from alance.ops.rows import delete
         else:
             delete = Deferred("alance.ops.rows.delete")
 
-    A verb has a thread import what it needs before it asks, so that this does not keep the loop:
+    A verb first has a thread import the module, so that the import does not hold the loop:
     `await self._load(delete)`.
     """
 
@@ -33,12 +33,12 @@ class Deferred(ModuleType):
 def lazy(
     module: str, places: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a module that has names of others.
+    """Return the `__getattr__` and `__dir__` of a module with names from other modules.
 
     Args:
-        module: its own name.
-        places: by public name the module that has it, with `:name` where it is another one there;
-            a submodule names itself.
+        module: name of the module.
+        places: module of each public name, with `:name` if the name is another one there; the place
+            of a submodule is the submodule.
     """
 
     def find(name: str) -> Any:

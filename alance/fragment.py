@@ -290,7 +290,7 @@ class DatasetFragment(Framed):
         Cost: one GET.
 
         Args:
-            filename: in the folder `data` of this branch.
+            filename: name of the file in the folder `data` of this branch.
             dataset: the table.
             fragment_id: the id in the result; an append replaces it by a new one.
 

@@ -224,7 +224,7 @@ class _CatalogManifest:
 
     Attributes:
         uri: URI of the catalog, for messages.
-        table: None: there is no `__manifest`.
+        table: the dataset `__manifest`; None if there is none.
     """
 
     uri: str

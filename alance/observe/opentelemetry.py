@@ -58,7 +58,7 @@ class OpenTelemetry(Observer):
     caller's.
 
     Args:
-        meter_provider, tracer_provider: None: the global ones.
+        meter_provider, tracer_provider: providers of OpenTelemetry; None: the global ones.
         spans: False: make no spans, which cost some ten microseconds per request.
     """
 

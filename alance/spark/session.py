@@ -142,7 +142,8 @@ def session(
     passes the folder of alance to local workers if this process imports from it.
 
     Args:
-        master: None: as `spark-submit` or the configuration say, or `local[*]`.
+        master: URL of the master; None: as `spark-submit` or the configuration say, or
+            `local[*]`.
         conf: settings of Spark.
         warehouse: warehouse of the catalog `lance`; see `register`.
 

@@ -50,7 +50,7 @@ class EngineVerbs(Handle):
             assert sorted(counts["n"].to_pylist()) == [33, 33, 34]
 
         Args:
-            query: in DuckDB's SQL.
+            query: a query in DuckDB's SQL.
             params: values for its `?` in their order, or a mapping for `$name`.
             tables: other tables by their names in the query: datasets, Arrow tables and readers,
                 frames of pandas and Polars.

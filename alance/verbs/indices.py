@@ -286,7 +286,7 @@ class IndexVerbs(Handle):
 
         Args:
             index_name: name of the index.
-            column: without a name: use the first vector index on this column.
+            column: column whose first vector index is used; without `index_name`.
 
         Raises:
             InvalidInputError: neither argument is given, or the index is not a vector index.

@@ -48,8 +48,8 @@ class MaintenanceVerbs(Handle):
             assert [step.kind for step in report.steps] == []
 
         Args:
-            policy: None: that of the table's configuration, see `MaintenancePolicy.to_config`, with
-                defaults for rules that are missing.
+            policy: rules; None for those of the table's configuration, with defaults for missing
+                rules; see `MaintenancePolicy.to_config`.
             dry_run: only report which steps are due, and their cost. Nothing is written.
 
         Returns:

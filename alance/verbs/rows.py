@@ -369,7 +369,7 @@ class MergeInsert:
         """Set the file version of new data files; default: the version of the table.
 
         Args:
-            version: such as `2.1`.
+            version: file version, such as `2.1`.
 
         Raises:
             InvalidInputError: no such version.

@@ -62,11 +62,11 @@ class SearchVerbs(Handle):
             column: name or dotted path of a column of fixed-size lists of float16, bfloat16,
                 float32, float64 or uint8, or of lists of such vectors.
             k: number of rows at most, for each query.
-            query: as many numbers as the vectors have. Two dimensions are a batch of queries: the
-                first column of the output is then `query_index` (int32), with k rows for each
-                query. If rows are lists of vectors, two dimensions are one query of several
-                vectors, whose distance from a row is the sum over these vectors of the distance to
-                the row's nearest vector; three dimensions are a batch.
+            query: a vector. A matrix is a batch of queries: the first column of the output is then
+                `query_index` (int32), with k rows for each query. If rows are lists of vectors, a
+                matrix is one query of several vectors, whose distance from a row is the sum over
+                these vectors of the distance to the row's nearest vector; a batch has three
+                dimensions.
             options: see `alance.types.SearchArguments`.
 
         Raises:

@@ -135,7 +135,7 @@ class VersionVerbs(Handle):
         more for another version.
 
         Args:
-            version: None: this version.
+            version: number of a version on this branch; None for this version.
 
         Returns:
             None if the version has no transaction on record.

@@ -271,7 +271,7 @@ class Fragments(Sequence[Fragment]):
         """Return the fragments for a clone: files without a base path get this base path.
 
         Args:
-            base_id: None: remove the base path of all files.
+            base_id: id of the base path; None removes the base path of all files.
         """
         return Fragments(Records.read(_kernels.based_fragments(self.records.content, base_id)))
 

@@ -35,7 +35,7 @@ class JsonTarget:
     """Target of a JSON index: the values at a path, in files of an index of another kind.
 
     Attributes:
-        path: as the user gave it; `$.` may be omitted.
+        path: path as the user wrote it; `$.` may be omitted.
         kind: kind of the files, such as `BTree`.
     """
 

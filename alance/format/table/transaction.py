@@ -77,7 +77,7 @@ class Transaction:
             change: the operation.
             read_version: version that the operation was computed from; 0: a creation.
             properties: recorded in the transaction.
-            uuid: None: a random one.
+            uuid: UUID of the transaction; None for a random one.
 
         Raises:
             InvalidInputError: a text with half of a surrogate pair.
