@@ -1,4 +1,4 @@
-"""Arrow batches of special shapes."""
+"""Helpers for Arrow batches: without rows or columns, selected, side by side, concatenated."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ RowsT = TypeVar("RowsT", pa.Array, pa.RecordBatch)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of no rows; of any types, extension types inside of others too."""
+    """Return a batch without rows; types may be nested extension types."""
     arrays = [pa.nulls(0, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def empty_columns(num_rows: int) -> pa.RecordBatch:
-    """A batch of no columns that still knows its number of rows."""
+    """Return a batch of `num_rows` rows without columns."""
     struct = pa.StructArray.from_buffers(pa.struct([]), num_rows, [None])
     return pa.RecordBatch.from_struct_array(struct)
 
@@ -45,7 +45,7 @@ def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
         return empty_columns(len(order))
     from alance.compute import call_function
 
-    # What `rows.take` calls, which takes as long again to make the options that are usual.
+    # `rows.take` makes this call, too, and takes as long again to create default options.
     try:
         return call_function("take", [rows, to_arrow(order)])
     except pa.ArrowInvalid as error:
@@ -53,7 +53,7 @@ def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
 
 
 def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The columns of batches of the same rows in one."""
+    """Join the columns of batches that have the same rows."""
     if len(batches) == 1:
         return batches[0]
     columns = [column for batch in batches for column in batch.columns]
@@ -66,11 +66,13 @@ def completed(
     batches: Sequence[tuple[Sequence[Field], pa.RecordBatch]],
     column: Callable[[Field], pa.Array | None],
 ) -> pa.RecordBatch | None:
-    """The batch of a schema, of which batches have some fields; None where a column is None.
+    """Assemble a batch of a schema from batches of some fields and single columns.
+
+    Returns None if `column` returns None for a field.
 
     Args:
-        batches: with their fields, in the order of the schema.
-        column: gives each other one.
+        batches: each with its fields.
+        column: returns the array of a field that no batch has.
     """
     if len(batches) == 1 and batches[0][1].num_columns == len(schema.fields):
         return batches[0][1]
@@ -88,7 +90,7 @@ def completed(
 
 
 def fixed_bytes(arrow: pa.DataType) -> float:
-    """Bytes of a value of a fixed-width type; 0 for others."""
+    """Bytes of one value of a fixed-width type; 0 for other types."""
     if pa.types.is_fixed_size_list(arrow):
         return float(arrow.list_size * fixed_bytes(arrow.value_type))
     try:
@@ -98,7 +100,7 @@ def fixed_bytes(arrow: pa.DataType) -> float:
 
 
 def leaf_bytes(leaf: LeafColumn) -> float:
-    """Bytes of a row of a leaf of fixed width; 0 for others."""
+    """Bytes of one row of a fixed-width leaf; 0 for other leaves."""
     return leaf.multiplier * leaf.field.derive("bytes", _fixed_bytes)
 
 
@@ -107,7 +109,7 @@ def _fixed_bytes(field: Field) -> float:
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:
-    """Memory of the rows of a batch, about: of a slice its share."""
+    """Approximate memory of a batch's rows; for a slice, its share of the buffers."""
     return sum(column.nbytes for column in batch.columns)
 
 
@@ -136,9 +138,9 @@ def _concatenated(concat: Callable[[Sequence[RowsT]], RowsT], parts: Sequence[Ro
         raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
 
 
-COLUMN_BYTES: Final = 4 << 10  # what a call of Arrow for a column costs, in bytes that are decoded
+COLUMN_BYTES: Final = 4 << 10  # bytes that are decoded in the time of an Arrow call for a column
 
 
 def work_bytes(batches: Iterable[pa.RecordBatch]) -> int:
-    """What a step over all columns of batches costs, in bytes of columns that are decoded."""
+    """Cost of a step over all columns of batches, in bytes decoded in the same time."""
     return sum(batch.nbytes + COLUMN_BYTES * batch.num_columns for batch in batches)

@@ -1,4 +1,4 @@
-"""Opening of a data file: its columns, what is known of their pages, and what it consists of.
+"""Opening of data files: containers, columns, page states and tables, statistics, descriptions.
 
-Imports nothing of the folders beside it.
+Plans only: nothing here waits. `page_tables` and `plain` import modules of `file.rows`.
 """

@@ -1,6 +1,6 @@
 """Plans over the columns of an open file: the pages of requested rows, and the missing page states.
 
-Learned page states are kept with the columns of their file, as one entry of the session's search
+Learned page states are disk with the columns of their file, as one entry of the session's search
 cache. A scan works on a copy of the columns if its page states would only fill the cache.
 """
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
 
-COLUMN_BYTES: Final = 260  # of the objects around what the kernel has
-SMALL_BYTES: Final = 256 << 10  # of a page; a scan reads smaller ones whole, in one round
+COLUMN_BYTES: Final = 260  # Python objects of a column, beside the kernel's memory
+SMALL_BYTES: Final = 256 << 10  # a scan reads a page up to this size whole, in one round
 
 
 class States(Protocol):
@@ -43,12 +43,12 @@ class States(Protocol):
 
 
 class FileColumns:
-    """The columns of a file that were opened, and all that is learned of their pages.
+    """Opened columns of a file, with the page states learned so far.
 
     Attributes:
-        columns: by their numbers in the file.
-        num_bytes: memory that they take.
-        is_own: a copy, of which no cache knows.
+        columns: columns by their numbers in the file.
+        num_bytes: memory of the columns and their page states.
+        is_own: True for a copy that is in no cache.
     """
 
     __slots__ = ("columns", "container", "is_own", "num_bytes")
@@ -60,7 +60,7 @@ class FileColumns:
         self.is_own = is_own
 
     def add(self, columns: Iterable[Column]) -> None:
-        """Take in columns that were opened; of one that is here nothing changes."""
+        """Add opened columns; a column that is already here stays."""
         for column in columns:
             if self.columns.setdefault(column.index, column) is column:
                 self.num_bytes += COLUMN_BYTES + column.kernel.num_bytes
@@ -81,13 +81,13 @@ class FileColumns:
         return sum([self.columns[index].kernel.state_bytes for index in indices])
 
     def has_grown(self, num_bytes: int, states: States) -> None:
-        """Note that more is known of pages."""
+        """Add the bytes of learned page states, and tell the cache unless this is a copy."""
         self.num_bytes += num_bytes
         if not self.is_own:
             states.put(("columns", self.container.path), self, self.num_bytes)
 
 
-@dataclass(slots=True)  # frozen it would take thrice as long to make
+@dataclass(slots=True)  # not frozen: that makes its creation three times as slow
 class OpenColumn:
     """A column of an open file with the layouts of its pages, which are parsed when needed."""
 
@@ -113,10 +113,11 @@ class OpenColumn:
         return self.column.kernel.buffer_bytes
 
     def layout(self, number: int) -> PageLayout:
-        """The layout of a page.
+        """Layout of a page; parsed once.
 
         Raises:
-            CorruptFileError, UnsupportedError: its description.
+            CorruptFileError: the page's description contradicts the format.
+            UnsupportedError: the description has an unknown layout or encoding.
         """
         layout = self.layouts[number]
         if layout is None:
@@ -138,11 +139,12 @@ class OpenColumn:
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[list[DecodeTask]]:
         """Plan single rows.
 
-        Cost: one round where the states of their pages are known or guessed well, else two.
+        Cost: one round if the states of their pages are known or guessed well, else two.
 
         Args:
             rows: sorted and unique, shape (n,), all below `num_rows`.
-            guess: where the rows of an unknown page lie, and read more for it, to save a round.
+            guess: guess the place of rows in pages of unknown state, to save a round; this may
+                read more bytes.
         """
         plans = [
             self._take_page(number, of_page, states, guess) for number, of_page in self.hit(rows)
@@ -150,10 +152,10 @@ class OpenColumn:
         return (yield from together(plans))
 
     def row_page(self, number: int, state: PageState | None) -> RowPage | None:
-        """A page whose rows the kernel takes; None for one of another kind.
+        """Page in the form from which the kernel takes rows; None if the kernel cannot.
 
         Raises:
-            CorruptFileError: its state contradicts its description.
+            CorruptFileError: the page's state contradicts its description.
         """
         assert state is not None
         try:
@@ -163,7 +165,7 @@ class OpenColumn:
             raise
 
     def hit(self, rows: Int64s) -> list[tuple[int, Int64s]]:
-        """The pages that hold ascending rows, and the rows counted from the first of each page."""
+        """Numbers of the pages that hold ascending rows, each with its rows as page offsets."""
         first_rows = self.column.first_rows
         if len(first_rows) == 2:
             return [(0, rows)] if len(rows) else []
@@ -175,7 +177,7 @@ class OpenColumn:
         ]
 
     def read(self, start: int, stop: int, states: States) -> Plan[list[DecodeTask]]:
-        """Plan the rows from `start` to `stop`, in order. One round where states are known."""
+        """Plan the rows from `start` to `stop`, in order: one round if page states are known."""
         return (
             yield from together(
                 [
@@ -186,9 +188,9 @@ class OpenColumn:
         )
 
     def load(self, start: int, stop: int, states: States) -> Plan[None]:
-        """Plan the states of the pages that hold the rows: one round, none if all are known.
+        """Plan the states of the pages that hold a range of rows: one round, or none if known.
 
-        Small pages inside the range are left out: `read` gets them whole.
+        Skips small pages inside the range, because `read` reads them whole.
         """
         missing = [
             self._state(number, states)
@@ -199,7 +201,9 @@ class OpenColumn:
             yield from together(missing)
 
     def _overlaps(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """(page, first row in it, last row in it, exclusive) of the pages in a range of rows."""
+        """Yield (page, start, stop) for each page in a range of rows; `start` and `stop` are
+        offsets in the page.
+        """
         if start >= stop:
             return
         if self.column.num_pages == 1:
@@ -219,7 +223,7 @@ class OpenColumn:
         return self.at_hand(number, states) if state is None else state
 
     def learned_state(self, number: int) -> PageState | None:
-        """The state of a page, if it is known."""
+        """State of a page from memory; None if unknown."""
         kernel = self.column.kernel
         state: PageState | None = kernel.state(number)
         if state is None and (chunks := kernel.chunks(number)) is not None:
@@ -234,14 +238,14 @@ class OpenColumn:
         state: PageState | None = None
         if self.container.search is not None and not self.container.is_whole:
             state = held(self.layout(number).load(), self.container)
-        if state is None and (kept := self._kept(states)) is not None:
-            state = recalled(lambda: self.layout(number).load(), self.container.path, kept)
+        if state is None and (disk := self._kept(states)) is not None:
+            state = recalled(lambda: self.layout(number).load(), self.container.path, disk)
         if state is not None:
             self.learned(number, state, states)
         return state
 
     def _kept(self, states: States) -> Kept | None:
-        """The disk cache behind the states; None: a small file is kept whole with its tail."""
+        """Disk cache behind the states. None for a small file, which is kept whole as a tail."""
         return None if self.container.is_whole else kept_by(states)
 
     def _state(self, number: int, states: States) -> Plan[PageState]:
@@ -257,9 +261,9 @@ class OpenColumn:
             if state is None and not guess:
                 state = yield from self._state(number, states)
             if state is None:
-                plan, kept = layout.load_and_take(rows), self._kept(states)
-                if kept is not None:
-                    plan = noted(plan, kept, first_ranges(layout.load()))
+                plan, disk = layout.load_and_take(rows), self._kept(states)
+                if disk is not None:
+                    plan = noted(plan, disk, first_ranges(layout.load()))
                 state, task = yield from plan
                 self.learned(number, state, states)
                 return task
@@ -269,7 +273,7 @@ class OpenColumn:
             raise
 
     def is_read_whole(self, number: int, start: int, stop: int) -> bool:
-        """Whether rows are all those of a small page, whose state is not worth keeping."""
+        """True if a range covers all of a small page, whose state is then not worth keeping."""
         buffers, num_rows, _ = self.column.pages[number]
         return stop - start == num_rows and sum([size for _, size in buffers]) <= SMALL_BYTES
 
@@ -289,12 +293,12 @@ class OpenColumn:
             raise
 
     def place(self, number: int) -> PagePlace:
-        """Where a page is."""
+        """Location of a page: its file and buffers."""
         buffers, num_rows, _ = self.column.pages[number]
         return PagePlace(self.container.path, buffers, num_rows)
 
     def learn(self, number: int, states: States) -> Plan[PageState]:
-        """Plan the state of a page that is not at hand: one round at most."""
+        """Plan the state of a page that is not in memory, and keep it: at most one round."""
         try:
             state = yield from noted(self.layout(number).load(), self._kept(states))
         except AlanceError as error:
@@ -309,5 +313,5 @@ class OpenColumn:
         self.file.has_grown(num_bytes, states)
 
     def add_place(self, error: AlanceError, number: int) -> None:
-        """Tell in which page an error is."""
+        """Add the page to an error's notes."""
         error.add_note(f"in page {number} of column {self.column.index} of {self.container.path}")

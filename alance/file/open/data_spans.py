@@ -1,4 +1,7 @@
-"""Which bytes of data files are values of pages, and which tell where those are."""
+"""Byte spans of data files: values of pages, and the metadata that locates them.
+
+A dry run of a scan (`explain`) reads metadata alone, and counts the pages that it would read.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ Span = tuple[int, int]
 
 
 class _Buffer(NamedTuple):
-    """A buffer of a page, by its place in the file."""
+    """A buffer of a page: its span in the file, its column, and its number."""
 
     start: int
     stop: int
@@ -34,14 +37,14 @@ class _Buffer(NamedTuple):
 
     @property
     def has_values(self) -> bool:
-        """Whether it is what a read is for; others say where in it the rows are."""
+        """True for a buffer of values; other buffers locate rows in it."""
         if self.column.container.version is FileVersion.V2_0:
             return self.number in value_buffers(self.column.column.pages[self.page].encoding)
         return self.number == _values_of(self.column.layout(self.page))
 
 
 class DataSpans:
-    """The page buffers of the columns that were opened."""
+    """Page buffers of the columns that were opened, by file."""
 
     def __init__(self) -> None:
         self._columns: dict[str, FileColumns] = {}
@@ -49,11 +52,11 @@ class DataSpans:
 
     @property
     def paths(self) -> Iterable[str]:
-        """The files that have them."""
+        """Paths of the files with open columns."""
         return self._columns
 
     def learn(self, value: object) -> None:
-        """Note a value of the search cache if it is the open columns of a file."""
+        """Add a value of the search cache if it is the open columns of a file."""
         if isinstance(value, FileColumns):
             self._columns[value.container.path] = value
 
@@ -82,7 +85,7 @@ class DataSpans:
         return joined_spans(spans)
 
     def pages(self, ranges: Iterable[tuple[str, Span]]) -> int:
-        """How many pages have values in some ranges."""
+        """Number of pages with values in some ranges."""
         pages = {
             (path, buffer.column.column.index, buffer.page)
             for path, span in ranges
@@ -94,7 +97,7 @@ class DataSpans:
 
     @property
     def num_pages(self) -> int:
-        """Pages of all open columns that have values of their own; others need no read."""
+        """Number of pages with a buffer of values, in all open columns."""
         pages = {
             (path, buffer.column.column.index, buffer.page)
             for path in self._columns
@@ -135,14 +138,14 @@ class DataSpans:
 
 
 class Needed:
-    """Ranges of files that must be read, though values are not."""
+    """Ranges of files that a dry run has to read, by path."""
 
     def __init__(self) -> None:
         self._spans: dict[str, list[Span]] = {}
         self._longest = 0
 
     def add(self, path: str, span: Span) -> None:
-        """Note a range."""
+        """Add a range."""
         spans = self._spans.setdefault(path, [])
         at = bisect_left(spans, span)
         if spans[at : at + 1] != [span]:
@@ -150,7 +153,7 @@ class Needed:
             self._longest = max(self._longest, span[1] - span[0])
 
     def within(self, path: str, start: int, stop: int) -> list[Span]:
-        """The parts of a range that were noted, ascending and disjoint."""
+        """Parts of a range that were added, ascending and disjoint."""
         spans = self._spans.get(path, [])
         first = bisect_left(spans, (start - self._longest, 0))
         return joined_spans(
@@ -161,7 +164,7 @@ class Needed:
 
 
 def _values_of(layout: PageLayout) -> int | None:
-    """The number of the buffer that has the values; None where all are small."""
+    """Number of the buffer that holds a page's values; None if the page has no such buffer."""
     if isinstance(layout, BlobPage):
         return _values_of(layout.inner)
     if isinstance(layout, MiniBlockPage):

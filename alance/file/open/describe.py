@@ -1,4 +1,4 @@
-"""What a data file consists of: columns, pages, layouts and encodings, and the bytes of each."""
+"""Description of a data file: columns, pages, layouts and encodings, and the bytes of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.schema import Schema
 
-# Fields that tell a reader nothing.
+# Fields that are left out of the text of an encoding: their values are bytes or wrappers.
 _SILENT: Final = frozenset({"buffer", "symbol_table", "value"})
 _KINDS: Final[dict[str, type[Message]]] = {
     "lance.encodings21.PageLayout": encodings_v2_1_pb2.PageLayout,
@@ -37,7 +37,7 @@ class PageDescription:
     """A page of a column.
 
     Attributes:
-        num_rows: rows of the page; for structural fixed-size lists times their dimensions.
+        num_rows: rows of the page, times the dimensions of structural fixed-size lists.
         num_bytes: bytes of all its buffers.
         start: file offset of its first buffer; 0 if it has no buffer.
         layout: arrangement of values, lists and nulls, such as `mini-block`.
@@ -95,14 +95,14 @@ class FileDescription:
 def describe(
     container: Container, schema: Schema, num_rows: int, columns: Mapping[int, int]
 ) -> Plan[FileDescription]:
-    """Plan the description of an open file: one round where its tail holds not all metadata.
+    """Plan the description of an open file: no round if its tail holds all metadata, else one.
 
     Args:
-        columns: the column of each field, by field id.
+        columns: column numbers by field id.
 
     Raises:
-        CorruptFileError: metadata that contradict the file.
-        UnsupportedError: a file of 0.1, whose columns have neither layouts nor encodings of pages.
+        CorruptFileError: the metadata contradict the file.
+        UnsupportedError: the file is of version 0.1, whose pages have no layouts or encodings.
     """
     if isinstance(container, BatchContainer):
         raise UnsupportedError(
@@ -147,7 +147,7 @@ def _page(container: Container, page: Page) -> PageDescription:
 
 
 def _told(container: Container, content: bytes) -> tuple[str, str]:
-    """Layout and encoding of a page as texts; what has no layout is of version 2.0."""
+    """Layout and encoding of a page as texts; a page of version 2.0 has the layout `array`."""
     try:
         message = Any.FromString(content)
         kind = _KINDS.get(message.type_url.rpartition("/")[2])
@@ -180,26 +180,26 @@ def _layout(layout: encodings_v2_1_pb2.PageLayout) -> tuple[str, str]:
 
 def _planar(layout: encodings_v2_3_pb2.PlanarLayout) -> tuple[str, str]:
     structure, codec = layout.structure.WhichOneof("codec"), layout.values.WhichOneof("codec")
-    told = f"{structure or 'no structure'}, {codec or 'no values'}"
+    name = f"{structure or 'no structure'}, {codec or 'no values'}"
     values = layout.values
     if codec == "chunked":
-        return told, _beside(values.chunked, text_of(values.chunked.compression))
+        return name, _beside(values.chunked, text_of(values.chunked.compression))
     if codec == "zipped":
-        return told, text_of(values.zipped.compression)
-    return told, text_of(values.indexed.indices) if codec == "indexed" else ""
+        return name, text_of(values.zipped.compression)
+    return name, text_of(values.indexed.indices) if codec == "indexed" else ""
 
 
 def _beside(
     page: encodings_v2_1_pb2.MiniBlockLayout | encodings_v2_3_pb2.ChunkedValues, values: str
 ) -> str:
-    """The encoding of values, which are numbers of a dictionary where the page has one."""
+    """Encoding of a page's values as text, after that of its dictionary if it has one."""
     if not page.num_dictionary_items:
         return values
     return f"dictionary({page.num_dictionary_items} of {text_of(page.dictionary)}) {values}"
 
 
 def text_of(message: Message) -> str:
-    """An encoding as text: its name, what it says in numbers, then what is inside of it."""
+    """Encoding as text: its name, its parameters, then the encodings inside it."""
     for choice in ("compression", "array_encoding"):
         if choice in message.DESCRIPTOR.oneofs_by_name:
             name = message.WhichOneof(choice)
@@ -220,12 +220,12 @@ def _named(name: str, message: Message) -> str:
             inner += [text for part in _messages(value) for text in _inside(part)]
         elif isinstance(value, int | str) and not isinstance(value, bool):
             facts.append(str(value))
-    told = name.replace("_", "-") + (f"({', '.join(facts)})" if facts else "")
-    return " ".join([told, *inner]) if len(inner) < 2 else f"{told} [{'; '.join(inner)}]"
+    outer = name.replace("_", "-") + (f"({', '.join(facts)})" if facts else "")
+    return " ".join([outer, *inner]) if len(inner) < 2 else f"{outer} [{'; '.join(inner)}]"
 
 
 def _scheme(message: encodings_v2_1_pb2.BufferCompression) -> str:
-    """The name of a general compression."""
+    """Name of a general compression scheme, such as `zstd`."""
     name: str = encodings_v2_1_pb2.CompressionScheme.Name(message.scheme)
     return name.removeprefix("COMPRESSION_ALGORITHM_").lower()
 
@@ -241,5 +241,5 @@ def _inside(message: Message) -> list[str]:
 
 
 def _messages(value: Message | Sequence[Message]) -> Sequence[Message]:
-    """Those of a field, which has one or is repeated."""
+    """Messages of a field, which may be repeated."""
     return [value] if isinstance(value, Message) else value

@@ -1,4 +1,4 @@
-"""Opening a data file by plan: container and columns, through the search cache."""
+"""Plans that open data files: containers and columns, through the search cache."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Extent, Pieces, Plan, T
 
-FILES_AT_ONCE: Final = 64  # whose ends are parsed between turns: a millisecond or so
+FILES_AT_ONCE: Final = 64  # file ends parsed between turns: about a millisecond
 
 
 class FileOf(NamedTuple):
-    """A file to open: where it is, its exact size, and what is known of it."""
+    """A file to open: its location, its exact size, and the cache for facts about it."""
 
     path: str
     file_bytes: int
@@ -43,22 +43,18 @@ class FileOf(NamedTuple):
 def open_file(
     path: str, file_bytes: int, states: States, tail_bytes: int = TAIL_BYTES
 ) -> Plan[Container]:
-    """Plan the container of a file: no round where the cache has it, else one.
-
-    Args:
-        tail_bytes: that are read first, where more is known to be needed.
-    """
+    """Plan the container of a file; see `open_files`."""
     (container,) = yield from open_files([FileOf(path, file_bytes, states)], tail_bytes)
     return container
 
 
 def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[list[Container]]:
-    """Plan the containers of files: no round where the cache has them, else one.
+    """Plan the containers of files: no round if all are in the cache, else one.
 
-    A file of at most 64 KiB is read whole, and its pages are served from that.
+    A file of at most 64 KiB is read whole, and its pages are later served from memory.
 
     Args:
-        tail_bytes: that are read first, where more is known to be needed.
+        tail_bytes: bytes of a file's end that the first round reads.
     """
     containers: list[Container | None] = [_container_kept(file) for file in files]
     missing = [number for number, container in enumerate(containers) if container is None]
@@ -67,7 +63,7 @@ def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[li
         unopened = []
         for number, tail in zip(missing, tails, strict=True):
             file = files[number]
-            # Of callers that waited for the same bytes, one parses them.
+            # Another caller may have parsed the same bytes during this round.
             containers[number] = file.states.peek(("file", file.path))
             if containers[number] is None:
                 unopened.append((number, FileEnd(file.path, file.file_bytes, tail)))
@@ -82,14 +78,14 @@ def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[li
 
 
 def _container_kept(file: FileOf) -> Container | None:
-    """The container of a file that the cache has, or the disk."""
+    """Container of a file from the search cache or the disk cache; None if neither has it."""
     path, file_bytes, states = file
     container: Container | None = states.peek(("file", path))
-    kept = kept_by(states)
-    tail = None if container is not None or kept is None else kept.tail(path)
+    disk = kept_by(states)
+    tail = None if container is not None or disk is None else disk.tail(path)
     if tail is not None:
         end = FileEnd(path, file_bytes, tail)
-        opened = recalled(lambda: _opened([end]), path, kept)
+        opened = recalled(lambda: _opened([end]), path, disk)
         if opened is not None:
             (container,) = opened
             states.put(("file", path), container, container.num_bytes)
@@ -97,7 +93,7 @@ def _container_kept(file: FileOf) -> Container | None:
 
 
 def _opened(files: Sequence[FileEnd]) -> Plan[list[Container]]:
-    """Plan the containers of files of any version, from their last bytes."""
+    """Plan the containers of files of any version, starting from their last bytes."""
     batched = [is_batch_file(file.tail) for file in files]
     if not any(batched):
         return (yield from open_containers(files))
@@ -115,16 +111,17 @@ def _open_batched(file: FileEnd) -> Plan[list[Container]]:
 
 
 def _kept(container: Container, states: States) -> Container:
-    """The container with no more of the file than is worth keeping, as an own copy; in the cache,
-    and its bytes on disk.
+    """Put a container into the caches with a copy of only those bytes that are worth keeping.
+
+    Its bytes also go to the disk cache, if there is one.
     """
     path, file_bytes = container.path, container.file_bytes
     start = container.content_start if file_bytes <= TAIL_BYTES else container.keep_from
     own = memoryview(bytes(container.content[start - container.content_start :]))
     container = replace(container, content=own, content_start=start)
-    kept = kept_by(states)
-    if kept is not None:
-        kept.put(path, start, file_bytes, own)
+    disk = kept_by(states)
+    if disk is not None:
+        disk.put(path, start, file_bytes, own)
     states.put(("file", path), container, container.num_bytes)
     return container
 
@@ -132,13 +129,13 @@ def _kept(container: Container, states: States) -> Container:
 def open_columns(
     container: Container, indices: Sequence[int], states: States
 ) -> Plan[list[OpenColumn]]:
-    """Plan columns of an open file: see `open_columns_of`."""
+    """Plan columns of an open file; see `open_columns_of`."""
     (columns,) = yield from open_columns_of([ColumnsOf(container, indices, states)])
     return columns
 
 
 class ColumnsOf(NamedTuple):
-    """Columns of an open file to open, and what is known of them."""
+    """Columns to open in an open file, and the cache for facts about them."""
 
     container: Container
     indices: Sequence[int]
@@ -146,7 +143,7 @@ class ColumnsOf(NamedTuple):
 
 
 def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
-    """Plan columns of open files: no round where the tails or caches have their metadata."""
+    """Plan columns of open files: no round if tails or caches have their metadata, else one."""
     opened: list[FileColumns] = []
     missing: list[tuple[int, list[int]]] = []
     for number, (container, indices, states) in enumerate(files):
@@ -155,8 +152,8 @@ def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
         if file.columns:
             absent = [index for index in absent if index not in file.columns]
         opened.append(file)
-        if absent and (kept := kept_by(states)) is not None:
-            absent = [index for index in absent if not _recall(file, index, kept, states)]
+        if absent and (disk := kept_by(states)) is not None:
+            absent = [index for index in absent if not _recall(file, index, disk, states)]
         if absent:
             missing.append((number, absent))
     if missing:
@@ -166,7 +163,7 @@ def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
             yield TURN
         for (number, _), of_file in zip(missing, columns, strict=True):
             path, states = files[number].container.path, files[number].states
-            # Of callers that waited for the same bytes, the first made what all share.
+            # Callers that waited for the same bytes share the object that the first created.
             file = opened[number] = states.peek(("columns", path)) or opened[number]
             file.add(of_file)
             states.put(("columns", path), file, file.num_bytes)
@@ -178,10 +175,10 @@ def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
     return columns_of
 
 
-def _recall(file: FileColumns, index: int, kept: Kept, states: States) -> bool:
-    """Open a column whose metadata are on disk; whether they are."""
+def _recall(file: FileColumns, index: int, disk: Kept, states: States) -> bool:
+    """Open a column from the disk cache; return True if its metadata were there."""
     container = file.container
-    columns = recalled(partial(container.read_columns, [index]), container.path, kept)
+    columns = recalled(partial(container.read_columns, [index]), container.path, disk)
     if columns is None:
         return False
     file.add(columns)
@@ -190,12 +187,12 @@ def _recall(file: FileColumns, index: int, kept: Kept, states: States) -> bool:
 
 
 def from_content(plan: Plan[T], container: Container) -> Plan[T]:
-    """The same plan, with the pages of a small file answered from its own bytes."""
+    """Run a plan with all pages of a small file answered from memory; see `Container.is_whole`."""
     return from_end(plan, container) if container.is_whole else plan
 
 
 def from_end(plan: Plan[T], container: Container) -> Plan[T]:
-    """The same plan, answered from the file's end, as far as it was read and has the bytes."""
+    """Run a plan with ranges inside the part of the file that was read answered from memory."""
     return from_tail(plan, container.path, container.content, container.content_start)
 
 
@@ -203,7 +200,6 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
     """Run a plan with ranges inside a file's last bytes answered from memory.
 
     Args:
-        path: location of the file.
         tail: bytes of the file from `start` to its end.
     """
 
@@ -220,13 +216,13 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
 
 
 def bytes_at_hand(pieces: Pieces, containers: Mapping[str, Container]) -> memoryview:
-    """The bytes of pieces of files, whose ends have them all as far as these were read.
+    """Copy pieces of files from memory into one buffer; the containers' contents have them all.
 
     Args:
-        containers: by their paths.
+        containers: containers by path.
 
     Raises:
-        CorruptFileError: bytes of the search-cache buffer that are not those written.
+        CorruptFileError: bytes of the search-cache buffer with a wrong checksum.
     """
     places = {path: place for place, path in enumerate(containers)}
     files = [*containers.values()]

@@ -1,7 +1,7 @@
-"""Pages of which tables know nothing yet, of many columns and files: learned together.
+"""Batch learning of page states that are missing in page tables, over many columns and files.
 
-A call of the kernel says which bytes have to be known of pages, and one more makes them known, in
-their tables, by these bytes. Pages that it does not know have plans of their own.
+One kernel call lists the bytes to read, and another parses them into the page tables. Pages of a
+layout that the kernel does not know are learned one by one, by plans of their own.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ if TYPE_CHECKING:
 
 _PATH, _CONTAINER = attrgetter("container.path"), attrgetter("container")
 _CONTENT_START = attrgetter("content_start")
-NOTHING: Final = memoryview(b"")  # the bytes of pages of one value that is in the description
+NOTHING: Final = memoryview(b"")  # constant pages have their value in the description
 
 
 class NewPages:
-    """Pages of which nothing is known.
+    """Pages whose states are unknown.
+
+    A page is near if all bytes of its state are in its file's content in memory, else far.
 
     Args:
-        owners: the tables: the numbers of their leaves, and whose they are.
-        unknown: the pages: the number of the owner, and of the page.
+        owners: tables as pairs of a leaf's number and the `PageTables` that have it.
+        unknown: pages as pairs of a number in `owners` and a page number.
 
     Attributes:
-        unknown: those of tables that are still there.
+        unknown: the same pages without those whose table was dropped.
     """
 
     def __init__(
@@ -65,16 +67,17 @@ class NewPages:
         self._singly: list[int] = self._kernel.left
 
     def hole(self, number: int) -> Hole:
-        """One of the pages by itself."""
+        """Return a page of `unknown` as a `Hole`, to learn it by itself."""
         owner, page = self.unknown[number]
         at, tables = self._owners[owner]
         return Hole(tables, at, page)
 
     def fill_known(self, states: States) -> list[int]:
-        """Learn what the caches have, or the ends of files; gives the numbers of the others.
+        """Learn states from caches and file ends; return the numbers of the remaining pages.
 
         Raises:
-            CorruptFileError, UnsupportedError: the description of a page, or what is known of it.
+            CorruptFileError: a page's description or state contradicts the format.
+            UnsupportedError: a page has an unknown layout or encoding.
         """
         if len(self._kernel.far) + len(self._singly) < len(self.unknown):
             pieces = self._pieces(far=False)
@@ -88,23 +91,24 @@ class NewPages:
         return self._kernel.far + self._singly
 
     def _leave_noted(self, states: States) -> None:
-        """Pages whose bytes go to the disk, too, have plans of their own."""
+        """With a disk cache, learn far pages one by one, by plans that fill that cache."""
         if kept_by(states) is not None:
             far = self._kernel.far
             self._kernel.leave(far)
             self._singly = far + self._singly
 
     def leave(self, numbers: Sequence[int]) -> None:
-        """Some pages are not learned here."""
+        """Remove pages: they are not learned here."""
         self._kernel.leave(numbers)
         if self._singly:
             self._singly = [*{*self._singly}.difference(numbers)]
 
     def learn(self, states: States) -> Plan[None]:
-        """Plan what has to be known of pages that are not at hand: one round.
+        """Plan the states of the remaining pages: one round.
 
         Raises:
-            CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
+            CorruptFileError: a page's description or state contradicts the format.
+            UnsupportedError: a page has an unknown layout or encoding.
         """
         self._leave_noted(states)
         if self._singly:
@@ -120,7 +124,7 @@ class NewPages:
             self._learn(content, states, far=True)
 
     def _pieces(self, *, far: bool) -> Pieces | None:
-        """The bytes to know of pages that are far, or of the others; None: there are none."""
+        """Bytes of the states of far or near pages. None if there are none."""
         files, ends, starts, stops, num_bytes = self._kernel.spans(far)
         if not files:
             return None

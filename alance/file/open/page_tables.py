@@ -1,7 +1,7 @@
-"""Tables of the pages of open fragments, in which the kernel looks rows up.
+"""Tables of the pages of open fragments, in which the kernel looks up rows.
 
-A table has those pages of a column from which rows can be taken in one call. A page that is not
-known yet is a hole. It is filled by `NewPages`, or by itself.
+A table has the pages of a column from which rows can be taken in one call. A page of unknown state
+is a hole, which `NewPages` or its own plan fills.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ NONE_LEFT_OUT: Final[frozenset[int]] = frozenset()
 
 
 class PageTables:
-    """The page tables of a fragment, one a leaf; None of a leaf whose rows go another way.
+    """Page tables of a fragment, one per leaf.
 
     Attributes:
-        containers: the files of the leaves.
-        placed: the numbers of the leaves that have tables.
-        whole: files that are kept whole, of the leaves; a bool if all leaves' files are, or none.
-        kinds: classes of the columns of the leaves; a set if all are of one.
-        has_grown: pages were learned since the tables were last weighed.
-        lock: held by the thread that learns pages, where several read the same.
+        tables: table of each leaf; None if the kernel cannot take the leaf's rows.
+        containers: file of each leaf.
+        placed: numbers of the leaves that have tables.
+        whole: True for each leaf whose file is in memory whole; a single bool if all leaves agree.
+        kinds: class of each leaf's column; a set if all leaves have the same class.
+        has_grown: True if pages were learned since the memory of the tables was last measured.
+        lock: held by a thread while it learns pages.
     """
 
     __slots__ = (
@@ -75,9 +76,11 @@ class PageTables:
         self.containers = [leaf.column.container for leaf in leaves]
         self.placed = _numbers(self.tables)
         files = {id(container): container for container in self.containers}
-        kept = {container.is_whole for container in files.values()}
+        are_whole = {container.is_whole for container in files.values()}
         self.whole: bool | Sequence[bool] = (
-            True in kept if len(kept) < 2 else [container.is_whole for container in self.containers]
+            True in are_whole
+            if len(are_whole) < 2
+            else [container.is_whole for container in self.containers]
         )
         kinds = [type(leaf.column) for leaf in leaves]
         self.kinds: Collection[type] = {*kinds} if len({*kinds}) < 2 else kinds
@@ -90,7 +93,7 @@ class PageTables:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the columns and of what is known of their pages."""
+        """Memory of the columns and their page states."""
         num_bytes = COLUMN_BYTES * len(self.leaves)
         for leaf in self.leaves:
             column = leaf.column
@@ -99,32 +102,35 @@ class PageTables:
         return num_bytes
 
     def drop(self, at: int) -> None:
-        """Rows of a leaf go another way."""
+        """Drop the table of a leaf: the kernel cannot take its rows."""
         self.tables[at] = None
         self.placed = _numbers(self.tables)
         self._ranged = None
 
     def leave_out(self, numbers: Iterable[int]) -> None:
-        """Neighbouring rows of some leaves go another way; single ones do not."""
+        """Exclude leaves from `ranged`; single rows are still taken from their tables."""
         self._left_out = self._left_out.union(numbers)
         self._ranged = None
 
     @property
     def by_field(self) -> Mapping[int, OpenLeaf]:
-        """The leaves by their fields' ids."""
+        """Leaves by field id."""
         if self._by_field is None:
             self._by_field = {leaf.leaf.field.id: leaf for leaf in self.leaves}
         return self._by_field
 
     @property
     def forms(self) -> FieldForms:
-        """The fields whose arrays the kernel builds."""
+        """Fields whose arrays the kernel builds."""
         if self._forms is None:
             self._forms = forms_of(self._fields, [leaf.leaf.field.id for leaf in self.leaves])
         return self._forms
 
     def by_file(self, forms: FieldForms) -> list[tuple[FieldForms, bool]]:
-        """Forms whose files are kept whole (True), and the others, as far as there are any."""
+        """Split forms into those with all files in memory whole (True), and the others (False).
+
+        Omits an empty part.
+        """
         if isinstance(self.whole, bool):
             return [(forms, self.whole)] if forms.forms else []
         are_whole = [all(map(self.whole.__getitem__, form.leaves)) for form in forms.forms]
@@ -136,7 +142,7 @@ class PageTables:
 
     @property
     def ranged(self) -> RangeTables:
-        """The fields of which the kernel takes neighbouring rows, as far as it is known."""
+        """Fields from which the kernel takes ranges of rows, for the tables as they are now."""
         if self._ranged is None:
             forms = with_tables(self.forms, {*self.placed}.difference(self._left_out))
             fields = forms.only([not form.is_viewed for form in forms.forms])
@@ -145,13 +151,13 @@ class PageTables:
 
 
 class RangeTables(NamedTuple):
-    """Fields of which the kernel takes neighbouring rows, and the tables of their leaves.
+    """Fields from which the kernel takes ranges of rows, and the tables of their leaves.
 
     Attributes:
-        tables: of each leaf its table, as a list.
-        paths: of the file of each leaf.
-        columns: the number of each leaf in `tables`.
-        containers: the files.
+        tables: table of each leaf, as a list of one.
+        paths: path of each leaf's file.
+        columns: number of each leaf in `tables`.
+        containers: files of all leaves, each once.
     """
 
     fields: FieldForms
@@ -162,7 +168,7 @@ class RangeTables(NamedTuple):
 
     @classmethod
     def of(cls, fields: FieldForms, pages: PageTables) -> RangeTables:
-        """The tables of fields, all of which are there."""
+        """Collect the tables of fields; every leaf must have one."""
         tables = [table for at in fields.leaves if (table := pages.tables[at]) is not None]
         containers = [pages.containers[at] for at in fields.leaves]
         return cls(
@@ -179,20 +185,22 @@ def _numbers(tables: Sequence[RowTable | None]) -> list[int]:
 
 
 class Hole(NamedTuple):
-    """A page of which a table knows nothing."""
+    """A page of a table whose state is unknown."""
 
     tables: PageTables
     at: int  # number of the leaf
-    number: int  # of the page
+    number: int  # number of the page
 
     @property
     def leaf(self) -> OpenLeaf:
-        """The leaf that it is a page of."""
+        """Leaf of the page."""
         return self.tables.leaves[self.at]
 
     def fill(self, state: PageState | None) -> None:
-        """Note what is known of the page; None: nothing has to be. Without rows that the kernel
-        takes the leaf has no table any more.
+        """Put the page into its table, or drop the table if the kernel cannot take its rows.
+
+        Args:
+            state: None if pages of this kind of column have no state.
 
         Raises:
             CorruptFileError: the state contradicts the page's description.
@@ -208,7 +216,7 @@ class Hole(NamedTuple):
         self.tables.has_grown = True
 
     def is_known(self, states: States) -> bool:
-        """Fill it with what was learned, or is in the file's end or on disk; False without."""
+        """Fill the hole from memory, the file's end or the disk cache; return False if unknown."""
         column = self.leaf.column
         if not isinstance(column, OpenColumn):
             self.fill(None)
@@ -219,7 +227,7 @@ class Hole(NamedTuple):
         return state is not None
 
     def learn(self, states: States) -> Plan[None]:
-        """Plan what has to be known of the page: one round at most."""
+        """Plan the state of the page and fill the hole: at most one round."""
         column = self.leaf.column
         learning = column.learn(self.number, states)
         self.fill((yield from from_content(learning, column.container)))

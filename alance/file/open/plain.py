@@ -1,4 +1,4 @@
-"""A Lance file by itself: its own schema, and which column holds which field."""
+"""Opening of a Lance file without a table: its own schema, and the column of each field."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Plan
 
-SHARED_FIELDS: Final = 16  # of schemas that files share: some kilobytes each
-SHARED_BYTES: Final = 4 << 10  # of their metadata, at most
+SHARED_FIELDS: Final = 16  # most fields of a schema that files share: some kilobytes each
+SHARED_BYTES: Final = 4 << 10  # most bytes of its metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class PlainFile:
 def open_plain(
     path: str, file_bytes: int, states: States, tail_bytes: int = TAIL_BYTES
 ) -> Plan[PlainFile]:
-    """Plan the opening of a file: one round where the cache has nothing of it, rarely two.
+    """Plan the opening of a file: no round if it is in the cache, else one, rarely two.
 
     Args:
         tail_bytes: as for `open_file`.
 
     Raises:
-        CorruptFileError: no Lance file, or columns that its schema does not explain.
+        CorruptFileError: the file is no Lance file, or its columns do not fit its schema.
     """
     cached: PlainFile | None = states.peek(("plain file", path))
     if cached is not None:
@@ -60,10 +60,10 @@ def open_plain(
 
 
 def columns_of(container: Container, schema: Schema, states: States) -> Plan[dict[int, int]]:
-    """Plan which field is in which column; no round for files of 2.1 and later.
+    """Plan the column number of each field, by field id; no round for files of 2.1 and later.
 
     Raises:
-        CorruptFileError: another number of columns than the schema has leaves.
+        CorruptFileError: the file does not have as many columns as its schema has leaves.
     """
     if isinstance(container, BatchContainer):
         return {field: number for number, field in enumerate(container.field_ids())}
@@ -80,7 +80,7 @@ def columns_of(container: Container, schema: Schema, states: States) -> Plan[dic
 
 
 def _in_order(schema: Schema) -> tuple[int, dict[int, int]]:
-    """The number of leaves, and which column has which field where each leaf has one."""
+    """Number of leaves, and the column of each leaf's field if each leaf has a column."""
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     return len(leaves), {leaf.field.id: index for index, leaf in enumerate(leaves)}
 
@@ -88,8 +88,8 @@ def _in_order(schema: Schema) -> tuple[int, dict[int, int]]:
 def _schema_of(message: file_pb2.Schema) -> Schema:
     """Return the schema of a file.
 
-    Files with equal small schemas share one object and all that is derived from it. The files of
-    indices of a kind have equal schemas.
+    Files with equal small schemas share one object and its memos: all index files of a kind have
+    equal schemas.
     """
     is_large = sum(map(len, message.metadata.values())) > SHARED_BYTES
     if is_large or len(message.fields) > SHARED_FIELDS:

@@ -1,7 +1,7 @@
-"""Plans answered from what is kept on disk, and where they leave what they learn: there, for a
-scan, or apart from all others.
+"""Plans answered from the disk cache, and caches of learned facts for a scan or a single reader.
 
-A plan knows nothing of the disk: its ranges are looked up, or noted, while it is driven.
+A plan knows nothing of the disk cache: the functions here look up or store its ranges while they
+drive it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Kept(Protocol):
-    """Ranges of files that outlive the process; nothing of files that were not recalled."""
+    """Disk cache of ranges of files, which outlives the process."""
 
     def get(self, location: str, start: int, stop: int) -> memoryview | None: ...
 
@@ -32,37 +32,40 @@ class Kept(Protocol):
 
 
 def kept_by(states: Any) -> Kept | None:
-    """The part of the disk cache behind a `States`; None where nothing is kept."""
+    """Disk cache behind a `States`. None if it has none."""
     disk: Kept | None = getattr(states, "disk", None)
     return disk
 
 
-def recalled(plan: Callable[[], Plan[T]], path: str, kept: Kept | None) -> T | None:
-    """The result of a plan over one file, if all that it asks for is kept; else None.
+def recalled(plan: Callable[[], Plan[T]], path: str, disk: Kept | None) -> T | None:
+    """Run a plan over one file from the disk cache.
 
-    What is kept and makes no sense is dropped: the store will tell.
+    Returns None if a range is missing there. Also returns None if the plan fails; after a
+    `CorruptFileError` the file's ranges are dropped, so that they are read from the store again.
     """
-    if kept is None:
+    if disk is None:
         return None
     try:
         return answered(
             plan(),
             _looked_up(
-                lambda byte_range: kept.get(byte_range.path, byte_range.start, byte_range.stop)
+                lambda byte_range: disk.get(byte_range.path, byte_range.start, byte_range.stop)
             ),
         )
     except CorruptFileError:
-        kept.discard(path)
+        disk.discard(path)
         return None
     except (AlanceError, NotAtHand):
         return None
 
 
 def held(plan: Plan[T], container: Container) -> T | None:
-    """The result of a plan over one file, if the file's end, as far as it was read, has it all.
+    """Run a plan over one file from the bytes of its end that are in memory.
+
+    Returns None if a range is missing there.
 
     Raises:
-        CorruptFileError: what is there makes no sense.
+        CorruptFileError: the bytes contradict the format, or their checksum is wrong.
     """
     try:
         return answered(plan, _looked_up(container.held))
@@ -87,45 +90,45 @@ def _looked_up(
     return answer
 
 
-def noted(plan: Plan[T], kept: Kept | None, only: Collection[ByteRange] | None = None) -> Plan[T]:
-    """The same plan; what it reads is kept.
+def noted(plan: Plan[T], disk: Kept | None, only: Collection[ByteRange] | None = None) -> Plan[T]:
+    """Run a plan and put the ranges that it reads into the disk cache.
 
     Args:
-        only: keep these ranges of all that it asks for.
+        only: put only these ranges; None puts all.
     """
-    if kept is None:
+    if disk is None:
         return (yield from plan)
 
     def read_and_keep(ranges: Sequence[Extent]) -> Plan[Sequence[memoryview]]:
         buffers = (yield ranges) if ranges else ()
         for extent, content in zip(ranges, buffers, strict=True):
             if isinstance(extent, ByteRange) and (only is None or extent in only):
-                kept.put(extent.path, extent.start, extent.stop, content)
+                disk.put(extent.path, extent.start, extent.stop, content)
         return buffers
 
     return (yield from through(plan, read_and_keep))
 
 
 def first_ranges(plan: Plan[Any]) -> set[ByteRange]:
-    """The first ranges that a plan asks for; it is not driven further."""
+    """Return the ranges of a plan's first round, and close the plan."""
     try:
-        asked = step(plan)
-        while asked is TURN:
-            asked = step(plan, ())
+        request = step(plan)
+        while request is TURN:
+            request = step(plan, ())
     finally:
         plan.close()
-    if isinstance(asked, Done):
+    if isinstance(request, Done):
         return set()
-    return {extent for extent in asked if isinstance(extent, ByteRange)}
+    return {extent for extent in request if isinstance(extent, ByteRange)}
 
 
-PATIENCE: Final = 10  # ranges that the page cache had not; four that it had make up for one
-COLD_STEP: Final = 4
+PATIENCE: Final = 10  # page cache misses after which a scan stops trying it
+COLD_STEP: Final = 4  # hits that make up for one miss
 COLD: Final = PATIENCE * COLD_STEP
 
 
 class OwnStates:
-    """A cache of a single reader in a thread; the session's caches belong to the event loop."""
+    """Cache of one reader in a thread: the session's caches may be used on the event loop only."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
@@ -138,10 +141,11 @@ class OwnStates:
 
 
 class ScanStates:
-    """The cache for a scan, which works on copies of columns, as far as they are not shared.
+    """Cache of a scan, which learns page states in copies of columns unless they are shared.
 
     Args:
-        shared_bytes: of columns of whose pages as much is learned or less, the cache knows it, too.
+        shared_bytes: budget of page states that the scan may add to the session's cache. Columns
+            beyond the budget are copied.
     """
 
     def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:
@@ -152,11 +156,11 @@ class ScanStates:
 
     @property
     def is_cold(self) -> bool:
-        """Whether the page cache is not worth another try."""
+        """True if the page cache has missed too often to be tried again."""
         return self._cold >= COLD
 
     def were_held(self, held: int, waited: int) -> None:
-        """Note how many ranges the page cache had, and how many it had not."""
+        """Count hits (`held`) and misses (`waited`) of the page cache."""
         self._cold = max(0, self._cold - held) + COLD_STEP * waited
 
     def shares(self, file: FileColumns, indices: Sequence[int]) -> bool:

@@ -1,4 +1,4 @@
-"""What a trace is told of files: where the bytes of which column are."""
+"""Names of columns for traces of requests: the byte spans of each column in its file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def describe(fragments: Iterable[OpenFragment]) -> None:
-    """Tell the traces that are active which bytes are those of the fragments' columns."""
+    """Report the byte spans of the fragments' columns to all active traces."""
     if not trace.active:
         return
     for fragment in fragments:
@@ -29,7 +29,7 @@ def describe(fragments: Iterable[OpenFragment]) -> None:
 
 
 def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:
-    """The path of each field at any depth: `a.b`."""
+    """Yield the id and the dotted path (`a.b`) of each field at any depth."""
     for field in fields:
         yield field.id, prefix + field.name
         yield from _names(field.children, f"{prefix}{field.name}.")

@@ -1,6 +1,7 @@
-"""The statistics of files, by plan, kept in the search cache.
+"""Plans for the statistics of files, which the search cache keeps.
 
-Files of 2.x have a buffer, found by its magic; files of 0.1 have pages of statistics by batch.
+Files of 2.1 and later have a global buffer with a magic; files of 0.1 have pages of statistics by
+batch.
 """
 
 from __future__ import annotations
@@ -32,35 +33,38 @@ if TYPE_CHECKING:
     from alance.format.v0_1.metadata import BatchContainer
     from alance.format.v0_1.statistics import BatchStatistics
 
-WHOLE_BYTES: Final = 256 << 10  # buffers up to here are read at once
-HEAD_BYTES: Final = 64 << 10  # of larger ones: the head, then the columns asked for
+WHOLE_BYTES: Final = 256 << 10  # a statistics buffer up to this size is read at once
+HEAD_BYTES: Final = 64 << 10  # first read of a larger buffer; then the requested columns
 
 
 class ColumnZones(Protocol):
-    """What is known of a column of a fragment, in zones of rows, from any source.
+    """Bounds of a fragment's column by zones of rows, from any source.
 
     Attributes:
-        edges: the first row of each zone, and the number of rows; ascending; shape (n + 1,).
+        edges: first row of each zone, then the number of rows; ascending; shape (n + 1,).
     """
 
     @property
     def edges(self) -> Int64s: ...
 
     def bounds(self, arrow: pa.DataType) -> Bounds | None:
-        """Those of each zone; None: they are of another type."""
+        """Bounds of each zone. None if the stored bounds are of another type."""
 
     def whole(self, arrow: pa.DataType) -> tuple[Statistics, int] | None:
-        """Where the bounds of all rows are, as `whole_bounds` has them; None: not summed up."""
+        """Statistics and column of the bounds of all rows, for `whole_bounds`.
+
+        None if there are no such bounds.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """What a file says of its rows, as far as it was read.
+    """Statistics of a file, with the blocks of the columns read so far.
 
     Attributes:
-        head: None: the file says nothing.
-        start: offset of the buffer in the file.
-        blocks: by column, as they are stored.
+        head: None if the file has no statistics.
+        start: offset of the statistics buffer in the file.
+        blocks: stored bytes by column.
     """
 
     path: str
@@ -71,15 +75,17 @@ class FileStatistics:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, for a cache's budget."""
+        """Memory in bytes, for a cache's budget."""
         head = 0 if self.head is None else self.head.num_bytes
         return 100 + head + sum(100 + 8 * len(block) for block in self.blocks.values())
 
     def zones(self, column: int, arrow: pa.DataType) -> Bounds:
-        """The zones of a column whose block was read and is of a type's kind. CPU, at first.
+        """Bounds of a column's zones; parsed once, so only the first call costs CPU.
+
+        The column's block must have been read, and its kind must suit the type.
 
         Raises:
-            CorruptFileError: other bytes than were written.
+            CorruptFileError: the block is damaged.
         """
         bounds = self._zones.get((column, arrow))
         if bounds is None:
@@ -114,17 +120,17 @@ class StoredZones:
 
 @dataclass(frozen=True, slots=True)
 class BatchZones:
-    """A field of a 0.1 file: bounds of its batches; of nulls and NaN nothing is believed.
+    """Bounds of a field of a 0.1 file, by batch; each batch is assumed to have nulls and NaN.
 
     Attributes:
-        statistics: None: there are none.
+        statistics: None if the file has none.
     """
 
     statistics: BatchStatistics | None
 
     @property
     def num_bytes(self) -> int:
-        """Memory, for a cache's budget."""
+        """Memory in bytes, for a cache's budget."""
         batches = self.statistics
         return 100 if batches is None else 200 + int(batches.least.nbytes + batches.most.nbytes)
 
@@ -145,11 +151,11 @@ class BatchZones:
         return Bounds(maybe, maybe, nans, low, high)
 
     def whole(self, arrow: pa.DataType) -> None:
-        """None: there are no sums."""
+        """Return None: 0.1 files have no bounds of all rows."""
 
 
 def _with_zeros(low: pa.Array, high: pa.Array, has_zeros: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Bounds of what a read gives: a null that was written is a zero, of which they do not tell."""
+    """Extend bounds by zero where a batch has nulls, because a 0.1 file reads nulls as zeros."""
     if pa.types.is_boolean(low.type):
         return pc.if_else(has_zeros, pc.and_(low, as_scalar(False)), low), high
     zero = as_scalar(0, low.type)
@@ -161,12 +167,15 @@ def _with_zeros(low: pa.Array, high: pa.Array, has_zeros: pa.Array) -> tuple[pa.
 def read_zones(
     container: Container, places: Mapping[int, int], states: States
 ) -> Plan[dict[int, ColumnZones]]:
-    """Plan what a file says of fields, by their ids; `places` are their columns in it.
+    """Plan the zones of fields, by field id; omits fields without statistics.
 
-    Cost: that of `read_statistics`.
+    Cost: as `read_statistics`.
+
+    Args:
+        places: column numbers by field id.
 
     Raises:
-        CorruptFileError: other bytes than were written.
+        CorruptFileError: the statistics are damaged.
     """
     if container.version is FileVersion.V0_1:
         plans = [_read_batches(cast("BatchContainer", container), key, states) for key in places]
@@ -187,7 +196,7 @@ def _read_batches(container: BatchContainer, key: int, states: States) -> Plan[B
     place = ("batch statistics", container.path, key)
     zones: BatchZones | None = states.peek(place)
     if zones is None:
-        # Imported for files of 0.1 alone: the import takes a tenth of a second.
+        # Imported only for files of 0.1, because the import takes a tenth of a second.
         from alance.format.v0_1.statistics import read_statistics as read_batch_statistics
 
         read = yield from from_content(read_batch_statistics(container, key), container)
@@ -199,12 +208,13 @@ def _read_batches(container: BatchContainer, key: int, states: States) -> Plan[B
 def read_statistics(
     container: Container, columns: Sequence[int], states: States
 ) -> Plan[FileStatistics]:
-    """Plan the statistics of columns: no round where they are known or in the file's tail.
+    """Plan the statistics of columns.
 
-    Else one round, of the whole buffer up to 256 KiB; of a larger one two: the head first.
+    Cost: no round if they are cached or in the file's tail; else one round for a buffer of at most
+    256 KiB, and two or three for a larger buffer, whose head is read first.
 
     Raises:
-        CorruptFileError: other bytes than were written.
+        CorruptFileError: the statistics are damaged.
     """
     key = ("statistics", container.path)
     statistics: FileStatistics | None = states.peek(key)
@@ -229,7 +239,7 @@ def read_statistics(
 
 
 def _opened(container: Container, columns: Sequence[int]) -> Plan[FileStatistics]:
-    """The head, and the columns where they come with it."""
+    """Plan the head, and the blocks of columns that are in the bytes read with it."""
     number = len(container.buffers) - 1 - (container.search is not None)
     where = container.path
     if number < 1 or container.version <= FileVersion.V2_0:

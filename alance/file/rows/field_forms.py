@@ -1,4 +1,4 @@
-"""Forms of fields: what the kernel has to know to build their Arrow arrays."""
+"""Forms of fields: descriptions from which the kernel builds their Arrow arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
 
 LEAF, LIST, LARGE_LIST = 0, -1, -2  # nodes, as the kernel numbers them
-VIEWED_BYTES: Final = 256  # of a list; pages of such lists are full-zip: views of them, no copies
+VIEWED_BYTES: Final = 256  # lists from this size on are in full-zip pages: viewed, not copied
 _Shape: TypeAlias = (
     "tuple[tuple[int, ...], tuple[int, ...], tuple[LeafForm, ...], pa.DataType | None]"
 )
@@ -31,10 +31,11 @@ class FieldForm(NamedTuple):
     """A field of a fragment whose array the kernel builds.
 
     Attributes:
-        tree: its nodes, depth-first: leaves, lists, and structs by their number of members.
-        leaves: their numbers in the fragment.
-        values: of each leaf.
-        arrow: of the array that the kernel builds; None if it is the field's own type.
+        tree: nodes of the field, depth-first: `LEAF`, `LIST`, `LARGE_LIST`, or the number of
+            members of a struct.
+        leaves: numbers of the field's leaves in the fragment.
+        values: form of each leaf.
+        arrow: type of the array that the kernel builds; None if it is the field's own type.
     """
 
     field: Field
@@ -45,7 +46,7 @@ class FieldForm(NamedTuple):
 
     @property
     def is_viewed(self) -> bool:
-        """True if neighbouring rows are not copied but viewed, which the kernel does not do."""
+        """True if ranges of rows become views of pages; the kernel copies, so it is not used."""
         if len(self.tree) > 1:
             return False
         (values,) = self.values
@@ -53,11 +54,11 @@ class FieldForm(NamedTuple):
 
 
 class FieldForms(NamedTuple):
-    """Forms of fields of a fragment, in the order of the schema, and their parts end to end.
+    """Forms of a fragment's fields in the schema's order, and their parts concatenated.
 
     Attributes:
-        widths, texts, shapes: of each leaf, as of `LeafForm`.
-        conversions: numbers of the fields that the kernel builds as arrays of another type.
+        widths, texts, shapes: attributes of the `LeafForm` of each leaf.
+        conversions: numbers of the fields whose arrays the kernel builds of another type.
     """
 
     forms: Sequence[FieldForm]
@@ -70,7 +71,6 @@ class FieldForms(NamedTuple):
 
     @classmethod
     def of(cls, forms: Sequence[FieldForm]) -> FieldForms:
-        """Join forms."""
         _, *parts, arrows = zip(*forms, strict=True) if forms else [()] * 5
         trees, leaves, values = [[*chain.from_iterable(part)] for part in parts]
         widths, texts, _, shapes = zip(*values, strict=True) if values else [()] * 4
@@ -79,17 +79,16 @@ class FieldForms(NamedTuple):
 
     @property
     def fields(self) -> list[Field]:
-        """The fields."""
         return [form.field for form in self.forms]
 
     @property
     def are_plain(self) -> bool:
-        """True if no field has others inside, or a dictionary."""
+        """True if no field is nested or has a dictionary."""
         are_indices = [len(shape) == 1 for shape in self.shapes]
         return len(self.trees) == len(self.leaves) and not any(are_indices)
 
     def field_of(self, place: int) -> Field:
-        """The field of the leaf at a place in `leaves`."""
+        """Field of the leaf at a place in `leaves`."""
         owners = chain.from_iterable([form.field] * len(form.leaves) for form in self.forms)
         return [*owners][place]
 
@@ -97,7 +96,7 @@ class FieldForms(NamedTuple):
         """Return the leaves of fields whose pages do not hold values of the field's type.
 
         Args:
-            columns: of the plan, those of the leaves.
+            columns: column of the plan for each leaf.
         """
         fit = plan.fitting(self.trees, columns, self.widths)
         if len(fit) == len(self.forms):
@@ -106,18 +105,18 @@ class FieldForms(NamedTuple):
         return [at for number in others for at in self.forms[number].leaves]
 
     def only(self, keep: Sequence[bool]) -> FieldForms:
-        """The forms that are marked."""
+        """Select the forms marked True."""
         return self if all(keep) else FieldForms.of([*compress(self.forms, keep)])
 
     def imported(self, address: int, schema: pa.Schema) -> pa.RecordBatch:
-        """Take over a struct array of these fields from the kernel.
+        """Import a struct array of these fields from the kernel.
 
         Args:
-            address: of the array.
-            schema: of the fields.
+            address: memory address of the array.
+            schema: schema of the fields.
 
         Raises:
-            CorruptFileError: JSON that is none, or maps with null entries or keys.
+            CorruptFileError: a JSON value is invalid, or a map has null entries or keys.
         """
         if not self.conversions:
             return pa.RecordBatch._import_from_c(address, schema)
@@ -136,7 +135,11 @@ class FieldForms(NamedTuple):
 
 
 def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
-    """The forms of the fields of which a fragment has all leaves, by the ids of these."""
+    """Forms of the fields that a fragment has with all their leaves.
+
+    Args:
+        own_ids: field ids of the fragment's leaves.
+    """
     numbers: Mapping[int, int] = {field_id: number for number, field_id in enumerate(own_ids)}
     forms = []
     for field in fields:
@@ -148,7 +151,7 @@ def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
 
 
 def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
-    """The forms all of whose leaves are among these numbers."""
+    """Select the forms all of whose leaves are in `leaves`."""
     if len(forms.leaves) <= len(leaves) and all(map(leaves.__contains__, forms.leaves)):
         return forms
     return forms.only([all(map(leaves.__contains__, form.leaves)) for form in forms.forms])
@@ -156,7 +159,7 @@ def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
 
 def _shape(field: Field) -> _Shape:
     """Nodes, ids and forms of leaves, and built type of a field; `_UNKNOWN` if one is missing."""
-    if owns_column(field):  # of a table with thousands of columns nearly all
+    if owns_column(field):  # a shortcut: in tables of thousands of columns nearly all fields do
         form = leaf_form(field)
         return _UNKNOWN if form.width == NO_FORM else ((LEAF,), (field.id,), (form,), form.arrow)
     nodes = [*_nodes(field)]
@@ -169,13 +172,13 @@ def _shape(field: Field) -> _Shape:
 
 
 def _nodes(field: Field, depth: int = 1) -> Iterator[tuple[int | None, Field | None]]:
-    """Nodes depth-first, with the field of each leaf; None of a node that the kernel lacks."""
+    """Yield nodes depth-first, with the field of each leaf; None for a node the kernel lacks."""
     arrow = storage_type(field.to_arrow().type)
     if depth > MOST_LAYERS:
         yield None, None
     elif owns_column(field):
         yield LEAF, field
-        return  # of a packed struct, members are no nodes
+        return  # members of a packed struct are no nodes
     elif pa.types.is_struct(arrow):
         yield len(field.children), None
     elif pa.types.is_list(arrow) or pa.types.is_map(arrow):

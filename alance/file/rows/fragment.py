@@ -1,7 +1,7 @@
-"""The rows of one fragment: its data files side by side, one Arrow batch out.
+"""Rows of a fragment: columns of all its data files, decoded as one Arrow batch.
 
-A schema's fields are looked up by id in the fragment's files; a field that none of them has reads
-as null. All files of a fragment have the same rows.
+Fields are looked up by id in the fragment's files; a field that no file has reads as null. All
+files of a fragment have the same rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class FileSource(NamedTuple):
-    """A data file of a fragment: where it is, and which field is in which column."""
+    """A data file of a fragment: its location, and the column of each field."""
 
     location: str
     file_bytes: int  # exact
@@ -48,12 +48,12 @@ class FileSource(NamedTuple):
 
 
 class FragmentTask(NamedTuple):
-    """Some rows, fetched or in a local file; decoding is CPU work for the pool."""
+    """Rows of a fragment, fetched or in a local file; decoding is CPU work for the pool."""
 
     schema: Schema
     num_rows: int
-    leaves: dict[int, Found]  # by field id of the leaf; of files of 2.0: of the schema's field
-    columns: Sequence[PlacedColumns] = ()  # of other leaves
+    leaves: dict[int, Found]  # by field id of the leaf; in files of 2.0, of the schema's field
+    columns: Sequence[PlacedColumns] = ()  # all other leaves: the kernel decodes them
 
     @property
     def num_bytes(self) -> int:
@@ -63,7 +63,7 @@ class FragmentTask(NamedTuple):
 
     @property
     def unread(self) -> list[PlacedRows]:
-        """Rows whose bytes are still to be read, each once."""
+        """Placed rows whose bytes are still to be read, each once."""
         placed: dict[int, PlacedRows] = {}
         for columns in self.columns:
             if not columns.placed.is_read:
@@ -72,19 +72,20 @@ class FragmentTask(NamedTuple):
 
     @property
     def unread_pieces(self) -> list[Pieces]:
-        """The bytes that are still to be read; of parts of a task, those of their fields."""
+        """Byte ranges still to be read for the fields of this task."""
         columns = [own for own in self.columns if not own.placed.is_read]
         return [own.placed.pieces_of_columns(own.columns) for own in columns]
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
-        """The rows as Arrow, in the order of the plan, or in another one.
+        """Decode the rows.
 
         Args:
-            read: brings what is `unread`.
-            order: the rows that are wanted, by their numbers among these.
+            read: opens the bytes of rows that are `unread`.
+            order: numbers of the rows to return, in this order; None returns all.
 
         Raises:
-            CorruptFileError: bytes that contradict the format.
+            CorruptFileError: the bytes contradict the format.
+            BatchTooLargeError: the rows have more bytes of strings than 32-bit offsets can address.
         """
         if not self.schema.fields:
             return empty_columns(self.num_rows if order is None else len(order))
@@ -100,7 +101,7 @@ class FragmentTask(NamedTuple):
         return batch
 
     def only(self, schema: Schema) -> FragmentTask:
-        """The same rows, of some fields."""
+        """Return the task of the same rows for some fields."""
         ids = {field.id for field in schema.fields}
         columns = [part for own in self.columns if (part := own.only(ids)).columns]
         leaves = self.leaves
@@ -112,14 +113,14 @@ class FragmentTask(NamedTuple):
         return self._replace(schema=schema, leaves=leaves, columns=columns)
 
     def sizes(self) -> dict[int, int]:
-        """Encoded bytes of single rows by field id of the leaf."""
+        """Encoded bytes by field id: of a schema's field for `columns`, else of a leaf."""
         sizes = {field_id: encoded_bytes(rows) for field_id, rows in self.leaves.items()}
         for columns in self.columns:
             sizes.update(columns.sizes)
         return sizes
 
     def column(self, field: Field) -> pa.Array:
-        """The values of a field that the kernel does not build; see `decode` for the rest."""
+        """Decode a field that the kernel does not build."""
         try:
             arrays = [
                 part.decode()
@@ -151,7 +152,7 @@ def _pages(rows: Found) -> list[PageValues]:
 
 
 def encoded_bytes(rows: Found) -> int:
-    """Bytes to decode for a leaf."""
+    """Encoded bytes of a leaf's rows."""
     if isinstance(rows, Parts):
         return sum(map(encoded_bytes, rows.parts))
     if isinstance(rows, list):
@@ -161,12 +162,12 @@ def encoded_bytes(rows: Found) -> int:
 
 @dataclass(eq=False)
 class OpenFragment:
-    """A fragment with the columns of a projection open. Immutable but for what it learns."""
+    """A fragment with open columns of a projection. Immutable, but learns page states."""
 
     schema: Schema
     num_rows: int  # physical rows, deleted ones included
     leaves: tuple[OpenLeaf, ...]
-    leaf_ids: tuple[int, ...]  # of their fields
+    leaf_ids: tuple[int, ...]  # field id of each leaf
 
     @cached_property
     def leaf_sizes(self) -> list[int]:
@@ -180,12 +181,12 @@ class OpenFragment:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of what is known of the columns."""
+        """Memory of the columns and their page states."""
         return 100 + self.tables.num_bytes
 
     @property
     def page_rows(self) -> int:
-        """Rows of a page: of the first one of the first column."""
+        """Rows of the first page of the first column; all rows if it has no pages of rows."""
         column = self.leaves[0].column if self.leaves else None
         if not isinstance(column, OpenColumn) or not column.column.num_pages:
             return self.num_rows
@@ -193,7 +194,11 @@ class OpenFragment:
 
     @cached_property
     def row_bytes(self) -> float:
-        """Memory of a decoded row, estimated: a constant page of vectors has no bytes at all."""
+        """Estimated memory of a decoded row.
+
+        Sums the larger of encoded and fixed-width bytes of each leaf, because a constant page has
+        no encoded bytes.
+        """
         rows = max(1, self.num_rows)
         fixed = self.schema.remember(
             (leaf_bytes, self.leaf_ids), lambda: [leaf_bytes(leaf.leaf) for leaf in self.leaves]
@@ -202,17 +207,17 @@ class OpenFragment:
 
     @cached_property
     def tables(self) -> PageTables:
-        """What is known of the pages."""
+        """Page tables of the leaves."""
         return PageTables(self.schema, self.leaves, self.leaf_ids)
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
-        """Plan single rows, with all that is to be read for them; see `take_rows`."""
+        """Plan single rows including all their bytes; see `take_rows`."""
         task = yield from self.place(rows, states, guess=guess)
         yield from fetch_placed(task.unread)
         return task
 
     def place(self, rows: Int64s, states: States, *, guess: bool) -> Plan[FragmentTask]:
-        """Plan single rows, without what is `unread` of the task; see `take_rows`."""
+        """Plan single rows, except for the bytes that are `unread` in the task; see `take_rows`."""
         (task,) = yield from take_rows(self.schema, [self], rows, [len(rows)], states, guess=guess)
         return task
 
@@ -221,7 +226,7 @@ class OpenFragment:
         return self.read_spans([(start, stop)] if start < stop else [], states)
 
     def read_spans(self, spans: Sequence[tuple[int, int]], states: States) -> Plan[FragmentTask]:
-        """Plan ranges of physical rows, which are given one behind the other.
+        """Plan ranges of physical rows, which become consecutive rows of one task.
 
         Args:
             spans: ascending, none of them empty.
@@ -232,10 +237,10 @@ class OpenFragment:
     def read_parts(
         self, parts: Sequence[Sequence[tuple[int, int]]], states: States
     ) -> Plan[list[FragmentTask]]:
-        """Plan ranges of physical rows that are fetched together, in parts of a task each.
+        """Plan ranges of physical rows that are fetched together and decoded as several tasks.
 
         Args:
-            parts: the ranges of each, as for `read_spans`; each part is behind the one before it.
+            parts: ranges of each task, as for `read_spans`; ascending over all parts.
         """
         leaves: list[dict[int, Found]] = [{} for _ in parts]
         if beside := self.leaves_beside():
@@ -246,7 +251,7 @@ class OpenFragment:
             ranged, *leaves = yield from together(plans)
         else:
             ranged = yield from read_ranges(self, parts, states)
-        # Columns of which it was learned meanwhile that the kernel does not take them.
+        # Learning pages may have shown that the kernel cannot take further columns.
         ids = {leaf.leaf.field.id for leaf in beside}
         numbers = ranged[0].fields.leaves if ranged else ()
         others = [leaf for leaf in self._others(numbers) if leaf.leaf.field.id not in ids]
@@ -260,12 +265,12 @@ class OpenFragment:
         ]
 
     def leaves_of(self, ids: Iterable[int]) -> list[OpenLeaf]:
-        """The leaves of some fields, as far as there are any."""
+        """Leaves of fields; skips ids without a leaf."""
         by_field = self.tables.by_field
         return [by_field[field_id] for field_id in ids if field_id in by_field]
 
     def leaves_beside(self) -> list[OpenLeaf]:
-        """The leaves whose ranges of rows the kernel does not take."""
+        """Leaves from which the kernel does not take ranges of rows."""
         return self._others(self.tables.ranged.fields.leaves)
 
     def _others(self, numbers: Iterable[int]) -> list[OpenLeaf]:
@@ -277,7 +282,7 @@ class OpenFragment:
     def _read(
         self, leaves: Sequence[OpenLeaf], spans: Sequence[tuple[int, int]], states: States
     ) -> Plan[dict[int, Found]]:
-        """Plan rows of some leaves, by field id."""
+        """Plan ranges of rows of some leaves, by field id."""
         spans = spans or [(0, 0)]
         plans = [leaf.read(*span, states) for leaf in leaves for span in spans]
         tasks = yield from together(plans)
@@ -289,11 +294,13 @@ class OpenFragment:
         }
 
     def loads(self, parts: Sequence[tuple[int, int]], states: States) -> Iterator[Plan[None]]:
-        """Plans of what must be known of the pages before parts of neighbouring rows can be read:
-        at most one round for all. Each is little work, so that others run in between.
+        """Yield plans for page states that reading parts of the rows will need.
+
+        Run together, they take at most one round. Each plan is little work, so that other tasks
+        run in between.
 
         Args:
-            parts: ascending, none of them empty.
+            parts: ranges of physical rows, ascending, none of them empty.
         """
         yield from loads_of_range(self, parts, states)
         runs = joined_spans(parts)
@@ -311,9 +318,10 @@ def take_rows(
     *,
     guess: bool,
 ) -> Plan[list[FragmentTask]]:
-    """Plan single rows of fragments, in few tasks; what is still to be read is their `unread`.
+    """Plan single rows of fragments, one task per group of similar neighbouring fragments.
 
-    Arguments, cost and errors are those of `placed_rows`.
+    Bytes that are still to be read are the tasks' `unread`. Arguments, cost and errors are those of
+    `placed_rows`.
     """
     placed = yield from placed_rows(fragments, rows, ends, states, guess=guess)
     return [
@@ -323,7 +331,7 @@ def take_rows(
 
 
 class ToOpen(NamedTuple):
-    """A fragment to open: its files, its physical rows, and what is known of the files."""
+    """A fragment to open: its files, its physical rows, and the cache for facts about the files."""
 
     files: Sequence[FileSource]
     num_rows: int
@@ -331,7 +339,7 @@ class ToOpen(NamedTuple):
 
 
 class _FileToOpen(NamedTuple):
-    """A file of a fragment: the number of this, and the leaves that the file has."""
+    """A file to open: the number of its fragment, and the leaves that the file has."""
 
     fragment: int
     source: FileSource
@@ -341,32 +349,34 @@ class _FileToOpen(NamedTuple):
 def open_fragment(
     schema: Schema, files: Sequence[FileSource], num_rows: int, states: States
 ) -> Plan[OpenFragment]:
-    """Plan the opening of a fragment: see `open_fragments`."""
+    """Plan the opening of a fragment; see `open_fragments`."""
     (opened,) = yield from open_fragments(schema, [ToOpen(files, num_rows, states)])
     return opened
 
 
-def open_fragments(schema: Schema, asked: Sequence[ToOpen]) -> Plan[list[OpenFragment]]:
-    """Plan the opening of fragments for a projection: one round where files are unknown.
+def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenFragment]]:
+    """Plan the opening of fragments for a projection.
+
+    Cost: no round if caches know the files; else one, or two if a file's tail lacks the metadata.
 
     Raises:
-        CorruptFileError: a file whose columns have another number of rows than its fragment.
+        CorruptFileError: a column does not have as many rows as its fragment.
     """
     leaves, ids, top = schema.remember(open_fragments, lambda: _columns_of(schema))
     files: list[_FileToOpen] = []
-    for number, (sources, _, _) in enumerate(asked):
+    for number, (sources, _, _) in enumerate(to_open):
         for source in sources:
             own = [leaf for leaf in leaves if leaf.field.id in source.columns]
             if own or holds_packed_lists(schema.fields, source.columns):
                 files.append(_FileToOpen(number, source, own))
-    opened = yield from _open_leaves(schema, asked, files, top)
+    opened = yield from _open_leaves(schema, to_open, files, top)
     if sum(map(len, opened)) > PLANS_A_TURN:
         yield TURN
-    groups: list[list[list[OpenLeaf]]] = [[] for _ in asked]
+    groups: list[list[list[OpenLeaf]]] = [[] for _ in to_open]
     for file, own_leaves in zip(files, opened, strict=True):
         groups[file.fragment].append(own_leaves)
     fragments = []
-    for number, (group, (_, num_rows, _)) in enumerate(zip(groups, asked, strict=True), 1):
+    for number, (group, (_, num_rows, _)) in enumerate(zip(groups, to_open, strict=True), 1):
         by_field = _by_field(schema, group, num_rows)
         own_ids = tuple(by_field)
         if own_ids == ids:
@@ -383,7 +393,11 @@ def open_fragments(schema: Schema, asked: Sequence[ToOpen]) -> Plan[list[OpenFra
 def _by_field(
     schema: Schema, files: Sequence[Sequence[OpenLeaf]], num_rows: int
 ) -> dict[int, OpenLeaf]:
-    """The leaves of the files of a fragment, by their fields' ids."""
+    """Leaves of a fragment's files by field id.
+
+    Raises:
+        CorruptFileError: a column does not have as many rows as its fragment.
+    """
     by_field: dict[int, OpenLeaf] = {}
     for leaves in files:
         for leaf in leaves:
@@ -401,26 +415,26 @@ def _by_field(
 
 
 def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], tuple[int, ...], Collection[int]]:
-    """The leaves of a schema, their fields' ids, and those of its own fields."""
+    """Leaves of a schema, the ids of their fields, and the ids of the schema's top-level fields."""
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     ids = tuple([leaf.field.id for leaf in leaves])
     return leaves, ids, {field.id: None for field in schema.fields}
 
 
 def _open_leaves(
-    schema: Schema, asked: Sequence[ToOpen], files: Sequence[_FileToOpen], top: Collection[int]
+    schema: Schema, to_open: Sequence[ToOpen], files: Sequence[_FileToOpen], top: Collection[int]
 ) -> Plan[list[list[OpenLeaf]]]:
-    """Plan the leaves of files: columns of 2.1 and later together, older files beside them."""
+    """Plan the leaves of each file: all files of 2.1 and later at once, older files one by one."""
     containers = yield from open_files(
         [
-            FileOf(source.location, source.file_bytes, asked[number].states)
+            FileOf(source.location, source.file_bytes, to_open[number].states)
             for number, source, _ in files
         ]
     )
     newer: list[ColumnsOf] = []
     older: dict[int, Plan[list[OpenLeaf]]] = {}
     for place, (file, container) in enumerate(zip(files, containers, strict=True)):
-        states, columns = asked[file.fragment].states, file.source.columns
+        states, columns = to_open[file.fragment].states, file.source.columns
         if is_older(container):
             older[place] = open_older(schema.fields, columns, container, states)
         else:

@@ -1,6 +1,6 @@
-"""Rows of open local files: the job that decodes a column reads it first, from the page cache.
+"""Rows of open local files: the job that decodes a column first reads it from the page cache.
 
-A column is read just before it is decoded, into memory that the column before it gave back. So its
+A column is read just before it is decoded, into memory that the previous column gave back. So its
 bytes are still in the processor's cache, and no memory is held ahead. The job waits for the few
 bytes that the page cache lacks. If the cache lacks most of a file, reading ahead is faster.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LocalRows:
-    """The rows `start` to `stop` of a fragment whose files are open."""
+    """Rows `start` to `stop` of a fragment whose local files are open."""
 
     fragment: OpenFragment
     start: int
@@ -55,10 +55,10 @@ class LocalRows:
         return self.stop - self.start
 
     def decode(self) -> pa.RecordBatch | None:
-        """The rows as Arrow; None where the page cache is of no use.
+        """Decode the rows. None if the page cache lacks too many bytes, or a file is not open.
 
         Raises:
-            CorruptFileError: bytes that contradict the format.
+            CorruptFileError: the bytes contradict the format.
         """
         schema, states = self.fragment.schema, self.states
         if states.is_cold:
@@ -66,7 +66,7 @@ class LocalRows:
         if not schema.fields:
             return empty_columns(self.num_rows)
         try:
-            with self.fragment.tables.lock:  # what one thread learns the others need not
+            with self.fragment.tables.lock:  # so that threads do not learn the same pages
                 placing = place_range(self.fragment, self.start, self.stop, OwnStates())
                 columns = answered(placing, self._read)
             decoded = []
@@ -80,7 +80,7 @@ class LocalRows:
     def _reader(
         self, paths: Sequence[str], pieces: Callable[[], Pieces]
     ) -> Iterator[_kernels.Source]:
-        """Bring bytes of the open files to the kernel; see `Reader`.
+        """Open the files as a source of bytes for the kernel; see `Reader`.
 
         Raises:
             NotAtHand: a file is not open, cannot be read, or has waited for the disk too often.
@@ -114,12 +114,12 @@ class LocalRows:
             raise
         return FragmentTask(self.fragment.schema, self.num_rows, leaves).column(field)
 
-    def _read(self, asked: Sequence[Extent]) -> list[memoryview]:
-        """What plans ask for: many ranges of one file in one call."""
-        ranges = [span for span in asked if isinstance(span, ByteRange)]
-        if len(ranges) == len(asked) > 1 and len({span.path for span in ranges}) == 1:
+    def _read(self, extents: Sequence[Extent]) -> list[memoryview]:
+        """Read the extents of a round; many ranges of one file are read by one call."""
+        ranges = [span for span in extents if isinstance(span, ByteRange)]
+        if len(ranges) == len(extents) > 1 and len({span.path for span in ranges}) == 1:
             return self._read_many(ranges)
-        return [self._read_one(span) for span in asked]
+        return [self._read_one(span) for span in extents]
 
     def _read_many(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         spans = [(start, stop) for _, start, stop in ranges]
@@ -129,16 +129,16 @@ class LocalRows:
         ends = np.cumsum(stops - starts).tolist()
         return plan.cut(spans, [content[first:end] for first, end in pairwise([0, *ends])])
 
-    def _read_one(self, asked: Extent) -> memoryview:
+    def _read_one(self, extent: Extent) -> memoryview:
         begun = trace.now()
-        if isinstance(asked, ByteRange):
-            content, is_held = files.read_held(self._file(asked.path), (asked.start, asked.stop))
+        if isinstance(extent, ByteRange):
+            content, is_held = files.read_held(self._file(extent.path), (extent.start, extent.stop))
         else:
-            opened = {path: (file := self._file(path), file.num_bytes) for path in asked.paths}
-            content = files.read_pieces(opened, "", asked)
+            opened = {path: (file := self._file(path), file.num_bytes) for path in extent.paths}
+            content = files.read_pieces(opened, "", extent)
             is_held = content is not None
         if content is not None:
-            self.note.read(asked, begun)
+            self.note.read(extent, begun)
         self.states.were_held(is_held, not is_held)
         if content is None or self.states.is_cold:
             raise NotAtHand

@@ -1,8 +1,7 @@
 """Arrays of fields whose type the kernel does not know: built of a simpler type, then converted.
 
-The kernel builds JSON and packed structs as the bytes that are stored, nulls without a type as null
-bytes, and maps as lists of entries. Structs and lists around them are put together again, in the
-same memory.
+The kernel builds JSON and packed structs as their stored bytes, arrays of the null type as null
+bytes, and maps as lists of entries. Structs and lists around them are rebuilt over the same memory.
 """
 
 from __future__ import annotations
@@ -36,14 +35,15 @@ if TYPE_CHECKING:
 
 
 class LeafForm(NamedTuple):
-    """Form of the values that the kernel builds of a leaf.
+    """Form of a leaf's values in the array that the kernel builds.
 
     Attributes:
-        width: bytes of a value; 0: a bit; -4 or -8: strings, by the bytes of an offset; `NO_FORM`.
-        is_text: values are UTF-8.
-        arrow: type of the array; None if it is that of the field.
-        shape: of values that are not just that: of dictionaries the bytes of an index, below 0 if
-            it is signed; of lists of one length the bits of an item, and the lengths, outermost
+        width: bytes of a value; 0 for a bit; -4 or -8 for strings and binary with offsets of so
+            many bytes; or `NO_FORM`.
+        is_text: True if values are UTF-8.
+        arrow: type of the array; None if it is the field's type.
+        shape: empty for plain values. For dictionaries the bytes of an index, negative if it is
+            signed. For fixed-size lists the bits of an item, then the list lengths, outermost
             first.
     """
 
@@ -60,7 +60,7 @@ NULLS: Final = LeafForm(1, arrow=pa.int8())
 
 
 def leaf_form(field: Field) -> LeafForm:
-    """The form of a field that owns a column."""
+    """Return the form of a field that owns a column."""
     if not field.metadata:
         try:
             return _form_of_type(field.logical_type)
@@ -81,7 +81,7 @@ def is_built(field: Field) -> bool:
 
 @lru_cache(maxsize=256)
 def _form_of_type(logical_type: str) -> LeafForm:
-    """The form of fields that have nothing special about them: a table has few types."""
+    """Return the form of fields without metadata, by their type: a table has few types."""
     if is_nested(logical_type):
         return UNKNOWN
     return JSONB if logical_type == "json" else _form(leaf_type(logical_type))
@@ -111,7 +111,7 @@ def _form(storage: pa.DataType) -> LeafForm:
 
 
 def _form_of_lists(storage: pa.DataType) -> LeafForm:
-    """The form of lists of one length, perhaps of such lists."""
+    """Return the form of fixed-size lists, which may be nested."""
     lengths = []
     while pa.types.is_fixed_size_list(storage):
         lengths.append(int(storage.list_size))
@@ -122,12 +122,12 @@ def _form_of_lists(storage: pa.DataType) -> LeafForm:
         return UNKNOWN
     bits = prod(lengths) * item_bits
     if bits < 2 or len(lengths) > MOST_LENGTHS or bits > MAX_BITS_PER_VALUE:
-        return UNKNOWN  # a list of one bit is not told from a bit
+        return UNKNOWN  # the kernel could not tell a list of one bit from a bit
     return LeafForm(-(-bits // 8), shape=(item_bits, *lengths))
 
 
 def _form_of_packed(arrow: pa.DataType) -> LeafForm:
-    """The form of packed structs, of which the kernel builds the bytes."""
+    """Return the form of packed structs, which the kernel builds as fixed-size binary."""
     if not pa.types.is_struct(arrow):
         return UNKNOWN
     forms = [_form(storage_type(member.type)) for member in arrow]
@@ -138,7 +138,7 @@ def _form_of_packed(arrow: pa.DataType) -> LeafForm:
 
 
 def kernel_type(field: Field) -> pa.DataType | None:
-    """The type of the array that the kernel builds of a field. None: that of the field."""
+    """Return the type of the array that the kernel builds for a field. None if the field's own."""
     if owns_column(field):
         return leaf_form(field).arrow
     arrow = storage_type(field.to_arrow().type)
@@ -156,7 +156,7 @@ def kernel_type(field: Field) -> pa.DataType | None:
 
 
 def _unpacked(array: pa.Array, arrow: pa.DataType) -> pa.Array:
-    """Return packed structs, of their bytes."""
+    """Return packed structs built from their bytes."""
     valid, content = array.buffers()
     bits, start = 8 * array.type.byte_width, 0
     data = np.frombuffer(content, np.uint8)[: len(array) * array.type.byte_width]
@@ -172,13 +172,13 @@ def _unpacked(array: pa.Array, arrow: pa.DataType) -> pa.Array:
 
 
 def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
-    """An array of a field, built by the kernel, as an array of a type.
+    """Convert an array that the kernel built into the type of its field.
 
     Args:
-        arrow: of the field.
+        arrow: type of the field.
 
     Raises:
-        CorruptFileError: JSON that is none, or maps with null entries or keys.
+        CorruptFileError: a JSON value is invalid, or a map has null entries or keys.
     """
     if isinstance(arrow, pa.BaseExtensionType):
         return wrapped(converted(array, field, arrow.storage_type), arrow)

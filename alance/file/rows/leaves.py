@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 
-@dataclass(slots=True)  # frozen it would take thrice as long to make
+@dataclass(slots=True)  # not frozen: that makes its creation three times as slow
 class OpenLeaf:
-    """A leaf field and its column; `rows` of the table are `rows * multiplier` of the column."""
+    """A leaf field and its open column; a row of the table is `multiplier` rows of the column."""
 
     leaf: LeafColumn
     column: OpenColumn | FieldColumn
-    is_top: bool  # a field of the schema itself, not of a nested one
+    is_top: bool  # True for a top-level field of the schema
 
     def rows(self, rows: Int64s) -> Int64s:
-        """The rows of the column that are some rows of the table."""
+        """Convert rows of the table to rows of the column."""
         if (dimension := self.leaf.multiplier) == 1:
             return rows
         return (rows[:, None] * dimension + np.arange(dimension)).reshape(-1)
@@ -41,13 +41,13 @@ class OpenLeaf:
         return from_content(reading, self.column.container)
 
     def load(self, start: int, stop: int, states: States) -> Plan[None]:
-        """Plan what must be known of the pages of these rows: at most one round."""
+        """Plan the page states that a range of rows needs: at most one round."""
         times = self.leaf.multiplier
         loading = self.column.load(start * times, stop * times, states)
         return from_content(loading, self.column.container)
 
 
 class Parts(NamedTuple):
-    """Rows of a leaf that were found in several ways, one part behind the other."""
+    """Rows of a leaf in several consecutive parts, each decoded in its own way."""
 
     parts: Sequence[Found]

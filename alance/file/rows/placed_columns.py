@@ -1,4 +1,4 @@
-"""Rows of whole fields, nested ones too: one record batch by one call of the kernel."""
+"""Rows of fields, nested fields included, decoded to one record batch by one kernel call."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from alance.format.plans import Reader
     from alance.format.schema import Schema
 
-GOES_ON: Final = 1  # of the kernel: there are shares that are not decoded
+GOES_ON: Final = 1  # answer of the kernel: other shares are not decoded yet
 
 
-NOTHING: Final = memoryview(b"")  # the bytes of pages of one value
+NOTHING: Final = memoryview(b"")  # content of constant pages, which have no bytes
 
 
 class PlacedRows:
-    """The same rows of some columns: where their bytes are, in files that have all of them.
+    """The same rows of several columns, with the places of their bytes.
 
     Attributes:
-        paths: of the files that the plan's tables are of.
-        content: the bytes of all pieces, one behind the other; None if they are not read, or are
-            in `files`. Pages of one value have none.
-        files: what is held of the file of each table.
+        paths: path of the file of each table of the plan.
+        content: bytes of all pieces, concatenated; empty if all pages are constant. None if they
+            are not read, or are in `files`.
+        files: bytes in memory of the file of each table; None if there are none.
     """
 
     __slots__ = ("_pieces", "content", "files", "paths", "plan")
@@ -59,7 +59,7 @@ class PlacedRows:
         return self.content is not None or self.files is not None
 
     def corrupt(self, hit: int, what: str) -> CorruptFileError:
-        """Return an error that names the page of a plan and its fault."""
+        """Return an error that names a page of the plan and its fault."""
         table, start = self.plan.place(hit)
         return PagePlace(self.paths[table], ((start, 0),), 0).corrupt(what)
 
@@ -99,10 +99,10 @@ class PlacedRows:
 
 
 class PlacedColumns(NamedTuple):
-    """Rows that were placed, of all leaves of some fields of the schema.
+    """Placed rows of some fields of the schema.
 
     Attributes:
-        columns: the numbers of the leaves in the plan, field by field.
+        columns: numbers of the fields' leaves in the plan, field by field.
     """
 
     placed: PlacedRows
@@ -120,12 +120,12 @@ class PlacedColumns(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Encoded bytes."""
+        """Encoded bytes to decode."""
         sizes = self.placed.plan.column_bytes
         return sum([sizes[column] for column in self.columns])
 
     def only(self, ids: Collection[int]) -> PlacedColumns:
-        """The rows of some fields."""
+        """Return the rows of some fields."""
         keep = [form.field.id in ids for form in self.fields.forms]
         of_leaves = [
             is_kept
@@ -135,21 +135,21 @@ class PlacedColumns(NamedTuple):
         columns = [*compress(self.columns, of_leaves)]
         placed, sizes = self.placed, self.placed.plan.column_bytes
         if not (placed.is_read or any(sizes[column] for column in columns)):
-            placed = PlacedRows(placed.plan, placed.paths)  # of pages of one value alone
+            placed = PlacedRows(placed.plan, placed.paths)  # all pages are constant
             placed.content = NOTHING
         return PlacedColumns(placed, self.fields.only(keep), columns)
 
     def decode(self, read: Reader, schema: Schema, order: Int64s | None = None) -> pa.RecordBatch:
-        """The values, in the order of the rows, or in another one.
+        """Decode the fields to one batch.
 
         Args:
-            read: brings what was not read before.
-            schema: of the rows; of its fields these are some, or all, in their order.
-            order: of single rows: which of them to give, by number.
+            read: opens the bytes that are not read yet.
+            schema: schema of the rows; `fields` are some or all of its fields, in its order.
+            order: numbers of the rows to return, in this order; for single rows only.
 
         Raises:
             CorruptFileError: the bytes contradict the format.
-            UnsupportedError: more bytes of strings than 32-bit offsets can say.
+            BatchTooLargeError: the rows have more bytes of strings than 32-bit offsets can address.
         """
         (share,) = self.shares(1, schema, order)
         batch = share.decode(read)
@@ -157,8 +157,9 @@ class PlacedColumns(NamedTuple):
         return batch
 
     def shares(self, count: int, schema: Schema, order: Int64s | None) -> list[ColumnsShare]:
-        """The same for so many threads, each of which decodes about as many bytes; several only
-        of single rows that were not read before, of columns that `are_plain`.
+        """Split the decoding into `count` shares of about equal bytes, one per thread.
+
+        More than one share is legal only for unread single rows of fields that `are_plain`.
         """
         _, trees, _, widths, texts, shapes, _ = self.fields
         batch = _kernels.RowBatch(trees, self.columns, widths, texts, order, count, shapes)
@@ -166,7 +167,7 @@ class PlacedColumns(NamedTuple):
 
 
 class ColumnsShare(NamedTuple):
-    """What a thread decodes of columns; the batch is that of all shares."""
+    """A thread's share of the decoding of columns; all shares fill one batch."""
 
     columns: PlacedColumns
     schema: Schema
@@ -174,7 +175,7 @@ class ColumnsShare(NamedTuple):
     number: int
 
     def decode(self, read: Reader) -> pa.RecordBatch | None:
-        """The values of all shares, once the last of them is decoded; None before.
+        """Decode the share. Returns the batch of all shares if it is the last one, else None.
 
         Arguments and errors are those of `PlacedColumns.decode`.
         """
@@ -199,7 +200,7 @@ class ColumnsShare(NamedTuple):
         return columns.fields.imported(self.batch.address, arrow)
 
     def _decode(self, plan: _kernels.RowPlan, read: Reader) -> bool:
-        """Decode the share; False if others are not decoded yet."""
+        """Decode the share; return False if other shares are not decoded yet."""
         placed = self.columns.placed
         if placed.content is not None:
             self.batch.decode(plan, placed.content)
@@ -211,10 +212,10 @@ class ColumnsShare(NamedTuple):
         with read(placed.paths, self._pieces) as source:
             state = self.batch.read(plan, source, self.number)
             if not state:
-                raise OSError  # the reader knows which
+                raise OSError  # the reader replaces it by the store's error
         return state != GOES_ON
 
     def _pieces(self) -> Pieces:
-        """What is read; the first share tells it of all."""
+        """Pieces to report in a trace: the first share reports those of all shares."""
         placed, _, columns = self.columns
         return placed.pieces_of(0, 0) if self.number else placed.pieces_of_columns(columns)

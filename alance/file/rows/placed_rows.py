@@ -1,9 +1,9 @@
-"""Finds where single rows of open fragments are, and plans their reading.
+"""Plans that locate and read single rows of open fragments.
 
-Every take goes through `placed_rows`. One kernel call places the rows of a leaf in all fragments.
-It returns the bytes to read, and the pages that its tables do not know. These are filled from the
-caches, or by a round of reads. On stores where a round is expensive, their rows are read by a guess
-instead. Columns and pages of other kinds have plans of their own, which run beside.
+Every take goes through `placed_rows`. One kernel call places rows in all page tables of similar
+fragments. It returns the bytes to read, and the pages of unknown state. Their states come from the
+caches, or from a round of reads. On stores where a round is expensive, the place of their rows is
+guessed instead. Leaves without a page table have plans of their own, which run beside.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from alance.file.rows.leaves import OpenLeaf
     from alance.format.plans import Plan
 
-PLACED_AT_ONCE: Final = 1 << 17  # rows of columns that a call places: 1 to 4 milliseconds
+PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
 _CONTAINERS, _PATH = map(attrgetter, ("containers", "path"))
 _PLACED, _WHOLE, _KINDS = map(attrgetter, ("placed", "whole", "kinds"))
-_PAGES = _TABLES = attrgetter("tables")  # of a fragment, and of each of its leaves
+_PAGES = _TABLES = attrgetter("tables")  # of an `OpenFragment`, and of its `PageTables`
 NO_LEAVES: Final[frozenset[int]] = frozenset()
-GUESSED_PLACES: Final = 64  # of more, what is read in vain costs more than a round of 30 ms
+GUESSED_PLACES: Final = 64  # with more places, wasted bytes cost more than a round of 30 ms
 
 
 def placed_rows(
@@ -50,18 +50,21 @@ def placed_rows(
     *,
     guess: bool,
 ) -> Plan[list[FoundRows]]:
-    """Plan single rows: what was found of neighbouring fragments with the same leaves.
+    """Plan single rows; one result per group of similar neighbouring fragments.
 
-    Cost: no round where the pages are known, else one; two for some kinds of pages.
+    Cost: no round if page states are known, else one; two for some kinds of pages. The bytes of
+    `columns` are not read, except with `guess` if leaves without a page table have to be read.
 
     Args:
-        rows: physical row offsets, sorted and unique in each fragment, one behind the other.
-        ends: where those of each fragment end.
-        guess: a round is dear: rows of pages that are not known are read by a guess, where they
-            are few, and those of the others beside them.
+        rows: physical row offsets of all fragments, concatenated; sorted and unique in each
+            fragment.
+        ends: end of each fragment's offsets in `rows`.
+        guess: guess the place of a few rows in pages of unknown state, because a round of the
+            store is expensive.
 
     Raises:
-        CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
+        CorruptFileError: a page's description or state contradicts the format.
+        UnsupportedError: a page has an unknown layout or encoding.
     """
     plans, first = [], 0
     for _, alike in groupby(fragments, attrgetter("leaf_ids")):
@@ -80,8 +83,8 @@ class FoundRows(NamedTuple):
     """Rows of neighbouring fragments.
 
     Attributes:
-        leaves: what was found of leaves, by field id.
-        columns: the fields whose arrays the kernel builds.
+        leaves: decode tasks of the leaves that the kernel does not build, by field id.
+        columns: fields whose arrays the kernel builds.
     """
 
     num_rows: int
@@ -93,9 +96,9 @@ class _RowRequest(NamedTuple):
     """Rows of fragments that have the same leaves.
 
     Attributes:
-        tables: of the fragments.
-        rows: end to end.
-        ends: where those of each fragment end.
+        tables: page tables of each fragment.
+        rows: row offsets of all fragments, concatenated.
+        ends: end of each fragment's offsets in `rows`.
     """
 
     tables: Sequence[PageTables]
@@ -104,15 +107,17 @@ class _RowRequest(NamedTuple):
 
     @property
     def num_runs(self) -> int:
-        """Runs of neighbouring rows."""
+        """Number of runs of neighbouring rows."""
         return 1 + int(np.count_nonzero(np.diff(self.rows) != 1))
 
     def runs(self, apart: Mapping[int, set[int]]) -> list[_Run]:
-        """Neighbouring fragments of which the kernel builds the same fields, from files that are
-        all kept whole, or none of them, and of the same versions.
+        """Group neighbouring fragments that the same plans can read.
+
+        The fragments of a run have tables for the same leaves, the same leaves in whole files, and
+        the same classes of columns.
 
         Args:
-            apart: leaves that are read by a guess, by the number of the fragment.
+            apart: numbers of the leaves that are read by a guess, by the number of the fragment.
         """
         tables, numbers, runs, first = self.tables, range(len(self.tables)), [], 0
         ways = zip(
@@ -133,11 +138,11 @@ class _RowRequest(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Rows of neighbouring fragments, which are placed by the same plans.
+    """Rows of neighbouring fragments that are placed by the same plans.
 
     Attributes:
-        by_leaf: the page tables of each leaf; those of others may be dropped meanwhile.
-        first: number of the first of the fragments.
+        by_leaf: tables of each leaf, by fragment; a copy, because `PageTables` may drop tables.
+        first: number of the first fragment.
         apart: numbers of leaves that are read by a guess.
     """
 
@@ -149,7 +154,7 @@ class _Run(NamedTuple):
     apart: Collection[int]
 
     def batches(self) -> list[_Batch]:
-        """Cut the fields into batches, each placed by a kernel call; fields are never cut."""
+        """Cut the fields into batches, each placed by one kernel call."""
         if not len(self.rows):
             return []
         own, batches = self.tables[0], []
@@ -167,17 +172,17 @@ class _Run(NamedTuple):
         return batches
 
     def others(self, columns: Sequence[PlacedColumns]) -> list[int]:
-        """Leaves that are not among the columns."""
+        """Numbers of the leaves that are not among the columns."""
         numbers = range(len(self.tables[0].leaves)) if len(self.rows) else ()
         own = {at for part in columns for at in part.fields.leaves}
         return [at for at in numbers if at not in own] if len(own) < len(numbers) else []
 
 
 class _Batch(NamedTuple):
-    """Fields of a run whose leaves are placed together.
+    """Fields of a run that are placed by one kernel call.
 
     Attributes:
-        is_whole: their files are kept whole.
+        is_whole: True if the fields' files are in memory whole.
     """
 
     run: _Run
@@ -185,7 +190,7 @@ class _Batch(NamedTuple):
     is_whole: bool
 
     def place(self) -> _kernels.RowPlan:
-        """Where rows are, as far as their tables know."""
+        """Place the rows; pages of unknown state are `unknown` in the plan."""
         run, leaves = self.run, self.fields.leaves
         try:
             return _kernels.plan_rows([run.by_leaf[at] for at in leaves], run.rows, run.ends)  # type: ignore[misc]  # of placed leaves none is None
@@ -194,7 +199,7 @@ class _Batch(NamedTuple):
             raise CorruptFileError(f"{path}: {error}") from error
 
     def placed(self, plan: _kernels.RowPlan) -> PlacedColumns:
-        """Rows that were placed, with their bytes where small files are kept whole."""
+        """Return the placed rows, with their bytes if the files are in memory whole."""
         by_leaf = [*zip(*map(_CONTAINERS, self.run.tables), strict=True)]
         containers = [container for at in self.fields.leaves for container in by_leaf[at]]
         placed = PlacedRows(plan, [*map(_PATH, containers)])
@@ -262,8 +267,11 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
 
 
 def _drop_unfit(batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan]) -> bool:
-    """Have fields decoded leaf by leaf whose pages do not have values of their types; that tells
-    what is wrong. Returns True if there are any."""
+    """Drop the tables of fields whose pages do not hold values of the field's type.
+
+    Such fields are then decoded leaf by leaf, which raises a precise error. Returns True if there
+    are any.
+    """
     is_any = False
     for batch, plan in zip(batches, plans, strict=True):
         for at in batch.fields.unfit(plan, range(len(batch.fields.leaves))):
@@ -276,7 +284,7 @@ def _drop_unfit(batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan]) ->
 def _read_leaves(
     run: _Run, numbers: Sequence[int], states: States, guess: bool
 ) -> Plan[dict[int, Found]]:
-    """Plan the rows of leaves that the kernel does not place, by field id."""
+    """Plan the rows of leaves that the kernel does not build, by field id."""
     leaves = run.tables[0].leaves
     spans = [
         (tables.leaves, run.rows[first:last])
@@ -292,13 +300,13 @@ def _read_leaves(
 
 
 def _taken(leaf: OpenLeaf, rows: Int64s, states: States, guess: bool) -> Plan[Found]:
-    """Plan a take of rows of a leaf whose pages the page tables do not place."""
+    """Plan a take from a leaf without a page table."""
     taking: Plan[Found] = leaf.column.take(leaf.rows(rows), states, guess=guess)
     return from_content(taking, leaf.column.container)
 
 
 def fetch_placed(placed: Sequence[PlacedRows]) -> Plan[None]:
-    """Plan the bytes of placed rows: one round, none where there are none."""
+    """Plan the bytes of placed rows: one round, or none if `placed` is empty."""
     if placed:
         contents = yield [rows.pieces for rows in placed]
         for rows, content in zip(placed, contents, strict=True):

@@ -1,9 +1,9 @@
-"""Ranges of rows of an open fragment: all fields that the kernel knows by one call of it.
+"""Plans for ranges of rows of an open fragment; one kernel call decodes all fields that it knows.
 
-A scan reads a fragment in parts, and a lookup some pages of an index. The columns' page tables say
-which bytes a part needs, and one more kernel call makes a record batch of them. So a part costs the
-same in Python for any number of columns. What the kernel does not handle (constant pages, large
-values, older files) is planned and decoded beside it, column by column.
+A scan reads a fragment in parts, and a lookup reads some pages of an index. One kernel call lists
+the bytes that a part needs, and another decodes them into a record batch. So a part costs the same
+in Python for any number of columns. Leaves that the kernel does not handle (large values, some
+kinds of pages) are planned and decoded beside it, column by column.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Plan
 
-LEARNED_AT_ONCE: Final = 64  # pages: a millisecond or two
+LEARNED_AT_ONCE: Final = 64  # pages learned by one plan: a millisecond or two
 FEW_PIECES: Final = 16  # as many as a read answers on the loop
-LARGE_BYTES: Final = 32 << 10  # of a piece: to copy it costs more than to ask for it by itself
-MOST_BYTES: Final = 4 << 20  # of a range: what lies in two requests is copied on the loop
-PADDING: Final = 64  # bytes: no file has more between neighbouring pages
+LARGE_BYTES: Final = 32 << 10  # mean piece from which a copy costs more than a request of its own
+MOST_BYTES: Final = 4 << 20  # longest range: a range from two requests is copied on the loop
+PADDING: Final = 64  # bytes; neighbouring pages of a file have no wider gaps
 
 
 class PageBytes:
-    """What was read of the pages of some files; each part is asked for once."""
+    """Bytes read from the pages of some files; each byte is requested once."""
 
     def __init__(self, containers: Sequence[Container]) -> None:
         self._containers = containers
@@ -52,20 +52,21 @@ class PageBytes:
         }
 
     def of(self, tables: RangeTables) -> list[_kernels.HeldFile]:
-        """The file of each column of tables, all of which are of these files."""
+        """Held bytes of the file of each column; all columns must be of these files."""
         return [*map(self._files.__getitem__, tables.paths)]
 
     def add(self, path: str, start: int, content: memoryview) -> None:
-        """Keep bytes of a file that is not kept whole."""
+        """Add bytes of a file that is not in memory whole."""
         self._files[path].add(start, content)
 
     def read(self, plan: _kernels.RowPlan, tables: RangeTables) -> Plan[None]:
-        """Plan the bytes of pages that are not here yet: one round. Few or large pieces are used
-        where they were read; of many small ones, which would each cost what a request costs, one
-        buffer a file is asked for.
+        """Plan the bytes that a row plan needs and that are not here yet: one round at most.
+
+        Few or large pieces are requested as ranges, and used without a copy. Many small pieces are
+        requested as one buffer per file, because each range costs about as much as a request.
 
         Args:
-            tables: of the plan.
+            tables: tables of the row plan.
         """
         numbers = dict(zip(self._files, range(len(self._files)), strict=True))
         files = [*map(numbers.__getitem__, tables.paths)]
@@ -95,13 +96,16 @@ class PageBytes:
 def _placed(
     fragment: OpenFragment, spans: Sequence[tuple[int, int]]
 ) -> tuple[RangeTables, _kernels.RowPlan] | None:
-    """Plan ranges of rows as far as the tables know the pages. Returns None without such fields.
+    """Place ranges of rows by the page tables of a fragment.
+
+    Returns None if there are no ranges, or no fields that the kernel builds. Fields whose pages do
+    not hold values of the field's type are left out of the tables.
 
     Args:
         spans: ascending, none of them empty.
 
     Raises:
-        CorruptFileError: pages that contradict each other.
+        CorruptFileError: the pages contradict each other.
     """
     while spans and (tables := fragment.tables.ranged).fields.forms:
         plan = _plan(tables, spans)
@@ -123,9 +127,11 @@ def _plan(tables: RangeTables, spans: Sequence[tuple[int, int]]) -> _kernels.Row
 def place_range(
     fragment: OpenFragment, start: int, stop: int, states: States
 ) -> Plan[PlacedColumns | None]:
-    """Plan where neighbouring rows are, without their bytes. Returns None if the kernel takes none.
+    """Plan the places of a range of rows, without their bytes.
 
-    Cost: no round where the pages are known, else one.
+    Returns None if the range is empty, or the kernel builds no fields.
+
+    Cost: no round if page states are known, else one.
     """
     while placed := _placed(fragment, [(start, stop)] if start < stop else ()):
         tables, plan = placed
@@ -140,10 +146,9 @@ def place_range(
 def loads_of_range(
     fragment: OpenFragment, parts: Sequence[tuple[int, int]], states: States
 ) -> Iterator[Plan[None]]:
-    """Plans of what must be known before parts of neighbouring rows can be placed: at most one
-    round.
+    """Yield plans for the unknown page states of parts of the rows; together at most one round.
 
-    Small pages inside a part are left out: `read_ranges` gets them whole.
+    Skips small pages inside a part, because `read_ranges` reads them whole.
 
     Args:
         parts: ascending, none of them empty.
@@ -154,8 +159,7 @@ def loads_of_range(
 
 
 def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
-    """Plans of what must be known of all pages, small ones too, before any rows can be placed: at
-    most one round for all."""
+    """Return plans for the states of all pages, small ones included: at most one round in all."""
     placed = _placed(fragment, [(0, fragment.num_rows)] if fragment.num_rows else ())
     return [] if placed is None else [*_loads(fragment, *placed, states)]
 
@@ -163,13 +167,15 @@ def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
 def read_ranges(
     fragment: OpenFragment, parts: Sequence[Sequence[tuple[int, int]]], states: States
 ) -> Plan[list[PlacedColumns] | None]:
-    """Plan ranges of rows with their bytes, in parts that are decoded one by one. A small page
-    inside of them all is read once, as a whole. Returns None if the kernel takes no fields.
+    """Plan ranges of rows with their bytes, in parts that are decoded separately.
 
-    Cost: one round where `loads_of_range` told of the pages, else two.
+    A small page inside the ranges is read once, as a whole. Returns None if there are no ranges,
+    or the kernel builds no fields.
+
+    Cost: one round if the plans of `loads_of_range` have run, else two.
 
     Args:
-        parts: the ranges of each; all of them ascending, none of them empty.
+        parts: ranges of each part; ascending over all parts, none of them empty.
     """
     content: PageBytes | None = None
     spans = joined_spans(chain.from_iterable(parts))
@@ -203,7 +209,7 @@ def read_ranges(
 
 
 def _owners(fragment: OpenFragment, tables: RangeTables) -> list[tuple[int, PageTables]]:
-    """List the leaf and the fragment of each of the tables."""
+    """List each table's leaf number and `PageTables`, as `NewPages` takes them."""
     return [*product(tables.fields.leaves, [fragment.tables])]
 
 
@@ -216,10 +222,10 @@ def _loads(
 ) -> Iterator[Plan[None]]:
     """Yield plans for the unknown pages of a row plan, `LEARNED_AT_ONCE` pages in each.
 
-    Pages whose state is in a cache need no plan.
+    Learns states that are in a cache at once, without a plan.
 
     Args:
-        besides: ranges of rows; small pages inside such a range are left out.
+        besides: ranges of rows; small pages inside such a range are skipped.
     """
     owners = _owners(fragment, tables)
     pages = NewPages(owners, plan.unknown)
@@ -233,11 +239,11 @@ def _loads(
 
 
 def _is_small(hole: Hole, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether a page lies inside of a range of rows, and is read whole."""
+    """True if a page is a small mini-block page inside one of the ranges, to be read whole."""
     column = hole.leaf.column
     assert isinstance(column, OpenColumn)
     first, last = column.column.first_rows[hole.number : hole.number + 2].tolist()
-    at = bisect_right(spans, (first, sys.maxsize)) - 1  # of the span that it begins in
+    at = bisect_right(spans, (first, sys.maxsize)) - 1  # span in which the page begins
     return (
         at >= 0
         and last <= spans[at][1]
@@ -248,7 +254,7 @@ def _is_small(hole: Hole, spans: Sequence[tuple[int, int]]) -> bool:
 
 
 def _read_whole(hole: Hole, content: PageBytes) -> Plan[None]:
-    """Plan all of a small page: one round. Its state is not worth keeping elsewhere."""
+    """Plan all bytes of a small page: one round. Its state goes into the page table alone."""
     column = hole.leaf.column
     assert isinstance(column, OpenColumn)
     layout = column.layout(hole.number)

@@ -1,4 +1,4 @@
-"""Rows taken from several fragments, as one batch."""
+"""Rows taken from one or more fragments, decoded as one batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TakenRows(NamedTuple):
-    """Rows of fragments, one fragment behind the other; a column is decoded in one go."""
+    """Rows of consecutive fragments, with a decode task for each."""
 
     schema: Schema
     tasks: Sequence[FragmentTask]  # at least one
@@ -39,8 +39,9 @@ class TakenRows(NamedTuple):
         return sum([task.num_bytes for task in self.tasks])
 
     def split(self, count: int) -> list[TakenRows]:
-        """The rows as up to `count` parts, each of some neighbouring fields and about as many
-        bytes; their batches side by side are the batch of the whole.
+        """Split the fields into at most `count` parts of neighbouring fields and about equal bytes.
+
+        The batches of the parts side by side are the batch of the whole.
         """
         if count <= 1 or len(self.schema.fields) <= 1:
             return [self]
@@ -56,9 +57,9 @@ class TakenRows(NamedTuple):
         return [TakenRows(own, [task.only(own) for task in self.tasks]) for own in schemas]
 
     def shares(self, count: int, order: Int64s | None) -> list[ColumnsShare]:
-        """All columns as parts of some rows each, for so many threads, that become one batch.
+        """Split the rows into `count` shares that threads decode into one batch.
 
-        None where a column is not plain, or was read.
+        Empty if there are several tasks, a column is not plain, or its bytes were already read.
         """
         columns = [own for task in self.tasks for own in task.columns]
         if len(self.tasks) > 1 or len(columns) != 1 or columns[0].placed.is_read:
@@ -70,25 +71,16 @@ class TakenRows(NamedTuple):
 
     @property
     def unread(self) -> list[PlacedRows]:
-        """Rows whose bytes are still to be read."""
+        """Placed rows whose bytes are still to be read."""
         return [placed for task in self.tasks for placed in task.unread]
 
     @property
     def unread_pieces(self) -> list[Pieces]:
-        """The bytes that are still to be read."""
+        """Byte ranges still to be read."""
         return [pieces for task in self.tasks for pieces in task.unread_pieces]
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
-        """The rows as Arrow, in the order of the plans, or in another one.
-
-        Args:
-            read: brings what is `unread`.
-            order: the rows that are wanted, by their numbers among these.
-
-        Raises:
-            CorruptFileError: bytes that contradict the format.
-            UnsupportedError: more bytes of strings than 32-bit offsets can say.
-        """
+        """Decode the rows of all tasks; arguments and errors are those of `FragmentTask.decode`."""
         if len(self.tasks) == 1:
             return self.tasks[0].decode(read, order)
         batches = [task.decode(read) for task in self.tasks]
@@ -102,7 +94,7 @@ class TakenRows(NamedTuple):
 
 
 def _size(field: Field, by_leaf: Mapping[int, int]) -> int:
-    """Encoded bytes of a field, which has a size of its own or leaves that have."""
+    """Encoded bytes of a field: its own entry in `by_leaf`, else the sum of its leaves' entries."""
     size = by_leaf.get(field.id)
     if size is None:
         size = sum([by_leaf.get(leaf.field.id, 0) for leaf in leaf_columns(field)])

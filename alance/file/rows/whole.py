@@ -1,13 +1,13 @@
-"""All rows of small fragments, many at once: one plan and one batch, whatever the number of files.
+"""All rows of many small fragments: one plan and one batch for any number of files.
 
 A scan reads the end of a file, then its page tables, then its pages. For a small file, one request
-for all of it is cheaper. A thread then does everything over these bytes, without another request or
-another turn of the event loop.
+for the whole file is cheaper. A thread then decodes these bytes, without another request or another
+turn of the event loop.
 
 The kernel parses the column metadata of all files by one call (`FileTables`), learns their pages
-from the bytes at hand, and plans all rows (`RowPlan`); `RowBatch` decodes them. No file, column or
-page has an object of its own. Columns that the kernel does not know, and all columns where it finds
-something wrong, are read by the codecs, fragment by fragment: that tells what is wrong, and where.
+from bytes in memory, and plans all rows (`RowPlan`); `RowBatch` decodes them. No file, column or
+page has an object of its own. Columns that the kernel does not know are read by the codecs,
+fragment by fragment. So are all columns if the kernel fails, because codecs raise precise errors.
 """
 
 from __future__ import annotations
@@ -48,25 +48,26 @@ if TYPE_CHECKING:
     from alance.format.plans import Extent, Plan, Reader, T
     from alance.format.schema import Schema
 
-GAP_BYTES: Final = 256  # between pages of a file: the filler; wider gaps are the store's affair
+GAP_BYTES: Final = 256  # gaps between pages that are read over (padding); stores join wider gaps
 
 
 class FragmentFiles(NamedTuple):
     """The files of a fragment."""
 
-    id: int | None  # None: of a file by itself
+    id: int | None  # None for a file without a table
     sources: Sequence[FileSource]
     num_rows: int
 
 
 def rows_of(file: PlainFile, content: memoryview, columns: Sequence[str] | None) -> pa.RecordBatch:
-    """All rows of a file, one at least, of which all bytes are in memory; CPU work.
+    """Decode all rows of a file that is in memory and has at least one row; CPU work.
 
     Args:
-        columns: some of its columns; None: all.
+        content: bytes of the whole file.
+        columns: names of the columns to decode; None for all.
 
     Raises:
-        CorruptFileError: bytes that contradict the format.
+        CorruptFileError: the bytes contradict the format.
     """
     path, search = file.source.location, file.container.search
     if search is not None:
@@ -77,7 +78,7 @@ def rows_of(file: PlainFile, content: memoryview, columns: Sequence[str] | None)
 
 
 def read_whole(schema: Schema, fragments: Sequence[FragmentFiles]) -> Plan[WholeFragments]:
-    """Plan all rows of small fragments, one behind the other: one round, one range a file."""
+    """Plan all rows of small fragments, in order: one round, one range per file."""
     sources = [source for fragment in fragments for source in fragment.sources]
     contents = yield [ByteRange(source.location, 0, source.file_bytes) for source in sources]
     locations = [source.location for source in sources]
@@ -85,18 +86,20 @@ def read_whole(schema: Schema, fragments: Sequence[FragmentFiles]) -> Plan[Whole
 
 
 def group_key(fragment: OpenFragment) -> tuple[int, ...] | None:
-    """Equal for fragments that can be read together: the fields they have; None: not at all."""
+    """Return the fields that a fragment has; fragments with equal keys can be read together.
+
+    None if the fragment cannot be read together with others.
+    """
     if all(isinstance(leaf.column, OpenColumn) for leaf in fragment.leaves):
         return fragment.leaf_ids
     return None
 
 
 def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:
-    """Plan all rows of open fragments, one behind the other: at most one round, of one range a file
-    or few.
+    """Plan all rows of open fragments, in order: at most one round, with few ranges per file.
 
     Args:
-        fragments: of the same schema, with one `group_key`.
+        fragments: at least one; of the same schema and with the same `group_key`.
     """
     columns = [
         column
@@ -149,9 +152,9 @@ class WholeRows(NamedTuple):
     """All rows of fragments with the same fields, whose bytes are in memory.
 
     Attributes:
-        ids: of the leaves of which the tables have the columns, in their order.
-        held: the files, as far as pages are read of them, by path.
-        opened: gives the fragments, for columns that the kernel does not know.
+        ids: field ids of the leaves, in the order of their columns in the tables.
+        held: bytes of the pages in memory, by path of the file.
+        opened: opens the fragments, for columns that the kernel does not know.
     """
 
     schema: Schema
@@ -163,11 +166,11 @@ class WholeRows(NamedTuple):
 
     @property
     def unread(self) -> list[PlacedRows]:
-        """Nothing: all bytes are here."""
+        """Empty: all bytes are in memory."""
         return []
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
-        """The rows as Arrow; CPU work. Arguments and errors are those of `FragmentTask.decode`."""
+        """Decode the rows; CPU work. Arguments and errors are those of `FragmentTask.decode`."""
         try:
             columns = self._placed()
             fields = {form.field.id for own in columns for form in own.fields.forms}
@@ -179,7 +182,7 @@ class WholeRows(NamedTuple):
             return in_order(task.decode(read), order)
 
     def _placed(self) -> list[PlacedColumns]:
-        """The fields of which the kernel knows all pages."""
+        """Place all rows of the fields of which the kernel knows every page."""
         schema, tables, files = self.schema, self.tables, self.tables.files
         forms = schema.remember((forms_of, self.ids), lambda: forms_of(schema.fields, self.ids))
         if not forms.forms:
@@ -200,7 +203,7 @@ class WholeRows(NamedTuple):
         return [columns] if columns.fields.forms else []
 
     def _leaves(self, fields: Iterable[Field]) -> dict[int, Found]:
-        """Decode fields by the codecs; return their leaves by id."""
+        """Plan fields for the codecs; return the decode tasks of their leaves by field id."""
         own = [(field, leaf.field.id) for field in fields for leaf in leaf_columns(field)]
         own = [(field, leaf_id) for field, leaf_id in own if leaf_id in self.ids]
         opened = self.opened() if own else ()
@@ -224,10 +227,10 @@ class WholeRows(NamedTuple):
         return leaves
 
     def _cut(self, extents: Sequence[Extent]) -> list[memoryview]:
-        """The bytes of extents of the files.
+        """Return the bytes of extents of the files.
 
         Raises:
-            CorruptFileError: bytes that are not here.
+            CorruptFileError: an extent is outside the bytes in memory.
         """
         return [
             self._bytes(extent)
@@ -244,17 +247,18 @@ class WholeRows(NamedTuple):
 
 
 class WholeFragments(NamedTuple):
-    """Fragments whose files are in memory, by location."""
+    """Fragments whose files are in memory, whole; `contents` has their bytes by location."""
 
     schema: Schema
     fragments: Sequence[FragmentFiles]
     contents: Mapping[str, memoryview]
 
     def decode(self) -> pa.RecordBatch:
-        """All rows.
+        """Decode all rows.
 
         Raises:
-            CorruptFileError: bytes that contradict the format.
+            BatchTooLargeError: the rows do not fit into one batch.
+            CorruptFileError: the bytes contradict the format.
         """
         batches: list[pa.RecordBatch] = []
         for fragments in _alike(self.fragments):
@@ -263,7 +267,11 @@ class WholeFragments(NamedTuple):
         return one_batch(batches)
 
     def _together(self, fragments: Sequence[FragmentFiles]) -> WholeRows | None:
-        """The rows of fragments whose files have the same columns; None: one by one."""
+        """Return the rows of fragments whose files have the same columns, for one kernel call.
+
+        None if the fragments must be opened one by one: files of 2.0 or 0.1, unknown column
+        encodings, or fields or locations that occur twice.
+        """
         sources = fragments[0].sources
         if any(holds_packed_lists(self.schema.fields, source.columns) for source in sources):
             return None
@@ -300,7 +308,7 @@ class WholeFragments(NamedTuple):
         return WholeRows(self.schema, sum(num_rows), ids, tables, held, opening)
 
     def _one_by_one(self, fragments: Sequence[FragmentFiles]) -> Iterator[pa.RecordBatch]:
-        """The rows of fragments of any kind, opened one by one."""
+        """Open fragments of any kind, and yield the batches of their rows."""
         for key, run in groupby(self._open(fragments), group_key):
             if key is not None:
                 yield self._run(read_together([*run])).decode()
@@ -321,26 +329,26 @@ class WholeFragments(NamedTuple):
         return opened
 
     def _run(self, plan: Plan[T]) -> T:
-        """The result of a plan over the files."""
+        """Run a plan over the files in memory."""
         return answered(
             plan, lambda ranges: [cut(span, self.contents[span.path]) for span in ranges]
         )
 
 
 def _alike(fragments: Sequence[FragmentFiles]) -> Iterator[list[FragmentFiles]]:
-    """Runs of fragments whose files have the same columns."""
+    """Yield runs of neighbouring fragments whose files have the same columns."""
     for _, run in groupby(fragments, lambda files: [source.columns for source in files.sources]):
         yield list(run)
 
 
 def _leaves_of(schema: Schema, columns: Mapping[int, int]) -> list[LeafColumn]:
-    """The leaves of a schema that a file with such columns has."""
+    """Leaves of a schema that a file has, by its columns."""
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     return [leaf for leaf in leaves if leaf.field.id in columns]
 
 
 def _are_known(tables: _kernels.FileTables) -> bool:
-    """Return True for versions and column encodings that the kernel knows."""
+    """True if the kernel knows all versions and column encodings."""
     try:
         versions = [FileVersion.from_footer(*version) for version in tables.versions]
         if any(version <= FileVersion.V2_0 for version in versions):
