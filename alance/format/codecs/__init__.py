@@ -1,8 +1,8 @@
 """Compressive encodings of file version 2.1 and later.
 
-A codec is found by the name of its message and by the place where it is used: values of mini-block
-pages, values of full-zip pages, or blocks (levels, dictionaries). The tables say what is legal in
-which place.
+A codec is looked up by the name of its message, in the table of its use: values of mini-block
+pages, values of full-zip pages, or blocks (levels, dictionaries). A codec that is not in a table is
+not legal there. Imports `format.blocks` and what is below it.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ C = TypeVar("C")
 
 
 def mini_block_codec(encoding: pb.CompressiveEncoding) -> MiniBlockCodec:
-    """The codec of the values of a mini-block page.
+    """Return the codec of the values of a mini-block page.
 
     Raises:
-        UnsupportedError: not known in files up to 2.2, or not legal in mini-blocks.
+        UnsupportedError: the codec is unknown, or not legal in mini-blocks.
         CorruptFileError: the description contradicts itself.
     """
     return _look_up(MINI_BLOCK, encoding, "mini-blocks")
@@ -65,10 +65,10 @@ def mini_block_codec(encoding: pb.CompressiveEncoding) -> MiniBlockCodec:
 def per_value_codec(
     encoding: pb.CompressiveEncoding, *, version: FileVersion = FileVersion.V2_2
 ) -> PerValueCodec:
-    """The codec of the values of a full-zip page.
+    """Return the codec of the values of a full-zip page.
 
     Raises:
-        UnsupportedError: not known in files of this version, or not legal in full-zip pages.
+        UnsupportedError: the codec is unknown, or not legal in full-zip pages of this version.
         CorruptFileError: the description contradicts itself.
     """
     if variant(encoding) == "variable_packed_struct" and version < FileVersion.V2_2:
@@ -77,10 +77,10 @@ def per_value_codec(
 
 
 def block_codec(encoding: pb.CompressiveEncoding) -> BlockCodec:
-    """The codec of levels or of a dictionary.
+    """Return the codec of levels or of a dictionary.
 
     Raises:
-        UnsupportedError: not known in files up to 2.2, or not legal in blocks.
+        UnsupportedError: the codec is unknown, or not legal in blocks.
         CorruptFileError: the description contradicts itself.
     """
     return _look_up(BLOCK, encoding, "blocks")

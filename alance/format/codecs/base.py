@@ -1,8 +1,7 @@
-"""What all codecs share: a protocol for each place where values are compressed, and descriptions.
+"""Interfaces of codecs, one for each use of a codec, and helpers that parse descriptions.
 
-Nearly all pages are decoded by the kernel. These codecs decode what it does not know, a chunk at a
-time, and say what is wrong with damaged bytes. Descriptions are checked once, when a page is
-opened.
+The kernel decodes nearly all pages. These codecs decode the other pages, chunk by chunk, and raise
+precise errors for damaged bytes. A description is checked once, when a page is opened.
 
 Source: encodings_v2_1.proto, CompressiveEncoding; docs/format/encodings.md, "Overview".
 """
@@ -22,15 +21,15 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block, FixedWidth, VariableWidth
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-# A fixed-size value of 16 GiB: no type has a larger one, and products with counts stay in int64.
+# A fixed-size value of 16 GiB: no type has larger values, and products with counts stay in int64.
 MAX_BITS_PER_VALUE: Final = 1 << 37
 
 
-MAX_REPEATED: Final = 1 << 30  # values of a block that has no bytes of them
+MAX_REPEATED: Final = 1 << 30  # most values of a block without bytes, such as a constant
 
 
 class MiniBlockCodec(Protocol):
-    """Values of a mini-block page: a fixed number of buffers a chunk."""
+    """Codec of the values of mini-block pages; a chunk has a fixed number of buffers."""
 
     @property
     def num_buffers(self) -> int:
@@ -38,7 +37,7 @@ class MiniBlockCodec(Protocol):
         ...
 
     def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> Block:
-        """Values of a chunk; arrays are fresh, not views into the buffers.
+        """Decode a chunk; arrays are fresh, not views into the buffers.
 
         Raises:
             CorruptFileError: the bytes contradict the description or the number of values.
@@ -46,69 +45,69 @@ class MiniBlockCodec(Protocol):
         ...
 
     def max_bytes(self, num_values: int) -> int | None:
-        """The most bytes that buffer 0 of a chunk with so many values may have, if known.
+        """Return the upper bound of the bytes of buffer 0 of a chunk with so many values.
 
-        Bounds what is decompressed for this codec.
+        A content that is larger is refused. None if there is no bound.
         """
         ...
 
 
 class BlockCodec(Protocol):
-    """Values stored on their own: the levels of a chunk, a dictionary. One buffer."""
+    """Codec of values in a single buffer: the levels of a chunk, or a dictionary."""
 
     def decode_block(self, data: Bytes, num_values: int) -> Block:
-        """Values of a block; arrays are fresh, not views of `data`.
+        """Decode a block; arrays are fresh, not views of `data`.
 
         Raises:
             CorruptFileError: the bytes contradict the description or the number of values.
-            UnsupportedError: more values than are decoded at once.
+            UnsupportedError: the block has too many values to be decoded at once.
         """
         ...
 
     def max_bytes(self, num_values: int) -> int | None:
-        """The most bytes that a block with so many values may have, if known."""
+        """Return the upper bound of the bytes of a block with so many values, or None."""
         ...
 
 
 class PerValueCodec(Protocol):
-    """Values that decode one by one, as full-zip pages store them."""
+    """Codec of values that are encoded one by one, as in full-zip pages."""
 
     @property
     def encoded(self) -> Literal["fixed", "variable"]:
-        """Whether an encoded value has always the same size."""
+        """`fixed` if all encoded values have the same size."""
         ...
 
     @property
     def bits_per_value(self) -> int | None:
-        """Size of an encoded value; None if it varies."""
+        """Bits of an encoded value; None if sizes vary."""
         ...
 
     def decode_values(self, values: FixedWidth | VariableWidth) -> Block:
-        """Decode the values that were unzipped from rows; may return a view of them.
+        """Decode values that were unzipped from rows; may return a view of them.
 
         Args:
             values: `FixedWidth` of `bits_per_value`, or `VariableWidth` with offsets of any type.
 
         Raises:
+            BatchTooLargeError: strings have more bytes than 32-bit offsets can address.
             CorruptFileError: a value contradicts the description.
-            UnsupportedError: strings of more bytes than 32-bit offsets can say.
         """
         ...
 
 
 class HasBits(Protocol):
-    """A message that says how many bits a value has."""
+    """A message with the number of bits of a value."""
 
     @property
     def uncompressed_bits_per_value(self) -> int: ...
 
 
 def variant(encoding: pb.CompressiveEncoding) -> str:
-    """The name of the codec that is described.
+    """Return the name of the described codec.
 
     Raises:
-        UnsupportedError: one that no file up to 2.3 has.
-        CorruptFileError: none at all.
+        UnsupportedError: the codec does not occur in files up to 2.3.
+        CorruptFileError: the description has no codec.
     """
     name: str | None = encoding.WhichOneof("compression")
     if name is not None:
@@ -121,10 +120,10 @@ def variant(encoding: pb.CompressiveEncoding) -> str:
 
 
 def expect(encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: str) -> str:
-    """The name of a nested codec, which must be one of `allowed` inside `outer`.
+    """Return the name of a codec nested in `outer`.
 
     Raises:
-        UnsupportedError: another one.
+        UnsupportedError: the codec is not in `allowed`.
     """
     name = variant(encoding)
     if name not in allowed:
@@ -133,17 +132,21 @@ def expect(encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: st
 
 
 def refuse_compression(message: pb.Flat | pb.Variable | pb.InlineBitpacking, field: str) -> None:
-    """Refuse a compression inside a codec that no writer makes."""
+    """Refuse buffer compression inside a codec; no writer uses it.
+
+    Raises:
+        UnsupportedError: the message has the field.
+    """
     if message.HasField(field):
         name = type(message).__name__
         raise UnsupportedError(f"{name}: compressed {field} inside the codec")
 
 
 def flat_bits(message: pb.Flat) -> int:
-    """Bits of a value of Flat.
+    """Return the bits of a Flat value.
 
     Raises:
-        CorruptFileError: a width that no value has.
+        CorruptFileError: the width is 0 or too large.
     """
     refuse_compression(message, "data")
     bits = message.bits_per_value
@@ -153,10 +156,10 @@ def flat_bits(message: pb.Flat) -> int:
 
 
 def nested_flat_bits(encoding: pb.CompressiveEncoding, allowed: Collection[int], outer: str) -> int:
-    """Bits of the Flat inside another codec, which must be one of `allowed`.
+    """Return the bits of a value of a Flat nested in another codec.
 
     Raises:
-        UnsupportedError: another codec or width.
+        UnsupportedError: the nested codec is not Flat, or its width is not in `allowed`.
     """
     expect(encoding, ("flat",), outer)
     refuse_compression(encoding.flat, "data")
@@ -170,10 +173,10 @@ def nested_flat_bits(encoding: pb.CompressiveEncoding, allowed: Collection[int],
 
 
 def packable_bits(message: HasBits, codec: str) -> int:
-    """Bits of a value before it was bit-packed.
+    """Return the bits of a value before it was bit-packed.
 
     Raises:
-        UnsupportedError: a width that is not packed, such as 128.
+        UnsupportedError: values of this width cannot be packed, such as 128.
     """
     bits = message.uncompressed_bits_per_value
     if bits not in (8, 16, 32, 64):

@@ -1,4 +1,4 @@
-"""Fixed-width values: as they are, bit-packed, one for all, split into bytes, or in lists.
+"""Codecs of fixed-width values: flat, bit-packed, constant, byte-stream-split, fixed-size lists.
 
 A packed block of 1024 values of T bits at W bits each has `128 * W` bytes, in the FastLanes unified
 transposed order (see kernels/codecs/bitpacking.cpp).
@@ -39,9 +39,9 @@ PACKED_AT_ONCE: Final = 1024  # values of a packed block
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """Values as they are.
+    """Raw values.
 
-    One buffer of `ceil(n * bits_per_value / 8)` bytes; widths that are not whole bytes (booleans)
+    One buffer of `ceil(n * bits_per_value / 8)` bytes. Values that are not whole bytes (booleans)
     are packed without gaps, least significant bit first. In full-zip pages values are whole bytes,
     and a boolean is one byte, 0 or 1.
     """
@@ -57,7 +57,7 @@ class Flat:
 
     @classmethod
     def per_value(cls, message: pb.Flat) -> Flat:
-        """The codec of zipped values, which are whole bytes."""
+        """Parse the codec of zipped values, which must be whole bytes."""
         codec = cls.from_proto(message)
         if codec.bits_per_value % 8:
             raise UnsupportedError(f"flat: zipped values of {codec.bits_per_value} bits")
@@ -78,10 +78,10 @@ class Flat:
 
 
 def _own_bytes(data: Bytes, num_values: int, bits: int, codec: str = "flat") -> Bytes:
-    """A copy of the bytes of some values.
+    """Copy the bytes of some values.
 
     Raises:
-        CorruptFileError: the values have another size.
+        CorruptFileError: the number of bytes does not fit the values.
     """
     if len(data) != (num_values * bits + 7) // 8:
         raise CorruptFileError(f"{codec}: {len(data)} bytes for {num_values} values of {bits} bits")
@@ -89,7 +89,7 @@ def _own_bytes(data: Bytes, num_values: int, bits: int, codec: str = "flat") -> 
 
 
 def column_of(rows: FixedWidth, start: int, bits: int) -> Bytes:
-    """Return some bits of each row, from its byte `start` on, end to end; rows are whole bytes."""
+    """Return `bits` bits of each row from its byte `start` on, concatenated."""
     row_bytes, size = rows.bits_per_value // 8, (bits + 7) // 8
     if bits % 8:
         column = rows.data.reshape(rows.num_values, row_bytes)[:, start : start + size]
@@ -97,17 +97,17 @@ def column_of(rows: FixedWidth, start: int, bits: int) -> Bytes:
         return np.packbits(single, bitorder="little")
     if not (rows.num_values and size):
         return np.empty(0, np.uint8)
-    # Words are copied as such: 4 times as fast as bytes.
+    # Copying words is 4 times as fast as copying bytes.
     word = f"u{size}" if size in (1, 2, 4, 8) else f"V{size}"
     values = np.ndarray(rows.num_values, word, rows.data, start, (row_bytes,))
     return np.ascontiguousarray(values).view(np.uint8)
 
 
 def check_fixed(values: FixedWidth | VariableWidth, bits_per_value: int) -> FixedWidth:
-    """The values that a fixed-width codec expects.
+    """Check that zipped values have the width of their codec; return them.
 
     Raises:
-        CorruptFileError: the layout zipped other values than the codec describes.
+        CorruptFileError: the values are variable-width, or have another width.
     """
     if isinstance(values, VariableWidth):
         raise CorruptFileError(f"variable values, the codec describes {bits_per_value} bits")
@@ -120,13 +120,13 @@ def check_fixed(values: FixedWidth | VariableWidth, bits_per_value: int) -> Fixe
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One value for all slots, told by the description: there are no bytes of it elsewhere.
+    """The same value for all slots; it is in the description, and there are no other bytes.
 
-    In blocks and zipped rows of files up to 2.2. Sequences of 2.3 have their own, see `sequence`.
+    For blocks and zipped rows of files up to 2.2. `sequence` has the constants of 2.3.
     """
 
     encoded: ClassVar[Literal["fixed"]] = "fixed"
-    bits_per_value: ClassVar[int] = 0  # encoded
+    bits_per_value: ClassVar[int] = 0  # bits of an encoded value
 
     value: bytes
 
@@ -156,9 +156,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class ByteStreamSplit:
-    """Byte 0 of all values of a chunk, then byte 1 of all, and so on.
+    """Byte 0 of all values of a chunk, then byte 1 of all values, and so on.
 
-    One buffer a chunk. It compresses nothing by itself; it stands inside General to make floats
+    One buffer per chunk. The codec compresses nothing by itself; inside General it makes floats
     more regular.
     """
 
@@ -181,25 +181,26 @@ class ByteStreamSplit:
 
 
 class ListLevel(NamedTuple):
-    """One level of lists."""
+    """One level of nested lists."""
 
     dimension: int
     has_validity: bool
-    items_per_row: int  # of all levels down to this one: the product of their dimensions
+    items_per_row: int  # product of the dimensions of this level and of all outer levels
 
 
 @dataclass(frozen=True, slots=True)
 class FixedSizeList:
-    """Rows of a fixed number of items, perhaps lists again.
+    """Fixed-size lists, which may be nested.
 
-    The description nests from the outside in and ends in Flat. A level may store the validity of
-    its items (1 is valid, least significant bit first). D is the product of all dimensions, D_k
-    that of the levels 1 to k. In mini-blocks, for n rows of a chunk:
+    The description nests from the outside in and ends in Flat or Constant. A level may store the
+    validity of its items (1 is valid, least significant bit first). D is the product of all
+    dimensions, D_k the product of the dimensions of levels 1 to k. In mini-blocks, for n rows of a
+    chunk:
 
-        one buffer a level with validity, outermost first: n * D_k bits
+        one buffer per level with validity, outermost first: n * D_k bits
         items: n * D values, as Flat
 
-    Zipped, or as a block, one row after another:
+    In zipped rows, or as a block, row by row:
 
         ceil(D_k / 8) bytes for each level with validity, outermost first
         D * bits_per_item / 8 bytes of items; none if all items of the page are null (Constant)
@@ -208,7 +209,7 @@ class FixedSizeList:
     encoded: ClassVar[Literal["fixed"]] = "fixed"
 
     levels: tuple[ListLevel, ...]  # outermost first
-    bits_per_item: int | None  # None: all items are null and take no bytes
+    bits_per_item: int | None  # None if all items are null and take no bytes
 
     @classmethod
     def from_proto(cls, message: pb.FixedSizeList) -> FixedSizeList:
@@ -241,7 +242,7 @@ class FixedSizeList:
 
     @classmethod
     def mini_block(cls, message: pb.FixedSizeList) -> FixedSizeList:
-        """The codec of chunks, whose items are there even if all are null."""
+        """Parse the codec of chunks, which store items even if all are null."""
         codec = cls.from_proto(message)
         if codec.bits_per_item is None:
             raise UnsupportedError("fixed-size list of constant items in mini-blocks")
@@ -249,7 +250,7 @@ class FixedSizeList:
 
     @classmethod
     def per_value(cls, message: pb.FixedSizeList) -> FixedSizeList:
-        """The codec of zipped rows, which are whole bytes."""
+        """Parse the codec of zipped rows, which must be whole bytes."""
         codec = cls.from_proto(message)
         if codec.item_bits % 8:
             raise UnsupportedError(f"fixed-size list: zipped items of {codec.item_bits} bits")
@@ -259,7 +260,7 @@ class FixedSizeList:
 
     @classmethod
     def block(cls, message: pb.FixedSizeList) -> FixedSizeList:
-        """The codec of dictionary items: zipped rows, end to end."""
+        """Parse the codec of dictionary items, which are concatenated zipped rows."""
         return cls.per_value(message)
 
     @property
@@ -272,7 +273,7 @@ class FixedSizeList:
 
     @property
     def is_flat(self) -> bool:
-        """Whether rows are their items and nothing else, in whole bytes."""
+        """True if rows are whole bytes, and have items but no validity."""
         whole = self.bits_per_item is not None and self.item_bits % 8 == 0
         return whole and not any(level.has_validity for level in self.levels)
 
@@ -282,7 +283,7 @@ class FixedSizeList:
         return self.levels[-1].items_per_row * (self.bits_per_item or 0)
 
     def _validity_bytes(self) -> list[int]:
-        """Bytes of the validity in a zipped row, of each level that has it."""
+        """Bytes of validity in a zipped row, for each level with validity."""
         return [-(-level.items_per_row // 8) for level in self.levels if level.has_validity]
 
     def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> Block:
@@ -312,7 +313,7 @@ class FixedSizeList:
         return self.decode_values(rows)
 
     def _nest(self, num_rows: int, validity: Sequence[Bytes], items: Bytes) -> Block:
-        """The lists around the items."""
+        """Build the lists around the items."""
         num_items = num_rows * self.levels[-1].items_per_row
         block: Block = ConstantBlock(num_items, None)
         if self.bits_per_item is not None:
@@ -324,13 +325,13 @@ class FixedSizeList:
         return block
 
     def max_bytes(self, num_values: int) -> int:
-        """Of the first buffer of a chunk, or of a block: no more than the rows zipped."""
+        """Return the upper bound of zipped rows; the first buffer of a chunk is never larger."""
         return num_values * (self.bits_per_value // 8 + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class InlineBitpacking:
-    """At most 1024 values, packed. One buffer:
+    """At most 1024 values of T bits, packed to W bits each. One buffer:
 
     T / 8 bytes   W
     128 * W       one packed block, always whole
@@ -372,7 +373,7 @@ class InlineBitpacking:
 
 
 def _unpacked(data: Bytes, num_values: int, bits: int, width: int) -> Bytes:
-    """Values of `width` bits each in whole blocks of 1024, and a last one that may be raw."""
+    """Unpack blocks of 1024 values of `width` bits; the last block may be shorter and raw."""
     starts, sizes = np.zeros(1, np.int64), np.full(1, len(data), np.int64)
     counts = np.full(1, num_values, np.int64)
     with kernel_errors:
@@ -380,11 +381,12 @@ def _unpacked(data: Bytes, num_values: int, bits: int, width: int) -> Bytes:
 
 
 class OutOfLineBitpacking(NamedTuple):
-    """Any number of values, all packed to the width W that the description says: 0 where all are
-    zero. One buffer:
+    """Any number of values of T bits, packed to W bits each; W is in the description. One buffer:
 
     128 * W * (n div 1024)   packed blocks
-    the rest of n            raw values of T bits, or one more packed block: told by the size
+    the rest of n            raw values of T bits, or one more packed block; the size decides
+
+    W is 0 if all values are 0.
     """
 
     bits_per_value: int

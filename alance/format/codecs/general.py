@@ -1,15 +1,15 @@
-"""General codec: a general-purpose compression around what another codec made.
+"""General codec: general-purpose compression around the bytes of another codec.
 
-In mini-blocks only buffer 0 of each chunk is compressed; as a block the whole of it; zipped each
-value is one compressed unit:
+A compressed unit is buffer 0 of each chunk in mini-blocks, a whole block, or each value in zipped
+rows:
 
     LZ4   u32 size of the content, then one raw LZ4 block
     ZSTD  u64 size of the content, then one frame
 
 Older writers left out the size in front of a zstd frame, and wrote nothing for an empty value.
 
-Nothing is allocated on the word of the size alone: it must be one that the compressed bytes can
-give, that the codec inside can use, and that the frame states.
+A stated size is not trusted. Before memory is allocated, it is compared with the upper bounds of
+the compression and of the inner codec, and with the size in the frame.
 
 Source: encodings_v2_1.proto, messages General and BufferCompression; docs/format/encodings.md,
 "General"; LZ4 block format; RFC 8878.
@@ -41,12 +41,12 @@ MAX_UNIT_BYTES: Final = 1 << 31  # no writer makes larger chunks or values
 ZSTD_MAX_RATIO: Final = 1 << 15  # a block of 4 bytes repeats one byte 128 Ki times
 ZSTD_MAGIC: Final = bytes.fromhex("28b52ffd")
 ZSTD_PREFIX_BYTES: Final = 8
-ZSTD_LEVEL: Final = 3  # where the field says none, or 0
-PIECE_BYTES: Final = 1 << 20  # a content of unknown size is taken in pieces, and counted
+ZSTD_LEVEL: Final = 3  # if the field's metadata have no level, or 0
+PIECE_BYTES: Final = 1 << 20  # content of unknown size is read in such pieces, and counted
 
 
 class Scheme(IntEnum):
-    """The algorithm: the numbers of CompressionScheme."""
+    """Compression algorithm; the numbers of CompressionScheme."""
 
     LZ4 = 1
     ZSTD = 2
@@ -60,16 +60,15 @@ class Scheme(IntEnum):
 
 
 def compress(scheme: Scheme, level: int | None, data: Bytes, sizes: Int64s) -> tuple[Bytes, Int64s]:
-    """Compress neighbouring pieces of `data`, each to one unit.
+    """Compress pieces of `data`, each to one unit.
 
     Args:
-        scheme: of all units.
-        level: of Zstandard; LZ4 has none.
-        data: the pieces, end to end.
+        level: level of Zstandard, None or 0 for `ZSTD_LEVEL`; LZ4 ignores it.
+        data: concatenated pieces.
         sizes: bytes of each piece, shape (n,).
 
     Returns:
-        The units end to end, and the bytes of each.
+        The concatenated units, and the bytes of each unit.
     """
     if scheme is Scheme.LZ4:
         return _kernels.encode_lz4(data, sizes)
@@ -86,20 +85,18 @@ def compress(scheme: Scheme, level: int | None, data: Bytes, sizes: Int64s) -> t
 def decompress(
     scheme: Scheme, data: Bytes, starts: Int64s, sizes: Int64s, limits: Int64s | None = None
 ) -> tuple[Int64s, Bytes]:
-    """Decompress units that stand anywhere in `data`.
+    """Decompress units at any places in `data`.
 
     Args:
-        scheme: of all units.
-        data: holds the units.
-        starts: of the units, shape (n,).
-        sizes: of the units, shape (n,).
-        limits: the most bytes that each unit may hold, shape (n,); None: not known.
+        starts: start of each unit, shape (n,).
+        sizes: compressed bytes of each unit, shape (n,).
+        limits: upper bound of each unit's content in bytes, shape (n,); None for 2 GiB.
 
     Returns:
-        Where the contents begin and end in the second array, shape (n + 1,), and the contents.
+        The offsets of the contents, shape (n + 1,), and the concatenated contents.
 
     Raises:
-        CorruptFileError: a unit is damaged, or holds more than it may.
+        CorruptFileError: a unit is damaged, or its content is larger than its limit.
     """
     most = np.full(len(starts), MAX_UNIT_BYTES, np.int64)
     if limits is not None:
@@ -118,7 +115,11 @@ def decompress(
 
 
 def content_of(scheme: Scheme, unit: Bytes, limit: int | None = None) -> Bytes:
-    """The content of one unit, which is of at most `limit` bytes."""
+    """Decompress one unit.
+
+    Raises:
+        CorruptFileError: the unit is damaged, or its content is larger than `limit` bytes.
+    """
     most = MAX_UNIT_BYTES if limit is None else min(limit, MAX_UNIT_BYTES)
     if scheme is Scheme.ZSTD:
         content = _decompress_zstd(zstandard.ZstdDecompressor(), unit.data, most)
@@ -135,10 +136,10 @@ def _unit(data: Bytes, start: int, size: int) -> memoryview:
 
 
 def decompress_zstd(unit: bytes, limit: int) -> bytes:
-    """Decompress a unit of Zstandard, which may hold `limit` bytes, for kernels.
+    """Decompress a unit of Zstandard; kernels call this.
 
     Raises:
-        ValueError: it is damaged, or holds more.
+        ValueError: the unit is damaged, or its content is larger than `limit` bytes.
     """
     try:
         return _decompress_zstd(zstandard.ZstdDecompressor(), memoryview(unit), limit)
@@ -175,7 +176,11 @@ def _decompress_zstd(
 def _content(
     decompressor: zstandard.ZstdDecompressor, frame: memoryview, stated: int, limit: int
 ) -> bytes:
-    """The content of a frame whose header states its size, or -1; at most `limit` bytes."""
+    """Decompress a frame.
+
+    Args:
+        stated: size of the content in the frame's header; -1 if the header has none.
+    """
     if stated > limit:
         raise CorruptFileError(f"zstd: a frame of {stated} bytes, at most {limit} are possible")
     if stated >= 0:
@@ -192,7 +197,7 @@ def _content(
 
 
 class GeneralMiniBlock(NamedTuple):
-    """Chunks whose first buffer is compressed."""
+    """Codec of chunks whose first buffer is compressed."""
 
     scheme: Scheme
     inner: MiniBlockCodec
@@ -214,7 +219,7 @@ class GeneralMiniBlock(NamedTuple):
 
 
 class GeneralBlock(NamedTuple):
-    """Blocks that are compressed as a whole."""
+    """Codec of blocks that are compressed as a whole."""
 
     scheme: Scheme
     inner: BlockCodec
@@ -233,7 +238,7 @@ class GeneralBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GeneralPerValue:
-    """Strings of which each is one compressed unit."""
+    """Codec of strings, each of which is one compressed unit."""
 
     encoded: ClassVar[Literal["variable"]] = "variable"
     bits_per_value: ClassVar[None] = None
@@ -243,7 +248,7 @@ class GeneralPerValue:
 
     @classmethod
     def from_proto(cls, message: pb.General) -> GeneralPerValue:
-        """The codec of a description whose values are Variable."""
+        """Parse a description whose values are Variable."""
         return cls(
             Scheme.from_proto(message.compression), Variable.from_proto(message.values.variable)
         )

@@ -1,19 +1,21 @@
 """Run-length codec.
 
-In mini-blocks two buffers: the value of each run, then the length of each run. As a block one:
+A chunk of a mini-block page has two buffers: the values of runs, and their lengths. A block has one
+buffer:
 
     u64    bytes of the values
     ...    values
     rest   lengths
 
-Up to 2.2 values are flat, and lengths are bytes: a run longer than 255 is stored as several. In 2.3
-lengths have 8, 16 or 32 bits, and each of the two is
+In files up to 2.2, values are flat, and lengths are bytes: a run longer than 255 is stored as
+several runs. In 2.3 lengths have 8, 16 or 32 bits, and values and lengths each are
 
-    flat                     as it is
-    out_of_line_bitpacking   packed; how many runs there are follows from the size of the other
-    general                  around one of these
+    flat                     raw
+    out_of_line_bitpacking   packed; the other buffer must be flat, as its size gives the number of
+                             runs
+    general                  compressed, around one of these
 
-Only the last run may be longer than what is left of the chunk; it is cut.
+Only the last run may be longer than the rest of the chunk; it is cut.
 
 Source: encodings_v2_1.proto, message Rle; docs/format/encodings.md, "Rle".
 """
@@ -39,15 +41,15 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-PREFIX_BYTES: Final = 8  # of a block: the size of its values
-MAX_VALUES: Final = 1 << 27  # of a block: few wide lengths may claim any number of values
+PREFIX_BYTES: Final = 8  # size of the values, at the start of a block
+MAX_VALUES: Final = 1 << 27  # values of a block; a few wide lengths could claim any number
 
 
 def split_payload(data: Bytes, what: str = "rle") -> tuple[Bytes, Bytes]:
-    """The two parts of a block that begins with the size of the first.
+    """Split a block that begins with the size of its first part into its two parts.
 
     Raises:
-        CorruptFileError: there is no size, or it is beyond the block.
+        CorruptFileError: the block has no size, or the size is larger than the block.
     """
     rest = len(data) - PREFIX_BYTES
     if rest < 0:
@@ -60,10 +62,10 @@ def split_payload(data: Bytes, what: str = "rle") -> tuple[Bytes, Bytes]:
 
 
 class RunNumbers(NamedTuple):
-    """The values of runs, or their lengths."""
+    """Codec of the values of runs, or of their lengths."""
 
     codec: Flat | OutOfLineBitpacking
-    scheme: Scheme | None  # of what is compressed around it
+    scheme: Scheme | None  # None if the numbers are not compressed
 
     @classmethod
     def from_proto(
@@ -84,11 +86,11 @@ class RunNumbers(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """True if the size of the bytes says how many numbers there are."""
+        """True if the number of bytes gives the number of runs."""
         return isinstance(self.codec, Flat)
 
     def raw(self, data: Bytes, count: int) -> Bytes:
-        """The bytes without compression, of at most `count` numbers."""
+        """Decompress the bytes of at most `count` numbers."""
         if self.scheme is None:
             return data
         bits = self.codec.bits_per_value
@@ -123,7 +125,7 @@ class Rle:
 
     @property
     def is_plain(self) -> bool:
-        """True for values as they are and lengths of one byte, as files up to 2.2 have them."""
+        """True for raw values and lengths of one byte, as in files up to 2.2."""
         is_flat = self.values.is_flat and self.lengths.is_flat
         has_schemes = self.values.scheme is not None or self.lengths.scheme is not None
         return is_flat and not has_schemes and self.lengths.codec.bits_per_value == 8
@@ -136,8 +138,8 @@ class Rle:
     def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> FixedWidth:
         values = self.values.raw(buffers[0], num_values)
         lengths = self.lengths.raw(buffers[1], num_values)
-        teller, stored = (self.values, values) if self.values.is_flat else (self.lengths, lengths)
-        runs = len(stored) // (teller.codec.bits_per_value // 8)
+        flat, stored = (self.values, values) if self.values.is_flat else (self.lengths, lengths)
+        runs = len(stored) // (flat.codec.bits_per_value // 8)
         if runs > num_values or (runs == 0 and num_values):
             raise CorruptFileError(f"rle: {runs} runs in {num_values} values")
         repeats = self.lengths.numbers(lengths, runs).astype(np.int64)
@@ -152,6 +154,6 @@ class Rle:
         return FixedWidth(self.bits_per_value, num_values, data)
 
     def max_bytes(self, num_values: int) -> int:
-        """Of the run values, or of a block."""
+        """Return an upper bound of the buffer of values, or of a block."""
         bits = self.bits_per_value
         return num_values * (bits // 8 + 4) + 128 * bits + 8

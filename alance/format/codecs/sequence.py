@@ -1,20 +1,21 @@
-"""Sequences (2.3): unsigned numbers of 32 or 64 bits whose count is known from elsewhere.
+"""Sequences (2.3): unsigned numbers of 32 or 64 bits; their count is stored elsewhere.
 
-They are the offsets of strings in mini-blocks, one sequence a chunk, and the positions and counts
-of sparse pages, one a page. A sequence has one buffer, its payload, or none:
+Offsets of strings in mini-blocks are a sequence per chunk; slots and counts of sparse pages are a
+sequence per page. A sequence has one buffer, its payload, or none:
 
-    constant     no payload: every number is the value in the description; without one there is none
+    constant     no payload: all numbers are the value in the description; an empty sequence may
+                 have no value
     range        no payload: start + step * i
     flat, inline_bitpacking, out_of_line_bitpacking    as blocks
     general      around flat, as a block
-    delta        value 0 is `base`, each further one is the one before plus a number of `deltas`;
-                 payload: that of `deltas`
+    delta        the first number is `base`, each other number is the previous number plus the
+                 next of `deltas`; payload of `deltas`
     rle          u64 size of the values' payload, the values' payload, the lengths' payload;
-                 lengths have 32 bits, and the count of runs follows from one of the two
+                 lengths have 32 bits, and the number of runs follows from one of the two
     dictionary   u64 size of the indices' payload, u64 size of the items' payload, both payloads;
                  indices have 32 bits
 
-Where no child has a payload, there is none at all.
+If no child has a payload, the sequence has none, not even sizes.
 
 Source: encodings_v2_1.proto, CompressiveEncoding, messages Delta, Rle, Dictionary and Variable;
 docs/format/encodings.md, "Sequences and metadata-only codecs" and "Mini-block, sequence offsets".
@@ -49,43 +50,46 @@ if TYPE_CHECKING:
     from alance.format.codecs.base import BlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-MAX_ITEMS: Final = 4096  # of a dictionary
+MAX_ITEMS: Final = 4096  # distinct numbers of a dictionary
 MAX_NUMBER: Final = (1 << 63) - 1  # no position in a file is larger
 STORED: Final = frozenset(["flat", "inline_bitpacking", "out_of_line_bitpacking", "general"])
 
 
 class SequenceCodec(Protocol):
-    """Numbers of one width."""
+    """Codec of a sequence."""
 
     @property
     def bits(self) -> int:
-        """Of a number: 32 or 64."""
+        """Bits of a number: 32 or 64."""
         ...
 
     @property
     def has_payload(self) -> bool:
-        """Whether a sequence has a buffer."""
+        """True if a sequence has a buffer."""
         ...
 
     def decode(self, payload: Bytes, count: int) -> Int64s:
-        """The numbers of a sequence; without a payload, that is empty.
+        """Decode a sequence of `count` numbers.
+
+        Args:
+            payload: empty if the codec has no payload.
 
         Raises:
-            CorruptFileError: the bytes contradict the description or count.
+            CorruptFileError: the bytes contradict the description or the count.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Equal or equally spaced numbers, told by the description alone."""
+    """Equal or equally spaced numbers, defined by the description alone."""
 
     has_payload: ClassVar[bool] = False
 
     bits: int
     start: int
     step: int
-    is_empty: bool = False  # the description has no number: there is none
+    is_empty: bool = False  # True if the description has no value: the sequence must be empty
 
     @classmethod
     def of_constant(cls, message: pb.Constant, bits: int) -> Arithmetic:
@@ -102,10 +106,10 @@ class Arithmetic:
         return cls(checked_bits(message.uncompressed_bits_per_value), message.start, message.step)
 
     def check(self, count: int) -> None:
-        """Check that `count` numbers are possible.
+        """Check that the sequence may have `count` numbers.
 
         Raises:
-            CorruptFileError: they are too large, or there are none.
+            CorruptFileError: the last number is too large, or the description has no value.
         """
         if self.is_empty and count:
             raise CorruptFileError(f"sequence: {count} numbers, the description has none")
@@ -131,7 +135,7 @@ class Stored:
         block = self.codec.decode_block(payload, count)
         if not isinstance(block, FixedWidth) or block.bits_per_value != self.bits:
             raise CorruptFileError(f"sequence: numbers of {self.bits} bits expected")
-        # Numbers of 64 bits as they are: one beyond 2^63 is negative.
+        # Read 64-bit numbers as signed: a number from 2^63 on becomes negative.
         raw = block.data.view("<i8" if self.bits == 64 else "<u4")
         numbers = raw.astype(np.int64, copy=not raw.flags.aligned)
         if self.bits == 64 and (numbers < 0).any():
@@ -142,16 +146,16 @@ class Stored:
 def arithmetic_or_stored(
     encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: str, *, bits: int
 ) -> Arithmetic | Stored:
-    """The codec of a sequence that holds no further one.
+    """Return the codec of a sequence without nested sequences.
 
     Args:
         allowed: names of codecs.
-        outer: what it is a part of, for the error.
-        bits: of a number, where the description does not say.
+        outer: name of the enclosing codec, for errors.
+        bits: bits of a number of a constant without a value.
 
     Raises:
-        UnsupportedError: a codec that is not allowed.
-        CorruptFileError: a description that contradicts itself.
+        UnsupportedError: the codec is not allowed, or its numbers do not have 32 or 64 bits.
+        CorruptFileError: the description contradicts itself.
     """
     name = expect(encoding, allowed, outer)
     if name == "constant":
@@ -174,10 +178,10 @@ def arithmetic_or_stored(
 
 
 def checked_bits(bits: int) -> int:
-    """The width of a number.
+    """Return the bits of a number after a check.
 
     Raises:
-        UnsupportedError: neither 32 nor 64.
+        UnsupportedError: the number does not have 32 or 64 bits.
     """
     if bits not in (32, 64):
         raise UnsupportedError(f"sequence: numbers of {bits} bits, expected 32 or 64")
@@ -190,13 +194,13 @@ IN_RUNS: Final = frozenset(["flat", "out_of_line_bitpacking", "constant", "range
 
 
 def sequence_codec(encoding: pb.CompressiveEncoding, *, bits: int = 64) -> SequenceCodec:
-    """The codec of a sequence.
+    """Return the codec of a sequence.
 
     Args:
-        bits: of a number, where the description does not say.
+        bits: bits of a number of a constant without a value.
 
     Raises:
-        UnsupportedError: a codec that is not known, or not legal here.
+        UnsupportedError: a codec is unknown, or not legal here.
         CorruptFileError: the description contradicts itself.
     """
     match variant(encoding):
@@ -210,7 +214,7 @@ def sequence_codec(encoding: pb.CompressiveEncoding, *, bits: int = 64) -> Seque
 
 
 class Delta(NamedTuple):
-    """Numbers that do not decrease, by their differences."""
+    """Numbers that do not decrease, stored as differences."""
 
     bits: int
     base: int
@@ -276,7 +280,7 @@ class Runs(NamedTuple):
         return numbers
 
     def _num_runs(self, count: int, value_bytes: int, length_bytes: int) -> int:
-        """Number of runs, which is not stored."""
+        """Compute the number of runs, which is not stored."""
         lengths = self.lengths
         if isinstance(lengths, Arithmetic) and lengths.step == 0:
             return count // max(lengths.start, 1)
@@ -327,7 +331,7 @@ def _is_flat(codec: Arithmetic | Stored) -> bool:
 
 
 def _two_payloads(data: Bytes) -> tuple[Bytes, Bytes]:
-    """The two payloads behind their sizes."""
+    """Split a buffer into its two payloads, which stand behind their sizes."""
     if len(data) < 16:
         raise CorruptFileError("sequence: a dictionary outside of its bytes")
     first, second = (int(size) for size in data[:16].view("<u8"))
@@ -337,10 +341,10 @@ def _two_payloads(data: Bytes) -> tuple[Bytes, Bytes]:
 
 
 def variable_codec(message: pb.Variable) -> MiniBlockCodec:
-    """The codec of strings in mini-blocks, by that of their offsets.
+    """Return the codec of strings in mini-blocks; the codec of their offsets decides.
 
     Raises:
-        UnsupportedError: one that is not known.
+        UnsupportedError: the codec of the offsets is unknown.
         CorruptFileError: the description contradicts itself.
     """
     if variant(message.offsets) == "flat":
@@ -352,10 +356,10 @@ def variable_codec(message: pb.Variable) -> MiniBlockCodec:
 class SequenceVariable(NamedTuple):
     """Byte strings whose offsets are a sequence, in mini-blocks.
 
-        payload of the offsets   a buffer of its own, where their codec has one
+        payload of the offsets   a buffer of its own, if their codec has a payload
         bytes                    without padding
 
-    A chunk of n values has n + 1 offsets: they begin at 0 and end at the number of its bytes.
+    A chunk of n values has n + 1 offsets, from 0 to its number of bytes.
     """
 
     offsets: SequenceCodec

@@ -1,7 +1,9 @@
-"""Byte strings: as they are, or as codes of one byte, each for a symbol of 1 to 8 bytes.
+"""Codecs of byte strings: raw, or as codes of one byte, each for a symbol of 1 to 8 bytes.
+
+`sequence.py` has strings of 2.3 whose offsets are a sequence.
 
 Source: encodings_v2_1.proto, messages Variable and Fsst; docs/format/encodings.md, "Variable" and
-"Fsst". Strings of 2.3 whose offsets are a sequence: `sequence.py`.
+"Fsst".
 """
 
 from __future__ import annotations
@@ -32,21 +34,21 @@ MAX_SYMBOL_BYTES: Final = 8
 class Variable:
     """Byte strings with offsets of 32 or 64 bits.
 
-    In mini-blocks one buffer a chunk, o the bytes of an offset:
+    In mini-blocks, one buffer per chunk; an offset has o bytes:
 
-        o * (n + 1)   offsets from the start of this buffer: the first is where the bytes begin
+        o * (n + 1)   offsets from the start of the buffer; the first is the start of the bytes
         ...           bytes
         0 to o - 1    padding to a multiple of o
 
-    As a block (a dictionary) one buffer, its words of 32 or 64 bits as the offsets:
+    As a block (a dictionary), one buffer; a word has the bits of an offset:
 
-        word          32 or 64: bits of an offset
-        word          where the bytes begin, from the start of this buffer
-        word * n + 1  offsets from the first of the bytes: the first is 0
-        ...           bytes
+        word            32 or 64: bits of an offset
+        word            start of the bytes, from the start of the buffer
+        word * (n + 1)  offsets from the start of the bytes; the first is 0
+        ...             bytes
 
-    Early writers began a block with one byte for the bits of an offset and then the number of
-    values. Zipped in rows, a value is its bytes; the layout knows their length.
+    Early writers began a block with one byte for the bits of an offset, and then the number of
+    values. In zipped rows a value is its bytes; the layout knows their number.
     """
 
     num_buffers: ClassVar[int] = 1
@@ -103,7 +105,7 @@ class Variable:
         return VariableWidth(offsets, block[bytes_start : bytes_start + num_bytes].copy())
 
     def _block_header(self, block: Bytes, num_values: int) -> tuple[int, int, int]:
-        """Where the offsets begin, bits of an offset, where the bytes begin."""
+        """Return the start of the offsets, the bits of an offset, and the start of the bytes."""
         word = self.bits_per_offset // 8
         if len(block) < 1 + 2 * word:
             raise CorruptFileError(f"variable: a block of {len(block)} bytes")
@@ -120,10 +122,10 @@ class Variable:
         return VariableWidth(self.offsets_of(strings), strings.data)
 
     def offsets_of(self, strings: VariableWidth) -> Int32s | Int64s:
-        """Their offsets in the type that the description names.
+        """Convert the offsets of strings to `bits_per_offset`.
 
         Raises:
-            UnsupportedError: more bytes than 32-bit offsets can say.
+            BatchTooLargeError: the strings have more bytes than 32-bit offsets can address.
         """
         if self.bits_per_offset == 64:
             return strings.offsets.astype(np.int64, copy=False)
@@ -138,10 +140,10 @@ class Variable:
 
 
 def check_variable(values: FixedWidth | VariableWidth) -> VariableWidth:
-    """The values that a variable-width codec expects.
+    """Check that zipped values are variable-width; return them.
 
     Raises:
-        CorruptFileError: the layout zipped fixed-width values.
+        CorruptFileError: the values are fixed-width.
     """
     if isinstance(values, FixedWidth):
         raise CorruptFileError(f"values of {values.bits_per_value} bits, described as variable")
@@ -149,26 +151,26 @@ def check_variable(values: FixedWidth | VariableWidth) -> VariableWidth:
 
 
 class SymbolTable(NamedTuple):
-    """The symbols that the codes stand for. The table stands in the description:
+    """Symbols for which codes stand. The description has them as a table:
 
     u8          n, number of symbols, 0 to 255
     u8, u8      terminator and suffix limit of the encoder, of no use here
-    u8          flags: bit 0 clear means that the strings are stored as they are
+    u8          flags; if bit 0 is clear, the strings are not compressed
     4 bytes     magic 54 53 53 46
     8 * n       symbols, first byte first
-    n           their lengths
-    ...         filler, 2312 bytes in all
+    n           lengths of the symbols
+    ...         padding to 2312 bytes
     """
 
-    symbols: UInt64s  # shape (n,): first byte lowest, bytes behind the length any
+    symbols: UInt64s  # shape (n,), first byte lowest; bytes behind a symbol's length are arbitrary
     lengths: Bytes  # shape (n,), 1 to 8
 
     @classmethod
     def parse(cls, table: bytes) -> SymbolTable | None:
-        """The table of a description; None if the strings are not compressed.
+        """Parse the table of a description; None if the strings are not compressed.
 
         Raises:
-            CorruptFileError: wrong size, magic, or a length out of range.
+            CorruptFileError: the size or magic is wrong, or a length is out of range.
         """
         if len(table) != TABLE_BYTES:
             raise CorruptFileError(f"fsst: a table of {len(table)} bytes, expected {TABLE_BYTES}")
@@ -186,13 +188,13 @@ class SymbolTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fsst:
-    """Strings under a symbol table, stored by Variable; plain strings where the table says so."""
+    """Strings compressed by a symbol table and stored by Variable; the table may turn this off."""
 
     num_buffers: ClassVar[int] = 1
     encoded: ClassVar[Literal["variable"]] = "variable"
     bits_per_value: ClassVar[None] = None
 
-    table: SymbolTable | None  # None: strings are stored as they are
+    table: SymbolTable | None  # None if strings are not compressed
     inner: Variable
 
     @classmethod

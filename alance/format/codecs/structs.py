@@ -1,4 +1,4 @@
-"""Packed structs: the children of a struct side by side in each row, as one value.
+"""Codecs of packed structs: the children of a struct side by side, as one value per row.
 
 Source: encodings_v2_1.proto, messages PackedStruct and VariablePackedStruct;
 docs/format/encodings.md, "PackedStruct" and "VariablePackedStruct".
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PackedStruct:
-    """Structs of fixed-width children, whose rows are stored as Flat.
+    """Structs of fixed-width children; rows are stored as Flat.
 
-    A row is the bytes of the children in the order of the struct, without padding. Children of
-    single bits do not occur: no reader takes them.
+    A row is the bytes of the children in the order of the struct, without padding. Children that
+    are no whole bytes are not supported by any reader.
     """
 
     num_buffers: ClassVar[int] = 1
@@ -76,10 +76,10 @@ class PackedStruct:
 
 
 class Child(NamedTuple):
-    """One child in a row: a value of known size, or a length and a value."""
+    """A child of a packed struct: in each row a value of fixed size, or a length and a value."""
 
     codec: PerValueCodec
-    bits_per_length: int | None  # 32 or 64; None: the encoded value has always the same size
+    bits_per_length: int | None  # 32 or 64; None if all encoded values have the same size
 
     @classmethod
     def from_proto(
@@ -108,8 +108,8 @@ class Child(NamedTuple):
         """Return the starts of the child's values, and their sizes in bytes.
 
         Args:
-            starts: where the child begins in each row.
-            ends: of the rows.
+            starts: start of the child in each row.
+            ends: end of each row.
 
         Raises:
             CorruptFileError: a row ends before the child does.
@@ -135,7 +135,7 @@ class Child(NamedTuple):
         return starts, lengths.astype(np.int64)
 
     def decode(self, rows: VariableWidth, starts: Int64s, sizes: Int64s) -> Block:
-        """The child's values from their places in the rows."""
+        """Decode the child's values at some places of the rows."""
         with kernel_errors:
             offsets, data = _kernels.concat_spans(rows.data, starts, sizes)
         if self.bits_per_length is not None:
@@ -146,12 +146,12 @@ class Child(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VariablePackedStruct:
-    """Structs with a variable-width child, or with lists of fixed size (2.2 and later).
+    """Structs with a variable-width child, or with fixed-size lists (2.2 and later).
 
-    Each child has a per-value codec of its own. A row is, child after child:
+    Each child has a per-value codec of its own. A row is, child by child:
 
-        encoded value                   if the child is fixed-width after encoding
-        u32 or u64, encoded value       else: its length, then the value
+        encoded value                   if encoded values of the child have a fixed size
+        u32 or u64, encoded value       else: the length of the value, then the value
     """
 
     encoded: ClassVar[Literal["variable"]] = "variable"
@@ -163,7 +163,11 @@ class VariablePackedStruct:
     def from_proto(
         cls, message: pb.VariablePackedStruct, codecs: Sequence[PerValueCodec]
     ) -> VariablePackedStruct:
-        """The codec of a description, given the codecs of its children."""
+        """Parse a description.
+
+        Args:
+            codecs: codec of each child.
+        """
         if not codecs:
             raise CorruptFileError("variable packed struct: no children")
         parts = zip(message.fields, codecs, strict=True)

@@ -1,4 +1,8 @@
-"""Structural encodings of file version 2.1 and later: what a page holds and what to read of it."""
+"""Structural encodings of pages of file version 2.1 and later: plans to read them, and decoding.
+
+A module per layout; the parts that layouts share stand beside them. Imports `format.codecs` and
+what is below it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageLayout
 
 PAGE_LAYOUT: Final = "/lance.encodings21.PageLayout"
-MAX_SHARED_BYTES: Final = 512  # of a description that others may have: no tables of symbols
+MAX_SHARED_BYTES: Final = 512  # longest description in the memo; those with symbols are longer
 MAX_ROWS: Final = 1 << 62  # sums of rows and bytes stay inside 64 bits
 
 
@@ -37,7 +41,7 @@ def page_layout(
     num_rows: int,
     version: FileVersion,
 ) -> PageLayout:
-    """The layout of a page from its description.
+    """Parse the layout of a page.
 
     The description alone decides: early writers of 2.2 used the chunks of 2.1.
 
@@ -50,7 +54,7 @@ def page_layout(
 
     Raises:
         CorruptFileError: the description contradicts itself or the buffers.
-        UnsupportedError: a layout or codec that is not known.
+        UnsupportedError: the layout or a codec is unknown.
     """
     if not isinstance(buffers, tuple):
         buffers = tuple((int(start), int(size)) for start, size in buffers)
@@ -85,9 +89,10 @@ def _layout(message: pb.PageLayout, place: PagePlace) -> PageLayout:
 
 
 def described(encoding: bytes) -> MiniBlockPage | None:
-    """Return the content of a description; None if it is of another layout, or wrong.
+    """Parse the description of a mini-block page; the page has no place yet.
 
-    Small tables have few of them.
+    Returns None if the description is of another layout, or invalid. Short descriptions are parsed
+    once, because pages share few of them.
     """
     return mini_block(encoding) if len(encoding) <= MAX_SHARED_BYTES else _mini_block(encoding)
 
@@ -107,8 +112,9 @@ mini_block = lru_cache(maxsize=4096)(_mini_block)
 
 
 def page_form(encoding: bytes) -> _kernels.PageForm | None:
-    """Return the kernel's form of a description; None if the kernel does not know such pages, or
-    the description is wrong.
+    """Return the kernel's form of a page description.
+
+    None if the kernel does not know such pages, or the description is invalid.
     """
     return _shared_form(encoding) if len(encoding) <= MAX_SHARED_BYTES else _form(encoding)
 
@@ -116,7 +122,7 @@ def page_form(encoding: bytes) -> _kernels.PageForm | None:
 def _form(encoding: bytes) -> _kernels.PageForm | None:
     page = described(encoding)
     if page is not None:
-        return page.said.rows
+        return page.description.rows
     try:
         message = AnyMessage.FromString(encoding)
         layout = pb.PageLayout.FromString(message.value)

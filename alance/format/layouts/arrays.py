@@ -1,7 +1,7 @@
-"""Decoded blocks to Arrow arrays: buffers are handed over, not copied, where they fit.
+"""Conversion of decoded blocks to Arrow arrays, without a copy of buffers that fit.
 
-Whatever Arrow takes on trust (widths, offsets, dictionary indices, UTF-8) is checked here, because
-the bytes come from files.
+Checks all that Arrow trusts (widths, offsets, dictionary indices, UTF-8), because the bytes come
+from files.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ MAX_OFFSET: Final = (1 << 31) - 1
 
 
 def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    """A block as an array of a storage type (no extension type).
+    """Convert a block to an array of a storage type (no extension type).
 
     Args:
-        block: one value a slot; those of nulls are arbitrary.
-        valid: shape (n,); None: all slots are valid.
+        block: one value per slot; values of nulls are arbitrary.
+        valid: shape (n,); None if all slots are valid.
 
     Raises:
-        CorruptFileError: the block does not fit the type, or holds what the type forbids.
-        UnsupportedError: strings or lists of more than 2^31 - 1 bytes in 32-bit offsets.
+        CorruptFileError: the block does not fit the type, or has invalid values.
+        BatchTooLargeError: strings of more than 2^31 - 1 bytes in 32-bit offsets.
     """
     if isinstance(block, ConstantBlock):
         return _constant(block, arrow, valid)
@@ -69,7 +69,7 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
 
 
 def narrow(offsets: Int32s | Int64s, *, large: bool) -> pa.Buffer:
-    """Offsets as a buffer of the width that a type has: 64 bits if it is large, else 32.
+    """Convert offsets to a buffer of 64-bit integers if `large`, else of 32-bit integers.
 
     Raises:
         BatchTooLargeError: the offsets do not fit into 32 bits.
@@ -89,7 +89,7 @@ def _misfit(block: Block, arrow: pa.DataType) -> CorruptFileError:
 
 def _fixed(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if pa.types.is_boolean(arrow) and isinstance(block, FixedWidth) and block.bits_per_value == 8:
-        # Constant and full-zip pages have a byte, where others have a bit.
+        # A boolean is a byte in constant and full-zip pages, and a bit in other pages.
         block = FixedWidth(1, block.num_values, np.packbits(block.data != 0, bitorder="little"))
     try:
         width = arrow.bit_width
@@ -118,14 +118,14 @@ def _variable(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
 
 
 def _strings(block: VariableWidth, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    """Strings whose bytes were checked."""
+    """Convert strings whose bytes were checked."""
     offsets = narrow(block.offsets, large=is_large(arrow))
     buffers = [bitmap(valid), offsets, pa.py_buffer(block.data)]
     return pa.Array.from_buffers(arrow, block.num_values, buffers)
 
 
 def _first_bad(block: VariableWidth, valid: Mask | None) -> int:
-    """The first valid value that is no UTF-8; -1: all are."""
+    """Return the first valid value that is no UTF-8, or -1 if all are."""
     if block.is_ascii:
         return -1
     mask = mask_bytes(valid)
@@ -134,7 +134,7 @@ def _first_bad(block: VariableWidth, valid: Mask | None) -> int:
 
 
 def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    """A packed struct or a description of blobs: its children have no nulls of their own."""
+    """Convert packed structs or blob descriptions; their children have no nulls of their own."""
     if not isinstance(block, StructBlock) or len(block.children) != arrow.num_fields:
         raise _misfit(block, arrow)
     children = []
@@ -202,7 +202,7 @@ def _raw_indices(block: DictionaryBlock) -> npt.NDArray[np.unsignedinteger[Any]]
 
 
 def _indices(block: DictionaryBlock, valid: Mask | None) -> Int64s:
-    """The indices, checked where their slots are valid."""
+    """Return the indices; those of valid slots are checked."""
     raw = _raw_indices(block)
     used = raw if valid is None else raw[valid]
     if len(used) and int(used.max()) >= block.items.num_values:
@@ -213,7 +213,7 @@ def _indices(block: DictionaryBlock, valid: Mask | None) -> Int64s:
 
 
 def _expanded(block: DictionaryBlock, valid: Mask | None) -> Block:
-    """The values that the indices mean; those of nulls are arbitrary."""
+    """Look up the items of all indices; values of nulls are arbitrary."""
     indices = _indices(block, valid)
     if block.items.num_values == 0:
         return ConstantBlock(len(indices), None)
@@ -234,7 +234,7 @@ def _constant(block: ConstantBlock, arrow: pa.DataType, valid: Mask | None) -> p
 
 
 def wrapped(array: pa.Array, arrow: pa.DataType) -> pa.Array:
-    """An array of a storage type as one of its extension type, where the type is one."""
+    """Wrap a storage array in its extension type; return it as it is for any other type."""
     if isinstance(arrow, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(arrow, array)
     return array

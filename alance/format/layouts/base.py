@@ -1,4 +1,4 @@
-"""What every structural encoding gives: plans over a page, and tasks that decode it.
+"""Interfaces of structural encodings: plans over a page, and tasks that decode its rows.
 
 Source: encodings_v2_1.proto, PageLayout and RepDefLayer; docs/format/file.md, "Overview".
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Layer(IntEnum):
-    """What may be absent at one depth of a page: the numbers of RepDefLayer."""
+    """Nulls and empty lists that may occur at one depth of a page; the numbers of RepDefLayer."""
 
     ALL_VALID_ITEM = 1
     ALL_VALID_LIST = 2
@@ -29,7 +29,7 @@ class Layer(IntEnum):
 
     @property
     def is_list(self) -> bool:
-        """Whether the layer groups slots; the others are leaves, structs, fixed-size lists."""
+        """True for lists; other layers are leaves, structs and fixed-size lists."""
         return self not in (Layer.ALL_VALID_ITEM, Layer.NULLABLE_ITEM)
 
     @property
@@ -41,41 +41,41 @@ class Layer(IntEnum):
 
 
 def max_repetition(layers: tuple[Layer, ...]) -> int:
-    """The repetition level that begins a row: the number of list layers."""
+    """Return the repetition level that begins a row: the number of list layers."""
     return sum(layer.is_list for layer in layers)
 
 
 def max_definition(layers: tuple[Layer, ...]) -> int:
-    """The largest definition level that may occur."""
+    """Return the largest definition level that may occur."""
     return sum(layer.num_levels for layer in layers)
 
 
 def max_visible(layers: tuple[Layer, ...]) -> int:
-    """The largest definition level of an entry that has a value slot.
+    """Return the largest definition level of an entry that has a value slot.
 
-    Absence inside the innermost list keeps the slot, absence of that list or outside drops it.
+    A null inside the innermost list has a slot. A null or empty list has none.
     """
     inside = takewhile(lambda layer: not layer.is_list, layers)
     return sum(layer.num_levels for layer in inside)
 
 
 class PageValues(NamedTuple):
-    """Decoded rows of a page: levels of all entries, and one value a visible entry.
+    """Decoded rows of a page: levels of all entries, and one value per visible entry.
 
     Values of slots whose definition level is not 0 are arbitrary. Arrays may be views into the
     buffers that were read.
     """
 
     layers: tuple[Layer, ...]  # inner-most first
-    rep: UInt16s | None  # shape (num_entries,); None: no lists
-    definition: UInt16s | None  # shape (num_entries,); None: all present
-    values: Block  # one slot a visible entry
+    rep: UInt16s | None  # shape (num_entries,); None if there are no lists
+    definition: UInt16s | None  # shape (num_entries,); None if all levels are 0
+    values: Block  # one slot per visible entry
     num_rows: int
-    structure: Structure | None = None  # sparse pages have it at hand, and no levels
+    structure: Structure | None = None  # of sparse pages, which have no levels
 
 
 class DecodeTask(Protocol):
-    """Bytes that were read and how to decode them; runs in the pool, never waits."""
+    """Bytes that were read, and their decoding; runs in the pool, never waits."""
 
     @property
     def num_bytes(self) -> int:
@@ -83,7 +83,7 @@ class DecodeTask(Protocol):
         ...
 
     def decode(self) -> PageValues:
-        """Decode exactly the rows asked for.
+        """Decode the rows that were planned.
 
         Raises:
             CorruptFileError: the bytes contradict the page's description.
@@ -92,7 +92,7 @@ class DecodeTask(Protocol):
 
 
 class PageState(Protocol):
-    """What is known of a page after its small buffers were read; kept in the search cache."""
+    """Facts from a page's small buffers that locate its rows; kept in the search cache."""
 
     @property
     def num_bytes(self) -> int:
@@ -101,7 +101,7 @@ class PageState(Protocol):
 
 
 class PageLayout(Protocol):
-    """A page of a column: what to read for which rows.
+    """A page of a column: plans to read its rows.
 
     Rows are offsets in the page. A plan that needs no bytes returns before its first `yield`.
     """
@@ -112,30 +112,30 @@ class PageLayout(Protocol):
         ...
 
     def load(self) -> Plan[PageState]:
-        """Plan the state: at most one round."""
+        """Plan the page state: at most one round."""
         ...
 
     def take(self, state: PageState, rows: Int64s) -> Plan[DecodeTask]:
-        """Plan single rows: at most one round, or two where the state was left on the store.
+        """Plan single rows: at most one round, or two if the state leaves an index on the store.
 
         Args:
-            state: what `load` gave.
+            state: result of `load`.
             rows: sorted and unique, shape (n,), all in [0, num_rows).
         """
         ...
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[DecodeTask]:
-        """Plan a range of rows: at most one round, or two where the state was left on the store."""
+        """Plan a range of rows; cost as of `take`."""
         ...
 
     def row_page(self, state: PageState) -> RowPage | None:
-        """The page for the taking of single rows in one call; None for one of another kind."""
+        """Page in the form from which the kernel takes rows; None if the kernel cannot."""
         ...
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, DecodeTask]]:
-        """Plan state and rows of a page that is not in the cache.
+        """Plan state and rows of a page whose state is unknown.
 
-        Cost: one round where the place of the rows is known or guessed well, else two.
+        Cost: one round if the place of the rows is known or guessed well, else two.
         """
         ...
 

@@ -1,6 +1,6 @@
-"""Blob pages, version 1: where each payload lies in the file, in place of the payload.
+"""Blob pages, version 1: descriptions that locate each payload in the file.
 
-The inner page holds descriptions, pairs of u64:
+The inner page holds the descriptions, pairs of u64:
 
     position    size
     p           > 0   bytes p to p + size of this file
@@ -42,10 +42,10 @@ class BlobTask(NamedTuple):
         return self.inner.num_bytes
 
     def decode(self) -> PageValues:
-        """The descriptions as a struct of two u64, with the nulls that they carry as levels.
+        """Decode the descriptions: a struct of two u64, and definition levels of their nulls.
 
         Raises:
-            CorruptFileError: the inner page is corrupt, or no page of descriptions.
+            CorruptFileError: the inner page is corrupt, or has no descriptions.
         """
         page = self.inner.decode()
         with self.page.place.checking():
@@ -72,7 +72,7 @@ class BlobTask(NamedTuple):
 
 
 class BlobPage(NamedTuple):
-    """A page of blob descriptions; rounds and state are those of the inner page."""
+    """A page of blob descriptions. Its rounds and its state are those of the inner page."""
 
     place: PagePlace
     shape: Shape
@@ -80,11 +80,11 @@ class BlobPage(NamedTuple):
 
     @classmethod
     def of(cls, layers: Iterable[int], inner: PageLayout, place: PagePlace) -> BlobPage:
-        """The page with these layers around a page of descriptions.
+        """Put layers around a page of descriptions.
 
         Raises:
-            CorruptFileError: layers without a meaning.
-            UnsupportedError: blobs in lists, whose levels such pages lose.
+            CorruptFileError: a layer number is unknown.
+            UnsupportedError: the layers have lists, whose levels such pages lose.
         """
         shape = Shape.from_proto(layers)
         if shape.has_lists:
@@ -104,7 +104,7 @@ class BlobPage(NamedTuple):
         return BlobTask(self, (yield from self.inner.take(state, rows)))
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[DecodeTask]:
-        """Plan the descriptions of neighbouring rows."""
+        """Plan the descriptions of a range of rows."""
         return BlobTask(self, (yield from self.inner.read(state, start, stop)))
 
     def row_page(self, state: PageState) -> None:
@@ -121,10 +121,10 @@ class BlobPage(NamedTuple):
 
 
 def _descriptions(page: PageValues) -> Int64s:
-    """Positions and sizes, shape (2, n).
+    """Return positions and sizes, shape (2, n).
 
     Raises:
-        CorruptFileError: not all values are present pairs of u64.
+        CorruptFileError: the values are not non-null pairs of u64.
     """
     values = page.values
     if (

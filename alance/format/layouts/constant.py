@@ -6,7 +6,7 @@
     absent        1        the value
     absent        3        the value, raw repetition levels, raw definition levels
     absent        0        all null
-    absent        2        all null; repetition and definition levels, compressed if it says so
+    absent        2        all null; repetition and definition levels, perhaps compressed
 
 The buffer of a value is: u32 n, n times the u32 size of an Arrow buffer, then the n buffers of an
 array of one value.
@@ -50,7 +50,7 @@ MAX_INLINE_BYTES: Final = 32  # of an inline value
 
 @dataclass(slots=True)
 class ConstantState:
-    """The value and the encoded levels of a page; levels are decoded when first used, and kept.
+    """Value and encoded levels of a page; the levels are decoded when first used, and kept.
 
     Two threads may decode at the same time; both get the same levels.
     """
@@ -63,24 +63,25 @@ class ConstantState:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the state holds once its levels are decoded, estimated."""
+        """Estimated memory of the state once its levels are decoded."""
         encoded = len(self.content[0]) + len(self.content[1])
         counts = self.page.num_rep_values, self.page.num_def_values
         num_levels = max(encoded // 2, *counts) if encoded else 0
         return 300 + encoded + 4 * num_levels
 
     def levels(self) -> Levels | None:
-        """The levels of the whole page, checked; None if the page has none.
+        """Checked levels of the whole page. None if the page has none.
 
         Raises:
-            CorruptFileError, ValueError: the levels contradict each other or the page.
+            CorruptFileError: the levels contradict each other or the page.
+            ValueError: the kernel cannot decode the levels.
         """
         if self._levels is None and any(self.content):
             self._levels = self.page.decode_levels(*self.content)
         return self._levels
 
     def row_page(self) -> RowPage | None:
-        """The page for the taking of rows by the kernel; None for one of another kind.
+        """Page in the form from which the kernel takes rows; None if the kernel cannot.
 
         Raises:
             CorruptFileError: the levels contradict each other or the page.
@@ -102,7 +103,7 @@ class ConstantState:
 
 
 class ConstantTask(NamedTuple):
-    """Rows of a page, all known already."""
+    """Rows of a constant page, whose state has all bytes."""
 
     state: ConstantState
     rows: Int64s | range  # sorted and unique
@@ -113,7 +114,7 @@ class ConstantTask(NamedTuple):
         return self.state.num_bytes
 
     def decode(self) -> PageValues:
-        """The levels of the rows, and the value as often as they show it.
+        """Return the levels of the rows, and the value repeated for each visible entry.
 
         Raises:
             CorruptFileError: the levels contradict each other or the page.
@@ -133,7 +134,7 @@ class ConstantTask(NamedTuple):
 
 
 class ConstantPage(NamedTuple):
-    """A page whose items all have one value, or none."""
+    """A page whose non-null items all have the same value, or whose items are all null."""
 
     place: PagePlace
     shape: Shape
@@ -146,11 +147,11 @@ class ConstantPage(NamedTuple):
 
     @classmethod
     def from_proto(cls, message: pb.ConstantLayout, place: PagePlace) -> ConstantPage:
-        """The page that a description says.
+        """Parse a description.
 
         Raises:
             CorruptFileError: the description contradicts itself or the buffers.
-            UnsupportedError: a codec that is not known, or not legal here.
+            UnsupportedError: a codec is unknown, or not legal here.
         """
         shape = Shape.from_proto(message.layers)
         is_inline = message.HasField("inline_value")
@@ -187,41 +188,42 @@ class ConstantPage(NamedTuple):
         return self.place.num_rows
 
     def load(self) -> Plan[PageState]:
-        """Plan all buffers: one round, none if there are none."""
+        """Plan all buffers: one round, or none if the page has no buffers."""
         return (yield from self._load())
 
     def take(self, state: PageState, rows: Int64s) -> Plan[ConstantTask]:
         """Plan single rows: no round."""
         assert isinstance(state, ConstantState)
         return ConstantTask(state, rows)
-        yield  # a plan, though it asks for nothing
+        yield  # makes this a plan, of no rounds
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[ConstantTask]:
-        """Plan neighbouring rows: no round."""
+        """Plan a range of rows: no round."""
         assert isinstance(state, ConstantState)
         return ConstantTask(state, range(start, stop))
-        yield  # a plan, though it asks for nothing
+        yield  # makes this a plan, of no rounds
 
     def row_page(self, state: PageState) -> RowPage | None:
-        """The page for the taking of rows by the kernel; see `ConstantState.row_page`."""
+        """See `ConstantState.row_page`."""
         assert isinstance(state, ConstantState)
         return state.row_page()
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, ConstantTask]]:
-        """Plan state and rows: one round, none if there are no buffers."""
+        """Plan state and rows: one round, or none if the page has no buffers."""
         state = yield from self._load()
         return state, ConstantTask(state, rows)
 
     def read_page(self) -> Plan[ConstantTask]:
-        """Plan the whole page: one round, none if there are no buffers."""
+        """Plan the whole page: one round, or none if the page has no buffers."""
         state = yield from self._load()
         return ConstantTask(state, range(self.num_rows))
 
     def decode_levels(self, rep_content: bytes, def_content: bytes) -> Levels:
-        """All levels of the page, checked.
+        """Decode and check all levels of the page.
 
         Raises:
-            CorruptFileError, ValueError: they contradict each other or the page.
+            CorruptFileError: the levels contradict each other or the page.
+            ValueError: the kernel cannot decode the levels.
         """
         rep = _decode_levels(self.rep, rep_content, self.num_rep_values)
         definition = _decode_levels(self.definition, def_content, self.num_def_values)
@@ -233,7 +235,7 @@ class ConstantPage(NamedTuple):
             raise CorruptFileError("constant: layers have lists, but there are no levels of them")
         num_entries = len(next(part for part in (rep, definition) if part is not None))
         levels = Levels(self.shape, num_entries, rep, definition)
-        # As one chunk that begins with a row: every level, the first one, the number of rows.
+        # Check the levels as one chunk that begins with a row.
         levels.check(
             np.array([num_entries], np.int64),
             rows=np.array([self.num_rows], np.int64),
@@ -260,10 +262,11 @@ class ConstantPage(NamedTuple):
 
 
 def form_of(message: pb.ConstantLayout) -> _kernels.PageForm | None:
-    """Return the kernel's form of a description; None for pages that it does not know.
+    """Return the kernel's form of a description; None if the kernel does not know such pages.
 
     Raises:
-        CorruptFileError, UnsupportedError: layers without a meaning, or a codec.
+        CorruptFileError: a layer number is unknown, or a codec's description is invalid.
+        UnsupportedError: a codec is unknown.
     """
     has_value = message.HasField("inline_value")
     if has_value and len(message.inline_value) > MAX_INLINE_BYTES:
@@ -280,7 +283,7 @@ def form_of(message: pb.ConstantLayout) -> _kernels.PageForm | None:
 
 
 def parse_value(content: memoryview) -> Block:
-    """The one value of a value buffer: a string with its offsets, or bytes of a fixed width.
+    """Parse a buffer with one value: a string with its offsets, or bytes of a fixed width.
 
     Raises:
         CorruptFileError: the sizes contradict each other.
@@ -313,7 +316,7 @@ def _fixed(value: bytes) -> FixedWidth:
 
 
 def _decode_levels(codec: BlockCodec | None, content: bytes, num_values: int) -> UInt16s | None:
-    """Levels of one kind; None if there are none."""
+    """Decode levels of one kind; None if there are none."""
     if not content:
         return None
     data = joined([memoryview(content)])

@@ -1,4 +1,4 @@
-"""The distinct values of a mini-block page, which its chunks have indices into."""
+"""Dictionaries of mini-block pages: distinct values, into which the chunks have indices."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Dictionary:
-    """The distinct values of a page, decoded when first used and then kept.
+    """Distinct values of a page, decoded when first used and then kept.
 
     Two threads may decode at the same time; both get the same values.
     """
 
     codec: BlockCodec
-    content: bytes  # the encoded items; empty once they are decoded
+    content: bytes  # encoded items; empty once they are decoded
     num_items: int
     _items: Block | None = field(default=None, repr=False)
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the items hold, estimated before they are decoded."""
+        """Memory of the items; an estimate until they are decoded."""
         if self._items is not None:
             return block_bytes(self._items)
         # Dictionaries are stored raw, bit-packed or lz4-compressed.
         return 4 * len(self.content)
 
     def items(self) -> Block:
-        """The distinct values.
+        """Distinct values.
 
         Raises:
-            CorruptFileError, ValueError: their encoding.
+            CorruptFileError: the encoded items contradict their description.
+            ValueError: the kernel cannot decode the items.
         """
-        # In this order: once another thread has dropped the content, its items are there.
+        # Read the content first: another thread drops it only after it has set the items.
         content = self.content
         items = self._items
         if items is None:
@@ -61,7 +62,7 @@ class Dictionary:
 
 
 def usual_items(codec: BlockCodec) -> tuple[bool, bool, int] | None:
-    """Return the form of items for the kernel; None for kinds that it does not decode in one call.
+    """Return the form of items that the kernel decodes in one call; None for other codecs.
 
     The form is: True if items are compressed, True if they are strings, and the bits of an item or
     offset.
@@ -79,7 +80,7 @@ def usual_items(codec: BlockCodec) -> tuple[bool, bool, int] | None:
 
 
 def _in_one_call(codec: BlockCodec, content: bytes, num_items: int) -> Block | None:
-    """Items of the usual kinds; None for others, and for bytes that are wrong."""
+    """Decode items by one kernel call; None for codecs without a usual form, and invalid bytes."""
     usual = usual_items(codec)
     if usual is None or num_items >> 62:
         return None

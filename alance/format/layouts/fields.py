@@ -1,8 +1,8 @@
-"""Fields from the leaves up: which columns a field has, and its Arrow array from their pages.
+"""Columns of a field, and assembly of its Arrow array from their pages.
 
-Every leaf's pages carry all structure from the row down to the leaf. The tree is built from the
-outside in: structs and lists take their structure from the first leaf below them that is there,
-and what the others say of the same lists must agree.
+The pages of each leaf carry all structure from the row down to the leaf. The array is built from
+the outside in: a list takes its offsets from the first leaf below it that has pages, and the other
+leaves must agree.
 
 Source: docs/format/file.md, "Columns" and "Layers and levels".
 """
@@ -35,20 +35,21 @@ _STRUCTURAL_LIST: Final = "fixed_size_list:struct:"
 
 
 class LeafColumn(NamedTuple):
-    """A field that has a column of its own; `rows` of the table are `rows * multiplier` of it."""
+    """A field with a column of its own; a row of the table is `multiplier` rows of the column."""
 
     field: Field
     multiplier: int  # product of the dimensions of the structural fixed-size lists above
 
 
-ITSELF: Final[list[LeafColumn]] = []  # a field that knew itself would be garbage in a cycle
+# Memo of a field that is its own leaf: a reference of the field to itself would be a cycle.
+ITSELF: Final[list[LeafColumn]] = []
 
 
 def leaf_columns(field: Field) -> list[LeafColumn]:
-    """The fields at or below `field` that have a column, depth-first.
+    """List the fields at or below `field` that have a column, depth-first.
 
     Raises:
-        CorruptFileError: dimensions whose product is beyond any file.
+        CorruptFileError: the product of the dimensions is more than 2^31.
     """
     leaves = field.derive("leaves", _own_leaves)
     return [LeafColumn(field, 1)] if leaves is ITSELF else leaves
@@ -59,7 +60,7 @@ def _own_leaves(field: Field) -> list[LeafColumn]:
 
 
 def owns_column(field: Field) -> bool:
-    """Whether a field is one column: a leaf, packed or empty struct, or blobs."""
+    """True if a field has a column of its own: a leaf, packed or empty struct, or blobs."""
     if field.is_blob_v1 or field.is_blob_v2 or field.is_packed:
         return True
     if field.logical_type == "struct":
@@ -68,7 +69,7 @@ def owns_column(field: Field) -> bool:
 
 
 def is_empty_struct(field: Field) -> bool:
-    """True if the field is a struct without fields, which has a column without values."""
+    """True for a struct without members, which has a column without values."""
     return field.logical_type == "struct" and not (field.children or field.is_blob_v2)
 
 
@@ -84,14 +85,17 @@ def _leaf_columns(field: Field, multiplier: int) -> Iterator[LeafColumn]:
 
 
 def _dimension(field: Field) -> int | None:
-    """The dimension of a fixed-size list of structs; None for any other field."""
+    """Dimension of a fixed-size list of structs; None for any other field."""
     if not field.logical_type.startswith(_STRUCTURAL_LIST):
         return None
     return int(field.logical_type.removeprefix(_STRUCTURAL_LIST))
 
 
 def layer_dimensions(root: Field, leaf: Field) -> tuple[int, ...]:
-    """Of each field from `root` to `leaf`: the dimension of a fixed-size list of structs, or 0."""
+    """Return the dimension of each field from `root` to `leaf`.
+
+    The dimension is 0 for a field that is no fixed-size list of structs.
+    """
     own = (0,) if owns_column(root) else (_dimension(root) or 0,)
     if root.id == leaf.id:
         return own
@@ -102,14 +106,15 @@ def layer_dimensions(root: Field, leaf: Field) -> tuple[int, ...]:
 
 
 def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows: int) -> pa.Array:
-    """The array of a field, of the type that `field.to_arrow()` says.
+    """Assemble the array of a field, of its type `field.to_arrow().type`.
 
     Args:
-        leaves: pages of each leaf by field id, in row order; a field without pages is null.
+        leaves: pages of each leaf by field id, in row order; a field without an entry is null.
         num_rows: rows of the result.
 
     Raises:
-        CorruptFileError: pages that contradict the schema, each other, or the number of rows.
+        BatchTooLargeError: the values do not fit into one array.
+        CorruptFileError: the pages contradict the schema, each other, or the number of rows.
     """
     arrow = field.to_arrow().type
     if num_rows == 0:
@@ -127,7 +132,7 @@ def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows:
 
 
 class _Leaf(NamedTuple):
-    """A leaf's pages, unravelled."""
+    """Pages of a leaf, with the structure of their levels."""
 
     pages: Sequence[PageValues]
     structure: Structure  # of all pages
@@ -152,10 +157,10 @@ def _open_leaf(root: Field, leaf: LeafColumn, pages: Sequence[PageValues]) -> _L
 
 
 def _without_values(page: PageValues, depth: int) -> Structure:
-    """Read the structure of a page of structs without fields, which has no values.
+    """Read the structure of a page of structs without members.
 
-    Its levels mark all of these structs as null because they have no values; such nulls are left
-    out. A page with a single layer stands for all `depth` layers, in which nothing is null.
+    Levels of such pages mark all of these structs as null, because they have no values; these nulls
+    are ignored. A page with a single layer stands for all `depth` layers, without nulls.
     """
     structure = unravel(page, own_nulls=False)
     if len(structure) == 1 and page.structure is None:
@@ -166,7 +171,7 @@ def _without_values(page: PageValues, depth: int) -> Structure:
 def _build(
     field: Field, arrow: pa.DataType, leaves: Mapping[int, _Leaf], depth: int, num_slots: int
 ) -> pa.Array:
-    """The array of a field whose layer is the `depth`-th from the outside."""
+    """Build the array of a field whose layer is the `depth`-th from the outside."""
     if isinstance(arrow, pa.BaseExtensionType):
         return wrapped(_build(field, arrow.storage_type, leaves, depth, num_slots), arrow)
     below = [leaf for leaf in leaf_columns(field) if leaf.field.id in leaves]
@@ -225,10 +230,10 @@ def _layer(leaf: LeafColumn, leaves: Mapping[int, _Leaf], depth: int) -> Items |
 def _item_mask(
     below: Sequence[LeafColumn], leaves: Mapping[int, _Leaf], depth: int, num_slots: int
 ) -> Mask | None:
-    """Return the validity of a struct or structural fixed-size list, null where all leaves say so.
+    """Return the validity of a struct or structural fixed-size list: null where all leaves agree.
 
-    Leaves of one file agree. A member that was added later is in another file, which knows only the
-    nulls of this member.
+    Leaves of one file always agree. A member that was added later is in another file, which knows
+    only the nulls of that member.
     """
     valid: Mask | None = None
     for leaf in below:
@@ -254,7 +259,7 @@ def _lists(
     depth: int,
     num_slots: int,
 ) -> Lists:
-    """The lists of a field, which all leaves below must agree on."""
+    """Return the lists of a field, on whose offsets all leaves below must agree."""
     first: Lists | None = None
     for leaf in below:
         layer = _layer(leaf, leaves, depth)
@@ -302,11 +307,11 @@ def _leaf_array(
 
 
 def values_array(field: Field, arrow: pa.DataType, values: Block, valid: Mask | None) -> pa.Array:
-    """The array of a leaf's values.
+    """Convert the values of a leaf to an array.
 
     Raises:
-        CorruptFileError: values that do not fit the type.
-        UnsupportedError: strings or lists of more than 2^31 - 1 bytes in 32-bit offsets.
+        BatchTooLargeError: strings of more than 2^31 - 1 bytes in 32-bit offsets.
+        CorruptFileError: the values do not fit the type.
     """
     if isinstance(values, ConstantBlock) and values.value is None and arrow != EMPTY_STRUCT:
         return pa.nulls(values.num_values, arrow)

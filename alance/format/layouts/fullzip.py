@@ -1,17 +1,17 @@
 """Full-zip pages: large values, each with its levels and length right in front of it.
 
     buffer 0  the zipped rows
-    buffer 1  repetition index, where rows differ in length: num_rows + 1 unsigned integers of
-              1, 2, 4 or 8 bytes, the places in buffer 0 where the rows begin, and its end
+    buffer 1  repetition index, if rows differ in length: num_rows + 1 unsigned integers of
+              1, 2, 4 or 8 bytes, the offsets of all rows in buffer 0, and its end
 
-Rows of equal length cost one round and need no state. Others need their two index entries: the
-index is kept as state, or left on the store if it is large, and then a read costs two rounds.
+Rows of equal length cost one round and need no state. Rows of other pages need two index entries:
+the index is kept as state, or left on the store if it is large, and then a read costs two rounds.
 
-An entry of a row, of which nothing is aligned; one without a value slot is only its control word:
+A row is a sequence of unaligned entries. An entry without a value slot is only its control word:
 
     control word    repetition << bits_def | definition, in 0, 1, 2 or 4 bytes
-    fixed width     the value's bytes, also where it is null
-    variable width  a length of 4 or 8 bytes and the value's bytes, nothing where it is null
+    fixed width     the value's bytes, also of a null
+    variable width  a length of 4 or 8 bytes and the value's bytes; nothing for a null
 
 Source: encodings_v2_1.proto, FullZipLayout; docs/format/file.md, "Full-zip layout".
 """
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class ZipForm(NamedTuple):
-    """How entries are written."""
+    """Format of the entries of a page."""
 
     shape: Shape
     bits_rep: int
@@ -66,11 +66,11 @@ class ZipForm(NamedTuple):
 
     @classmethod
     def from_proto(cls, message: pb.FullZipLayout) -> ZipForm:
-        """The form that a description says.
+        """Parse a description.
 
         Raises:
-            CorruptFileError: it contradicts itself.
-            UnsupportedError: a codec that is not known, or not legal here.
+            CorruptFileError: the description contradicts itself.
+            UnsupportedError: a codec is unknown, or not legal here.
         """
         if message.bits_rep > 16 or message.bits_def > 16:
             raise CorruptFileError(
@@ -105,22 +105,22 @@ class ZipForm(NamedTuple):
 
     @property
     def row_bytes(self) -> int | None:
-        """Bytes of a row, if all rows have the same."""
+        """Bytes of a row; None if rows differ in length."""
         if self.is_fixed and not self.shape.has_lists:
             return self.control_bytes + self.width
         return None
 
 
 class FullZipTask(NamedTuple):
-    """Whole rows of a page, zipped."""
+    """Whole zipped rows of a page."""
 
     place: PagePlace
     form: ZipForm
     pieces: tuple[memoryview, ...]
     piece_rows: Int64s  # rows in each piece, shape (pieces,)
-    num_entries: int | None = None  # in all pieces, where known
-    num_visible: int | None = None  # entries with a value slot, where known
-    stops: Int64s | None = None  # ends of runs of rows in one piece; None: of the pieces
+    num_entries: int | None = None  # entries in all pieces; None if unknown
+    num_visible: int | None = None  # entries with a value slot; None if unknown
+    stops: Int64s | None = None  # ends of runs of rows in a single piece; None: a run per piece
 
     @property
     def num_bytes(self) -> int:
@@ -165,7 +165,7 @@ class FullZipTask(NamedTuple):
             )
 
     def _unzip(self, data: Bytes, stops: Int64s) -> tuple[Levels, Block]:
-        """Levels, and the encoded bytes of the values that have any."""
+        """Split entries into levels and encoded values; nulls of variable width are empty."""
         form, shape = self.form, self.form.shape
         walk = (
             data,
@@ -194,7 +194,7 @@ class FullZipTask(NamedTuple):
         return levels, values
 
     def _decoded(self, values: Block, levels: Levels) -> Block:
-        """One decoded value a visible entry."""
+        """Decode one value per visible entry."""
         assert isinstance(values, FixedWidth | VariableWidth)
         block = self.form.codec.decode_values(values)
         if block.num_values != values.num_values:
@@ -203,28 +203,28 @@ class FullZipTask(NamedTuple):
             )
         if self.form.is_fixed or levels.definition is None:
             return block
-        # Nulls have no bytes, so the codec has not seen them.
+        # Nulls have no bytes, and the codec decoded the other values alone.
         present = levels.definition[levels.definition <= self.form.shape.max_visible] == 0
         return block if present.all() else spread(block, present)
 
 
-ROWS: Final = 0  # the buffer of zipped rows
-INDEX: Final = 1
-# An index up to this size is loaded and kept: a quarter of a million rows of 1 KB, and more than
-# a second round costs to read once.
+ROWS: Final = 0  # buffer of zipped rows
+INDEX: Final = 1  # buffer of the repetition index
+# Bytes; an index up to this size is loaded and kept. That is a quarter of a million rows of 1 KB,
+# and to read it once costs more than a second round.
 MAX_INDEX_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
 class FullZipState:
-    """Where the rows of a page begin."""
+    """Repetition index of a page: the offset of each row."""
 
     index: npt.NDArray[np.unsignedinteger] | None  # shape (num_rows + 1,); None: not loaded
-    rows: RowPage | None = None  # made when first used
+    rows: RowPage | None = None  # created when first used
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the state holds, with the places of rows that a kernel is told."""
+        """Memory of the index, and of its copy for the kernel."""
         return 100 + (0 if self.index is None else self.index.nbytes + 8 * len(self.index))
 
 
@@ -239,11 +239,11 @@ class FullZipPage(NamedTuple):
 
     @classmethod
     def from_proto(cls, message: pb.FullZipLayout, place: PagePlace) -> FullZipPage:
-        """The page that a description says.
+        """Parse a description.
 
         Raises:
             CorruptFileError: the description contradicts itself or the buffers.
-            UnsupportedError: a codec that is not known, or not legal here.
+            UnsupportedError: a codec is unknown, or not legal here.
         """
         form = ZipForm.from_proto(message)
         place.need_buffers(1 if form.row_bytes is not None else 2, "a full-zip page")
@@ -272,18 +272,18 @@ class FullZipPage(NamedTuple):
 
     @property
     def keeps_index(self) -> bool:
-        """Whether the repetition index becomes state."""
+        """True if there is a repetition index that is small enough to be kept as state."""
         return self.form.row_bytes is None and self.place.size(INDEX) <= self.max_index_bytes
 
     def load(self) -> Plan[PageState]:
-        """Plan the repetition index: one round, none if rows have equal length or it is large."""
+        """Plan the repetition index: one round, or none if there is none or it is large."""
         if not self.keeps_index:
             return FullZipState(None)
         (content,) = yield from fetch([self.place.whole(INDEX)])
         return self._state(content)
 
     def take(self, state: PageState, rows: Int64s) -> Plan[FullZipTask]:
-        """Plan single rows: one round, or two where the index is on the store.
+        """Plan single rows: one round, or two if the index is on the store.
 
         Neighbouring rows are one range.
         """
@@ -294,7 +294,7 @@ class FullZipPage(NamedTuple):
         return self._task([content], counts, np.cumsum(stops - starts))
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[FullZipTask]:
-        """Plan neighbouring rows: one range, one round more where the index is on the store."""
+        """Plan a range of rows: one round, or two if the index is on the store."""
         assert isinstance(state, FullZipState)
         if start >= stop:
             return self._task([], np.empty(0, np.int64))
@@ -304,8 +304,10 @@ class FullZipPage(NamedTuple):
         return self._task([content], counts)
 
     def row_page(self, state: PageState) -> RowPage | None:
-        """The page for the taking of rows by the kernel; None for values of another kind, and for
-        rows of any length whose index stays on the store."""
+        """Page in the form from which the kernel takes rows.
+
+        None if the kernel does not know the codec, or needs an index that is on the store.
+        """
         assert isinstance(state, FullZipState)
         if state.rows is None and not (self.form.row_bytes is None and state.index is None):
             with self.place.checking():
@@ -319,8 +321,10 @@ class FullZipPage(NamedTuple):
         return state.rows
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, FullZipTask]]:
-        """Plan state and rows: one round where rows have equal length, the page is small or the
-        guess holds, else two."""
+        """Plan state and rows.
+
+        Cost: one round if rows have equal length, the page is small or the guess holds, else two.
+        """
         state: PageState
         if not self.keeps_index:
             state = FullZipState(None)
@@ -334,12 +338,12 @@ class FullZipPage(NamedTuple):
         state = self._state(content)
         first, counts = _neighbours(rows)
         starts, stops = yield from self._bounds(state, first, counts)
-        asked = list(zip(starts.tolist(), stops.tolist(), strict=True))
-        pieces = yield from fetch_missing(self.place, ROWS, asked, spans, read)
+        needed = list(zip(starts.tolist(), stops.tolist(), strict=True))
+        pieces = yield from fetch_missing(self.place, ROWS, needed, spans, read)
         return state, self._task(pieces, counts)
 
     def read_page(self) -> Plan[FullZipTask]:
-        """Plan the zipped rows: one round; the index is not needed."""
+        """Plan all zipped rows: one round; the index is not needed."""
         pieces = yield from fetch([self.place.whole(ROWS)])
         counts = np.array([self.num_rows], np.int64)
         return FullZipTask(
@@ -370,7 +374,7 @@ class FullZipPage(NamedTuple):
     def _bounds(
         self, state: FullZipState, first: Int64s, counts: Int64s
     ) -> Plan[tuple[Int64s, Int64s]]:
-        """The byte ranges of runs of rows: where they begin and end."""
+        """Plan the byte ranges of runs of rows: no round, or one if the index is on the store."""
         if self.form.row_bytes is not None:
             starts, stops = first * self.form.row_bytes, (first + counts) * self.form.row_bytes
         elif state.index is not None:
@@ -381,7 +385,7 @@ class FullZipPage(NamedTuple):
         return starts, stops
 
     def _index_entries(self, first: Int64s, counts: Int64s) -> Plan[tuple[Int64s, Int64s]]:
-        """Index entries of the first and behind the last row of each run: one round."""
+        """Plan the index entries of the start and the end of each run: one round."""
         width = self.index_width
         ranges: list[ByteRange] = []
         for start, count in zip(first.tolist(), counts.tolist(), strict=True):
@@ -404,7 +408,7 @@ class FullZipPage(NamedTuple):
 
 
 def _neighbours(rows: Int64s) -> tuple[Int64s, Int64s]:
-    """First row and length of each run of consecutive rows."""
+    """Return the first row and the length of each run of consecutive rows."""
     if len(rows) == 0:
         return rows, rows
     begins = np.flatnonzero(np.concatenate([[True], np.diff(rows) != 1]))

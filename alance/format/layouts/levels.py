@@ -1,7 +1,7 @@
-"""Repetition and definition levels of some rows: checked, and cut down to the rows asked for.
+"""Repetition and definition levels: checks, and the selection of rows.
 
-Levels are u16. An entry with the largest repetition level begins a row; one whose definition level
-is at most `max_visible` has a value slot. Without lists every entry is a row and has a value.
+Levels are u16. An entry with the largest repetition level begins a row. An entry whose definition
+level is at most `max_visible` has a value slot. Without lists every entry is a row with a slot.
 
 Source: docs/format/file.md, "Layers and levels".
 """
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     from alance.format.layouts.selection import Selection
 
 NO_LEVELS: Final = np.empty(0, np.uint16)
-MOST_LAYERS: Final = 16  # of a page that the kernel decodes
+MOST_LAYERS: Final = 16  # most layers of a page that the kernel decodes
 NOT_CHECKED: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the layers of a page say about its levels."""
+    """Layers of a page, and the maxima of its levels."""
 
     layers: tuple[Layer, ...]  # inner-most first
     max_rep: int
     max_def: int
     max_visible: int
-    code: int  # the layers as kernels have them, four bits each; 0: they are too many
+    code: int  # layers as the kernels have them, four bits each; 0 if there are too many
 
     @classmethod
     def from_proto(cls, layers: Iterable[int]) -> Shape:
-        """The shape of a page with these layers.
+        """Return the shape of a page with these layers.
 
         Raises:
-            CorruptFileError: no layers, or one without a meaning.
+            CorruptFileError: there are no layers, or a layer number is unknown.
         """
         return _shape(tuple(layers))
 
@@ -62,13 +62,13 @@ class Shape:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a row is one value, and absent for no other reason than its own null."""
+        """True if the page has a single layer that is no list: each row is one value or null."""
         return len(self.layers) == 1 and not self.has_lists
 
 
 @lru_cache(maxsize=1024)
 def _shape(numbers: tuple[int, ...]) -> Shape:
-    """The shape of pages with these layers: a table has few, and many pages."""
+    """Return the shape of layers; a memo, because many pages of a table share few shapes."""
     values = {layer.value for layer in Layer}
     if not numbers or len(numbers) > 0xFFFF or not values.issuperset(numbers):
         raise CorruptFileError(f"layers {list(numbers[:20])}: expected numbers of 1 to 6")
@@ -84,7 +84,7 @@ def _shape(numbers: tuple[int, ...]) -> Shape:
 
 
 class Levels(NamedTuple):
-    """The levels of a sequence of entries; None where they are all 0."""
+    """Levels of a sequence of entries; levels that are all 0 may be None."""
 
     shape: Shape
     num_entries: int
@@ -99,16 +99,16 @@ class Levels(NamedTuple):
         rows: Int64s = NOT_CHECKED,
         carries: Mask | None = None,
     ) -> None:
-        """Check all levels against the layers, and chunks of entries against what is known.
+        """Check all levels against the layers, and the expected counts of each chunk of entries.
 
         Args:
-            entries: entries of each chunk, shape (n,).
-            values: visible entries of each chunk, shape (n,).
-            rows: rows that begin in each chunk, shape (n,).
-            carries: whether each chunk begins inside a row, shape (n,).
+            entries: number of entries of each chunk, shape (n,).
+            values: number of visible entries of each chunk, shape (n,); not checked if empty.
+            rows: number of rows that begin in each chunk, shape (n,); not checked if empty.
+            carries: True for each chunk that begins inside a row, shape (n,); None: not checked.
 
         Raises:
-            CorruptFileError: they disagree.
+            CorruptFileError: the levels contradict the layers or a count.
         """
         ends = np.cumsum(entries)
         num_entries = int(ends[-1]) if len(ends) else 0
@@ -136,7 +136,7 @@ class Levels(NamedTuple):
             _expect(_counted(is_first, starts, ends), rows, "rows begin")
 
     def _check_carries(self, starts: Int64s, entries: Int64s, carries: Mask) -> None:
-        """Compare the first levels of chunks with the index of rows."""
+        """Check that the first level of each chunk agrees with `carries`."""
         assert self.rep is not None
         filled = np.flatnonzero(entries)
         firsts = self.rep[starts[filled]]
@@ -150,20 +150,20 @@ class Levels(NamedTuple):
             )
 
     def num_visible(self) -> int:
-        """Entries that have a value slot."""
+        """Number of entries that have a value slot."""
         if self.definition is None:
             return self.num_entries
         return int(np.count_nonzero(self.definition <= self.shape.max_visible))
 
     def choose(self, ordinals: Int64s, breaks: Int64s) -> tuple[Selection, Selection]:
-        """The entries and the values of some rows.
+        """Select the entries and the value slots of some rows.
 
         Args:
-            ordinals: numbers of the rows, counted by the entries that begin one; ascending.
-            breaks: ends of runs of entries; a row also ends where its run does.
+            ordinals: ascending numbers of the rows, among the rows that begin in these entries.
+            breaks: ends of runs of entries; a row ends at the latest with its run.
 
         Raises:
-            CorruptFileError: a row does not begin here.
+            CorruptFileError: fewer rows begin in the entries.
         """
         if self.rep is None:
             is_range = len(ordinals) == 0 or ordinals[-1] - ordinals[0] == len(ordinals) - 1
@@ -187,7 +187,7 @@ class Levels(NamedTuple):
     def page_values(
         self, values: Block, num_rows: int, chosen: tuple[Selection, Selection]
     ) -> PageValues:
-        """Chosen entries and values; all of them are handed on without a copy."""
+        """Return chosen entries and values; not copied if all are chosen."""
         entries, slots = chosen
         rep, definition = self.rep, self.definition
         if not is_all(entries, self.num_entries):
@@ -196,13 +196,13 @@ class Levels(NamedTuple):
         return PageValues(self.shape.layers, rep, definition, select(values, slots), num_rows)
 
     def all_rows(self, values: Block, num_rows: int) -> PageValues:
-        """All entries and values."""
+        """Return all entries and values, without a copy."""
         everything = slice(0, self.num_entries), slice(0, values.num_values)
         return self.page_values(values, num_rows, everything)
 
 
 def as_rows(rows: Int64s | range) -> Int64s:
-    """Rows as an array."""
+    """Convert rows to an array."""
     return np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
 
 
@@ -210,11 +210,11 @@ def _refuse_above(levels: UInt16s, most: int, ends: Int64s, message: str) -> Non
     """Refuse levels that the layers do not have.
 
     Args:
-        ends: of the chunks.
-        message: of the level and of the highest that there is.
+        ends: end of each chunk.
+        message: format of the error, with places for the level and for `most`.
 
     Raises:
-        CorruptFileError: a level above `most`.
+        CorruptFileError: a level is above `most`.
     """
     if len(levels) and int(levels.max()) > most:
         entry = int(np.argmax(levels > most))
@@ -223,7 +223,7 @@ def _refuse_above(levels: UInt16s, most: int, ends: Int64s, message: str) -> Non
 
 
 def _counted(marks: Mask | None, starts: Int64s, ends: Int64s) -> Int64s:
-    """Marked entries of each chunk; None: all are marked."""
+    """Count the marked entries of each chunk; None marks all."""
     if marks is None:
         return ends - starts
     before = offsets_of(marks)

@@ -2,10 +2,10 @@
 
     buffer 0     chunk words
     buffer 1     the chunks
-    buffer 2     dictionary items, where the values are indices into them
-    last buffer  repetition index, where the page has lists
+    buffer 2     dictionary items, if the values are indices into them
+    last buffer  repetition index, if the page has lists
 
-Chunk words, index and dictionary are the page's state; with them, rows cost one round.
+Chunk words, repetition index and dictionary are the page's state; with it, rows cost one round.
 
 Source: encodings_v2_1.proto, MiniBlockLayout; docs/format/file.md, "Mini-block layout".
 """
@@ -44,16 +44,17 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 NOWHERE: Final = PagePlace("", (), 0)
-CHUNKS_BESIDE: Final = 1.5  # read beside a row whose chunk is guessed: it may be at either end
-FIXED_SPREAD: Final = 0.5  # of values of fixed width: their chunks differ by packing alone
+# Chunks read on each side of a row whose chunk is guessed: the row may be at either end of it.
+CHUNKS_BESIDE: Final = 1.5
+FIXED_SPREAD: Final = 0.5  # see `guess_spans`; fixed-width chunks differ in packing alone
 
 
 class MiniBlockState:
-    """Where the chunks of a page lie, and its dictionary.
+    """Places of the chunks of a page, and its dictionary.
 
     Attributes:
-        rows: the page for the taking of rows; made when first used.
-        takes_rows: False: it was found that its kind does not.
+        rows: page in the form from which the kernel takes rows; created when first used.
+        takes_rows: False once the kernel turned out not to know such pages.
     """
 
     __slots__ = ("_chunks", "dictionary", "rows", "table", "takes_rows")
@@ -72,7 +73,7 @@ class MiniBlockState:
 
     @property
     def chunks(self) -> Chunks:
-        """The chunks as arrays, for what is read chunk by chunk."""
+        """Chunks as arrays, for reads chunk by chunk."""
         if self._chunks is None:
             self._chunks = Chunks.of(self.table)
         return self._chunks
@@ -85,21 +86,22 @@ class MiniBlockState:
 
 
 class Description(NamedTuple):
-    """What a page's description says, wherever the page lies; pages of equal ones share it."""
+    """Parsed description of a page, without its place; pages with equal descriptions share it."""
 
-    form: ChunkForm  # of no place
+    form: ChunkForm  # without a place
     num_items: int
     dictionary: pb.CompressiveEncoding | None
     num_dictionary_items: int
-    num_buffers: int  # that the page needs
-    rows: _kernels.PageForm | None  # None: single rows are taken chunk by chunk
-    items: BlockCodec | None  # of the dictionary; None: it is looked up when it is needed
+    num_buffers: int  # buffers that the page must have
+    rows: _kernels.PageForm | None  # None if single rows are taken chunk by chunk
+    items: BlockCodec | None  # codec of the dictionary; None if it is invalid, or there is none
 
     def dictionary_of(self, content: bytes) -> Dictionary:
-        """The dictionary of a page that has one.
+        """Return the dictionary of a page that has one.
 
         Raises:
-            CorruptFileError, UnsupportedError: its codec.
+            CorruptFileError: the codec's description is invalid.
+            UnsupportedError: the codec is unknown, or not legal here.
         """
         assert self.dictionary is not None
         codec = self.items or block_codec(self.dictionary)
@@ -107,18 +109,18 @@ class Description(NamedTuple):
 
 
 class MiniBlockPage(NamedTuple):
-    """A page of chunks."""
+    """A mini-block page."""
 
     place: PagePlace
-    said: Description
+    description: Description
 
     @classmethod
     def from_proto(cls, message: pb.MiniBlockLayout, place: PagePlace) -> MiniBlockPage:
-        """The page that a description says.
+        """Parse a description.
 
         Raises:
             CorruptFileError: the description contradicts itself or the buffers.
-            UnsupportedError: a codec that is not known, or not legal here.
+            UnsupportedError: a codec is unknown, or not legal here.
         """
         return cls.described(message).at(place)
 
@@ -128,7 +130,7 @@ class MiniBlockPage(NamedTuple):
 
         Raises:
             CorruptFileError: the description contradicts itself.
-            UnsupportedError: a codec that is not known, or not legal here.
+            UnsupportedError: a codec is unknown, or not legal here.
         """
         shape = Shape.from_proto(message.layers)
         if shape.has_lists and message.repetition_index_depth != 1:
@@ -161,7 +163,7 @@ class MiniBlockPage(NamedTuple):
             usual = usual_items(items)
             if usual is not None:
                 rows.set_items(*usual, message.num_dictionary_items)
-        said = Description(
+        description = Description(
             form=form,
             num_items=message.num_items,
             dictionary=message.dictionary if has_dictionary else None,
@@ -170,21 +172,21 @@ class MiniBlockPage(NamedTuple):
             rows=rows,
             items=items,
         )
-        return cls(NOWHERE, said)
+        return cls(NOWHERE, description)
 
     def at(self, place: PagePlace) -> MiniBlockPage:
-        """The page of this description that lies there.
+        """Return a page with this description at a place.
 
         Raises:
-            CorruptFileError: it has too few buffers.
+            CorruptFileError: the page has too few buffers.
         """
-        place.need_buffers(self.said.num_buffers, "a mini-block page")
-        return MiniBlockPage(place, self.said)
+        place.need_buffers(self.description.num_buffers, "a mini-block page")
+        return MiniBlockPage(place, self.description)
 
     @property
     def form(self) -> ChunkForm:
-        """How the chunks are written."""
-        form = self.said.form
+        """Format of the chunks, with the page's place."""
+        form = self.description.form
         return ChunkForm(
             self.place, form.shape, form.rep, form.definition, form.values, form.is_large
         )
@@ -206,14 +208,14 @@ class MiniBlockPage(NamedTuple):
         return self._task(state, [content], runs, rows)
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[MiniBlockTask]:
-        """Plan the chunks of neighbouring rows: one round of one range."""
+        """Plan the chunks of a range of rows: one round of one range."""
         assert isinstance(state, MiniBlockState)
         runs = state.chunks.locate_range(start, stop)
         content = yield from fetch_pieces(self.place, CHUNKS, *runs.bounds)
         return self._task(state, [content], runs, range(start, stop))
 
     def row_page(self, state: PageState) -> RowPage | None:
-        """The page for the taking of single rows in one call; None for one of another kind.
+        """Page in the form from which the kernel takes rows; None if the kernel cannot.
 
         Raises:
             CorruptFileError: the dictionary contradicts its description.
@@ -221,17 +223,17 @@ class MiniBlockPage(NamedTuple):
         assert isinstance(state, MiniBlockState)
         if state.rows is None and state.takes_rows:
             rows = None
-            if self.said.rows is not None:
+            if self.description.rows is not None:
                 with self.place.checking():
                     start, size = self.place.buffers[CHUNKS]
-                    kernel = self.said.rows.page(state.table, start, size, self.num_rows)
+                    kernel = self.description.rows.page(state.table, start, size, self.num_rows)
                     if state.dictionary is None or has_items(kernel, state.dictionary.items()):
-                        rows = RowPage(kernel, self.said.form.shape.code, self.place.start)
+                        rows = RowPage(kernel, self.description.form.shape.code, self.place.start)
             state.rows, state.takes_rows = rows, rows is not None
         return state.rows
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, MiniBlockTask]]:
-        """Plan state and chunks: one round where the page is small or the guess holds, else two."""
+        """Plan state and chunks: one round if the page is small or the guess holds, else two."""
         size = self.place.size(CHUNKS)
         margin = CHUNKS_BESIDE * min(MARGIN_BYTES, size / max(1, self._num_chunks))
         spread = 1.0 if isinstance(self.form.values, Variable | Fsst) else FIXED_SPREAD
@@ -258,37 +260,39 @@ class MiniBlockPage(NamedTuple):
 
     @property
     def _num_chunks(self) -> int:
-        """As many as there are chunk words."""
-        return self.place.size(0) // (4 if self.said.form.is_large else 2)
+        """Number of chunk words."""
+        return self.place.size(0) // (4 if self.description.form.is_large else 2)
 
     def state_ranges(self) -> list[ByteRange]:
         """Return the ranges of the chunk words, the dictionary and the repetition index."""
         buffers = [0]
-        if self.said.dictionary is not None:
+        if self.description.dictionary is not None:
             buffers.append(2)
-        if self.said.form.shape.has_lists:
-            buffers.append(3 if self.said.dictionary is not None else 2)
+        if self.description.form.shape.has_lists:
+            buffers.append(3 if self.description.dictionary is not None else 2)
         return [self.place.whole(buffer) for buffer in buffers]
 
     def state_of(self, buffers: Sequence[memoryview]) -> MiniBlockState:
-        """The state from the bytes of `state_ranges`.
+        """Parse the state from the bytes of `state_ranges`.
 
         Raises:
-            CorruptFileError: they do not fit each other or the page.
+            CorruptFileError: the bytes contradict each other or the page.
         """
-        said = self.said
+        description = self.description
         try:
             table = _kernels.chunk_table(
                 buffers[0],
-                buffers[-1] if said.form.shape.has_lists else None,
-                said.form.is_large,
-                said.num_items,
+                buffers[-1] if description.form.shape.has_lists else None,
+                description.form.is_large,
+                description.num_items,
                 self.num_rows,
                 self.place.size(CHUNKS),
             )
         except ValueError as error:
             raise self.place.corrupt(str(error)) from None
-        items = None if said.dictionary is None else said.dictionary_of(bytes(buffers[1]))
+        items = (
+            None if description.dictionary is None else description.dictionary_of(bytes(buffers[1]))
+        )
         return MiniBlockState(table, items)
 
     def _task(
@@ -302,7 +306,7 @@ class MiniBlockPage(NamedTuple):
 
 
 def _codec_of(message: pb.CompressiveEncoding) -> BlockCodec | None:
-    """The codec of a dictionary; None where it is wrong, which is said when it is needed."""
+    """Return the codec of a dictionary; None if it is invalid: `dictionary_of` raises the error."""
     try:
         return block_codec(message)
     except AlanceError:

@@ -1,12 +1,11 @@
-"""Where the chunks of a mini-block page lie, and which of them hold which rows.
+"""Places of the chunks of a mini-block page, and the chunks that hold given rows.
 
     chunk word, u16 or u32    (bytes / 8 - 1) << 4 | log2(values); the last chunk has 0 in the low
-                              bits (or its true logarithm) and holds the values that are left
-    repetition index, u64     a pair a chunk: rows whose last entry lies in it, and its entries
-                              that belong to a row which goes on in the next chunk
+                              bits (or its true logarithm) and holds all remaining values
+    repetition index, u64     two numbers per chunk: rows whose last entry lies in the chunk, and
+                              entries of the chunk that belong to a row of the next chunk, too
 
-Without lists rows are values. With lists a chunk may begin inside a row; the entries before its
-first row are called its preamble.
+Without lists rows are values. With lists a chunk may begin inside a row.
 
 Source: encodings_v2_1.proto, MiniBlockLayout; docs/format/file.md, "Mini-block layout".
 """
@@ -24,27 +23,28 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
     from alance.format.layouts.place import Spans
 
-CHUNKS: Final = 1  # the buffer that holds the chunks
+CHUNKS: Final = 1  # buffer of the chunks
 MAX_CHUNK_VALUES: Final = 32768
 
 
 class Chunks(NamedTuple):
     """All chunks of a page; n of them."""
 
-    first_bytes: Int64s  # shape (n + 1,): where each chunk begins in its buffer, and the end
-    first_values: Int64s  # shape (n + 1,): values before each chunk, and all
-    first_rows: Int64s  # shape (n + 1,): rows that begin before each chunk, and all
-    carries: Mask | None  # shape (n,): begins inside a row; None: no lists
-    closing: Int64s | None  # chunks in which the row that is open at their start ends; None: all
+    first_bytes: Int64s  # shape (n + 1,): offset of each chunk in the buffer, then its end
+    first_values: Int64s  # shape (n + 1,): values before each chunk, then all values
+    first_rows: Int64s  # shape (n + 1,): rows that begin before each chunk, then all rows
+    carries: Mask | None  # shape (n,): True if the chunk begins inside a row; None without lists
+    # Numbers of chunks in which a row begins or that end with a row: a row that is open at the end
+    # of a chunk ends in the next of these. None if no chunk ends inside a row.
+    closing: Int64s | None
 
     @classmethod
     def of(cls, table: _kernels.ChunkTable) -> Chunks:
-        """The chunks of a page's table."""
         first_rows, carried = table.first_rows, table.carries
         carries = closing = None
         if carried is not None:
             carries = carried.view(np.bool_)
-            is_open = np.append(carries[1:], False)  # at the end of each
+            is_open = np.append(carries[1:], False)  # True if a row is open at the chunk's end
             if is_open.any():
                 closing = np.flatnonzero(~is_open | (np.diff(first_rows) != 0))
         return cls(table.first_bytes, table.first_values, first_rows, carries, closing)
@@ -54,7 +54,7 @@ class Chunks(NamedTuple):
         return len(self.first_bytes) - 1
 
     def locate(self, rows: Int64s) -> ChunkRuns:
-        """The chunks that hold rows, in runs of neighbours.
+        """Return the chunks that hold some rows, as runs of neighbours.
 
         Args:
             rows: sorted and unique, shape (m,), all in the page.
@@ -66,7 +66,7 @@ class Chunks(NamedTuple):
         return ChunkRuns(self, first[begins], last[np.append(begins[1:], len(rows)) - 1])
 
     def locate_range(self, start: int, stop: int) -> ChunkRuns:
-        """The chunks that hold the rows from `start` to `stop`: one run, or none if no rows."""
+        """Return the chunks that hold the rows from `start` to `stop`: one run, or none."""
         if start >= stop:
             return ChunkRuns(self, *np.empty((2, 0), np.int64))
         ends = np.array([start, stop - 1])
@@ -74,17 +74,17 @@ class Chunks(NamedTuple):
         return ChunkRuns(self, first, last)
 
     def all(self) -> ChunkRuns:
-        """All chunks as one run."""
+        """Return all chunks as one run."""
         if self.num_chunks == 0:
             return ChunkRuns(self, *np.empty((2, 0), np.int64))
         return ChunkRuns(self, np.array([0]), np.array([self.num_chunks - 1]))
 
     def _first_and_last(self, starts: Int64s, lasts: Int64s) -> tuple[Int64s, Int64s]:
-        """Chunks where the rows `starts` begin, and where the rows `lasts` end."""
+        """Return the chunks in which the rows `starts` begin, and in which the rows `lasts` end."""
         first = np.searchsorted(self.first_rows[1:], starts, "right")
         last = first if lasts is starts else np.searchsorted(self.first_rows[1:], lasts, "right")
         if self.closing is not None and self.carries is not None:
-            # The last row that begins in a chunk may go on in the next ones.
+            # The last row that begins in a chunk may end in a later chunk.
             is_open = lasts + 1 == self.first_rows[last + 1]
             is_open &= np.append(self.carries, False)[last + 1]
             if is_open.any():
@@ -98,28 +98,28 @@ class ChunkRuns(NamedTuple):
 
     chunks: Chunks
     first: Int64s  # shape (r,): first chunk of each run
-    last: Int64s  # shape (r,): its last chunk
+    last: Int64s  # shape (r,): last chunk of each run
 
     @property
     def bounds(self) -> tuple[Int64s, Int64s]:
-        """First byte of each run and the one behind its last, shape (r,) each."""
+        """Start and stop of each run in the buffer of chunks, shape (r,) each."""
         return self.chunks.first_bytes[self.first], self.chunks.first_bytes[self.last + 1]
 
     @property
     def spans(self) -> Spans:
-        """The byte range of each run."""
+        """Byte range of each run."""
         starts, stops = self.bounds
         return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
     @property
     def numbers(self) -> Int64s:
-        """The numbers of all chunks of all runs."""
+        """Numbers of all chunks of all runs."""
         if len(self.first) == 1:
             return np.arange(int(self.first[0]), int(self.last[0]) + 1)
         return positions_of(self.first, self.last - self.first + 1)
 
     def places(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Values of each chunk, where it begins in the bytes of all runs, and its bytes."""
+        """For each chunk: its number of values, its offset in the bytes of all runs, its bytes."""
         values, places = self.chunks.first_values, self.chunks.first_bytes
         if len(self.first) == 1:
             part = slice(int(self.first[0]), int(self.last[0]) + 2)
@@ -131,18 +131,18 @@ class ChunkRuns(NamedTuple):
 
     @property
     def ends(self) -> Int64s:
-        """How many chunks there are up to the end of each run, shape (r,)."""
+        """Number of chunks up to the end of each run, shape (r,)."""
         ends: Int64s = np.cumsum(self.last - self.first + 1)
         return ends
 
     @property
     def num_rows(self) -> int:
-        """How many rows begin in these chunks."""
+        """Number of rows that begin in these chunks."""
         first_rows = self.chunks.first_rows
         return int((first_rows[self.last + 1] - first_rows[self.first]).sum())
 
     def ordinals(self, rows: Int64s) -> Int64s:
-        """The numbers of rows, counted by the rows that begin in these chunks."""
+        """Convert row offsets to numbers among the rows that begin in these chunks."""
         first_rows = self.chunks.first_rows
         counts = first_rows[self.last + 1] - first_rows[self.first]
         before = np.cumsum(counts) - counts

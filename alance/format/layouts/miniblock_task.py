@@ -1,10 +1,10 @@
-"""Decoding of mini-block chunks one by one, and the rows asked for out of all of them.
+"""Decoding of mini-block chunks one by one, and the selection of rows from them.
 
     u16              entries of the chunk; 0 if it has no levels
     u16              size of the repetition levels, if the page has them
     u16              size of the definition levels, if the page has them
     u16 or u32, n x  sizes of the value buffers
-    filler to 8      then each buffer with filler to 8
+    padding to 8     then each buffer with padding to 8
 
 Source: docs/format/file.md, "Mini-block layout".
 """
@@ -35,24 +35,25 @@ if TYPE_CHECKING:
 
 
 class ChunkForm(NamedTuple):
-    """How the chunks of a page are written."""
+    """Format of the chunks of a page."""
 
     place: PagePlace
     shape: Shape
     rep: BlockCodec | None
     definition: BlockCodec | None
     values: MiniBlockCodec
-    is_large: bool  # sizes of value buffers have 32 bits instead of 16
+    is_large: bool  # True if sizes of value buffers have 32 bits instead of 16
 
     def decode_chunk(self, chunk: Bytes, number: int, count: int) -> DecodedChunk:
         """Decode a chunk.
 
         Args:
-            number: of the chunk in its page, for errors.
+            number: number of the chunk in its page, for errors.
             count: values of the chunk.
 
         Raises:
-            CorruptFileError, ValueError: its header, its levels or its values.
+            CorruptFileError: the header, levels or values contradict the format.
+            ValueError: the kernel cannot decode the values.
         """
         entries, buffers = self.buffers_of(chunk, number)
         if self.rep is None and self.definition is None:
@@ -70,10 +71,10 @@ class ChunkForm(NamedTuple):
         return DecodedChunk(entries, rep, definition, self.values.decode_chunk(buffers, count))
 
     def buffers_of(self, chunk: Bytes, number: int) -> tuple[int, list[Bytes]]:
-        """The entries of a chunk, and its buffers: those of levels, then those of values.
+        """Return the number of entries of a chunk, and its buffers: levels, then values.
 
         Raises:
-            CorruptFileError: a header or a buffer that the chunk does not hold.
+            CorruptFileError: the header or a buffer does not fit into the chunk.
         """
         num_levels = (self.rep is not None) + (self.definition is not None)
         words = Struct(
@@ -86,7 +87,7 @@ class ChunkForm(NamedTuple):
         entries, *sizes = words.unpack_from(chunk.data)
         buffers, position = [], (words.size + 7) // 8 * 8
         for buffer, size in enumerate(sizes):
-            # The filler before it may end behind the chunk: then no size is small enough.
+            # If the padding before a buffer ends behind the chunk, even size 0 is refused.
             if size > len(chunk) - position:
                 raise CorruptFileError(
                     f"chunk {number}: buffer {buffer} of {size} bytes at {position}, "
@@ -107,11 +108,11 @@ class DecodedChunk(NamedTuple):
 
 
 class MiniBlockTask(NamedTuple):
-    """Chunks of a page, and the rows wanted of them."""
+    """Chunks of a page, and the rows to decode from them."""
 
     form: ChunkForm
     dictionary: Dictionary | None
-    pieces: tuple[memoryview, ...]  # the bytes of each run of chunks
+    pieces: tuple[memoryview, ...]  # bytes of each run of chunks, or of all runs
     runs: ChunkRuns
     rows: Int64s | range  # sorted and unique
 
@@ -121,7 +122,7 @@ class MiniBlockTask(NamedTuple):
         return sum(len(piece) for piece in self.pieces)
 
     def decode(self) -> PageValues:
-        """Decode the chunks one by one, and take the rows out of all of them.
+        """Decode the chunks one by one, and select the rows.
 
         Raises:
             CorruptFileError: the chunks contradict themselves, the index or the description.
@@ -136,13 +137,13 @@ class MiniBlockTask(NamedTuple):
             return self._with_dictionary(levels.page_values(values, len(rows), chosen))
 
     def _wants_all(self, runs: ChunkRuns) -> bool:
-        """Whether the chunks hold the wanted rows and nothing else."""
+        """True if the chunks hold the requested rows and nothing else."""
         if len(self.rows) != runs.num_rows or len(runs.first) == 0:
             return False
         return runs.chunks.carries is None or not runs.chunks.carries[runs.first].any()
 
     def _decode_chunks(self) -> tuple[Levels, Block, Int64s]:
-        """Levels and values of all chunks, and the number of entries of each."""
+        """Return levels and values of all chunks, and the number of entries of each chunk."""
         form, runs = self.form, self.runs
         numbers, (counts, starts, sizes) = runs.numbers, runs.places()
         chunks = [
@@ -173,7 +174,7 @@ class MiniBlockTask(NamedTuple):
         return levels, values, entries
 
     def _with_dictionary(self, page: PageValues) -> PageValues:
-        """The page with its values as indices into the dictionary."""
+        """Return the page with its values as indices into the dictionary."""
         if self.dictionary is None or len(self.rows) == 0:
             return page
         items = self.dictionary.items()
@@ -200,7 +201,8 @@ def decode_block(codec: BlockCodec, data: Bytes, num_values: int) -> Block:
     """Decode one block of a known number of values.
 
     Raises:
-        CorruptFileError, ValueError: its encoding.
+        CorruptFileError: the bytes contradict the codec.
+        ValueError: the kernel cannot decode the bytes.
     """
     if num_values >= 1 << 62:
         raise CorruptFileError(f"a block of {num_values} values")
@@ -211,7 +213,8 @@ def decode_levels(codec: BlockCodec, data: Bytes, num_levels: int) -> UInt16s:
     """Decode a block of levels.
 
     Raises:
-        CorruptFileError, ValueError: their encoding, or they do not have 16 bits.
+        CorruptFileError: the bytes contradict the codec, or levels do not have 16 bits.
+        ValueError: the kernel cannot decode the bytes.
     """
     block = decode_block(codec, data, num_levels)
     if not isinstance(block, FixedWidth) or block.bits_per_value != 16:
@@ -220,7 +223,7 @@ def decode_levels(codec: BlockCodec, data: Bytes, num_levels: int) -> UInt16s:
 
 
 def _checked(indices: FixedWidth, num_items: int, page: PageValues, shape: Shape) -> FixedWidth:
-    """The indices, all inside the dictionary where the value is not null; 0 for other nulls."""
+    """Check dictionary indices; an index outside the dictionary becomes 0 if its value is null."""
     numbers = indices.data.view(f"<u{indices.bits_per_value // 8}")
     if len(numbers) == 0 or numbers.max() < num_items:
         return indices

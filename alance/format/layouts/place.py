@@ -1,13 +1,12 @@
-"""Where a page lies in its file, how its buffers are asked for, and where its rows probably lie.
+"""Places of pages in their file, requests for their buffers, and guesses where rows lie.
 
-A guess makes one round of a cold take instead of two. Rows of a page are nearly equally spread over
-its bytes: a chunk of raw values is as long as every other, bit-packed and text chunks nearly so. A
-guess reads a margin on both sides; where it misses, the missing bytes are asked for in a second
-round.
+With a guess a cold take costs one round instead of two. The rows of a page are almost evenly spread
+over its bytes: chunks of raw values are equally long, bit-packed and text chunks nearly so. A guess
+reads a margin on both sides. If it misses, a second round reads the missing bytes.
 
-The place of a row is a sum of the lengths of the rows before it, less the share that falls to them
-of the page. If lengths vary by chance, with a deviation of c times their mean m, the place of the
-row at the fraction p of a page of B bytes deviates by c * sqrt(B * m * p * (1 - p)) from the guess.
+The offset of a row is the sum of the lengths of the rows before it. If lengths vary at random, with
+a standard deviation of c times their mean m, the offset of the row at the fraction p of a page of B
+bytes deviates by c * sqrt(B * m * p * (1 - p)) from p * B.
 """
 
 from __future__ import annotations
@@ -29,29 +28,29 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s, UInt16s
     from alance.format.plans import Plan
 
-# A page up to this size is read whole: at 100 MB/s that takes 2.5 ms, a round 30 ms.
+# Bytes; a page up to this size is read whole: at 100 MB/s that takes 2.5 ms, a round 30 ms.
 MAX_WHOLE_BYTES: Final = 256 << 10
-# Two chunks of the usual size, 8 KiB, on both sides: the one that holds the row, and one more.
+# Bytes of two chunks of the usual 8 KiB on each side: the one that holds the row, and one more.
 MARGIN_BYTES: Final = 16 << 10
 # More guessed bytes than this cost about as much as the round that they save.
 MAX_GUESS_BYTES: Final = 1 << 20
 
 Spans: TypeAlias = "Sequence[tuple[int, int]]"  # half-open byte ranges of one buffer, ascending
-PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"  # of 2.3, see `planar`
+PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"  # file version 2.3, see `planar`
 
 
 class Place(ABC):
-    """Where a page is, for errors."""
+    """Place of a page, for errors."""
 
     __slots__ = ()
 
     @abstractmethod
     def corrupt(self, what: str) -> CorruptFileError:
-        """The error that says what is wrong, and in which page."""
+        """Return an error that names the page and its fault."""
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """Add the place to what the kernels and codecs inside find wrong."""
+        """Add the place to errors of kernels and codecs; a `ValueError` becomes `corrupt`."""
         try:
             yield
         except AlanceError as error:
@@ -63,7 +62,7 @@ class Place(ABC):
 
 @dataclass(frozen=True, slots=True)
 class PagePlace(Place):
-    """The buffers of a page in its file, and how many rows they hold."""
+    """Buffers of a page in its file, and its number of rows."""
 
     path: str
     buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) each
@@ -75,7 +74,7 @@ class PagePlace(Place):
 
     @property
     def start(self) -> int:
-        """Byte of the file at which the page begins."""
+        """File offset of the page's first buffer; 0 if it has no buffers."""
         return self.buffers[0][0] if self.buffers else 0
 
     def size(self, buffer: int) -> int:
@@ -86,10 +85,10 @@ class PagePlace(Place):
         return ByteRange(self.path, offset, offset + size)
 
     def part(self, buffer: int, start: int, stop: int) -> ByteRange:
-        """Bytes of a buffer.
+        """Return the range of some bytes of a buffer.
 
         Raises:
-            CorruptFileError: they are not all inside of it.
+            CorruptFileError: the bytes are not inside the buffer.
         """
         offset, size = self.buffers[buffer]
         if not 0 <= start <= stop <= size:
@@ -97,7 +96,7 @@ class PagePlace(Place):
         return ByteRange(self.path, offset + start, offset + stop)
 
     def need_buffers(self, count: int, what: str) -> None:
-        """Check that there are enough buffers; surplus ones are ignored.
+        """Check that there are at least `count` buffers.
 
         Raises:
             CorruptFileError: there are fewer.
@@ -106,13 +105,17 @@ class PagePlace(Place):
             raise self.corrupt(f"{what} needs {count} buffers, the page has {len(self.buffers)}")
 
     def corrupt(self, what: str) -> CorruptFileError:
-        """The error that says what is wrong, and in which page."""
+        """Return an error that names the page and its fault."""
         where = f"page at byte {self.buffers[0][0]}" if self.buffers else "page without buffers"
         return CorruptFileError(f"{where} of {self.path}: {what}")
 
 
 def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:
-    """Ask for ranges in one round; empty ones are answered without asking."""
+    """Plan some ranges: one round, or none if all are empty.
+
+    Raises:
+        CorruptFileError: the store returned fewer bytes.
+    """
     filled = [extent for extent in ranges if extent.num_bytes]
     fetched = iter((yield filled) if filled else ())
     buffers = [next(fetched) if extent.num_bytes else memoryview(b"") for extent in ranges]
@@ -126,14 +129,14 @@ def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:
 
 
 def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
-    """Ask for pieces of a buffer in one round; the answer has them one behind the other.
+    """Plan pieces of a buffer: one round. The result is their concatenation.
 
     Args:
         starts: shape (n,), ascending; no two pieces overlap.
         stops: shape (n,), exclusive.
 
     Raises:
-        CorruptFileError: a piece that is not inside of the buffer.
+        CorruptFileError: a piece is not inside the buffer, or the store returned fewer bytes.
     """
     offset, size = place.buffers[buffer]
     if len(starts) == 0:
@@ -159,22 +162,22 @@ def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -
 
 
 def joined(pieces: Sequence[memoryview]) -> Bytes:
-    """The bytes of all pieces; a view if there is one, else a copy."""
+    """Concatenate pieces; a view if there is only one, else a copy."""
     content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     return np.frombuffer(content, np.uint8)
 
 
 def unpinned(piece: memoryview) -> Bytes:
-    """The bytes of a piece: a view, or a copy if the view would keep far more bytes alive.
+    """Return the bytes of a piece: a view, or a copy if the view would keep far more bytes alive.
 
-    A piece may be a small part of one request that served many.
+    A piece may be a small part of a request that served many pieces.
     """
     data = np.frombuffer(piece, np.uint8)
     return data.copy() if memoryview(piece.obj).nbytes > 4 * len(piece) else data
 
 
 def levels_view(data: Bytes) -> UInt16s:
-    """Bytes as u16 levels: a view where they are aligned, else a copy."""
+    """View bytes as u16 levels; a copy if they are not aligned."""
     levels = data.view("<u2")
     return levels if levels.flags.aligned else levels.copy()
 
@@ -187,16 +190,17 @@ def guess_spans(
     margin: float = MARGIN_BYTES,
     spread: float = 1.0,
 ) -> Spans:
-    """Byte ranges that probably hold the rows: ascending, apart from each other.
+    """Return the byte ranges that probably hold some rows: ascending, apart from each other.
 
-    None if they would be too many bytes, or if rows are so long that a guess hardly ever holds.
+    Empty if the ranges would have too many bytes, or rows are so long that a guess seldom holds.
 
     Args:
         rows: sorted, shape (n,).
         num_rows: rows of the page.
-        num_bytes: bytes that they are spread over.
-        margin: bytes read on both sides, whatever the row's number.
-        spread: c, of which lengths that are spread evenly from 0 have 0.58.
+        num_bytes: bytes over which the page's rows are spread.
+        margin: bytes to read on each side of every row, beside the expected deviation.
+        spread: deviation of row lengths relative to their mean, c in the module's docstring; 0.58
+            for lengths that are evenly distributed from 0 on.
     """
     if len(rows) == 0 or num_bytes == 0:
         return []
@@ -213,26 +217,26 @@ def guess_spans(
 
 
 def fetch_missing(
-    place: PagePlace, buffer: int, asked: Spans, spans: Spans, read: Sequence[memoryview]
+    place: PagePlace, buffer: int, needed: Spans, spans: Spans, read: Sequence[memoryview]
 ) -> Plan[list[memoryview]]:
-    """Bytes of a buffer, out of what was read of it already: no round if that holds them all.
+    """Plan byte ranges of a buffer, some of which were read before: one round, or none if all.
 
     Args:
-        asked: the byte ranges to return, in order.
-        spans: what was read: ascending, apart from each other.
-        read: the bytes of `spans`.
+        needed: byte ranges to return, in order.
+        spans: byte ranges that were read: ascending, apart from each other.
+        read: bytes of `spans`.
     """
     starts = [start for start, _ in spans]
-    owners = np.searchsorted(starts, [start for start, _ in asked], "right") - 1
+    owners = np.searchsorted(starts, [start for start, _ in needed], "right") - 1
     here = [
         owner >= 0 and stop <= spans[owner][1]
-        for owner, (_, stop) in zip(owners.tolist(), asked, strict=True)
+        for owner, (_, stop) in zip(owners.tolist(), needed, strict=True)
     ]
     missing = [
-        place.part(buffer, *span) for span, is_here in zip(asked, here, strict=True) if not is_here
+        place.part(buffer, *span) for span, is_here in zip(needed, here, strict=True) if not is_here
     ]
     fetched = iter((yield from fetch(missing)))
     return [
         read[owner][start - starts[owner] : stop - starts[owner]] if is_here else next(fetched)
-        for owner, (start, stop), is_here in zip(owners.tolist(), asked, here, strict=True)
+        for owner, (start, stop), is_here in zip(owners.tolist(), needed, here, strict=True)
     ]

@@ -1,13 +1,13 @@
-"""Pages of file version 2.3: a plane of structure and a plane of values, each chosen on its own.
+"""Pages of file version 2.3: a plane of structure and a plane of values, chosen independently.
 
-Dense pages are those of 2.2 under another description:
+Pages with dense structure are pages of 2.2 under another description:
 
     chunked   a mini-block page whose chunk words and value sizes have 32 bits
     zipped    a full-zip page
     constant  a constant page without levels or buffers
     none      a page of one layer, all null
 
-Sparse pages are told in `sparse.py`.
+`sparse.py` has the pages with sparse structure.
 
 Source: encodings_v2_3.proto, PlanarLayout; docs/format/file.md, "Planar pages".
 """
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 def planar_page(content: bytes, place: PagePlace) -> PageLayout:
-    """The layout of a page from a serialized PlanarLayout.
+    """Parse the layout of a page from a serialized PlanarLayout.
 
     Raises:
         CorruptFileError: the description contradicts itself or the buffers.
-        UnsupportedError: a codec that is not known, or not legal there.
-        DecodeError: no such message.
+        UnsupportedError: a codec is unknown, or not legal here.
+        DecodeError: the bytes are no PlanarLayout.
     """
     message = pb3.PlanarLayout.FromString(content)
     structure = message.structure.WhichOneof("codec")

@@ -1,17 +1,17 @@
-"""Planes of values: as mini-block and full-zip pages store them, and what sparse pages have.
+"""Planes of values: chunks and zipped rows of dense pages, and the values of sparse pages.
 
-    chunked   one value for every slot, nulls too
-    zipped    one for every valid slot; a slot is found by its rank among them
-    constant  all valid slots have one value
-    none      all slots are null, or what they are in is
-    indexed   an index for every slot, nulls too, into distinct strings
+    chunked   a value for every slot, nulls included
+    zipped    a value for every valid slot; its row is the rank of the slot among valid slots
+    constant  all valid slots have the same value
+    none      all slots are null, or a layer around them is
+    indexed   an index into distinct strings for every slot, nulls included
 
-Indexed values have three buffers. The indices are state, and the items where they are few bytes or
-many slots are read; else items cost a round.
+Indexed values have three buffers. The indices are state. The items become state, too, if they are
+small or a read covers many slots; else every read of items costs a round.
 
-    buffer 0  indices, one block of u32; empty where its codec has no payload
+    buffer 0  indices, one block of u32; empty if its codec has no payload
     buffer 1  the items, each with its length in front
-    buffer 2  where the items begin: num_items + 1 numbers
+    buffer 2  offsets of the items: num_items + 1 numbers
 
 Source: encodings_v2_3.proto, ValuePlane and IndexedValues; docs/format/file.md, "Sparse values".
 """
@@ -51,20 +51,20 @@ if TYPE_CHECKING:
 
 INDICES: Final = 0
 ITEMS: Final = 1
-MAX_KEPT_BYTES: Final = 1 << 20  # of items that are state
-MANY: Final = 16  # a read of this part of the slots, or more, makes all items state
+MAX_KEPT_BYTES: Final = 1 << 20  # items up to this size become state when the page is loaded
+MANY: Final = 16  # a read of at least 1 / MANY of the slots makes all items state
 SEQUENCES: Final = frozenset(["constant", "range", "delta", "dictionary"])
-MAX_COUNT: Final = (1 << 32) - 1  # of entries in a zipped page
+MAX_COUNT: Final = (1 << 32) - 1  # most entries of a zipped page
 
 
 def chunked_page(
     layers: Layers, message: pb3.ChunkedValues, num_items: int, place: PagePlace
 ) -> MiniBlockPage:
-    """The mini-block page that chunks of values are.
+    """Describe chunks of values as a mini-block page.
 
     Raises:
         CorruptFileError: the description contradicts itself or the buffers.
-        UnsupportedError: a codec that is not known, or not legal there.
+        UnsupportedError: a codec is unknown, or not legal here.
     """
     levels = message.levels
     page = pb.MiniBlockLayout(
@@ -86,11 +86,11 @@ def chunked_page(
 
 
 def zipped_page(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
-    """The full-zip page that zipped values are.
+    """Describe zipped values as a full-zip page.
 
     Raises:
         CorruptFileError: the description contradicts itself or the buffers.
-        UnsupportedError: a codec that is not known, or not legal there.
+        UnsupportedError: a codec is unknown, or not legal here.
     """
     addressing = message.WhichOneof("addressing")
     bits = 0 if addressing is None else getattr(message, addressing)
@@ -110,7 +110,7 @@ def zipped_page(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> 
 
 
 class SlotTask(Protocol):
-    """Values of some slots of a leaf, that were read."""
+    """Bytes of the values of some slots of a leaf, and their decoding."""
 
     @property
     def num_bytes(self) -> int:
@@ -118,10 +118,10 @@ class SlotTask(Protocol):
         ...
 
     def decode(self, valid: Mask | None, num_slots: int) -> Block:
-        """One value a slot; those of nulls are arbitrary.
+        """Decode one value per slot; values of nulls are arbitrary.
 
         Args:
-            valid: of the slots; None: all are.
+            valid: shape (num_slots,); None if all slots are valid.
 
         Raises:
             CorruptFileError: the bytes contradict the description.
@@ -130,30 +130,30 @@ class SlotTask(Protocol):
 
 
 class SlotValues(Protocol):
-    """How the values of a leaf's slots are stored."""
+    """Stored values of a leaf's slots: plans to read them."""
 
     @property
     def data_buffer(self) -> int | None:
-        """The number of the buffer that has the values; None where none are stored."""
+        """Number of the buffer that holds the values; None if no values are stored."""
         ...
 
     def check(self, leaf: LayerState) -> None:
-        """Compare the counts of the description with the slots.
+        """Check the counts of the description against the slots.
 
         Raises:
-            CorruptFileError: they disagree.
+            CorruptFileError: the counts disagree with the slots.
         """
         ...
 
     def load(self) -> Plan[PageState | None]:
-        """Plan what is needed to find values: at most one round."""
+        """Plan the state that locates values: at most one round."""
         ...
 
     def read(self, state: Any, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
         """Plan the values of slots: at most one round.
 
         Args:
-            state: what `load` gave.
+            state: result of `load`.
         """
         ...
 
@@ -168,15 +168,18 @@ class OneValue:
     data_buffer: ClassVar[None] = None
 
     def check(self, leaf: LayerState) -> None:
-        """Values that are missing are null: slots of a null fixed-size list may be listed so."""
+        """Accept any slots: a valid slot without a value reads as null.
+
+        Slots inside a null fixed-size list may be listed as valid.
+        """
 
     def load(self) -> Plan[None]:
         return None
-        yield  # a plan, though it asks for nothing
+        yield  # makes this a plan, of no rounds
 
     def read(self, state: Any, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
         return self
-        yield  # a plan, though it asks for nothing
+        yield  # makes this a plan, of no rounds
 
     def decode(self, valid: Mask | None, num_slots: int) -> Block:
         return ConstantBlock(num_slots, self.value)
@@ -186,20 +189,20 @@ NO_VALUE = OneValue(None)
 
 
 def one_value(scalar: bytes) -> OneValue:
-    """The value of a constant page, of fixed width."""
+    """Return the fixed-width value of all slots of a page."""
     return OneValue(FixedWidth(8 * len(scalar), 1, np.frombuffer(scalar, np.uint8)))
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkedSlots:
-    """A value for every slot, in chunks."""
+    """A stored value for every slot, in chunks."""
 
     data_buffer: ClassVar[int] = CHUNKS
 
     page: MiniBlockPage
 
     def check(self, leaf: LayerState) -> None:
-        """The page was told the number of slots, and checks its chunks."""
+        """Check nothing: the page was created with the number of slots, and checks its chunks."""
 
     def load(self) -> Plan[PageState]:
         return (yield from self.page.load())
@@ -217,7 +220,7 @@ class ChunkedSlots:
 
 @dataclass(frozen=True, slots=True)
 class ZippedSlots:
-    """A value for every valid slot, zipped."""
+    """A stored value for every valid slot, in zipped rows."""
 
     data_buffer: ClassVar[int] = ROWS
 
@@ -239,7 +242,7 @@ class ZippedSlots:
 
 @dataclass(frozen=True, slots=True)
 class SomeSlots:
-    """Values of all slots, or of the valid ones."""
+    """Values of all slots, or of the valid slots alone."""
 
     task: DecodeTask
     only_valid: bool
@@ -254,12 +257,12 @@ class SomeSlots:
 
 
 def valid_runs(leaf: LayerState, runs: Runs) -> Runs:
-    """The ranks of the valid slots of the runs among all valid slots."""
+    """Return the ranks of the valid slots of the runs, among all valid slots."""
     return type(runs)(leaf.valid_before(runs.starts), leaf.valid_before(runs.stops))
 
 
 def read_zipped(page: FullZipPage, state: PageState, rows: Runs) -> Plan[DecodeTask | None]:
-    """Plan rows of a page: one round; None where there are none."""
+    """Plan rows of a page: one round. Returns None if there are no rows."""
     chosen = rows.slots
     if rows.num_slots == 0:
         return None
@@ -270,23 +273,23 @@ def read_zipped(page: FullZipPage, state: PageState, rows: Runs) -> Plan[DecodeT
 
 @dataclass(slots=True)
 class IndexedState:
-    """The indices of all slots, and what is known of the items."""
+    """Indices of all slots, and the items if they were read."""
 
     indices: UInt32s  # shape (slots,)
     page: PageState
-    task: DecodeTask | None  # of all items; None: they are not kept
+    task: DecodeTask | None  # decodes all items; None if their bytes are not kept
     _items: Block | None = field(default=None, repr=False)
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the state holds."""
+        """Memory of the state."""
         items = 0 if self.task is None else self.task.num_bytes
         if self._items is not None:
             items += block_bytes(self._items)
         return 100 + self.indices.nbytes + self.page.num_bytes + items
 
     def items(self, task: DecodeTask) -> Block:
-        """All items, decoded when first used; two threads that do so get the same ones."""
+        """Return all items, which are decoded at the first call; two threads may decode at once."""
         if self._items is None:
             self._items = task.decode().values
         return self._items
@@ -294,21 +297,21 @@ class IndexedState:
 
 @dataclass(frozen=True, slots=True)
 class IndexedSlots:
-    """An index for every slot."""
+    """A stored index for every slot, into distinct strings."""
 
     data_buffer: ClassVar[int] = ITEMS
 
-    place: PagePlace  # its rows are the slots
+    place: PagePlace  # `num_rows` is the number of slots
     indices: pb.CompressiveEncoding
     items: FullZipPage
 
     def check(self, leaf: LayerState) -> None:
-        """Indices are checked where their slots are valid."""
+        """Check that there are items for valid slots; `read` checks the indices."""
         if leaf.num_valid and self.items.num_rows == 0:
             raise CorruptFileError(f"sparse: no items for {leaf.num_valid} valid slots")
 
     def load(self) -> Plan[IndexedState]:
-        """Plan indices, index of the items, and the items if they are few: one round."""
+        """Plan the indices, the offsets of the items, and small items: one round."""
         keeps_items = self.items.place.num_bytes <= MAX_KEPT_BYTES
         plans: list[Plan[Any]] = [self._fetch_indices(), self.items.load()]
         if keeps_items:
@@ -318,7 +321,7 @@ class IndexedSlots:
         return IndexedState(self._decode(indices), page, task[0] if task else None)
 
     def read(self, state: IndexedState, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
-        """Plan the items that slots show: one round, none where they are kept."""
+        """Plan the items of slots: one round, or none if all items are kept."""
         indices = state.indices[runs.slots]
         valid = leaf.mask(runs)
         if len(indices) == 0 or (valid is not None and not valid.any()):
@@ -329,7 +332,7 @@ class IndexedSlots:
         if valid is not None:
             indices = np.where(valid, indices, 0).astype(np.uint32)
         if state.task is None and len(indices) * MANY >= self.place.num_rows:
-            # A scan goes on to the next rows, which show the same items.
+            # The next rows of a scan use the same items.
             state.task = yield from self.items.read_page()
         if state.task is not None:
             return IndexedTask(indices, state.task, state)
@@ -365,11 +368,11 @@ class IndexedSlots:
 
 @dataclass(frozen=True, slots=True)
 class IndexedTask:
-    """Indices, and the items that they number."""
+    """Indices of slots, and the items into which they point."""
 
     indices: UInt32s
     task: DecodeTask
-    keeper: IndexedState | None  # that keeps the decoded items; None: nobody
+    keeper: IndexedState | None  # keeps the decoded items; None if they are not kept
 
     @property
     def num_bytes(self) -> int:

@@ -1,11 +1,12 @@
-"""Levels back to structure: the offsets and validity at each depth of a page.
+"""Conversion of levels to structure: offsets and validity at each depth of a page.
 
 A page's layers go from the leaf outwards, and definition levels are numbered in the same order. So
-for each layer a threshold says which entries have a slot there:
+two thresholds on the definition level apply to each layer:
 
-    base      levels of the layers further in: an entry at most there is present at this layer
-    slot_max  base + levels of this layer and of the item layers up to the next list:
-              an entry above has no slot here, a list further out is empty or null
+    base      sum of the levels of all inner layers; an entry with at most this level is not null
+              at this layer
+    slot_max  base + levels of this layer and of the item layers up to the next list; an entry
+              with a higher level has no slot here, because an outer list is empty or null
 
 Source: encodings_v2_1.proto, RepDefLayer; docs/format/file.md, "Layers and levels".
 """
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class Items(NamedTuple):
-    """The slots of a leaf, struct or structural fixed-size list."""
+    """Slots of a leaf, struct or structural fixed-size list."""
 
     num_slots: int
-    valid: Mask | None  # shape (num_slots,); None: all valid
+    valid: Mask | None  # shape (num_slots,); None if all are valid
 
 
 class Lists(NamedTuple):
-    """The slots of a list or map."""
+    """Slots of a list or map."""
 
     offsets: Int64s  # shape (num_slots + 1,), from 0
-    valid: Mask | None  # shape (num_slots,); None: all valid
+    valid: Mask | None  # shape (num_slots,); None if all are valid
 
     @property
     def num_slots(self) -> int:
@@ -49,11 +50,11 @@ Structure = tuple["Items | Lists", ...]  # outermost first, the leaf last
 
 
 def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
-    """The structure that a page's levels say.
+    """Convert a page's levels to its structure.
 
     Args:
-        page: levels of whole rows.
-        own_nulls: False: the leaf itself has no nulls, whatever its layer says (empty structs).
+        page: decoded whole rows.
+        own_nulls: False ignores nulls of the leaf itself, as empty structs need.
 
     Raises:
         CorruptFileError: the levels contradict the layers.
@@ -95,16 +96,16 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
 def list_layer(
     rep: UInt16s, definition: UInt16s | None, child_max: int, slot_max: int, empty_level: int
 ) -> tuple[Lists, UInt16s, UInt16s | None]:
-    """The innermost list layer, and the levels of the layers around it.
+    """Return the innermost list layer, and the levels of the layers around it.
 
-    An entry has a child where its level is at most `child_max`; it has a list where it begins one
-    and its level is at most `slot_max`.
+    An entry has a child if its level is at most `child_max`. It begins a list slot if its
+    repetition level is above 0 and its definition level is at most `slot_max`.
 
     Args:
-        empty_level: of an empty list; -1: there is none.
+        empty_level: definition level of an empty list; -1 if lists are never empty.
 
     Raises:
-        CorruptFileError: levels of different numbers.
+        CorruptFileError: the numbers of repetition and definition levels differ.
     """
     begins = rep > 0
     if definition is None:
@@ -122,10 +123,10 @@ def list_layer(
 
 
 def joined(parts: Sequence[Structure]) -> Structure:
-    """The structures of neighbouring pages as one.
+    """Concatenate the structures of neighbouring pages.
 
     Raises:
-        CorruptFileError: they are of different depth or kind.
+        CorruptFileError: the structures have different layers.
     """
     if len(parts) == 1:
         return parts[0]
@@ -136,7 +137,7 @@ def joined(parts: Sequence[Structure]) -> Structure:
 
 
 def join_masks(masks: Sequence[Mask | None], counts: Sequence[int]) -> Mask | None:
-    """Validity of neighbouring slots as one; None where all are valid."""
+    """Concatenate validity masks; None stands for all valid, also in the result."""
     if all(mask is None for mask in masks):
         return None
     return np.concatenate(
@@ -156,7 +157,7 @@ def _join(layers: Sequence[Items | Lists]) -> Items | Lists:
 
 
 def _until_list(layers: Sequence[Layer]) -> Sequence[Layer]:
-    """The item layers before the next list."""
+    """Return the layers before the first list."""
     for number, layer in enumerate(layers):
         if layer.is_list:
             return layers[:number]
@@ -171,11 +172,11 @@ def _items(
     *,
     own_nulls: bool,
 ) -> list[Items | Lists]:
-    """Neighbouring item layers, from the inside out: all have the same slots."""
+    """Return the structure of neighbouring item layers, from the inside out."""
     items: list[Items | Lists] = []
     highest = 0 if levels is None or len(levels) == 0 else int(levels.max())
     for number, layer in enumerate(layers):
-        # A slot is null where its level is above the layers further in: null here or further out.
+        # A slot is null if its level is above those of inner layers: null here or further out.
         present = base if own_nulls or number else base + layer.num_levels
         valid = levels <= present if levels is not None and highest > present else None
         items.append(Items(num_slots, valid))
@@ -184,7 +185,7 @@ def _items(
 
 
 def _empty_level(layer: Layer, base: int) -> int:
-    """The definition level of an empty list; -1: the layer has none."""
+    """Return the definition level of an empty list; -1 if the layer has no empty lists."""
     if layer is Layer.EMPTYABLE_LIST:
         return base + 1
     return base + 2 if layer is Layer.NULL_AND_EMPTY_LIST else -1

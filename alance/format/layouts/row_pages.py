@@ -1,8 +1,8 @@
-"""Pages whose single rows are found and decoded in one call of a kernel.
+"""Pages whose rows the kernel finds and decodes by one call.
 
-These are chunks of flat, bit-packed, run-length, byte-stream-split or string values and of indices
-into a dictionary, perhaps compressed, and zipped rows, with lists or without. Pages of other kinds
-are taken chunk by chunk (`miniblock_task`), which is slower and gives the same.
+These are constant pages, zipped rows, and chunks of flat, bit-packed, run-length, byte-stream-split
+or string values or of indices into a dictionary, perhaps compressed; with or without lists. Other
+pages are decoded chunk by chunk (`miniblock_task`), which is slower and gives the same result.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 NO_CHUNKS = np.empty(0, np.int64)
 NO_BYTES = np.empty(0, np.uint8)
-# Levels of a page of one value that the kernel decodes when it learns of the page: 3 ms.
+# Levels of a constant page that the kernel decodes when it learns the page: 3 ms.
 MOST_LEVELS: Final = 1 << 22
-MOST_LENGTHS: Final = 8  # of lists of one length in each other
+MOST_LENGTHS: Final = 8  # depth of nested fixed-size lists
 
 
 class ValuesForm(IntEnum):
-    """How values lie in a chunk: the numbers that the kernel knows."""
+    """Kernel's numbers of the encodings of values."""
 
     FLAT = 0
     PACKED = 1
@@ -62,8 +62,8 @@ class RowPage(NamedTuple):
     """A page that the kernel decodes.
 
     Attributes:
-        layers: as kernels have them; 0 if they are more than these know.
-        start: where the page begins in its file.
+        layers: see `Shape.code`.
+        start: file offset of the page.
     """
 
     kernel: _kernels.RowPage
@@ -72,15 +72,15 @@ class RowPage(NamedTuple):
 
 
 class EncodedLevels(NamedTuple):
-    """The levels of a whole page, of one kind."""
+    """Repetition or definition levels of a whole page."""
 
-    codec: BlockCodec | None  # None: as they are
-    content: bytes  # none where only their form matters
-    num_levels: int  # of a codec; of levels as they are, their bytes say it
+    codec: BlockCodec | None  # None for raw u16
+    content: bytes  # empty if only the form matters
+    num_levels: int  # not used for raw levels, whose bytes tell it
 
 
 class LevelsForm(IntEnum):
-    """How levels lie in a chunk."""
+    """Kernel's numbers of the encodings of levels."""
 
     NONE = 0
     FLAT = 1
@@ -96,11 +96,11 @@ _kernels.set_zstd(decompress_zstd)
 
 
 def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.PageForm | None:
-    """The form of a mini-block page for the taking of rows; None where its kind is not known.
+    """Return the kernel's form of a mini-block page; None if the kernel does not know such pages.
 
     Args:
         num_items: values of the page.
-        has_items: the page has a dictionary.
+        has_items: True if the page has a dictionary.
     """
     shape, codec, scheme = form.shape, form.values, 0
     if isinstance(form.values, GeneralMiniBlock):
@@ -126,7 +126,7 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
 
 
 def has_items(page: _kernels.RowPage, items: Block) -> bool:
-    """Tell a page what its indices mean; False where they are of another kind."""
+    """Give a page the items of its dictionary; return False for a block unknown to the kernel."""
     match items:
         case FixedWidth(bits_per_value=bits, data=data) if bits % 8 == 0:
             page.set_items(data, bits // 8)
@@ -144,10 +144,10 @@ def constant_rows(
     definitions: EncodedLevels,
     value: Block | None,
 ) -> _kernels.RowPage | None:
-    """A page whose items all have one value, or none; None for another one.
+    """Create the kernel's form of a constant page; None if the kernel does not know such pages.
 
     Args:
-        value: of all items; None: all are null.
+        value: value of all items; None if all are null.
     """
     own_reps, own_definitions = _encoded(reps), _encoded(definitions)
     null_level = int(shape.layers[0] is Layer.NULLABLE_ITEM)
@@ -165,11 +165,11 @@ def constant_rows(
 def constant_form(
     shape: Shape, reps: EncodedLevels, definitions: EncodedLevels, value: bytes | None
 ) -> _kernels.PageForm | None:
-    """The form of such pages; None for other ones.
+    """Return the kernel's form of constant pages; None if the kernel does not know such pages.
 
     Args:
-        reps, definitions: without their content.
-        value: where the description has it.
+        reps, definitions: levels without their content.
+        value: inline value of the description; None if it has none.
     """
     forms: list[tuple[int, int, int] | None] = []
     for codec, _, count in (reps, definitions):
@@ -185,7 +185,7 @@ def constant_form(
 
 
 def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
-    """Levels as the kernel has them; None where their kind is not known, or they are many."""
+    """Return levels as the kernel takes them; None for unknown codecs and too many levels."""
     codec, content, count = levels
     if not content:
         return LevelsForm.NONE, 0, 0, NO_BYTES
@@ -200,7 +200,7 @@ def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
 
 
 def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
-    """A full-zip page of rows of equal length; None for another one."""
+    """Create the kernel's form of a full-zip page of equally long rows; None for other pages."""
     if not _has_equal_rows(form):
         return None
     start, size = place.buffers[buffer]
@@ -221,7 +221,7 @@ def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPag
 
 
 def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
-    """The form of such pages; None for other ones."""
+    """Return the kernel's form of full-zip pages of equally long rows; None for other pages."""
     if not _has_equal_rows(form):
         return None
     kind = (ValuesForm.ZIPPED, 8 * form.width, LevelsForm.NONE, form.control_bytes)
@@ -232,7 +232,7 @@ def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
 
 
 def _has_equal_rows(form: ZipForm) -> bool:
-    """Return True for rows of one length, with values that the kernel knows."""
+    """True if all rows have the same length, and the kernel knows the values."""
     has_length = form.row_bytes is not None and form.width > 0 and not form.bits_rep
     return has_length and _is_zipped(form.codec)
 
@@ -240,10 +240,10 @@ def _has_equal_rows(form: ZipForm) -> bool:
 def placed_rows(
     form: ZipForm, place: PagePlace, buffer: int, ends: npt.NDArray[np.int64]
 ) -> _kernels.RowPage | None:
-    """A full-zip page of rows of any length; None for values of another kind.
+    """Create the kernel's form of a full-zip page with an index; None for unknown codecs.
 
     Args:
-        ends: where the rows begin in the buffer, and where the last ends.
+        ends: offset of each row in the buffer, then the end of the last row.
     """
     codec, symbols, scheme = form.codec, None, 0
     if isinstance(codec, Fsst):
@@ -267,14 +267,17 @@ def placed_rows(
 
 
 def _is_zipped(codec: PerValueCodec) -> bool:
-    """True if zipped values of one width are as the kernel knows them."""
+    """True if the kernel knows zipped fixed-width values of a codec."""
     if isinstance(codec, FixedSizeList):
         return codec.bits_per_item is not None
     return isinstance(codec, Flat | PackedStruct)
 
 
 def _masks(codec: object) -> list[int]:
-    """Return the items of a value at each depth of lists of one length, 0 without validity."""
+    """Return the items of a value at each depth of fixed-size lists; 0 at a depth without validity.
+
+    Empty if no depth has validity.
+    """
     if not isinstance(codec, FixedSizeList) or not any(
         level.has_validity for level in codec.levels
     ):
@@ -304,7 +307,10 @@ def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:
 
 
 def _levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
-    """How levels lie, and their packed width where the description says it."""
+    """Return the kernel's number of a codec of levels, and their packed width or 0.
+
+    None if the kernel does not know the codec.
+    """
     match codec:
         case None:
             return LevelsForm.NONE, 0

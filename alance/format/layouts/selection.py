@@ -1,4 +1,4 @@
-"""Some of the values of a block, of any kind: slices are views where they can be."""
+"""Selection of values from blocks of any kind; slices are views where possible."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def is_all(selection: Selection, num_values: int) -> bool:
-    """Whether a selection takes every value in its order."""
+    """True for a slice of all values."""
     return isinstance(selection, slice) and selection == slice(0, num_values)
 
 
 def selection_of_spans(starts: Int64s, stops: Int64s) -> slice | Int64s:
-    """All positions of half-open, ascending spans: a slice if they touch, else an index array."""
+    """Return all positions of half-open, ascending spans: a slice if they touch, else an array."""
     if len(starts) == 0:
         return slice(0, 0)
     if np.array_equal(starts[1:], stops[:-1]):
@@ -39,10 +39,9 @@ def selection_of_spans(starts: Int64s, stops: Int64s) -> slice | Int64s:
 
 
 def select(block: Block, selection: Selection) -> Block:
-    """The values at some positions.
+    """Select the values at some positions; the block itself if all are selected.
 
     Args:
-        block: values of any kind.
         selection: a slice with `start` and `stop` inside the block, or positions, shape (n,).
     """
     if is_all(selection, block.num_values):
@@ -51,11 +50,11 @@ def select(block: Block, selection: Selection) -> Block:
 
 
 def spread(block: Block, present: Mask) -> Block:
-    """The values of a block at the places where `present` is true, arbitrary ones elsewhere.
+    """Move the values of a block to the places where `present` is True; others are arbitrary.
 
     Args:
-        block: as many values as `present` has true ones.
-        present: shape (n,), n the number of values of the result.
+        block: one value per True of `present`.
+        present: shape (n,); the result has n values.
     """
     ranks: Int64s = np.cumsum(present, dtype=np.int64)
     match block:
@@ -75,7 +74,7 @@ def spread(block: Block, present: Mask) -> Block:
 
 
 def block_bytes(block: Block) -> int:
-    """Memory that a block's arrays hold."""
+    """Memory of a block's arrays."""
     match block:
         case FixedWidth():
             return block.data.nbytes
@@ -111,8 +110,8 @@ def _slice(block: Block, rows: slice) -> Block:
             return StructBlock(rows.stop - rows.start, children)
         case DictionaryBlock(indices=FixedWidth(bits_per_value=bits) as indices):
             count = rows.stop - rows.start
-            kept = FixedWidth(bits, count, _slice_bits(indices.data, bits, rows))
-            return DictionaryBlock(kept, block.items)
+            part = FixedWidth(bits, count, _slice_bits(indices.data, bits, rows))
+            return DictionaryBlock(part, block.items)
         case ConstantBlock():
             return ConstantBlock(rows.stop - rows.start, block.value)
         case _:
@@ -120,7 +119,7 @@ def _slice(block: Block, rows: slice) -> Block:
 
 
 def _slice_bits(data: Bytes, bits: int, rows: slice) -> Bytes:
-    """Groups of `bits` bits each, LSB first: a view where the first is at the start of a byte."""
+    """Slice groups of `bits` bits, LSB first: a view if the first group starts a byte."""
     return bits_of(data, rows.start * bits, (rows.stop - rows.start) * bits)
 
 

@@ -1,9 +1,9 @@
-"""Sparse pages (2.3): structure as sets of slots, values apart from it.
+"""Sparse pages (2.3): structure as sets of slots, stored apart from the values.
 
     buffers of the values, see `planar_values.py`
-    buffers of the sets, layer by layer from the outside; of a list slots, counts, validity
+    buffers of the sets, layer by layer from the outside; for a list: slots, counts, validity
 
-Sets, chunk words, indices and dictionary are the page's state; with them, rows cost one round.
+Sets, chunk words, indices and dictionary are the page's state; with it, rows cost one round.
 
 Source: encodings_v2_3.proto, SparseStructure; docs/format/file.md, "Sparse structure".
 """
@@ -48,25 +48,25 @@ LEAF: Final = [pb.REPDEF_ALL_VALID_ITEM]
 
 @dataclass(frozen=True, slots=True)
 class SparseState:
-    """The sets of all layers, and what is needed to find values."""
+    """Sets of all layers, and the state of the values."""
 
     layers: tuple[LayerState, ...]  # outermost first
     values: PageState | None
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the state holds."""
+        """Memory of the state."""
         values = 0 if self.values is None else self.values.num_bytes
         return 200 + values + sum(layer.num_bytes for layer in self.layers)
 
 
 @dataclass(frozen=True, slots=True)
 class SparsePage:
-    """A page of sparse structure."""
+    """A page with sparse structure."""
 
     place: PagePlace
     layers: tuple[LayerForm, ...]  # outermost first
-    multiplier: int  # product of the dimensions: slots that the page counts for a row
+    multiplier: int  # product of the dimensions: `place.num_rows` counts so many per row
     values: SlotValues
     num_value_buffers: int
 
@@ -74,11 +74,11 @@ class SparsePage:
     def from_proto(
         cls, message: pb3.SparseStructure, values: pb3.ValuePlane, place: PagePlace
     ) -> SparsePage:
-        """The page that a description says.
+        """Parse a description.
 
         Raises:
             CorruptFileError: the description contradicts itself or the buffers.
-            UnsupportedError: a codec that is not known, or not legal there.
+            UnsupportedError: a codec is unknown, or not legal here.
         """
         layers, multiplier = parse_layers(message, place.num_rows)
         slots, num_buffers = _values(values, place, layers[-1].num_slots)
@@ -93,15 +93,15 @@ class SparsePage:
 
     @property
     def data_buffer(self) -> int | None:
-        """The number of the buffer that has the values; None where none are stored."""
+        """Number of the buffer that holds the values; None if no values are stored."""
         return self.values.data_buffer
 
     def load(self) -> Plan[PageState]:
-        """Plan the sets, and what is needed to find values: one round."""
+        """Plan the sets, and the state of the values: one round."""
         return (yield from self._load())
 
     def take(self, state: PageState, rows: Int64s) -> Plan[SparseTask]:
-        """Plan the values of single rows: one round, none where no value is stored for them."""
+        """Plan the values of single rows: one round, or none if no values are stored for them."""
         own = rows[:: self.multiplier] // self.multiplier
         begins = np.ones(len(own), np.bool_)
         begins[1:] = own[1:] != own[:-1] + 1
@@ -110,7 +110,7 @@ class SparsePage:
         return (yield from self._read(state, Runs(own[first], own[behind - 1] + 1)))
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[SparseTask]:
-        """Plan the values of neighbouring rows: one round at most."""
+        """Plan the values of a range of rows: at most one round."""
         bounds = np.array([start, max(start, stop)], np.int64) // self.multiplier
         return (yield from self._read(state, Runs(bounds[:1], bounds[1:])))
 
@@ -118,7 +118,7 @@ class SparsePage:
         return None
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, SparseTask]]:
-        """Plan state and values: one round where the page is small, else two."""
+        """Plan state and values: one round if the page is small, else two."""
         plan = self._load_and_take(rows)
         if self.place.num_bytes <= MAX_WHOLE_BYTES:
             return (yield from self._at_once(plan))
@@ -155,7 +155,7 @@ class SparsePage:
         return SparseTask(self, state, tuple(runs), task)
 
     def _set_buffers(self) -> list[int | None]:
-        """The buffer of each set, None for those without payload."""
+        """Return the buffer of each set; None for a set without payload."""
         buffers: list[int | None] = []
         number = self.num_value_buffers
         for layer in self.layers:
@@ -171,7 +171,7 @@ class SparsePage:
         return [None if number is None else next(fetched) for number in numbers]
 
     def _at_once(self, plan: Plan[T]) -> Plan[T]:
-        """The same plan, answered from all buffers of the page, which are read in one round."""
+        """Plan all buffers of the page, and run a plan over them: one round."""
         buffers = [self.place.whole(buffer) for buffer in range(len(self.place.buffers))]
         contents = yield from fetch(buffers)
         return answered(plan, lambda ranges: [_cut(extent, buffers, contents) for extent in ranges])
@@ -179,23 +179,23 @@ class SparsePage:
 
 @dataclass(frozen=True, slots=True)
 class SparseTask:
-    """Rows of a page: their slots in each layer, and the values of those of the leaf."""
+    """Rows of a sparse page: their slots in each layer, and the values of the leaf's slots."""
 
     page: SparsePage
     state: SparseState
-    runs: tuple[Runs, ...]  # of each layer
+    runs: tuple[Runs, ...]  # the rows' slots in each layer
     values: SlotTask
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the input; the sets are as many bytes as slots that they list."""
+        """Bytes of the input, with 8 bytes per run of rows."""
         return self.values.num_bytes + 8 * len(self.runs[0].starts)
 
     def decode(self) -> PageValues:
         """Decode the rows.
 
         Raises:
-            CorruptFileError: the values contradict the description, or a set another one.
+            CorruptFileError: the values contradict the description, or sets contradict each other.
         """
         with self.page.place.checking():
             layers = structure(self.state.layers, self.runs)
@@ -209,7 +209,7 @@ class SparseTask:
 
 
 def _values(message: pb3.ValuePlane, place: PagePlace, num_slots: int) -> tuple[SlotValues, int]:
-    """How values are stored, and in how many buffers."""
+    """Parse a plane of values; return it with its number of buffers."""
     match message.WhichOneof("codec"):
         case "chunked":
             chunked = message.chunked
@@ -239,7 +239,7 @@ def _values(message: pb3.ValuePlane, place: PagePlace, num_slots: int) -> tuple[
 
 
 def _own_place(place: PagePlace, count: int, num_rows: int) -> PagePlace:
-    """The first buffers of a page."""
+    """Return a place with the first `count` buffers of a page."""
     place.need_buffers(count, "a plane of values")
     return PagePlace(place.path, place.buffers[:count], num_rows)
 
@@ -253,7 +253,11 @@ def _zipped(message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
 def _cut(
     extent: Extent, buffers: Sequence[ByteRange], contents: Sequence[memoryview]
 ) -> memoryview:
-    """The answer to a range or pieces inside one of some ranges."""
+    """Cut an extent out of the buffer that contains it.
+
+    Raises:
+        CorruptFileError: no buffer contains the extent.
+    """
     for buffer, content in zip(buffers, contents, strict=True):
         if buffer.start <= extent.start and extent.stop <= buffer.stop:
             return cut(extent, content, buffer.start)

@@ -1,15 +1,16 @@
-"""The structure of sparse pages: one layer after the other from the rows inwards.
+"""Structure of sparse pages, layer by layer from the rows inwards.
 
-Each layer works on slots 0 to n - 1, at first the rows, and says which of them are null:
+A layer has slots 0 to n - 1 and the set of its null or of its valid slots. The slots of the first
+layer are the rows.
 
     validity          the next layer has the same slots
-    list              slots with children and the number of children of each; the other slots are
-                      empty or null; the next layer has the children
-    fixed-size list   the next layer has `dimension` times the slots
+    list              the slots with children, and the number of children of each; other slots are
+                      empty or null; the slots of the next layer are the children
+    fixed-size list   the next layer has `dimension` times as many slots
 
-The last one is the validity of the leaf. Rows are found by following them, as runs of neighbouring
-slots, through all layers. Slots and counts of children are sets of numbers, explicit or equally
-spaced; a set takes one buffer, or none where its codec has no payload.
+The last layer is the validity of the leaf. To find rows, they are followed through all layers as
+runs of neighbouring slots. Slots and counts of children are sets of numbers, explicit or equally
+spaced; a set takes one buffer, or none if its codec has no payload.
 
 Source: encodings_v2_3.proto, SparseStructuralLayer, SparseValiditySet and SparseListLayer;
 docs/format/file.md, "Sparse structure".
@@ -38,11 +39,11 @@ if TYPE_CHECKING:
     from alance.format.layouts.repdef import Structure
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-MAX_SLOTS: Final = 1 << 48  # of a page: sums of them stay inside 64 bits
-MAX_READ_SLOTS: Final = 1 << 28  # decoded at once
+MAX_SLOTS: Final = 1 << 48  # slots of a page: sums of slots stay inside 64 bits
+MAX_READ_SLOTS: Final = 1 << 28  # slots decoded at once
 VALID: Final = pb3.SparseValiditySet.VALID_POSITIONS
 MEANINGS: Final = (pb3.SparseValiditySet.NULL_POSITIONS, VALID)
-MAX_NUMBERS: Final = 1 << 27  # of a set that is held in memory: 1 GiB
+MAX_NUMBERS: Final = 1 << 27  # numbers of a set in memory: 1 GiB
 
 
 class Numbers(Protocol):
@@ -53,15 +54,15 @@ class Numbers(Protocol):
 
     @property
     def num_bytes(self) -> int:
-        """Memory that they hold."""
+        """Memory of the numbers."""
         ...
 
     def at(self, ordinals: Int64s) -> Int64s:
-        """The numbers at some ordinals, all below `count`."""
+        """Return the numbers at some ordinals, all below `count`."""
         ...
 
     def rank(self, bounds: Int64s) -> Int64s:
-        """How many numbers are below each bound; for numbers without duplicates."""
+        """Count the numbers below each bound; the numbers must have no duplicates."""
         ...
 
 
@@ -88,7 +89,7 @@ class Explicit:
 
 @dataclass(frozen=True, slots=True)
 class Regular:
-    """The numbers start + step * i, of which none is stored."""
+    """Numbers start + step * i, which are not stored."""
 
     start: int
     step: int  # 1 or more
@@ -108,18 +109,19 @@ class Regular:
 
 @dataclass(frozen=True, slots=True)
 class SetForm:
-    """How a set is stored."""
+    """Stored form of a set of numbers."""
 
     codec: SequenceCodec
     count: int
 
     @classmethod
     def from_proto(cls, encoding: pb.CompressiveEncoding, count: int) -> SetForm:
-        """The form that a description says.
+        """Parse a description.
 
         Raises:
             CorruptFileError: the description contradicts itself.
-            UnsupportedError: a codec that is not known, or numbers that are not of 64 bits.
+            UnsupportedError: the codec is unknown, the numbers do not have 64 bits, or a set that
+                has to be in memory has too many numbers.
         """
         codec = sequence_codec(encoding)
         if codec.bits != 64:
@@ -131,10 +133,10 @@ class SetForm:
         return cls(codec, count)
 
     def positions(self, content: memoryview | None, num_slots: int) -> Numbers:
-        """Numbers of slots: ascending, below `num_slots`.
+        """Decode slots, and check that they ascend and are below `num_slots`.
 
         Raises:
-            CorruptFileError: they are not, or their bytes contradict the description.
+            CorruptFileError: they are not, or the bytes contradict the description.
         """
         if isinstance(self.codec, Arithmetic):
             start, step = self.codec.start, self.codec.step
@@ -153,10 +155,12 @@ class SetForm:
         return Explicit(numbers)
 
     def ends(self, content: memoryview | None, total: int) -> Numbers:
-        """Sums of numbers that are at least 1: 0 first, `total` last.
+        """Decode counts that are at least 1, as running sums: 0 first, `total` last.
 
         Raises:
-            CorruptFileError: they are not, or their bytes contradict the description.
+            CorruptFileError: a count is 0, the sum is not `total`, or the bytes contradict the
+                description.
+            UnsupportedError: the set has too many numbers.
         """
         if isinstance(self.codec, Arithmetic) and self.codec.step == 0:
             if self.count * self.codec.start != total or (self.count and self.codec.start == 0):
@@ -191,36 +195,36 @@ class Runs:
 
     @property
     def slots(self) -> slice | Int64s:
-        """All slots: a slice where they are neighbours."""
+        """All slots: a slice if they are neighbours, else an array."""
         return selection_of_spans(self.starts, self.stops)
 
 
 @dataclass(frozen=True, slots=True)
 class LayerForm:
-    """A layer, by its description."""
+    """Parsed description of a layer."""
 
     num_slots: int
-    means_valid: bool  # whether the listed slots are the valid ones
+    means_valid: bool  # True if the listed slots are valid, False if they are null
     listed: SetForm
     dimension: int = 1
-    num_children: int = 0  # of lists
-    non_empty: SetForm | None = None  # slots with children; None: no lists
-    counts: SetForm | None = None  # of children
+    num_children: int = 0  # children of all lists
+    non_empty: SetForm | None = None  # slots with children; None if the layer has no lists
+    counts: SetForm | None = None  # number of children of each such slot
 
     @property
     def sets(self) -> list[SetForm]:
-        """In the order of their buffers."""
+        """Sets of the layer, in the order of their buffers."""
         lists = [form for form in (self.non_empty, self.counts) if form is not None]
         return [*lists, self.listed]
 
     def state(self, contents: Iterator[memoryview | None]) -> LayerState:
-        """The layer with its sets.
+        """Decode the sets of the layer.
 
         Args:
-            contents: the buffers of the sets, in their order.
+            contents: buffers of the sets, in the order of `sets`; None for a set without payload.
 
         Raises:
-            CorruptFileError: they contradict the description or each other.
+            CorruptFileError: the sets contradict the description or each other.
         """
         non_empty = ends = None
         if self.non_empty is not None and self.counts is not None:
@@ -232,22 +236,22 @@ class LayerForm:
 
 @dataclass(frozen=True, slots=True)
 class LayerState:
-    """A layer, and the slots that it lists."""
+    """A layer with its decoded sets."""
 
     form: LayerForm
     listed: Numbers
-    non_empty: Numbers | None  # slots with children; None: no lists
-    ends: Numbers | None  # children before each of them, and all
+    non_empty: Numbers | None  # slots with children; None if the layer has no lists
+    ends: Numbers | None  # children before each such slot, then all children
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the sets hold."""
+        """Memory of the sets."""
         sets = (self.listed, self.non_empty, self.ends)
         return sum(numbers.num_bytes for numbers in sets if numbers is not None)
 
     @property
     def num_valid(self) -> int:
-        """Slots that are not null."""
+        """Number of slots that are not null."""
         return self.listed.count if self.form.means_valid else self._num_slots - self.listed.count
 
     @property
@@ -255,19 +259,19 @@ class LayerState:
         return self.form.num_slots
 
     def valid_before(self, slots: Int64s) -> Int64s:
-        """How many slots before each are valid."""
+        """Count the valid slots before each slot."""
         ranks = self.listed.rank(slots)
         return ranks if self.form.means_valid else slots - ranks
 
     def below(self, runs: Runs) -> Runs:
-        """The slots of the next layer that belong to slots of this one."""
+        """Return the slots of the next layer that belong to slots of this layer."""
         if self.non_empty is None or self.ends is None:
             return Runs(runs.starts * self.form.dimension, runs.stops * self.form.dimension)
         starts = self.ends.at(self.non_empty.rank(runs.starts))
         return Runs(starts, self.ends.at(self.non_empty.rank(runs.stops)))
 
     def mask(self, runs: Runs) -> Mask | None:
-        """The validity of slots; None where all are valid."""
+        """Return the validity of slots; None if all are valid."""
         if self.num_valid == self._num_slots:
             return None
         valid = np.full(_checked(runs.num_slots), not self.form.means_valid, np.bool_)
@@ -276,11 +280,11 @@ class LayerState:
         return None if valid.all() else valid
 
     def read(self, runs: Runs) -> Items | Lists:
-        """The structure of slots.
+        """Return the structure of slots.
 
         Raises:
-            CorruptFileError: a null list with items.
-            UnsupportedError: too many slots for one read.
+            BatchTooLargeError: there are too many slots for one read.
+            CorruptFileError: a null list has items.
         """
         num_slots, valid = _checked(runs.num_slots), self.mask(runs)
         if self.non_empty is None or self.ends is None:
@@ -297,11 +301,11 @@ class LayerState:
 def parse_layers(
     message: pb3.SparseStructure, page_length: int
 ) -> tuple[tuple[LayerForm, ...], int]:
-    """The layers of a page, outermost first, and the product of all dimensions.
+    """Parse the layers of a page, outermost first; return them and the product of all dimensions.
 
     Raises:
         CorruptFileError: the description contradicts itself or the length of the page.
-        UnsupportedError: a codec that is not known, or not legal there.
+        UnsupportedError: a layer or codec is unknown, or not legal here.
     """
     dimensions = [
         layer.fixed_size_list.dimension
@@ -325,14 +329,14 @@ def parse_layers(
 
 
 def structure(layers: Sequence[LayerState], runs: Sequence[Runs]) -> Structure:
-    """The structure of the runs of each layer, outermost first.
+    """Return the structure of the runs of each layer, outermost first.
 
-    Outside of lists the slots of items are counted as dense pages count them: once for every item
-    of the fixed-size lists at or below them.
+    Outside lists, item layers count slots as dense pages do: once for each item of the fixed-size
+    lists at or below them.
 
     Raises:
-        CorruptFileError: a null list with items.
-        UnsupportedError: too many slots for one read.
+        BatchTooLargeError: there are too many slots for one read.
+        CorruptFileError: a null list has items.
     """
     slots = [layer.read(layer_runs) for layer, layer_runs in zip(layers, runs, strict=True)]
     outside = next((n for n, kind in enumerate(slots) if isinstance(kind, Lists)), len(slots))
@@ -367,7 +371,7 @@ def _parse_layer(layer: pb3.SparseStructuralLayer, num_slots: int) -> LayerForm:
 
 
 def _validity(message: pb3.SparseValiditySet) -> tuple[bool, SetForm]:
-    """Whether the listed slots are the valid ones, and how they are listed."""
+    """Parse a validity set; return True if it lists the valid slots, and its stored form."""
     if message.meaning not in MEANINGS:
         raise CorruptFileError(f"sparse: slots listed with meaning {message.meaning}")
     listed = SetForm.from_proto(message.positions, message.num_positions)
@@ -375,7 +379,9 @@ def _validity(message: pb3.SparseValiditySet) -> tuple[bool, SetForm]:
 
 
 def _in_slots(numbers: Numbers, runs: Runs) -> tuple[Int64s, Int64s]:
-    """Which numbers are slots of the runs: their ordinals, and their places among these slots."""
+    """Return the numbers that are slots of the runs: their ordinals, and their places among all
+    slots of the runs.
+    """
     first, behind = numbers.rank(runs.starts), numbers.rank(runs.stops)
     lengths = runs.stops - runs.starts
     shifts = np.cumsum(lengths) - lengths - runs.starts
