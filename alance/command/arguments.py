@@ -1,4 +1,4 @@
-"""Arguments that several subcommands share, and the table that they name."""
+"""Arguments that subcommands share, and the opening of the table that they name."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def names(text: str) -> list[str]:
-    """Parse names such as `a,b,c`."""
+    """Parse names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def numbers(text: str) -> list[int]:
-    """Parse numbers and ranges such as `1,2,5-9`."""
+    """Parse numbers and ranges, such as `1,2,5-9`; ranges include both ends."""
     listed: list[int] = []
     for part in names(text):
         first, dash, last = part.partition("-")
@@ -72,12 +72,12 @@ def numbers(text: str) -> list[int]:
 
 
 def version(text: str) -> int | str:
-    """Parse a version: a number or a tag."""
+    """Parse a version number or a tag."""
     return int(text) if text.isdecimal() else text
 
 
 def options(pairs: Iterable[tuple[str, str]] | None) -> dict[str, Any]:
-    """Return the options of a verb; numbers and booleans are parsed."""
+    """Convert `KEY=VALUE` pairs to arguments; texts of numbers and booleans become such values."""
     values: dict[str, Any] = {}
     for key, text in pairs or ():
         values[key] = {"true": True, "false": False}.get(text.lower(), text)
@@ -95,15 +95,15 @@ def _as(kind: Callable[[str], Any], text: str) -> Any:
 
 
 def storage(args: argparse.Namespace) -> dict[str, str] | None:
-    """Return the options of the store."""
+    """Return the `--storage` options; None if there are none."""
     return dict(args.storage) if args.storage else None
 
 
 async def opened(args: argparse.Namespace) -> Dataset:
-    """Open the version of the table that the arguments name.
+    """Open the table at the requested version and branch.
 
     Raises:
-        InvalidInputError: a branch and a tag, which names its own.
+        InvalidInputError: both a branch and a tag are given.
     """
     number = getattr(args, "version", None)
     branch = getattr(args, "branch", None)

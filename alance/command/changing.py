@@ -98,7 +98,7 @@ def _add_index(parsers: Parsers) -> None:
 
 
 async def write(args: argparse.Namespace) -> OutputFacts:
-    """Write files to a new table, or replace all rows of a table by them."""
+    """Write files as a new table, or replace the rows of a table by them."""
     mode = "overwrite" if args.overwrite else "create"
     stable = args.stable_row_ids
     return await _written(args, mode, data_storage_version=args.file_version, stable_row_ids=stable)
@@ -106,7 +106,7 @@ async def write(args: argparse.Namespace) -> OutputFacts:
 
 async def append(args: argparse.Namespace) -> OutputFacts:
     """Append the rows of files to a table."""
-    dataset = await opened(args)  # else one would be made
+    dataset = await opened(args)  # fails if there is no table; a write would create it
     return await _written(args, "append", dataset.schema)
 
 
@@ -131,7 +131,7 @@ async def _written(
 
 
 class _ProgressLine:
-    """Rows written so far, on one line of the error output, where that is a terminal."""
+    """Progress of a write on one line of the error output, if that is a terminal."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -144,13 +144,13 @@ class _ProgressLine:
             print(f"\r{text}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Leave the line."""
+        """End the line."""
         if self._is_shown:
             print(file=sys.stderr)
 
 
 async def copy(args: argparse.Namespace) -> OutputFacts:
-    """Copy a version: all its files, then its manifest."""
+    """Copy a version with all its files to another place."""
     dataset = await opened(args)
     to_storage = dict(args.to_storage) if args.to_storage else None
     copied = await dataset.deep_clone(args.target, storage_options=to_storage)
@@ -167,12 +167,12 @@ async def copy(args: argparse.Namespace) -> OutputFacts:
 
 
 async def delete(args: argparse.Namespace) -> OutputFacts:
-    """Delete rows."""
+    """Delete the rows for which a condition is true."""
     return _changed(await (await opened(args)).delete(args.filter))
 
 
 async def compact(args: argparse.Namespace) -> OutputFacts:
-    """Rewrite fragments."""
+    """Compact small fragments, and fragments with many deleted rows."""
     more = {} if args.target_rows is None else {"target_rows_per_fragment": args.target_rows}
     return _changed(await (await opened(args)).optimize.compact_files(**more))
 

@@ -1,4 +1,4 @@
-"""Looking closer: `validate`, `repair`, `check-store`, `inspect`, `trace`."""
+"""Commands that check or inspect: `validate`, `repair`, `check-store`, `inspect`, `trace`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add_to(parsers: Parsers) -> None:
 
 
 async def validate(args: argparse.Namespace) -> Text:
-    """Print findings; status 2 if there are any."""
+    """Validate a version; exit status 2 if there are findings."""
     dataset = await opened(args)
     try:
         await dataset.validate()
@@ -62,7 +62,7 @@ async def validate(args: argparse.Namespace) -> Text:
 
 
 async def repair(args: argparse.Namespace) -> Text:
-    """Repair a table, or print the remedies; status 2 if something is left to do."""
+    """Show or apply the repairs of a table; exit status 2 if something is still to be repaired."""
     if args.dry_run and args.yes:
         raise alance.InvalidInputError("--dry-run and --yes: expected one of them")
     report = await alance.repair(
@@ -75,7 +75,7 @@ async def repair(args: argparse.Namespace) -> Text:
 
 
 async def check_store(args: argparse.Namespace) -> Text:
-    """Check a store; status 2 if a check fails."""
+    """Check a store; exit status 2 if a check fails."""
     report = await alance.check_store(args.uri, storage_options=storage(args))
     args.status = 2 if report.failures else 0
     checks = [
@@ -141,7 +141,7 @@ def _pages(file: FileDescription) -> OutputRows:
 
 
 async def trace(args: argparse.Namespace) -> Text:
-    """Read rows, and print the requests to the store."""
+    """Take or scan rows, and show the requests to the store."""
     with alance.trace() as recorder:
         dataset = await opened(args)
         if args.take is not None:

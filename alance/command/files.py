@@ -1,4 +1,4 @@
-"""Reader of files for `write` and `append`: a stream of the rows of one file after the other.
+"""Reader of files for `write` and `append`: streams the rows file by file.
 
 A folder stands for all files below it. Folders named `key=value` right above a file are partition
 columns, as Hive, Spark and DuckDB write them: one value for all rows of the file.
@@ -57,7 +57,7 @@ class RowFile:
 
         Args:
             partitions: the partition columns of all files.
-            types: the columns of the target table, which JSON files are read by; None: infer them.
+            types: schema of the target table, by which JSON files are read; None infers it.
         """
         own = types if types is not None and self.form == "json" else self.own_schema()
         return pa.schema([*own, *(f for f in partitions if f.name not in own.names)])
@@ -75,10 +75,10 @@ def reader_of(
     """Stream the rows of all files, without holding a whole file in memory.
 
     Args:
-        paths: paths of files, and of folders with files in them.
-        form: format of all files; None: by their endings.
-        types: schema of the target table. JSON, which has few types, is read by it. None: types are
-            inferred from the files.
+        paths: files, and folders of files.
+        form: format of all files; None takes it from the endings of their names.
+        types: schema of the target table, by which JSON is read, because JSON has few types. None
+            infers types from the files.
         with_folders: make partition columns of folders named `key=value`.
 
     Raises:
@@ -121,7 +121,7 @@ def _files(path: Path, form: str | None, with_folders: bool) -> list[RowFile]:
 
 
 def _is_hidden(name: str) -> bool:
-    """True for files without data; `_year=2024` is a folder of a column `_year`."""
+    """True for names that hold no data; `_year=2024` is data of a column `_year`."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

@@ -1,4 +1,4 @@
-"""Parsing and running of the command."""
+"""Parsing and running of the command `alance`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: be quiet
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # no error at the last flush
         return 0
 
 
@@ -60,7 +60,7 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all subcommands."""
+    """Create the parser of all subcommands."""
     whole: argparse.ArgumentParser = _CommandParser(
         prog="alance",
         description="Lance tables from the shell.",

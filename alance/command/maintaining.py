@@ -1,4 +1,4 @@
-"""Keeping tables in good order: `health`, `maintain`."""
+"""Commands for upkeep: `health`, `maintain`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_to(parsers: Parsers) -> None:
 
 
 async def health(args: argparse.Namespace) -> OutputFacts:
-    """Show the state that maintenance judges."""
+    """Show the state of the table by which maintenance decides."""
     state = await (await opened(args)).health()
     values = {name: getattr(state, name) for name in state.__dataclass_fields__}
     values["deleted_share"] = state.deleted_share
@@ -67,13 +67,14 @@ async def health(args: argparse.Namespace) -> OutputFacts:
 
 
 async def maintain(args: argparse.Namespace) -> OutputRows | Text | None:
-    """Run maintenance once, or again and again until it is interrupted; status 1 where a step
-    failed.
+    """Run maintenance once, or periodically until it is interrupted.
+
+    The exit status is 1 if a step failed.
     """
     dataset = await opened(args)
     while True:
         policy = None
-        if args.rule:  # beside those of the table, which may change
+        if args.rule:  # rules are added to the table's own, which may change
             dataset = await dataset.checkout_latest()
             rules = {f"alance.maintenance.{name}": value for name, value in args.rule}
             policy = alance.MaintenancePolicy.from_config({**dataset.config, **rules})

@@ -1,4 +1,4 @@
-"""The output of subcommands: facts and tables, by `rich` for people or as JSON for programs."""
+"""Output of subcommands: facts and tables, by `rich` for people or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from alance.serve.values import plain
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-PIPE_WIDTH = 240  # columns of text where the output is no terminal
+PIPE_WIDTH = 240  # characters of a line if the output is no terminal
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFacts:
-    """Named values, printed one a line."""
+    """Named values, printed one per line."""
 
     values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """A table: a mapping a row, which have the same keys; `columns` names them where none is."""
+    """A table: a mapping per row, all with the same keys; `columns` has the keys without rows."""
 
     rows: Sequence[Mapping[str, Any]]
     columns: Sequence[str] = ()
@@ -39,7 +39,7 @@ class OutputRows:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines as they are, and what they say as JSON."""
+    """Text to print, and the values to print instead as JSON."""
 
     text: str
     values: Any = None
@@ -47,7 +47,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A value that is shown on several lines of a table cell."""
+    """Value shown on several lines of a table cell."""
 
     texts: Sequence[str]
 
@@ -56,7 +56,7 @@ Output: TypeAlias = OutputFacts | OutputRows | Text
 
 
 def show(output: Output, *, as_json: bool) -> None:
-    """Print to the output: rows as JSON lines, facts as one object."""
+    """Print an output: as text, or rows as JSON lines and facts as one JSON object."""
     if as_json:
         _print_json(output)
     elif isinstance(output, Text):
@@ -66,7 +66,7 @@ def show(output: Output, *, as_json: bool) -> None:
 
 
 def human_bytes(num_bytes: int) -> str:
-    """A size as people read it."""
+    """Format a size with a binary unit, such as `1.5 MiB`."""
     size, unit = float(num_bytes), "B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":
@@ -76,7 +76,7 @@ def human_bytes(num_bytes: int) -> str:
 
 
 def as_json(value: Any) -> str:
-    """JSON as its standard has it: NaN and infinities are null."""
+    """Serialize a value as standard JSON: NaN and infinities become null."""
     try:
         text = _ENCODER.encode(value)
     except ValueError:
@@ -136,7 +136,7 @@ def _as_table(output: OutputFacts | OutputRows) -> None:
 
 
 def _cell(value: Any) -> str:
-    """A value in a table: short, on one line."""
+    """Format a value for a table cell: short, on one line except for `Lines`."""
     if value is None:
         return "-"
     if isinstance(value, Lines):

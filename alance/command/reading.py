@@ -1,4 +1,4 @@
-"""Rows and schema: `info`, `schema`, `head`, `take`, `cat`, `sql`, `count`, `explain`."""
+"""Commands that read: `info`, `schema`, `head`, `take`, `cat`, `sql`, `count`, `explain`."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def info(args: argparse.Namespace) -> OutputFacts:
 
 
 async def schema(args: argparse.Namespace) -> OutputRows:
-    """The columns."""
+    """List the columns."""
     dataset = await opened(args)
     rows: list[dict[str, Any]] = []
 
@@ -137,20 +137,20 @@ async def schema(args: argparse.Namespace) -> OutputRows:
 
 
 async def head(args: argparse.Namespace) -> OutputRows:
-    """The first rows."""
+    """Read the first rows."""
     dataset = await opened(args)
     scanner = dataset.scanner(args.columns, filter=args.filter, limit=args.num_rows)
     return _rows(args, await scanner.to_table())
 
 
 async def take(args: argparse.Namespace) -> OutputRows:
-    """Rows by position."""
+    """Read rows by position."""
     dataset = await opened(args)
     return _rows(args, await dataset.take(args.rows, args.columns))
 
 
 async def cat(args: argparse.Namespace) -> None:
-    """All rows, batch by batch."""
+    """Print all rows, batch by batch."""
     dataset = await opened(args)
     scanner = dataset.scanner(args.columns, filter=args.filter, limit=args.limit)
     form = "jsonl" if args.json else args.format
@@ -161,7 +161,7 @@ async def cat(args: argparse.Namespace) -> None:
 
 
 async def sql(args: argparse.Namespace) -> OutputRows | None:
-    """The result of a query: a table for people, or a stream."""
+    """Run a query; return its result as a table, or print it as a stream if a format is given."""
     dataset = await opened(args)
     others = {
         name: await alance.dataset(uri, storage_options=storage(args))
@@ -183,7 +183,7 @@ async def sql(args: argparse.Namespace) -> OutputRows | None:
 
 
 async def count(args: argparse.Namespace) -> Text:
-    """The number of rows."""
+    """Count rows."""
     dataset = await opened(args)
     num_rows = await dataset.count_rows(args.filter)
     return Text(str(num_rows), {"rows": num_rows})
@@ -269,7 +269,7 @@ def _csv_texts(column: pa.Array) -> pa.Array:
 
 
 class _JsonLines:
-    """An object a line."""
+    """Writer of JSON lines, one object per row."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write

@@ -1,4 +1,4 @@
-"""`serve`: tables over HTTP."""
+"""Command `serve`: tables over HTTP."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
 GRACE_S = 30
 DRAIN_S = 2.0
-MOST_MS = (1 << 31) - 1  # that the system takes
+MOST_MS = (1 << 31) - 1  # largest timeout that the system accepts
 
 
 def add_to(parsers: Parsers) -> None:
@@ -84,10 +84,11 @@ def add_to(parsers: Parsers) -> None:
 
 
 async def serve(args: argparse.Namespace) -> None:
-    """Serve until a signal comes; then requests end, and what was accepted is committed.
+    """Serve until a signal comes; then finish the requests and commit the accepted rows.
 
     Raises:
-        InvalidInputError: two tables of one name, a host that others reach without a token.
+        InvalidInputError: two tables have the same name, or there is no token and the host is
+            reachable from other machines.
         UnsupportedError: uvicorn is not installed.
     """
     try:
@@ -111,7 +112,7 @@ async def serve(args: argparse.Namespace) -> None:
         service.app,
         host=args.host,
         port=args.port,
-        http="h11",  # bounds the heads of requests; uvicorn's other one, of httptools, does not
+        http="h11",  # it bounds the heads of requests; uvicorn's httptools parser does not
         ws="none",
         lifespan="off",
         access_log=False,
@@ -124,7 +125,7 @@ async def serve(args: argparse.Namespace) -> None:
         server = _server_class(service, tables, args)(config)
         try:
             await server.serve()
-        except SystemExit as error:  # uvicorn's way to say that it cannot listen
+        except SystemExit as error:  # uvicorn exits if it cannot listen
             raise InvalidInputError(
                 f"--host {args.host} --port {args.port}: cannot listen there"
             ) from error
@@ -133,11 +134,11 @@ async def serve(args: argparse.Namespace) -> None:
 def _server_class(
     service: Service, tables: Iterable[str], args: argparse.Namespace
 ) -> type[uvicorn.Server]:
-    """Return uvicorn's server with an orderly end, that prints where it listens."""
+    """Return uvicorn's server class, changed to end in order and to print its address."""
     import uvicorn
 
     class TableServer(uvicorn.Server):
-        """Ends by a signal as by request: with status 0, after all is committed."""
+        """Server that ends after a signal with exit status 0, once all rows are committed."""
 
         def handle_exit(self, sig: int, frame: Any) -> None:
             service.drain()
@@ -155,8 +156,8 @@ def _server_class(
 
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
-            # What stands now stands to the end. To look at it took the collector of cycles 60 ms,
-            # on the loop, each time.
+            # All objects of now live to the end: without freezing them, each run of the cycle
+            # collector would block the loop for 60 ms.
             gc.collect()
             gc.freeze()
             for server in self.servers if self.started else ():
@@ -188,17 +189,21 @@ def _service(
 
 
 def _end_unread(listening: socket.socket, seconds: float) -> None:
-    """Let the system end connections whose callers have read nothing for so long.
+    """Let the system end connections whose callers have read nothing for some seconds.
 
-    A closed one waits until what was sent is read: for ever, if its caller only stays connected.
+    Otherwise a closed connection waits for its caller to read the answer, perhaps forever.
     """
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux; those that are accepted inherit it
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux; accepted connections inherit it
         milliseconds = min(int(seconds * 1000) + 1, MOST_MS)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
 def _tables(texts: list[str]) -> dict[str, str]:
-    """URIs by name."""
+    """Parse `[NAME=]URI` texts; return URIs by name.
+
+    Raises:
+        InvalidInputError: two tables have the same name.
+    """
     tables: dict[str, str] = {}
     for text in texts:
         name, sign, uri = text.partition("=")
@@ -212,7 +217,11 @@ def _tables(texts: list[str]) -> dict[str, str]:
 
 
 def _keys(texts: list[str] | None) -> str | dict[str, str] | None:
-    """The key of all tables, or by table."""
+    """Parse the key of all tables, or keys by table.
+
+    Raises:
+        InvalidInputError: there are several keys, and one names no table.
+    """
     if texts is None:
         return None
     if len(texts) == 1 and "=" not in texts[0]:

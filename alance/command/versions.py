@@ -1,4 +1,4 @@
-"""Versions and their changes: `versions`, `diff`, `tail`, `tags`, `branches`, `files`, ..."""
+"""Commands for versions: `versions`, `diff`, `tail`, `tags`, `branches`, `files`, ..."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def add_to(parsers: Parsers) -> None:
 
 
 async def versions(args: argparse.Namespace) -> OutputRows:
-    """All versions of a branch."""
+    """List all versions of a branch."""
     dataset = await opened(args)
     rows = [
         {"version": info.version, "committed": info.timestamp, **_totals(info.metadata)}
@@ -75,7 +75,7 @@ async def versions(args: argparse.Namespace) -> OutputRows:
 
 
 def _totals(metadata: Any) -> dict[str, int]:
-    """The totals of a version, by short names."""
+    """Return the totals of a version, by short names."""
     short = {
         "rows": "total_rows",
         "deleted_rows": "total_deletion_file_rows",
@@ -87,7 +87,7 @@ def _totals(metadata: Any) -> dict[str, int]:
 
 
 async def diff(args: argparse.Namespace) -> OutputFacts:
-    """Rows inserted, updated, deleted; what each version in between did."""
+    """Show the operations between two versions; with stable row ids, also the changed rows."""
     dataset = await opened(args)
     delta = dataset.delta(await _number(dataset, args.begin))
     done = await delta.list_transactions()
@@ -133,10 +133,10 @@ async def tail(args: argparse.Namespace) -> None:
 
 
 async def _number(dataset: Dataset, reference: int | str) -> int:
-    """The number of a version, or of a tag, of the dataset's branch.
+    """Return the number of a version or of a tag of the dataset's branch.
 
     Raises:
-        InvalidInputError: a tag of another branch.
+        InvalidInputError: the tag is on another branch.
     """
     if isinstance(reference, int):
         return reference
@@ -155,7 +155,7 @@ async def _count(batches: AsyncIterator[pa.RecordBatch]) -> int:
 
 
 async def restore(args: argparse.Namespace) -> Text:
-    """An older version under a new number."""
+    """Restore an older version as a new version."""
     number, args.version = args.version, None
     dataset = await (await opened(args)).restore(number)
     return Text(f"version {dataset.version} restores {number}", {"version": dataset.version})
@@ -200,7 +200,7 @@ async def branches(args: argparse.Namespace) -> OutputRows:
 
 
 async def fragments(args: argparse.Namespace) -> OutputRows:
-    """One row a fragment."""
+    """List fragments."""
     dataset = await opened(args)
     rows = [
         {
@@ -220,7 +220,7 @@ async def fragments(args: argparse.Namespace) -> OutputRows:
 
 
 async def files(args: argparse.Namespace) -> OutputRows:
-    """One row a data file."""
+    """List data files."""
     dataset = await opened(args)
     paths = {field.id: field.name for root in dataset.fields for field in root.walk()}
     rows = [
@@ -239,7 +239,7 @@ async def files(args: argparse.Namespace) -> OutputRows:
 
 
 async def config(args: argparse.Namespace) -> OutputFacts:
-    """The configuration, after the changes."""
+    """Change the configuration, then show it."""
     dataset = await opened(args)
     if args.set:
         dataset = await dataset.update_config(dict(args.set))

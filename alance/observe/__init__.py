@@ -5,8 +5,8 @@
     ...
     metrics.text()  # what Prometheus scrapes
 
-The log `alance.io` has the same without an observer: requests, retries and commits at DEBUG, and
-WARNING where a budget bounds what is done (docs/operations.md).
+The log `alance.io` has the same events without an observer: requests, retries and commits at DEBUG,
+and a WARNING when a budget limits work (docs/operations.md).
 """
 
 from typing import TYPE_CHECKING, Final

@@ -1,6 +1,6 @@
 """Events and readings for OpenTelemetry (the extra `otel`).
 
-The classes of the API alone are needed here: what exports is the service's own.
+Only the API is needed here; the service brings its own SDK and exporters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "alance"
 EXPECTED: Final = ("ok", "cancelled", "AlreadyExistsError", "NotFoundError")  # no faults of a store
-# By reading: its unit. What is missing here is not exported.
+# Unit of each reading; other readings are not exported.
 _READINGS: Final = {
     "appends_waiting": "{append}",
     "auto_compactions_failed_total": "{compaction}",
@@ -58,8 +58,8 @@ class OpenTelemetry(Observer):
     caller's.
 
     Args:
-        meter_provider, tracer_provider: providers of OpenTelemetry; None: the global ones.
-        spans: False: make no spans, which cost some ten microseconds per request.
+        meter_provider, tracer_provider: None uses the global providers.
+        spans: False makes no spans, which cost some ten microseconds per request.
     """
 
     def __init__(
@@ -100,14 +100,14 @@ class OpenTelemetry(Observer):
         self._received.add(event.received_bytes, store)
         self._sent.add(event.sent_bytes, store)
         self._seconds.record(event.seconds, kind)
-        told: dict[str, str | int] = {
+        attributes: dict[str, str | int] = {
             **kind,
             "path": event.path,
             "received": event.received_bytes,
             "sent": event.sent_bytes,
             "retries": event.retries,
         }
-        self._span(f"alance {event.kind}", event, told)
+        self._span(f"alance {event.kind}", event, attributes)
 
     def on_retry(self, event: RetryDecided) -> None:
         """Count a failed attempt.
@@ -130,14 +130,14 @@ class OpenTelemetry(Observer):
         self._commits.add(1, {**named, "outcome": event.outcome})
         self._commit_seconds.record(event.seconds, table)
         self._commit_retries.add(event.retries, table)
-        told: dict[str, str | int] = {**named, "appends": event.num_appends}
-        told["retries"] = event.retries
+        attributes: dict[str, str | int] = {**named, "appends": event.num_appends}
+        attributes["retries"] = event.retries
         if event.version is not None:
-            told["version"] = event.version
-        self._span("alance commit", event, told)
+            attributes["version"] = event.version
+        self._span("alance commit", event, attributes)
 
     def _span(
-        self, name: str, event: RequestEnded | CommitEnded, told: dict[str, str | int]
+        self, name: str, event: RequestEnded | CommitEnded, attributes: dict[str, str | int]
     ) -> None:
         if self._tracer is None:
             return
@@ -147,7 +147,7 @@ class OpenTelemetry(Observer):
         span = self._tracer.start_span(
             name,
             kind=SpanKind.CLIENT,
-            attributes={f"alance.{key}": value for key, value in told.items()},
+            attributes={f"alance.{key}": value for key, value in attributes.items()},
             start_time=ended - round(event.seconds * 1e9),
         )
         if event.outcome not in EXPECTED:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from alance.io.events.observing import CommitEnded, RequestEnded, RetryDecided
 
-# Upper bounds in seconds: a cached answer, a store near by, a store far away, one that throttles.
+# Upper bounds in seconds, from cached answers over near and far stores to throttling ones.
 BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -45,7 +45,7 @@ _LABELS: Final = {
 
 
 class _Histogram:
-    """Seconds, by bucket."""
+    """Histogram of seconds over `BUCKETS`."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)
@@ -57,17 +57,17 @@ class _Histogram:
 
 
 class Metrics(Observer):
-    """Counts events, and gives them as text with the readings of the moment.
+    """Observer that counts events, and formats them with the current readings for Prometheus.
 
-    Labels are the store (a bucket), the table, the kind of request and its outcome: never a path,
-    a key or a credential, so that there are few of them.
+    Labels are the store (a bucket), the table, the kind of request and its outcome, and never a
+    path, key or credential; so there are few time series.
     """
 
     content_type = CONTENT_TYPE
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # loops of several threads may tell of events
-        # By name, and the values of its labels.
+        self._lock = threading.Lock()  # loops of several threads may report events
+        # By the name of the metric and the values of its labels.
         self._counts: defaultdict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
         self._times: defaultdict[tuple[str, tuple[str, ...]], _Histogram] = defaultdict(_Histogram)
 
@@ -86,7 +86,7 @@ class Metrics(Observer):
             self._times["request_seconds", kind].add(event.seconds)
 
     def on_retry(self, event: RetryDecided) -> None:
-        """Count a failed attempt, which may be tried again.
+        """Count a failed attempt, and whether it is retried.
 
         Args:
             event: the attempt.
@@ -111,7 +111,7 @@ class Metrics(Observer):
                 self._counts["committed_appends_total", table] += event.num_appends
 
     def text(self) -> str:
-        """Return all metrics; answer with the header `content-type: {content_type}`."""
+        """Return all metrics as text, to be served with the media type `content_type`."""
         with self._lock:
             return "\n".join([*self._counters(), *self._histograms(), *_moment(), ""])
 

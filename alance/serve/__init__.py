@@ -1,4 +1,4 @@
-"""Tables over HTTP: what `alance serve` runs, to be mounted into other applications as well.
+"""HTTP service over tables, which `alance serve` runs and other applications can mount.
 
     service = alance.serve.Service({"items": "s3://bucket/items"}, ingest=True)
     async with service:

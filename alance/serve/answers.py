@@ -1,4 +1,4 @@
-"""Rows as answers: JSON, or an Arrow stream where the caller accepts that."""
+"""Answers with rows: JSON, or an Arrow stream if the caller prefers it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-# Of rows that are written in one go: they keep the interpreter for 1 to 5 ms
+# Bytes of rows that are written in one step, which holds the interpreter for 1 to 5 ms
 ANSWER_STEP_BYTES = 64 << 10
-VERSION = "alance-version"  # the header with the version that an answer is of
+VERSION = "alance-version"  # header with the table version of an answer
 
 
 def plain_answer(dataset: Dataset, **values: Any) -> Response:
-    """Values as one JSON object."""
+    """Answer with values as one JSON object."""
     text = as_json({"version": dataset.version, **values})
     return Response(text, media_type=JSON, headers={VERSION: str(dataset.version)})
 
 
 async def rows_answer(request: Request, dataset: Dataset, rows: pa.Table) -> Response:
-    """The rows of a table: few of them in one piece."""
+    """Answer with the rows of a table: whole if they are few, else as a stream.
+
+    Raises:
+        Refused: the caller accepts neither JSON nor Arrow.
+    """
     if rows.nbytes <= ANSWER_STEP_BYTES:
         is_arrow = _accepts_arrow(request)
         write = _writer(is_arrow, dataset, rows.schema)
@@ -52,14 +56,14 @@ async def stream_answer(
     batches: AsyncGenerator[pa.RecordBatch, None],
     schema: pa.Schema | None = None,
 ) -> Response:
-    """The rows of a stream, as they come; it is closed when the caller leaves.
+    """Answer with rows as they come; `batches` is closed when the caller leaves.
 
     Args:
-        schema: schema of the batches; None for that of the first one, which then must exist.
+        schema: schema of the batches; None takes it from the first batch, which must exist.
 
     Raises:
-        Refused: the caller accepts neither form.
-        AlanceError: the first batch failed. If a later one fails, the answer is cut off.
+        Refused: the caller accepts neither JSON nor Arrow.
+        AlanceError: the first batch fails. If a later batch fails, the answer is cut off.
     """
     is_arrow = _accepts_arrow(request)
     try:
@@ -89,20 +93,24 @@ async def stream_answer(
 
 
 class _Streamed(StreamingResponse):
-    """Without a watch of its own for a caller that leaves: the gate watches, and cancels."""
+    """Streaming response that leaves it to the gate to notice that the caller has left."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.stream_response(send)
 
 
 def _described(is_arrow: bool, dataset: Dataset) -> dict[str, Any]:
-    """Returns the arguments of a response that state its media type and the version."""
+    """Return the arguments of a response for its media type and version."""
     headers = {VERSION: str(dataset.version)}
     return {"media_type": ARROW if is_arrow else JSON, "headers": headers}
 
 
 def _accepts_arrow(request: Request) -> bool:
-    """Returns whether Arrow comes before JSON in the `Accept` header."""
+    """Return True if Arrow comes before JSON in the `Accept` header.
+
+    Raises:
+        Refused: the header has neither.
+    """
     accepted = request.headers.get("accept", "*/*").lower()
     kinds = [part.partition(";")[0].strip() for part in accepted.split(",")]
     for kind in kinds:
@@ -114,7 +122,7 @@ def _accepts_arrow(request: Request) -> bool:
 
 
 def _steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in parts that are written quickly."""
+    """Cut a batch into parts of about `ANSWER_STEP_BYTES`."""
     step = max(1, batch.num_rows * ANSWER_STEP_BYTES // max(batch.nbytes, 1))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
@@ -123,12 +131,15 @@ def _steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _writer(
     is_arrow: bool, dataset: Dataset, schema: pa.Schema
 ) -> Callable[[pa.RecordBatch | None], bytes]:
-    """Returns a function that writes rows. Its first call with None begins, the next ends."""
+    """Return a function that serializes batches.
+
+    Its first call with None returns the beginning of the answer, the second its end.
+    """
     return _arrow(schema) if is_arrow else _json(dataset.version)
 
 
 def _json(version: int) -> Callable[[pa.RecordBatch | None], bytes]:
-    """Returns a function that writes a JSON object with a version and rows, see `_writer`."""
+    """Return a writer of a JSON object with a version and rows; see `_writer`."""
     written = -1
 
     def write(batch: pa.RecordBatch | None) -> bytes:
@@ -145,7 +156,7 @@ def _json(version: int) -> Callable[[pa.RecordBatch | None], bytes]:
 
 
 def _arrow(schema: pa.Schema) -> Callable[[pa.RecordBatch | None], bytes]:
-    """Returns a function that writes a stream of Arrow, see `_writer`."""
+    """Return a writer of an Arrow stream; see `_writer`."""
     sink = _AnswerChunks()
     writer: Any = None
 
@@ -163,7 +174,7 @@ def _arrow(schema: pa.Schema) -> Callable[[pa.RecordBatch | None], bytes]:
 
 
 class _AnswerChunks:
-    """A file that is emptied now and then."""
+    """A file object whose content is taken out after each batch."""
 
     closed = False
 
@@ -178,7 +189,7 @@ class _AnswerChunks:
         pass
 
     def take(self) -> bytes:
-        """Returns the bytes written since the last call."""
+        """Return the bytes written since the last call."""
         content = b"".join(self._parts)
         self._parts.clear()
         return content

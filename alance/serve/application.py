@@ -1,4 +1,4 @@
-"""The routes of a service, as a Starlette application."""
+"""Routes of a service, as a Starlette application."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from alance.serve.service import Service
 
 TOKEN_LENGTH = 200
-DICTIONARY_BATCH = 2  # enum MessageHeader of Arrow
+DICTIONARY_BATCH = 2  # of Arrow's enum MessageHeader
 
 
 def application(service: Service) -> Gate:
-    """The application of a service behind its gate."""
+    """Create the ASGI application of a service, behind its gate."""
     routes = Routes(service)
     paths: Mapping[str, tuple[str, Any]] = {
         "/health/live": ("GET", routes.live),
@@ -68,7 +68,7 @@ def application(service: Service) -> Gate:
 
 
 class Routes:
-    """The handlers of all paths."""
+    """Handlers of all paths."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -115,7 +115,11 @@ class Routes:
         )
 
     async def row(self, request: Request) -> Response:
-        """A row by its key."""
+        """Answer with the row of a key.
+
+        Raises:
+            RowNotFoundError: no row has the key.
+        """
         table = self._table(request)
         dataset, name = table.now, request.path_params["key"]
         column = request.query_params.get("column", table.key)
@@ -138,7 +142,7 @@ class Routes:
         is_arrow = type_of(request.headers.get("content-type", "")) == ARROW
         if name == "rows":
             return await self._rows(request, table, is_arrow)
-        if is_arrow:  # of more bytes than are read as JSON
+        if is_arrow:  # the gate lets Arrow bodies be larger than JSON
             raise Refused(415, "UnknownType", f"{name}: {ARROW}, expected {JSON}")
         values = asked(name, await request.body())
         response: Response = await run(request, table, values)
@@ -169,7 +173,7 @@ class Routes:
 
     async def _query(self, request: Request, table: ServedTable, values: Any) -> Response:
         dataset = table.now
-        if "order_by" in values:  # rows in an order are held until the last one is known
+        if "order_by" in values:  # a sort holds all its rows in memory
             self._bound("limit", values.setdefault("limit", self._service.bounds.rows))
         columns = values.pop("columns", _shown(dataset))
         ahead = self._service.read_ahead
@@ -217,7 +221,7 @@ class Routes:
         return plain_answer(table.now)
 
     async def _rows(self, request: Request, table: ServedTable, is_arrow: bool) -> Response:
-        """Add rows, once for each idempotency key; answered when they are committed."""
+        """Add rows, once per idempotency key; answer when they are committed."""
         if not self._service.ingest:
             raise Refused(403, "Forbidden", "rows: this service was started without ingestion")
         token = request.headers.get("idempotency-key", "")
@@ -251,7 +255,7 @@ class Routes:
         return await asyncio.to_thread(table_of, rows, table.now.schema)
 
     async def failed(self, _: Request, error: Exception) -> Response:
-        """Answer with the status of an error of alance; its text has no credentials."""
+        """Answer with the status and the text of an error of alance; texts have no credentials."""
         assert isinstance(error, alance.AlanceError)
         values: dict[str, object] = {"error": type(error).__name__, "detail": str(error)}
         if isinstance(error, alance.CommitStateUnknownError):
@@ -259,13 +263,13 @@ class Routes:
         return Response(as_json(values), status_of(error), media_type=JSON)
 
     async def refused(self, _: Request, error: Exception) -> Response:
-        """Answer with an error that a handler raised."""
+        """Answer with the error of a handler that refused the request."""
         assert isinstance(error, Refused)
         text = as_json({"error": error.name, "detail": str(error)})
         return Response(text, error.status, media_type=JSON)
 
     async def unknown_path(self, request: Request, error: Exception) -> Response:
-        """Answer with an error of unknown paths and methods."""
+        """Answer with an error of Starlette: an unknown path or method."""
         assert isinstance(error, HTTPException)
         text = as_json({"error": error.detail, "detail": f"{request.method} {request.url.path}"})
         return Response(text, error.status_code, media_type=JSON, headers=error.headers)
@@ -282,7 +286,10 @@ class Routes:
     def _searched(
         self, dataset: Dataset, values: dict[str, Any], vector: Sequence[object] = ()
     ) -> dict[str, Any]:
-        """Returns the checked arguments of a search; each of several vectors has `k` results."""
+        """Return the arguments of a search after a check of their bounds.
+
+        Each of several vectors has `k` results.
+        """
         k, refine = values.get("k", 10), values.get("refine_factor", 1)
         self._bound("k", k)
         if any(isinstance(part, list) for part in vector):
@@ -314,7 +321,7 @@ def _is_vector(kind: Any) -> bool:
 
 
 def _shown(dataset: Dataset) -> list[str]:
-    """The columns of an answer where none are named: all but vectors, which are long."""
+    """Default columns of an answer: all but vectors, which are long."""
     return [field.name for field in dataset.schema if not _is_vector(field.type)]
 
 
@@ -327,7 +334,11 @@ def _vector_column(dataset: Dataset) -> str:
 
 
 def _arrow_rows(body: bytes) -> pa.Table:
-    """The rows of a stream that is whole: reading alone does not look at offsets and texts."""
+    """Read an Arrow stream and validate it: pyarrow does not check offsets and UTF-8 on reading.
+
+    Raises:
+        InvalidInputError: the stream is invalid or compressed, or has far more rows than bytes.
+    """
     try:
         for message in pa.ipc.MessageReader.open_stream(body):
             if message.type != "schema" and _is_compressed(message.metadata.to_pybytes()):
@@ -339,15 +350,15 @@ def _arrow_rows(body: bytes) -> pa.Table:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"rows: no stream of Arrow: {error}") from error
-    if rows.num_rows > 8 * len(body):  # of nulls, which have no bytes
+    if rows.num_rows > 8 * len(body):  # arrays of the null type have no bytes
         raise InvalidInputError(f"rows: {rows.num_rows} rows of {len(body)} bytes")
     return rows
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Returns whether the bytes of a batch are compressed. Few of them may become gigabytes.
+    """Return True if a batch is compressed: a few such bytes may become gigabytes.
 
-    Source: Arrow's Message.fbs, RecordBatch.compression; pyarrow does not offer it.
+    Source: Arrow's Message.fbs, RecordBatch.compression, which pyarrow does not expose.
     """
 
     def member(table: int, number: int) -> int:

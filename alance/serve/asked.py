@@ -1,4 +1,4 @@
-"""The arguments of a request: the checked members of its JSON object."""
+"""Arguments of a request: the checked members of its JSON object."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ NEEDED: Final[Mapping[str, Sequence[str]]] = {
     "search": ("text", "vector"),
     "rows": ("rows",),
 }
-# Lists whose items are of one kind; a list of lists where that is a query of several vectors.
+# Types of list items; `vector` is a list of lists in a query of several vectors.
 _ITEMS: Final[Mapping[str, Kinds]] = {
     "columns": (str,),
     "on": (str,),
@@ -80,11 +80,13 @@ _ITEMS: Final[Mapping[str, Kinds]] = {
 
 
 def asked(verb: str, body: bytes) -> dict[str, Any]:
-    """The members of a request's object; an empty body is an empty object.
+    """Parse and check the members of a request's object; an empty body is an empty object.
+
+    Members that are null are left out.
 
     Raises:
-        InvalidInputError: no JSON object, an unknown member, one that is missing or of another
-            kind.
+        InvalidInputError: the body is no JSON object, or a member is unknown, missing or of the
+            wrong type.
     """
     try:
         values = parsed(body or b"{}", exact=verb == "rows")

@@ -1,4 +1,4 @@
-"""The limits of a service: requests at once, sizes of a request, time."""
+"""Limits of a service: concurrent requests, sizes, time."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from dataclasses import dataclass, fields
 
 from alance import InvalidInputError
 
-JSON_BYTES = 1 << 20  # Python's parser holds all threads for its time: 10 ms a MiB
+JSON_BYTES = 1 << 20  # Python's parser blocks all threads for 10 ms per MiB
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The budgets of a service; those of memory for reading are the session's.
+    """Limits of a service. The session limits the memory for reading.
 
     Attributes:
-        requests: number of requests served at once; others wait.
-        waiting: number of requests that may wait; further ones are answered 503 at once.
-        body_bytes: bytes of a request; of a JSON body 1 MiB at most: it is read on the loop.
-        rows: rows of an answer that is held as a whole: `k` (times the number of query vectors, or
-            times `refine_factor`), keys, positions, rows in an order.
-        sql_memory: memory of one query in SQL, as DuckDB writes sizes. DuckDB does not count what a
-            function makes as one value: `range(100000000)` takes gigabytes all the same.
-        seconds: time for a request, from its turn to the last byte of its answer.
+        requests: number of requests served at the same time; further requests wait.
+        waiting: number of requests that may wait; further requests are answered 503 at once.
+        body_bytes: bytes of a request's body. A JSON body may have at most 1 MiB, because only
+            Arrow is parsed off the event loop.
+        rows: rows of an answer that is held in memory whole: `k` (times the number of vectors, or
+            times `refine_factor`), keys, positions, sorted rows.
+        sql_memory: memory of one SQL query, as DuckDB writes sizes. DuckDB does not count the
+            value of a single function call: `range(100000000)` still takes gigabytes.
+        seconds: time of a request, from its turn to the last byte of its answer.
 
     Raises:
-        InvalidInputError: a bound that is not above zero.
+        InvalidInputError: a bound is not above zero.
     """
 
     requests: int = 64

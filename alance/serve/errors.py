@@ -1,10 +1,10 @@
-"""Errors as statuses of HTTP."""
+"""HTTP statuses of errors."""
 
 from __future__ import annotations
 
 import alance
 
-STATUSES = {  # the first that fits
+STATUSES = {  # the first class that fits decides
     alance.BucketNotFoundError: 500,
     alance.NotFoundError: 404,
     alance.InvalidInputError: 400,
@@ -15,7 +15,7 @@ STATUSES = {  # the first that fits
     alance.AccessError: 500,
 }
 
-# Members of an error about rows of which nobody knows whether they were added.
+# Members of an error after which it is unknown whether the rows were added.
 UNKNOWN_OUTCOME = {
     "outcome": "unknown",
     "find_out": "send the same rows with the same Idempotency-Key: they are added unless a "
@@ -24,10 +24,10 @@ UNKNOWN_OUTCOME = {
 
 
 def status_of(error: alance.AlanceError) -> int:
-    """The status that tells a caller what to do about an error; the table is in docs/service.md.
+    """Return the HTTP status of an error; docs/service.md has the table.
 
-    A store's error is 503 where it may help to try again, else 502; what is nobody's fault but
-    the service's or its files' is 500.
+    Errors of a store are 503 if a retry may help, else 502. Faults of the service or of its files
+    are 500.
     """
     if isinstance(error, alance.StoreError) and not isinstance(error, alance.AccessError):
         return 503 if error.retryable else 502

@@ -1,7 +1,8 @@
-"""The gate of a service: who may ask, how many at once, how much and for how long.
+"""Gate of a service: checks tokens and hosts, and limits concurrency, sizes and time of requests.
 
-A request passes in this order: its token, the host that it names, its turn, its body; then the
-application has it, until it is answered, its time is over, or its caller leaves, which cancels it.
+A request first has its token and host checked, then waits for its turn, then its body is read, and
+then the application works on it. The application is cancelled if the time is over or the caller
+leaves.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 CLOSE = (b"connection", b"close")
-FREE = ("/health/live", "/health/ready")  # asked by what starts and stops services
+FREE = ("/health/live", "/health/ready")  # probes of orchestrators: no token, no turn
 log = logging.getLogger("alance.serve")
 
 
@@ -45,7 +46,7 @@ class Refused(Exception):
         name: `error` in the answer.
         detail: `detail` in the answer.
         more: further members of the answer.
-        closes: the connection is closed after the answer.
+        closes: True to close the connection after the answer.
     """
 
     def __init__(
@@ -65,17 +66,17 @@ class Refused(Exception):
 
 
 class Gate:
-    """An ASGI application before another one; see the module.
+    """ASGI middleware; see the module.
 
     Args:
-        app: application behind the gate.
-        bounds: bounds of requests.
-        token: token that requests have to carry; None to accept all requests.
-        hosts: names by which requests may call the service; empty: any. A page in a browser that
-            has its own name point to this machine is kept out by it.
+        app: the application behind the gate.
+        bounds: limits of requests.
+        token: token that requests must carry; None lets all requests in.
+        hosts: host names by which requests may call the service; empty allows any. Names keep out
+            web pages whose own domain resolves to this machine (DNS rebinding).
 
     Attributes:
-        is_draining: every answer has `Connection: close`.
+        is_draining: True adds `Connection: close` to every answer.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Gate:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Let a request in, or refuse it."""
+        """Pass a request to the application, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -110,7 +111,7 @@ class Gate:
             await answer.refuse(error)
         finally:
             verb = path.rsplit("/", 1)[-1] if scope["method"] == "POST" else "read"
-            is_known = verb in MEMBERS or verb == "read"  # callers write paths, nobody else
+            is_known = verb in MEMBERS or verb == "read"  # a path may be anything
             verb = verb if is_known and answer.status not in (404, 405) else "unknown"
             self._counts[verb, answer.status] += 1
             self._seconds[verb] += time.perf_counter() - begun
@@ -144,9 +145,9 @@ class Gate:
         except TimeoutError:
             if answer.status:
                 log.warning("%r: left after %s s", scope["path"], self._bounds.seconds)
-                return  # the server closes what was not answered to its end
+                return  # the server closes the connection of an unfinished answer
             detail = f"not answered after {self._bounds.seconds} s"
-            if changes:  # not 504, which proxies and clients retry by themselves
+            if changes:  # proxies and clients retry a 504 by themselves
                 raise Refused(500, "Timeout", detail, more=UNKNOWN_OUTCOME) from None
             raise Refused(504, "Timeout", detail) from None
         finally:
@@ -156,7 +157,11 @@ class Gate:
     async def _body(
         self, headers: dict[bytes, bytes], method: str, receive: Receive
     ) -> bytes | None:
-        """Return the whole body; None if the caller has left."""
+        """Read a whole body. Returns None if the caller has left.
+
+        Raises:
+            Refused: the body is too large, or of an unknown type.
+        """
         kind = type_of(headers.get(b"content-type", b"").decode("latin-1"))
         is_arrow = kind == ARROW
         parts: list[bytes] = []
@@ -174,13 +179,13 @@ class Gate:
                 raise Refused(413, "TooLarge", detail, closes=True)  # the rest is not read
             if not message.get("more_body", False):
                 break
-        # Forms of web pages, which any page may send, have neither type.
+        # HTML forms, which any web page may send, have neither type.
         if method == "POST" and num_bytes and kind not in (JSON, ARROW):
             raise Refused(415, "UnknownType", f"content-type {kind!r}: expected {JSON} or {ARROW}")
         return b"".join(parts)
 
     async def _run(self, scope: Message, body: bytes, receive: Receive, send: Send) -> None:
-        """Work on a request until it is done or its caller leaves."""
+        """Run the application until the request is answered or its caller leaves."""
         gone = asyncio.create_task(_until_gone(receive))
         unread = [body]
 
@@ -201,7 +206,7 @@ class Gate:
             await asyncio.gather(work, gone, return_exceptions=True)
 
     def lines(self) -> Iterator[str]:
-        """Yields the numbers of requests and their seconds, as lines for Prometheus."""
+        """Yield the numbers of requests and their seconds, as lines for Prometheus."""
         yield "# HELP alance_serve_requests_total Requests answered (status 0: callers left)."
         yield "# TYPE alance_serve_requests_total counter"
         for (verb, status), count in sorted(self._counts.items()):
@@ -218,13 +223,14 @@ class Gate:
 
 
 def type_of(content_type: str) -> str:
-    """The type that a header names, without its parameters."""
+    """Return the media type of a header without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def _check_framing(scope: Message) -> None:
-    """Refuse a request with ambiguous framing: a proxy in front might see another end of it, which
-    allows request smuggling.
+    """Refuse a request with ambiguous framing.
+
+    A proxy might see another end of such a request, which allows request smuggling.
     """
     names = {name for name, _ in scope["headers"]}
     if b"transfer-encoding" not in names:
@@ -243,7 +249,7 @@ async def _until_gone(receive: Receive) -> None:
 
 
 class _HttpAnswer:
-    """Sends the answer and keeps its status, which is 0 before the answer begins."""
+    """Sender of an answer that remembers its status; 0 before the answer begins."""
 
     def __init__(self, send: Send, gate: Gate) -> None:
         self._send = send
@@ -259,7 +265,7 @@ class _HttpAnswer:
         await self._send(message)
 
     async def refuse(self, error: Refused) -> None:
-        """Send an error in the form of all errors."""
+        """Send an error as a JSON object."""
         body = as_json({"error": error.name, "detail": str(error), **error.more})
         headers = [(b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode())]
         if error.status == 503:

@@ -117,7 +117,7 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
-    """The type to build arrays of: without extension or dictionary."""
+    """Return the type in which arrays are built: without extension or dictionary."""
     if isinstance(kind, pa.BaseExtensionType):
         return _storage(kind.storage_type)
     if pa.types.is_dictionary(kind):

@@ -4,7 +4,7 @@ integers, booleans, text       as such
 floats                         numbers, or "NaN", "Infinity", "-Infinity"
 decimals                       text
 bytes                          base64
-dates, times, timestamps       ISO 8601; with an offset where the type has a zone
+dates, times, timestamps       ISO 8601; with an offset if the type has a zone
 durations                      seconds, see `moments.seconds_value`
 lists                          lists; maps: lists of [key, value]
 structs                        objects

@@ -1,4 +1,4 @@
-"""JSON of answers: as the standard has it, without spaces."""
+"""Serialization of answers as standard JSON without spaces."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def as_json(value: Any) -> bytes:
-    """A value of Python."""
+    """Serialize a Python value."""
     try:
         return orjson.dumps(value, default=plain)
-    except orjson.JSONEncodeError:  # an error's text with half of a surrogate pair: a caller's own
+    except orjson.JSONEncodeError:  # an error quotes a caller's text with a lone surrogate
         return json.dumps(value, default=plain).encode()
 
 
 def objects(batch: pa.RecordBatch) -> bytes:
-    """Rows as JSON objects with commas between."""
+    """Serialize rows as JSON objects separated by commas."""
     return as_json(json_rows(batch))[1:-1]

@@ -1,4 +1,4 @@
-"""A table as a service has it: its newest version, looked for now and then, and a sink of rows."""
+"""Table of a service: follows the newest version, and adds rows through a sink."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ log = logging.getLogger("alance.serve")
 
 
 class ServedTable:
-    """One table of a service.
+    """A table of a service.
 
-    `now` is a version, and another one after a reload: whoever has taken it goes on with that
-    version until the request is answered.
+    A reload replaces `now`. A request takes `now` once, and uses that version to its end.
 
     Attributes:
-        uri: URI of the table, without secrets.
-        key: columns by which rows are found; None: the table's primary key.
+        uri: URI of the table; without secrets once it is open.
+        key: key columns separated by commas; None for the table's primary key.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class ServedTable:
         """Open the newest version, and follow the table from now on.
 
         Raises:
-            InvalidInputError: a key that the table has not.
+            ColumnNotFoundError: the table lacks a key column.
             NotFoundError, StoreError: as `alance.dataset`.
         """
         dataset = await alance.dataset(
@@ -70,7 +69,7 @@ class ServedTable:
             self._reloader = asyncio.create_task(self._reload_now_and_then())
 
     async def close(self) -> None:
-        """Commit what was accepted, and end all that is under way."""
+        """Stop following the table, and commit the accepted rows."""
         if self._reloader is not None:
             self._reloader.cancel()
             await asyncio.gather(self._reloader, return_exceptions=True)
@@ -80,21 +79,24 @@ class ServedTable:
 
     @property
     def now(self) -> Dataset:
-        """The version that is served.
+        """The served version.
 
         Raises:
-            StoreError: none, as before the start and after the stop; retryable.
+            StoreError: the table is not open yet, or is closed; retryable.
         """
         if self._dataset is None:
             raise alance.StoreError(f"table {self.uri!r}: is not open", retryable=True)
         return self._dataset
 
     async def reload(self) -> int:
-        """Go to the newest version: one LIST, and a GET if there is one. Gives its number."""
+        """Serve the newest version; return its number.
+
+        Cost: one LIST, and one GET if there is a newer version.
+        """
         before = self.now
         newest = await before.checkout_latest()
-        # A table that was made anew begins with lower numbers. Those of an answer that another
-        # reload has overtaken are lower, too, and are nothing new.
+        # A recreated table starts with lower numbers, so they are accepted unless another reload
+        # has finished during this one.
         if self._dataset is before or newest.version > self.now.version:
             self._dataset = newest
         return self.now.version
@@ -103,11 +105,12 @@ class ServedTable:
         """Convert keys to the types of their columns: text is parsed as a number, date, bytes, ...
 
         Args:
-            keys: values, or a list of values where the key has several columns.
-            column: names with commas between; None: keys are taken as they are.
+            keys: values; lists of values if the key has several columns.
+            column: names separated by commas; None leaves the keys as they are.
 
         Raises:
-            InvalidInputError: no such column, or a text that is none of its values.
+            ColumnNotFoundError: a key column does not exist.
+            InvalidInputError: a text is not a value of its column.
         """
         if column is None:
             return [tuple(key) if isinstance(key, list) else key for key in keys]
@@ -124,19 +127,19 @@ class ServedTable:
         ]
 
     async def append(self, rows: Data, token: str) -> tuple[int, bool]:
-        """Add rows, once for each token; returns when a version has them.
+        """Add rows, once per token; return when they are committed.
 
         Callers that wait at the same time share a version.
 
         Args:
-            rows: dictionaries, or a table of Arrow.
-            token: a name of these rows that no others have.
+            rows: dictionaries, or an Arrow table.
+            token: unique name of these rows.
 
         Returns:
-            A version that has them, and whether they are new.
+            A version that has the rows, and True if this call added them.
 
         Raises:
-            InvalidInputError: rows that do not fit the table.
+            InvalidInputError: the rows do not fit the table.
             StoreError, CommitConflictError: as from `Sink.write`; send the rows again.
         """
         sink = await self._open_sink()
@@ -151,7 +154,7 @@ class ServedTable:
     async def _open_sink(self) -> Sink:
         async with self._opening:
             if self._sink is None:
-                # No interval: each request flushes.
+                # No commit interval, because each request flushes.
                 sink = alance.ingest(
                     self.uri,
                     commit_interval=None,
@@ -162,7 +165,7 @@ class ServedTable:
             return self._sink
 
     async def _drop(self, sink: Sink) -> None:
-        """Leave a sink that failed; rows that a caller got wrong do no harm to others."""
+        """Drop a failed sink, unless a flush succeeds: then only the caller's rows were wrong."""
         with suppress(alance.AlanceError):
             await sink.flush()
             return
@@ -175,12 +178,12 @@ class ServedTable:
             await asyncio.sleep(self._reload_s)
             try:
                 await self.reload()
-            except alance.AlanceError as error:  # the version in hand is still served
+            except alance.AlanceError as error:  # go on with the current version
                 log.warning("%s: no newer version: %s", self.uri, error)
 
 
 def key_names(column: str) -> list[str]:
-    """The columns of a key, which have commas between them."""
+    """Split the names of key columns at commas."""
     return [name.strip() for name in column.split(",")]
 
 

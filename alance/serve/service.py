@@ -1,4 +1,4 @@
-"""A service over tables: opened, followed, closed, and its application."""
+"""HTTP service over tables: opens, follows and closes them, and has the application."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """Tables over HTTP; see docs/service.md for what can be asked.
+    """Service of tables over HTTP; docs/service.md describes its requests.
 
     Args:
-        tables: URIs by the names that paths have for them.
-        key: the column by which rows are found, with commas between several; one for all tables,
-            or by table. None: the primary key of each.
-        ingest: rows can be added.
-        sql: queries in SQL can be asked; they reach these tables alone, and no files.
-        token: token of the header `Authorization: Bearer TOKEN`; None to accept all requests.
-        hosts: names that requests may call the service by; empty: any.
-        reload_s: seconds between looks for newer versions; 0: only by `POST .../reload`.
-        bounds: bounds of requests, see `Bounds`.
-        storage_options: options for all tables; see `alance.dataset`.
-        session: session with the caches; None for a new one, with the environment's budgets.
+        tables: URIs of tables by their names in paths.
+        key: key column, or several separated by commas; for all tables, or by table. None uses
+            the primary key of each table.
+        ingest: True allows requests that add rows.
+        sql: True allows SQL queries, which can read these tables alone, and no files.
+        token: token that requests must carry as `Authorization: Bearer TOKEN`; None lets all
+            requests in.
+        hosts: host names by which requests may call the service; empty allows any.
+        reload_s: seconds between checks for newer versions; 0 checks at `POST .../reload` only.
+        bounds: limits of requests.
+        storage_options: options of all tables; see `alance.dataset`.
+        session: session with the caches to use; None creates one.
 
     Raises:
-        InvalidInputError: no tables, a name that is no part of a path, an empty token, a key of
-            a table that is not there.
-        UnsupportedError: Starlette is not installed.
+        InvalidInputError: there are no tables, a name is empty or has a slash, the token is empty,
+            or `key` names an unknown table.
+        UnsupportedError: Starlette, uvicorn or orjson is not installed.
     """
 
     def __init__(
@@ -86,13 +87,13 @@ class Service:
 
     @property
     def read_ahead(self) -> dict[str, Any]:
-        """Options of a scan for one of many callers, any of whom may leave its answer unread."""
+        """Options of a scan that bound its read-ahead to the share of one request."""
         share = max(1, self._session.io_buffer_bytes // self.bounds.requests)
         return {"io_buffer_bytes": share, "batch_readahead": 1}
 
     @property
     def app(self) -> Any:
-        """The ASGI application: for uvicorn, or to be mounted into another one."""
+        """ASGI application, for uvicorn or to be mounted into another application."""
         return self._gate
 
     @property
@@ -112,10 +113,10 @@ class Service:
         return self.tables[name]
 
     async def __aenter__(self) -> Self:
-        """Warm up and open all tables, before the first request.
+        """Warm up and open all tables.
 
         Raises:
-            AlanceError: a table cannot be opened; none is then.
+            AlanceError: a table cannot be opened; all tables are closed then.
         """
         observe.add(self.metrics)
         try:
@@ -133,17 +134,17 @@ class Service:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit what was accepted and close all tables, behind the last request."""
+        """Commit the accepted rows and close all tables; call it after the last request."""
         await self._close()
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
-        """The service's own time within that of another application: `FastAPI(lifespan=...)`."""
+        """Run the service as the lifespan of another application: `FastAPI(lifespan=...)`."""
         async with self:
             yield
 
     def metrics_text(self) -> str:
-        """Counters of requests, stores, commits and caches, as Prometheus reads them."""
+        """Metrics of requests, stores, commits and caches, in the text format of Prometheus."""
         return self.metrics.text() + "\n".join([*self._gate.lines(), ""])
 
     async def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Values and rows as JSON can have them."""
+"""Conversion of Python values and rows to types that JSON has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pyarrow as pa
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: bytes in base64, moments in ISO 8601, sets as sorted lists."""
+    """Convert a value for JSON: bytes to base64, moments to ISO 8601, sets to sorted lists.
+
+    Durations become seconds, and all other values text.
+    """
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime | date | time):
@@ -23,7 +26,7 @@ def plain(value: Any) -> Any:
 
 
 def dicts(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
-    """Rows as dicts; values that Python has not, such as years beyond 9999, are text."""
+    """Convert rows to dicts; values that Python lacks, such as years beyond 9999, become text."""
     try:
         listed: list[dict[str, Any]] = rows.to_pylist()
     except (OverflowError, ValueError):
@@ -41,7 +44,7 @@ def _value(value: pa.Scalar) -> Any:
 
 
 def _with_texts(kind: pa.DataType) -> pa.DataType:
-    """A type with texts instead of dates, times and durations."""
+    """Replace dates, times and durations in a type by text."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_with_texts(field.type)) for field in kind])
     if pa.types.is_map(kind):

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of the lab: bytes in, requests out, one after the other."""
+"""HTTP/1.1 connections of the lab: parses requests, and passes them on one at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Request:
-    """A request with its operation's name and what is logged of it."""
+    """A request, with the name of its operation and its record in the log."""
 
     __slots__ = ("body", "bucket", "headers", "key", "method", "op", "query", "record")
 
@@ -42,17 +42,17 @@ class Request:
 
     @property
     def is_gcs(self) -> bool:
-        """Returns whether the client speaks the dialect of GCS."""
+        """True if the client speaks the dialect of GCS."""
         return self.headers.get("authorization", "").startswith("Bearer")
 
     @property
     def copy_source(self) -> str | None:
-        """The object to copy from, in the S3 or GCS dialect."""
+        """Object to copy from, in the S3 or GCS dialect; None if the request is no copy."""
         headers = self.headers
         return headers.get("x-amz-copy-source") or headers.get("x-goog-copy-source")
 
     def name(self) -> str:
-        """The operation, as S3 calls it in short."""
+        """Return the short name of the S3 operation."""
         method, query = self.method, self.query
         if not self.key:
             if method == "GET":
@@ -101,17 +101,17 @@ class Answer:
 
 
 def xml(body: str) -> Answer:
-    """An answer of 200 with an XML document."""
+    """Return an answer of status 200 with an XML document."""
     return Answer(200, [("Content-Type", "application/xml")], (XML_HEAD + body).encode())
 
 
 def error(
     status: int, code: str | None = None, message: str = "", retry_after: float | None = None
 ) -> Answer:
-    """An answer that tells of an error.
+    """Return an error answer.
 
     Args:
-        code: S3's name of it; None: the usual one of the status.
+        code: S3's name of the error; None for the usual name of the status.
         retry_after: seconds.
     """
     name = code or ERROR_CODES.get(status, "Error")
@@ -123,16 +123,16 @@ def error(
 
 
 CHUNK: Final = 256 * 1024
-RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no time: closing sends RST
+RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: closing sends RST
 
 Head: TypeAlias = tuple[str, str, dict[str, str]]  # method, target, headers in lower case
 
 
 def parse_head(data: bytes) -> Head:
-    """The request line and headers.
+    """Parse the request line and headers.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the request line is malformed.
     """
     first, *lines = data.decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ", 2)
@@ -141,12 +141,13 @@ def parse_head(data: bytes) -> Head:
 
 
 def unchunk(data: bytes) -> tuple[bytes, int] | None:
-    """The payload of a chunked body and where the body ends; None where more is to come.
+    """Return the payload of a chunked body, and the end of the body in `data`.
 
-    Serves HTTP's chunked coding and aws-chunked, whose chunks may carry signatures.
+    Returns None if the body is not complete. Parses HTTP's chunked coding and aws-chunked, whose
+    chunks may carry signatures.
 
     Raises:
-        ValueError: a chunk's size is no number.
+        ValueError: the size of a chunk is no number.
     """
     payload: list[bytes] = []
     at = 0
@@ -166,13 +167,14 @@ def unchunk(data: bytes) -> tuple[bytes, int] | None:
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection.
+    """Connection of a client.
 
     Attributes:
-        busy: a request is being answered; those behind it wait in the buffer.
+        busy: True while a request is being answered; later requests wait in the buffer.
+        open: False once the connection is closed by either side.
         lost: set when the connection is gone.
-        free: on the monotonic clock, when the bandwidth limit lets the next bytes pass.
-        waiter: done when the client has taken enough to write on; None: now.
+        free: time on the monotonic clock from which the bandwidth limit lets the next bytes pass.
+        waiter: done when the client has read enough to write more; None if writing is possible.
     """
 
     ids: Final = itertools.count(1)
@@ -217,7 +219,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_receiving(self) -> bool:
-        """Returns whether a part of a request has arrived."""
+        """True if a part of a request has arrived, and no request is being answered."""
         return not self.busy and (self._head is not None or bool(self._buffer))
 
     def _pump(self) -> None:
@@ -268,7 +270,7 @@ class Connection(asyncio.Protocol):
         return body
 
     def finished(self, record: dict[str, Any]) -> None:
-        """The answer is written: note the time and go on with the next request."""
+        """Record the end of an answer, and go on with the next request."""
         self._end(record)
         self.busy = False
         if self._is_last:
@@ -277,13 +279,13 @@ class Connection(asyncio.Protocol):
             self.server.loop.call_soon(self._pump)
 
     def close(self, record: dict[str, Any]) -> None:
-        """End the connection in good order, after what is written."""
+        """Close the connection after all written bytes are sent."""
         self._end(record)
         self.open = False
         self.transport.close()
 
     def reset(self, record: dict[str, Any]) -> None:
-        """End the connection at once; the client sees a reset."""
+        """Reset the connection at once."""
         self._end(record)
         self.open = False
         with contextlib.suppress(OSError):  # the client may have left

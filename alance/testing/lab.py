@@ -1,4 +1,4 @@
-"""The lab: an S3-compatible server in a process of its own, for tests, the demo and benchmarks.
+"""Lab: an S3-compatible server in a process of its own, for tests, the demo and benchmarks.
 
 with Lab() as lab:
     lab.config(latency_ms=30)
@@ -40,7 +40,10 @@ Record: TypeAlias = dict[str, Any]
 
 
 def phases(records: list[Record]) -> int:
-    """The most requests no two of which overlap in time: the longest chain that may depend."""
+    """Return the largest number of requests that do not overlap in time.
+
+    This is the longest chain in which each request may depend on the previous answer.
+    """
     spans = sorted((r["t2"], r["t0"]) for r in records if r.get("t2"))
     count, last = 0, -1.0
     for end, start in spans:
@@ -50,7 +53,7 @@ def phases(records: list[Record]) -> int:
 
 
 def summarize(records: list[Record]) -> dict[str, Any]:
-    """Numbers of requests, bytes and waves."""
+    """Count requests, bytes, errors and phases of a log."""
     by_op: dict[str, int] = {}
     statuses: dict[str, int] = {}
     for r in records:
@@ -83,40 +86,40 @@ def _span(records: list[Record]) -> float:
 
 
 class Recording:
-    """The requests that the server got inside of a `with lab.recording()` block."""
+    """Requests that the server received during a `with lab.recording()` block."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
 
     @property
     def rounds(self) -> int:
-        """How many requests were one after the other, each made for the answers of those before.
+        """Number of rounds: requests of a round do not depend on each other's answers.
 
-        Told by a lab that waits for its client (`waits_for` of the weather) only.
+        At most 1 unless the weather's `waits_for` is set.
         """
         return len({record["round"] for record in self.records})
 
     def summary(self) -> dict[str, Any]:
-        """Numbers of requests, bytes and waves."""
+        """Count requests, bytes, errors and phases; see `summarize`."""
         return summarize(self.records)
 
 
 class Lab:
-    """A server in a process of its own, as long as the `with` block lasts.
+    """A server in a process of its own, which runs during a `with` block.
 
-    It shares neither interpreter nor event loop with the client: what it takes slows nobody.
+    It shares neither interpreter nor event loop with the client, so it does not slow the client.
 
     Args:
-        root: the folder whose folders are the buckets; None: a temporary one.
-        buckets: made where they are not there.
+        root: folder whose subfolders are the buckets; None for a temporary folder.
+        buckets: buckets to create if they do not exist.
         weather: settings of `WeatherSettings`: latency, bandwidth, faults.
 
     Raises:
-        ValueError: the weather has no such setting.
-        StoreError: (at the start of the block) the server does not start.
+        ValueError: a setting of the weather is unknown.
+        StoreError: (on entering the block) the server does not start.
 
     Attributes:
-        endpoint: its URL, inside of the block.
+        endpoint: URL of the server, inside the block.
     """
 
     def __init__(
@@ -192,36 +195,38 @@ class Lab:
             connection.close()
 
     def config(self, **weather: Unpack[WeatherSettings]) -> dict[str, Any]:
-        """Change the weather; gives all settings.
+        """Change the weather; return all settings.
 
         Raises:
-            StoreError: no such setting or fault; nothing has changed.
+            StoreError: a setting or fault is unknown; nothing has changed.
         """
         return cast("dict[str, Any]", json.loads(self._call("config", weather)))
 
     def calm(self) -> None:
-        """Fair weather: no latency, no limits, no faults."""
+        """Reset the weather: no latency, no limits, no faults."""
         self.config(**Weather.DEFAULTS)
 
     def stats(self) -> dict[str, Any]:
-        """Requests so far, those under way and their peak since the last time asked, connections,
-        multipart uploads not ended, processor time in seconds.
+        """Return counters of the server.
+
+        They are: requests so far; requests under way, and their peak since the last call; open and
+        accepted connections; unfinished multipart uploads; processor time in seconds.
         """
         return cast("dict[str, Any]", json.loads(self._call("stats")))
 
     def rescan(self) -> None:
-        """Look at the folder again, after files were put there by hand."""
+        """Rescan the folder after files in it were changed by hand."""
         self._call("rescan")
 
     def log(self, since: int = 0) -> list[Record]:
-        """The requests from number `since` on, one mapping each."""
+        """Return the records of the requests from number `since` on; see `Server.log`."""
         return [json.loads(line) for line in self._call(f"log?since={since}").splitlines() if line]
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recording]:
-        """Collect the requests of a block; they are there at its end.
+        """Collect the requests of a block; the recording is filled at the end of the block.
 
-        Waits for a second at most until they have ended; not for those of before.
+        The end of the block waits for these requests to end, for at most a second.
         """
         start = self.stats()["requests"]
         recording = Recording()
@@ -233,7 +238,7 @@ class Lab:
             time.sleep(0.01)
 
     def gcs_options(self) -> dict[str, str]:
-        """Storage options to reach the same objects as `gs://`."""
+        """Storage options for alance, to reach the objects as `gs://`."""
         key = {
             "gcs_base_url": self.endpoint,
             "disable_oauth": True,
@@ -256,8 +261,8 @@ class Lab:
 
 
 def main() -> None:
-    """The command."""
-    from alance.testing.server import serve  # only its own process needs it
+    """Run the command line."""
+    from alance.testing.server import serve  # needed in the server's process only
 
     parser = argparse.ArgumentParser(prog="python -m alance.testing.lab")
     commands = parser.add_subparsers(required=True)

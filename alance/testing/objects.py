@@ -1,4 +1,4 @@
-"""The objects of the lab: files of a folder with entity tags, conditions and ranges over them."""
+"""Objects of the lab: files of a folder, with entity tags, conditions and ranges."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Part: TypeAlias = tuple[str, int, str]  # file, bytes, entity tag
 
 
 class Fault(Exception):
-    """An answer other than the plain one: carries the status."""
+    """Raised to answer a request with an error status."""
 
     def __init__(self, status: int, code: str | None = None, message: str = "") -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ class Fault(Exception):
 
 
 class StoredBlob:
-    """One stored object's metadata."""
+    """Metadata of a stored object."""
 
     __slots__ = ("etag", "mtime", "size")
 
@@ -74,12 +74,12 @@ class StoredBlob:
 
     @property
     def generation(self) -> int:
-        """The number of this content, as the GCS dialect tells it."""
+        """Generation of the object in the GCS dialect; a write changes it."""
         return int(self.etag.strip('"').rsplit("-", 1)[-1], 16)
 
 
 class Bucket:
-    """The keys of one bucket, sorted, over one folder."""
+    """Objects of a bucket, which is a folder, with their sorted keys."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +87,7 @@ class Bucket:
         self.keys: list[str] = []
 
     def scan(self, tag: Callable[[], str]) -> None:
-        """Take in the files that are there; each gets a new entity tag."""
+        """Read the folder; each file gets a new entity tag."""
         self.blobs.clear()
         base = str(self.folder)
         for where, _, names in os.walk(base):
@@ -99,13 +99,13 @@ class Bucket:
         self.keys = sorted(self.blobs)
 
     def put(self, key: str, blob: StoredBlob) -> None:
-        """Enter an object."""
+        """Add or replace an object."""
         if key not in self.blobs:
             bisect.insort(self.keys, key)
         self.blobs[key] = blob
 
     def drop(self, key: str) -> None:
-        """Strike out an object, if it is there."""
+        """Remove an object, if it exists."""
         if self.blobs.pop(key, None) is not None:
             at = bisect.bisect_left(self.keys, key)
             del self.keys[at]
@@ -131,11 +131,11 @@ class ObjectStore:
         self.rescan()
 
     def tag(self) -> str:
-        """A new entity tag, quoted."""
+        """Return a new entity tag, quoted."""
         return f'"{self._run}-{next(self._tags):x}"'
 
     def rescan(self) -> None:
-        """Look at the folder again."""
+        """Read all buckets again."""
         self.close()
         self.buckets.clear()
         for entry in sorted(self.root.iterdir()):
@@ -144,32 +144,44 @@ class ObjectStore:
                 bucket.scan(self.tag)
 
     def close(self) -> None:
-        """Close the files that are kept open."""
+        """Close all open files."""
         while self.fds:
             os.close(self.fds.popitem()[1])
 
     def bucket(self, name: str) -> Bucket:
-        """The bucket; `Fault` where there is none."""
+        """Return a bucket.
+
+        Raises:
+            Fault: the bucket does not exist.
+        """
         try:
             return self.buckets[name]
         except KeyError:
             raise Fault(404, "NoSuchBucket", name) from None
 
     def blob(self, bucket: Bucket, key: str) -> StoredBlob:
-        """The object's metadata; `Fault` where there is none."""
+        """Return the metadata of an object.
+
+        Raises:
+            Fault: the object does not exist.
+        """
         try:
             return bucket.blobs[key]
         except KeyError:
             raise Fault(404, "NoSuchKey", key) from None
 
     def path(self, bucket: Bucket, key: str) -> str:
-        """The object's file; `Fault` where the key would leave the bucket's folder."""
+        """Return the path of an object's file.
+
+        Raises:
+            Fault: the key is empty, or leaves the bucket's folder.
+        """
         if ".." in key.split("/") or not key:
             raise Fault(400, "InvalidRequest", key)
         return f"{bucket.folder}/{key}"
 
     def fd(self, path: str) -> int:
-        """The descriptor of a file, kept open."""
+        """Return the descriptor of a file; the store keeps the last 512 files open."""
         fd = self.fds.get(path)
         if fd is not None:
             self.fds.move_to_end(path)
@@ -180,13 +192,13 @@ class ObjectStore:
         return fd
 
     def forget(self, path: str) -> None:
-        """Close a file that changes."""
+        """Close the open file at a path, because it changes."""
         fd = self.fds.pop(path, None)
         if fd is not None:
             os.close(fd)
 
     def install(self, bucket: Bucket, key: str, temp: str, size: int) -> StoredBlob:
-        """Make a written file the object's content, at once."""
+        """Move a written file to the object's path, atomically."""
         path = self.path(bucket, key)
         self.forget(path)
         try:
@@ -210,7 +222,7 @@ class ObjectStore:
         return self.install(bucket, key, temp, len(data))
 
     def delete(self, bucket: Bucket, key: str) -> bool:
-        """Delete an object and the folders that it leaves empty; whether there was one."""
+        """Delete an object and its folders that are now empty; return False if it did not exist."""
         if key not in bucket.blobs:
             return False
         path = self.path(bucket, key)
@@ -224,12 +236,15 @@ class ObjectStore:
 
 
 def etags(value: str) -> list[str]:
-    """The entity tags of a condition."""
+    """Split the entity tags of a condition."""
     return [part.strip() for part in value.split(",")]
 
 
 def check_write(blob: StoredBlob | None, headers: dict[str, str]) -> None:
-    """If-None-Match and If-Match on a write, and their GCS dialect.
+    """Check If-None-Match, If-Match and the generation of GCS on a write.
+
+    Args:
+        blob: the current object; None if it does not exist.
 
     Raises:
         Fault: a condition does not hold.
@@ -252,7 +267,11 @@ def check_write(blob: StoredBlob | None, headers: dict[str, str]) -> None:
 
 
 def check_read(blob: StoredBlob, headers: dict[str, str]) -> None:
-    """If-Match and If-None-Match on a read."""
+    """Check If-Match and If-None-Match on a read.
+
+    Raises:
+        Fault: a condition does not hold.
+    """
     match = headers.get("if-match")
     if match is not None and match.strip() != "*" and blob.etag not in etags(match):
         raise Fault(412, message="If-Match")
@@ -262,10 +281,12 @@ def check_read(blob: StoredBlob, headers: dict[str, str]) -> None:
 
 
 def parse_range(value: str, size: int) -> tuple[int, int] | None:
-    """bytes=a-b / a- / -n as a half-open pair; None where the header is not one simple range.
+    """Parse `bytes=a-b`, `bytes=a-` or `bytes=-n` as a half-open range of an object.
+
+    Returns None if the header is not a single simple range.
 
     Raises:
-        Fault: the range lies outside of the object.
+        Fault: the range is outside the object.
     """
     if not value.startswith("bytes=") or "," in value:
         return None

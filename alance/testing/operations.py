@@ -1,7 +1,7 @@
-"""The operations of S3 and GCS over an `ObjectStore`: objects, listings, uploads. No timing here.
+"""Operations of S3 and GCS over an `ObjectStore`: objects, listings, uploads. No timing here.
 
-GCS documents that it takes no preconditions with multipart uploads: so they are refused there, and
-nobody comes to rely on them. Its uploads replace whatever has the name when they are completed.
+GCS documents that multipart uploads take no preconditions, so the lab refuses them. A completed
+upload of GCS replaces any object with its name.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ if TYPE_CHECKING:
 
     from alance.testing.objects import Part
 
-PAGE: Final = 1000  # entries at most, as S3 has it
-LAST: Final = "\U0010ffff"  # sorts behind whatever a key goes on with
+PAGE: Final = 1000  # most entries of a page, as in S3
+LAST: Final = "\U0010ffff"  # sorts behind any character of a key
 
 
 def entries(
     bucket: Bucket, prefix: str, delimiter: str, after: str
 ) -> Iterator[tuple[str, StoredBlob | None]]:
-    """Objects and, without a blob, common prefixes; in order, all greater than `after`.
+    """Yield objects and common prefixes in order, all greater than `after`; prefixes have no blob.
 
     Args:
-        delimiter: keys that have it behind the prefix are folded into one entry; "": none are.
+        delimiter: keys that are equal up to the first delimiter behind `prefix` become one common
+            prefix; no keys do if it is empty.
     """
     keys = bucket.keys
     at = max(bisect.bisect_left(keys, prefix), bisect.bisect_right(keys, after) if after else 0)
@@ -63,7 +64,7 @@ def entries(
 
 
 def list_objects(bucket: Bucket, req: Request) -> Answer:
-    """ListObjectsV2.
+    """Answer ListObjectsV2.
 
     Raises:
         ValueError: `max-keys` is no number.
@@ -96,7 +97,10 @@ def list_objects(bucket: Bucket, req: Request) -> Answer:
 
 
 def unending(answer: Answer, req: Request, *, is_hollow: bool) -> Answer:
-    """A page of a listing that says that another one follows: the same again, or an empty one."""
+    """Turn the last page of a listing into one with a next page.
+
+    The next page is the same page again; with `is_hollow`, an empty page.
+    """
     query = req.query
     again = query.get("continuation-token", "") or quote(query.get("start-after", "") or "\0")
     token = quote(LAST) if is_hollow else again
@@ -120,26 +124,34 @@ def _entry(name: str, blob: StoredBlob | None) -> str:
 
 
 def copy_source(store: ObjectStore, req: Request) -> tuple[Bucket, str, StoredBlob]:
-    """The object that a copy names."""
+    """Return the bucket, key and metadata of a copy's source.
+
+    Raises:
+        Fault: the source does not exist.
+    """
     name, _, key = unquote(req.copy_source or "").lstrip("/").partition("/")
     bucket = store.bucket(name)
     return bucket, key, store.blob(bucket, key)
 
 
 def refuse_conditions(req: Request) -> None:
-    """No part of a multipart upload to GCS has one."""
+    """Refuse preconditions of multipart uploads to GCS.
+
+    Raises:
+        Fault: the request has a precondition.
+    """
     if req.is_gcs and "x-goog-if-generation-match" in req.headers:
         raise Fault(400, "InvalidArgument", "multipart uploads take no preconditions")
 
 
 class Multipart:
-    """Uploads under way: their parts are files until the upload is complete."""
+    """Multipart uploads; their parts are files until the upload is complete."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
 
     def create(self, req: Request) -> Answer:
-        """CreateMultipartUpload."""
+        """Answer CreateMultipartUpload."""
         refuse_conditions(req)
         self.store.bucket(req.bucket)
         upload = self.store.tag()[1:-1]
@@ -151,14 +163,18 @@ class Multipart:
         )
 
     def upload(self, req: Request) -> dict[int, Part]:
-        """The parts of the upload that a request is about, by their numbers."""
+        """Return the parts of a request's upload, by their numbers.
+
+        Raises:
+            Fault: the upload does not exist.
+        """
         parts = self.store.uploads.get(req.query["uploadId"])
         if parts is None:
             raise Fault(404, "NoSuchUpload")
         return parts
 
     def part(self, req: Request) -> Answer:
-        """UploadPart and UploadPartCopy."""
+        """Answer UploadPart and UploadPartCopy."""
         refuse_conditions(req)
         parts, number = self.upload(req), int(req.query["partNumber"])
         data = req.body
@@ -181,7 +197,7 @@ class Multipart:
         return Answer(200, [("ETag", tag)])
 
     def complete(self, req: Request) -> Answer:
-        """CompleteMultipartUpload, with conditions; parts that are not named are dropped."""
+        """Answer CompleteMultipartUpload, with conditions; drops parts that are not named."""
         refuse_conditions(req)
         bucket, parts = self.store.bucket(req.bucket), self.upload(req)
         check_write(bucket.blobs.get(req.key), req.headers)
@@ -209,7 +225,7 @@ class Multipart:
         )
 
     def abort(self, req: Request) -> Answer:
-        """AbortMultipartUpload."""
+        """Answer AbortMultipartUpload."""
         for temp, _, _ in self.upload(req).values():
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temp)
@@ -218,7 +234,7 @@ class Multipart:
 
 
 class StoreService:
-    """The S3 operations: their effect on the store, and their answers."""
+    """Handlers of the S3 operations."""
 
     WRITES: Final = frozenset(
         {"PUT", "COPY", "MPCREATE", "MPCOMPLETE", "MPABORT", "PART", "DELETE", "BULKDELETE"}
@@ -243,7 +259,7 @@ class StoreService:
         }
 
     def __call__(self, req: Request) -> Answer:
-        """Do what is asked; failures are answers, too."""
+        """Apply a request to the store, and return its answer, also if it fails."""
         try:
             handler = self.table.get(req.op)
             if handler is None:
@@ -260,7 +276,7 @@ class StoreService:
             return error(400, message=f"{req.op} {req.key}: the folder: {problem.strerror}")
 
     def get(self, req: Request) -> Answer:
-        """GetObject and HeadObject, with conditions and one range."""
+        """Answer GetObject and HeadObject, with conditions and one range."""
         bucket = self.store.bucket(req.bucket)
         blob = self.store.blob(bucket, req.key)
         check_read(blob, req.headers)
@@ -278,18 +294,18 @@ class StoreService:
             headers.append(("Content-Range", f"bytes {start}-{stop - 1}/{blob.size}"))
         req.record["range"] = [start, stop]
         path = self.store.path(bucket, req.key)
-        self.store.fd(path)  # fails here, where it can be told, if the file is gone
+        self.store.fd(path)  # raises before the answer begins if the file is gone
         return Answer(status, headers, path=path, start=start, stop=stop)
 
     def put(self, req: Request) -> Answer:
-        """PutObject, with conditions."""
+        """Answer PutObject, with conditions."""
         bucket = self.store.bucket(req.bucket)
         check_write(bucket.blobs.get(req.key), req.headers)
         blob = self.store.write(bucket, req.key, req.body)
         return Answer(200, [("ETag", blob.etag), ("x-goog-generation", str(blob.generation))])
 
     def copy(self, req: Request) -> Answer:
-        """CopyObject, with conditions on the target."""
+        """Answer CopyObject, with conditions on the target."""
         origin, key, source = copy_source(self.store, req)
         bucket = self.store.bucket(req.bucket)
         check_write(bucket.blobs.get(req.key), req.headers)
@@ -299,7 +315,7 @@ class StoreService:
         return xml(f"<CopyObjectResult><ETag>{html.escape(blob.etag)}</ETag></CopyObjectResult>")
 
     def delete(self, req: Request) -> Answer:
-        """DeleteObject: a missing one is an error for GCS, and none for S3."""
+        """Answer DeleteObject; a missing object is an error in GCS, but not in S3."""
         bucket = self.store.bucket(req.bucket)
         if "if-match" in req.headers or "x-goog-if-generation-match" in req.headers:
             check_write(bucket.blobs.get(req.key), req.headers)
@@ -308,7 +324,7 @@ class StoreService:
         return Answer(204)
 
     def bulk_delete(self, req: Request) -> Answer:
-        """DeleteObjects."""
+        """Answer DeleteObjects."""
         bucket = self.store.bucket(req.bucket)
         keys = re.findall(r"<Key>(.*?)</Key>", bytes(req.body).decode(), re.S)
         for key in keys:
@@ -317,11 +333,11 @@ class StoreService:
         return xml(f"<DeleteResult {XMLNS}>{done}</DeleteResult>")
 
     def list_objects(self, req: Request) -> Answer:
-        """ListObjectsV2."""
+        """Answer ListObjectsV2."""
         return list_objects(self.store.bucket(req.bucket), req)
 
     def on_bucket(self, req: Request) -> Answer:
-        """Answers requests about buckets: create, list, head, location."""
+        """Answer requests about buckets: create, list, head, location."""
         if req.method == "PUT":
             if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", req.bucket):
                 raise Fault(400, "InvalidBucketName", req.bucket)

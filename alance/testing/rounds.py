@@ -1,9 +1,9 @@
-"""Rounds of requests, told apart by what depends on what and not by the clock.
+"""Rounds of requests, detected by dependencies and not by the clock.
 
-A request that needs no answer of the others is made before the client has nothing left to do but to
-wait. So the server holds requests back until the client's process sleeps with all of its threads,
-and then lets all that are held go on: they are one round. On a busy machine a thread that waits for
-a processor does not sleep; rounds take longer there and stay as many.
+A client sends all requests that depend on no pending answer before it only waits. So the server
+holds requests back until all threads of the client's process sleep, and then lets all held requests
+go on: they are one round. On a busy machine a thread that waits for a processor does not sleep, so
+rounds take longer there, but their number is the same.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 PAUSE_S: Final = 0.003  # between two looks at the client
-LOOKS: Final = 6  # that find it asleep, one after the other: what it sent has arrived by then
-MOST_LOOKS: Final = 20_000  # a client that never sleeps gets its answers in the end
+LOOKS: Final = 6  # consecutive looks at a sleeping client; all that it sent has arrived by then
+MOST_LOOKS: Final = 20_000  # then even a client that never sleeps gets its answers
 
 
 class Rounds:
-    """Requests that are held back, and the number of the round that they belong to.
+    """Held requests, and the number of their round.
 
     Args:
-        client: gives the number of the client's process, 0: nothing is held back.
-        in_flight: gives the number of requests that a client waits for, those held back among
-            them.
-        spawn: runs something beside.
+        client: returns the id of the client's process; 0 holds no requests back.
+        in_flight: returns the number of requests that the client waits for, held ones included.
+        spawn: runs a coroutine in the background.
     """
 
     def __init__(
@@ -41,10 +40,10 @@ class Rounds:
         self._held: list[tuple[asyncio.Event, Callable[[], None]]] = []
 
     def enter(self, lost: asyncio.Event, go: Callable[[], None]) -> None:
-        """Call `go` once the client waits; at once where nothing is held back.
+        """Call `go` once the client only waits; at once if requests are not held back.
 
         Args:
-            lost: set when nobody waits for the request any more.
+            lost: set when the client no longer waits for the request.
         """
         if not self._client() and not self._held:
             go()
@@ -70,9 +69,9 @@ class Rounds:
 
 
 def is_asleep(process: int) -> bool:
-    """Return True if no thread of a process uses or waits for a processor or a disk.
+    """Return True if no thread of a process runs, or waits for a processor or a disk.
 
-    True where the system does not tell (it has no `/proc`) or the process has ended.
+    Also True if the process has ended, or the system has no `/proc`.
     """
     folder = f"/proc/{process}/task"
     try:
@@ -83,9 +82,9 @@ def is_asleep(process: int) -> bool:
 
 
 def _state(path: str) -> bytes:
-    """The letter of a thread's state, which stands behind its name in brackets.
+    """Return the letter of a thread's state, which stands behind its name in brackets.
 
-    By calls of the system: a process has dozens of threads, and is looked at for each round.
+    Uses system calls for speed: each look reads the state of dozens of threads.
     """
     try:
         file = os.open(path, os.O_RDONLY)

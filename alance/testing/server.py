@@ -1,6 +1,7 @@
-"""The server of the lab: takes requests, lets the weather have its way, and keeps the log.
+"""Server of the lab: answers requests under the weather's latency and faults, and logs them.
 
-It listens on a loopback address only and checks no signature. `/_lab/` is about the lab itself.
+It listens on a loopback address only and checks no signatures. Paths below `/_lab/` control the
+lab itself.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def control(server: Server, method: str, target: str, body: bytes) -> tuple[int, bytes]:
-    """The status and JSON answer of a request for log, weather, statistics or a new look."""
+    """Answer a request for the log, the weather, a rescan or statistics: status and JSON."""
     path, _, query = target.partition("?")
     try:
         match path.removeprefix("/_lab/"):
@@ -68,14 +69,14 @@ def _stats(server: Server) -> dict[str, float]:
 
 CUTS: Final = frozenset({"truncate", "reset_mid", "stall_mid", "trickle"})
 TRICKLE_S: Final = 1.0  # between two bytes
-PACED_CHUNK: Final = 64 * 1024  # under a limit: small steps make an even flow
+PACED_CHUNK: Final = 64 * 1024  # under a bandwidth limit: small steps make an even flow
 
 
 class Delivery:
-    """Writes answers to connections.
+    """Writer of answers to connections.
 
     Args:
-        spawn: runs what takes a while.
+        spawn: runs a coroutine in the background.
     """
 
     def __init__(
@@ -85,11 +86,11 @@ class Delivery:
         spawn: Callable[[Coroutine[None, None, None]], None],
     ) -> None:
         self._store, self._weather, self._spawn = store, weather, spawn
-        self._free = 0.0  # on the monotonic clock, when the total limit lets more bytes pass
+        self._free = 0.0  # monotonic time from which the total limit lets more bytes pass
         self._date = (0, "")
 
     def pace(self, conn: Connection, num_bytes: int, mbps: float = 0.0) -> float:
-        """Seconds until these bytes may have passed, under the limits."""
+        """Reserve bandwidth for some bytes; return the seconds until they may have passed."""
         values, now, wait = self._weather.values, time.monotonic(), 0.0
         limit = min((x for x in (mbps, values["conn_mbps"]) if x), default=0.0)
         if limit:
@@ -103,7 +104,7 @@ class Delivery:
     def reply(
         self, conn: Connection, req: Request, answer: Answer, rule: Rule | None = None
     ) -> None:
-        """Write an answer, as the fault has it."""
+        """Write an answer, with the fault of a rule."""
         record, length = req.record, answer.length
         record["st"], record["out"] = answer.status, 0 if req.method == "HEAD" else length
         if not conn.open:
@@ -159,7 +160,7 @@ class Delivery:
         trickles = rule is not None and rule.action == "trickle"
         stop = answer.length if trickles else first
         step = PACED_CHUNK if mbps or self._weather.values["conn_mbps"] else CHUNK
-        # Of its own: the store may forget the object, which goes on as it was when asked for.
+        # A duplicate: if the object is replaced meanwhile, the answer keeps the old content.
         fd = os.dup(self._store.fd(answer.path)) if answer.path is not None else None
         at = 0
         try:
@@ -206,13 +207,13 @@ HOST = "127.0.0.1"
 
 
 class Server:
-    """Answers requests as the weather allows.
+    """Server of objects under a weather.
 
     Attributes:
-        log: a record of each request, in the order of their arrival: `n` its number, `conn`, `t0`
-            arrived, `t1` answer begun, `t2` ended (seconds on the monotonic clock), `m` method,
-            `op`, `bucket`, `key`, `in` and `out` bytes of the bodies, `st` status, `range`,
-            `fault`, `round` the number of its round, where they are told apart (`waits_for`).
+        log: record of each request, in the order of arrival: `n` number, `conn` connection; `t0`
+            arrival, `t1` start of the answer, `t2` end (seconds on the monotonic clock); `m`
+            method, `op`, `bucket`, `key`; `in` and `out` bytes of the bodies; `st` status,
+            `range`, `fault`; `round` number of its round (see `waits_for` of the weather).
     """
 
     def __init__(self, store: ObjectStore, weather: Weather) -> None:
@@ -227,19 +228,19 @@ class Server:
         self.rounds = Rounds(lambda: int(weather.values["waits_for"]), self._under_way, self.spawn)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Run something beside."""
+        """Run a coroutine in the background."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def finish(self, record: dict[str, Any]) -> None:
-        """A request has ended, one way or the other."""
+        """Count a request as ended."""
         self.in_flight -= 1
 
     def arrived(
         self, conn: Connection, method: str, target: str, headers: dict[str, str], body: Content
     ) -> None:
-        """Take a request; the connection is told when it has ended."""
+        """Begin a request; `Connection` learns of its end by `finished`, `close` or `reset`."""
         if target.startswith("/_lab/"):
             self._control(conn, method, target, body)
             return
@@ -263,7 +264,7 @@ class Server:
         self.rounds.enter(conn.lost, lambda: self._begin(conn, req))
 
     def _under_way(self) -> int:
-        """Requests that a client waits for, those that have come in part among them."""
+        """Number of requests that clients wait for, partly received requests included."""
         return sum(conn.busy or conn.is_receiving for conn in self.conns)
 
     def _begin(self, conn: Connection, req: Request) -> None:
@@ -287,7 +288,7 @@ class Server:
         self.delivery.reply(conn, req, answer)
 
     async def _apply(self, conn: Connection, req: Request, delay: float) -> Answer:
-        """Do what is asked after a part of the latency, and wait for the rest of it."""
+        """Apply a request after a part of the latency, and wait for the rest of the latency."""
         is_write = req.op in StoreService.WRITES
         early = delay * self.weather.values["apply_at"] if is_write else delay
         await asyncio.sleep(early + self.delivery.pace(conn, len(req.body)))
@@ -308,8 +309,8 @@ class Server:
             await asyncio.sleep(delay)
         match rule.action.removeprefix("apply_"):
             case "status":
-                told = error(rule.status, rule.code, "injected", rule.retry_after)
-                self.delivery.reply(conn, req, told)
+                answer = error(rule.status, rule.code, "injected", rule.retry_after)
+                self.delivery.reply(conn, req, answer)
             case "endless" | "hollow" as kind:
                 page = unending(self.service(req), req, is_hollow=kind == "hollow")
                 self.delivery.reply(conn, req, page)
@@ -329,11 +330,11 @@ class Server:
         conn.busy = False
 
     async def run(self, port: int, ready: Callable[[int], None]) -> None:
-        """Serve until asked to stop by a signal, or until the parent process has ended.
+        """Serve until a signal (SIGTERM, SIGINT) comes or the parent process ends.
 
         Args:
-            port: 0: any free one.
-            ready: told the port.
+            port: 0 for any free port.
+            ready: called with the port once the server listens.
         """
         self.loop = asyncio.get_running_loop()
         listener = await self.loop.create_server(lambda: Connection(self), HOST, port, backlog=2048)
@@ -352,7 +353,7 @@ class Server:
 
 
 def serve(folder: Path, port: int, weather: Weather) -> None:
-    """Serve the folders of a folder as buckets; endpoint and port go to the output as JSON."""
+    """Serve the subfolders of a folder as buckets; print endpoint and port as JSON."""
 
     def ready(port: int) -> None:
         print(json.dumps({"endpoint": f"http://{HOST}:{port}", "port": port}), flush=True)

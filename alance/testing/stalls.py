@@ -1,4 +1,4 @@
-"""Measures how long single callbacks keep an event loop.
+"""Meter of the time that single callbacks block an event loop.
 
 async with Stalls() as stalls:
     ...
@@ -22,17 +22,16 @@ TASKS: Final = "/proc/self/task"
 
 
 class Stalls:
-    """Times every callback of the running loop.
+    """Context manager that times every callback of the running loop.
 
-    What counts is the time that a callback works or is blocked: by a sleep, a read, a lock. The
-    time that this process had to wait for a processor, because others had it, does not, so that a
-    busy machine tells the same as an idle one. Nor does the cycle collector, whose pauses are as
-    long as the program has objects. Where the system does not tell who waits for a processor
-    (`/proc/self/task/*/schedstat`, of Linux), only work counts.
+    A callback's time is its work, and its waits in a sleep, a read or a lock. It excludes waits of
+    this process for a processor, so that a busy machine measures the same as an idle one, and the
+    cycle collector, whose pauses grow with the program's objects. If the system does not measure
+    waits for a processor (Linux does, in `/proc/self/task/*/schedstat`), only work counts.
 
     Attributes:
-        longest_callback: seconds that one callback kept the loop.
-        slowest: what that callback was.
+        longest_callback: seconds of the longest callback.
+        slowest: text of that callback's handle.
         spent: seconds of each callback.
     """
 
@@ -65,7 +64,7 @@ class Stalls:
 
         asyncio.Handle._run = timed  # type: ignore[assignment,method-assign]
         gc.callbacks.append(self._collector)
-        await asyncio.sleep(0)  # the callback that goes on here was not timed from its begin
+        await asyncio.sleep(0)  # end the current callback, whose start was not timed
         return self
 
     async def __aexit__(
@@ -79,7 +78,7 @@ class Stalls:
         self._queues.close()
 
     def quantile(self, share: float) -> float:
-        """Seconds that this share of the callbacks does not exceed; 0.0 where there was none."""
+        """Return the quantile of callback times in seconds, such as 0.99; 0.0 without callbacks."""
         ordered = sorted(self.spent)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
@@ -91,20 +90,20 @@ class Stalls:
 
 
 class Queues:
-    """Measures how long the threads of this process have waited for a processor.
+    """Meter of the time that the threads of this process have waited for a processor.
 
-    All threads count: one that waits for a processor with the interpreter's lock makes the loop
-    wait, too.
+    All threads count, because the loop also waits for a thread that holds the interpreter's lock
+    while it waits for a processor.
     """
 
     def __init__(self) -> None:
-        self._files: dict[str, int] = {}  # of each thread
-        self._ended = 0.0  # what threads had waited that are no more
+        self._files: dict[str, int] = {}  # descriptor of each thread's statistics
+        self._ended = 0.0  # seconds that ended threads have waited
         self._last: dict[str, float] = {}
         self.are_known = os.path.exists(f"{TASKS}/{os.getpid()}/schedstat")
 
     def waited(self) -> float:
-        """Returns the seconds of all threads together so far; 0.0 if the system does not tell."""
+        """Return the seconds of all threads so far; 0.0 if the system does not measure them."""
         if not self.are_known:
             return 0.0
         for thread in os.listdir(TASKS):

@@ -1,4 +1,4 @@
-"""The weather of the lab: latency, bandwidth, faults."""
+"""Weather of the lab: latency, bandwidth, faults."""
 
 from __future__ import annotations
 
@@ -34,30 +34,33 @@ ACTIONS: Final = frozenset(
         "hollow",
     }
 )
-# What makes a write conditional, in both dialects.
+# Headers that make a write conditional, in both dialects.
 CONDITIONS: Final = ("if-none-match", "if-match", "x-goog-if-generation-match")
 
 
 @dataclass(slots=True)
 class Rule:
-    """A fault and the requests that it hits.
+    """A fault, and the requests that it hits.
 
     The actions:
-        status: answer with `status`, `code` and `retry_after` (seconds), and do nothing.
-        reset: reset the connection, and do nothing.
-        stall: neither do nor answer anything until the client leaves.
-        slow: `delay_ms` more, and a body at `mbps`.
-        late: do and answer it when the faults are changed, also where the client has left.
-        truncate, reset_mid, stall_mid: after `after_bytes` of the body close, reset, or go silent.
-        trickle: after `after_bytes` of the body one byte a second.
-        apply_status, apply_reset, apply_stall: do what was asked; then as without `apply_`.
-        endless, hollow: (listings) say that more follows: the same page again, or empty ones.
+        status: answer with `status`, `code` and `retry_after` (seconds); do not apply the request.
+        reset: reset the connection; do not apply the request.
+        stall: neither apply nor answer the request, until the client leaves.
+        slow: answer `delay_ms` later, with a body at `mbps`.
+        late: apply and answer the request once the faults are changed, even if the client has left.
+        truncate, reset_mid, stall_mid: after `after_bytes` of the body, close, reset or stop.
+        trickle: after `after_bytes` of the body, send one byte per second.
+        apply_status, apply_reset, apply_stall: apply the request, then act as without `apply_`.
+        endless, hollow: (listings) claim a next page, which is the same page again, or empty.
+
+    A rule skips the first `skip` requests that it applies to, and then hits each with probability
+    `p`, at most `times` requests.
     """
 
     action: str
     method: str | None = None
     op: str | None = None
-    key: str | None = None  # regular expression, looked for in "bucket/key"
+    key: str | None = None  # regular expression to search in "bucket/key"
     p: float = 1.0
     skip: int = 0
     times: int | None = None
@@ -76,7 +79,7 @@ class Rule:
         re.compile(self.key or "")
 
     def meets(self, req: Request) -> bool:
-        """Returns whether this applies to a request."""
+        """Return True if the rule applies to a request."""
         return (
             self.method in (None, req.method)
             and self.op in (None, req.op)
@@ -84,7 +87,7 @@ class Rule:
         )
 
     def strikes(self, die: random.Random) -> bool:
-        """Counts a request that this applies to. Returns whether it is hit."""
+        """Count a request that the rule applies to; return True if it is hit."""
         self.seen += 1
         if self.seen <= self.skip or (self.times is not None and self.hits >= self.times):
             return False
@@ -95,20 +98,20 @@ class Rule:
 
 
 class WeatherSettings(TypedDict, total=False):
-    """Settings of the server, which change while it runs.
+    """Settings of the server, which may change while it runs.
 
     latency_ms        first-byte latency of every request
-    latency_by_op     {"LIST": 60}: another one for an operation
+    latency_by_op     latency of an operation instead, such as {"LIST": 60}
     jitter            sigma of a lognormal factor with median 1 (0: none)
-    tail              [p, factor]: with probability p the latency is multiplied
+    tail              [p, factor]: with probability p the latency is multiplied by factor
     conn_mbps         body MB/s of one connection (0: no limit)
     total_mbps        body MB/s over all connections (0: no limit)
     apply_at          fraction of the latency after which a write takes effect
-    faults            mappings of the attributes of `Rule`; the first that strikes wins
-    ignores           names of headers, lower case, that the server does not know: CONDITIONS
-    seed              of the random draws
-    waits_for         number of the client's process: answers wait until it does nothing but wait
-                      for them, so that rounds of requests are told apart (0: they do not wait)
+    faults            mappings of the attributes of `Rule`; the first rule that hits wins
+    ignores           lower-case names of headers that the server ignores, such as CONDITIONS
+    seed              seed of the random draws
+    waits_for         id of the client's process: answers wait until it does nothing but wait for
+                      them, which separates rounds of requests (0: answers do not wait)
     """
 
     latency_ms: float
@@ -125,7 +128,7 @@ class WeatherSettings(TypedDict, total=False):
 
 
 class Weather:
-    """The settings of a server, and what they draw for each request."""
+    """Settings of a server, and random draws of latency and faults for each request."""
 
     DEFAULTS: Final[WeatherSettings] = {
         "latency_ms": 0.0,
@@ -145,14 +148,14 @@ class Weather:
         self.values: dict[str, Any] = {**self.DEFAULTS}
         self.rules: list[Rule] = []
         self._die = random.Random(1)
-        self._change = asyncio.Event()  # of the faults, the next one
+        self._change = asyncio.Event()  # set at the next change of the faults
         self.update(over)
 
     def update(self, over: Mapping[str, Any]) -> None:
         """Change some settings.
 
         Raises:
-            ValueError: one is not known, or a fault is none; nothing has changed.
+            ValueError: a setting is unknown, or a fault is invalid; nothing has changed.
         """
         unknown = set(over) - set(self.DEFAULTS)
         if unknown:
@@ -169,11 +172,11 @@ class Weather:
         self.values.update(over)
 
     async def changed(self) -> None:
-        """Wait until the faults are set anew."""
+        """Wait until the faults are changed."""
         await self._change.wait()
 
     def latency(self, op: str) -> float:
-        """Seconds until the first byte of an answer, drawn anew."""
+        """Draw the latency of a request, in seconds."""
         values = self.values
         delay: float = values["latency_by_op"].get(op, values["latency_ms"]) / 1000.0
         if delay and values["jitter"]:
@@ -183,7 +186,7 @@ class Weather:
         return delay
 
     def fault(self, req: Request) -> Rule | None:
-        """The fault that hits a request, if any."""
+        """Return the first rule that hits a request; None if none does."""
         for rule in self.rules:
             if rule.meets(req) and rule.strikes(self._die):
                 return rule

@@ -1,1 +1,1 @@
-"""Pictures of what a read did."""
+"""HTML pages that show traces of requests and the layout of data files."""

@@ -1,6 +1,6 @@
-"""A data file as a page: where its bytes are, by column and page, and how they are encoded.
+"""HTML page about a data file: bytes and encodings by column and page.
 
-One HTML file without a script, that loads nothing. Names are users' data and escaped.
+The page has no script and loads nothing. Names are users' data, and are escaped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from alance.file.open.describe import ColumnDescription, FileDescription
 
-MAX_STRIPS: Final = 400  # pages that are drawn of a column; what is left is one strip
+MAX_STRIPS: Final = 400  # pages of a column drawn by themselves; the rest is one strip
 HUES: Final = 12
 
 _STYLE: Final = """
@@ -32,7 +32,7 @@ code { font-size: .85em; overflow-wrap: anywhere; }
 
 
 def file_page(file: FileDescription) -> str:
-    """The text of an HTML page that shows a file."""
+    """Return the text of an HTML page that shows a file."""
     largest = sorted(file.columns, key=lambda column: -column.num_bytes)
     marks = {column.path: _colour(number) for number, column in enumerate(file.columns)}
     inside = sum(column.num_bytes for column in file.columns)
@@ -88,11 +88,11 @@ def _row(column: ColumnDescription, colour: str, most: int) -> str:
 
 
 def _strip(num_bytes: int, colour: str, label: str) -> str:
-    told = escape(f"{label}: {num_bytes:,} bytes", quote=True)
-    return f'<i style="flex:{num_bytes};background:{colour}" title="{told}"></i>'
+    title = escape(f"{label}: {num_bytes:,} bytes", quote=True)
+    return f'<i style="flex:{num_bytes};background:{colour}" title="{title}"></i>'
 
 
 def _colour(number: int) -> str:
-    """Neighbours have hues that differ much."""
+    """Return the colour of a column; neighbours have very different hues."""
     hue = number * 5 % HUES * (360 // HUES)
     return f"hsl({hue} 55% {45 + number // HUES % 3 * 10}%)"

@@ -1,7 +1,7 @@
 """`alance.trace()`, and a trace as a page: style, script and records in one HTML file.
 
-The records are JSON inside the page. Paths are users' data: `<` is escaped in the JSON, the script
-sets texts and never markup, and the page's own policy forbids it to load anything.
+The records are JSON inside the page. Paths are users' data, so `<` is escaped in the JSON, the
+script sets texts and never markup, and the page's security policy forbids it to load anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from alance.io.events.trace import HopEvent, RequestEvent
 
-# What a request is for, by its reason; the script has a colour for each.
+# Group of a request by its reason; the script has a colour for each group.
 GROUPS: Final = {
     "versions": "listing",
     "manifest": "manifest",
@@ -36,16 +36,16 @@ GROUPS: Final = {
     "blob": "blobs",
     "blobs": "blobs",
 }
-MAX_COLUMNS: Final = 24  # named in the details of a request
+MAX_COLUMNS: Final = 24  # most columns that the details of a request name
 
 
 def page(recorder: Recorder, title: str = "") -> str:
-    """The text of an HTML page that shows a trace."""
+    """Return the text of an HTML page that shows a trace."""
     content = json.dumps(records(recorder, title), separators=(",", ":"), ensure_ascii=True)
     parts = {
         "/*style*/": _part("page.css"),
         "/*script*/": _part("page.js"),
-        # The JSON is last: nothing is looked for in it. No text in it can end the element.
+        # The JSON is last, so no mark is searched in it. No text in it can end the element.
         "/*records*/": content.replace("<", "\\u003c").replace("&", "\\u0026"),
     }
     text = _part("page.html")
@@ -56,7 +56,7 @@ def page(recorder: Recorder, title: str = "") -> str:
 
 
 def records(recorder: Recorder, title: str = "") -> dict[str, Any]:
-    """Return the data of the page; times in milliseconds from the first request."""
+    """Return the data of the page; times are in milliseconds from the first request."""
     events, hops = recorder.events, recorder.hops
     begins = [_queued(event) for event in events] + [hop.queued for hop in hops]
     first = min(begins, default=0.0)
@@ -91,7 +91,7 @@ def records(recorder: Recorder, title: str = "") -> dict[str, Any]:
 
 
 def group_of(event: RequestEvent) -> str:
-    """The purpose of a request, in one of few words."""
+    """Return the group of a request's purpose; `mixed` if it has several."""
     if event.kind in ("put", "copy", "delete"):
         return "writes"
     groups = {GROUPS.get(reason, "other") for reason in event.reasons} or {"other"}
@@ -148,7 +148,7 @@ def _part(name: str) -> str:
 
 
 class Recorder(traces.Recorder):
-    """The requests of a `with alance.trace()` block, in the order in which they ended."""
+    """Requests of a `with alance.trace()` block, in the order in which they ended."""
 
     __slots__ = ()
 
@@ -157,20 +157,20 @@ class Recorder(traces.Recorder):
 
         Args:
             path: path of the file.
-            title: shown at the top.
+            title: heading of the page.
         """
         Path(path).write_text(page(self, title), encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        """The totals, for notebooks."""
+        """Return the totals, for notebooks."""
         return f"<pre>{escape(self.summary())}</pre>"
 
 
 @contextmanager
 def trace() -> Iterator[Recorder]:
-    """Record the requests that this block asks for.
+    """Record the requests of a `with` block.
 
-    Costs some microseconds a request while the block runs, nothing otherwise.
+    Costs some microseconds per request while the block runs, and nothing otherwise.
     """
     with traces.recording(Recorder()) as recorder:
         yield recorder
