@@ -1,11 +1,11 @@
-"""Coroutines for code that blocks: an event loop in a thread, which ends with the program.
+"""Coroutines for blocking code: an event loop in a thread, which ends with the program.
 
     loop = OwnLoop("reader")
     dataset = loop.run(alance.dataset(uri))
     for batch in loop.iterate(dataset.to_batches()):
         ...
 
-`alance.sync` and the workers of `alance.spark` stand on it.
+`alance.sync` and the workers of `alance.spark` use it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-END_S: Final = 2.0  # of a program's end: for what is under way to be cancelled
+END_S: Final = 2.0  # seconds for the cancellation of running work at a program's end
 
 
 __all__ = ["OwnLoop"]
@@ -47,7 +47,7 @@ class OwnLoop:
         lifecycle.on_fork(self)
 
     def after_fork(self) -> None:
-        """Begin without the thread, which is not in a child."""
+        """Reset the state: threads do not exist in a forked child."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -107,7 +107,7 @@ class OwnLoop:
         if close is None or self._is_last():  # the loop has closed it then
             return
         loop = self._started()
-        if self._is_here(loop):  # the cycle collector came by there
+        if self._is_here(loop):  # the cycle collector runs in the loop's thread
             task = loop.create_task(close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
@@ -121,11 +121,11 @@ class OwnLoop:
             return False
 
     def _is_last(self) -> bool:
-        """Return True if the program has ended; finalizers of objects may still run."""
+        """True if the program has ended, and only finalizers of objects still run."""
         return self._has_ended or sys.is_finalizing()
 
     def _halt_daemon(self) -> None:
-        """End a daemon thread as the interpreter does with all of them, without a traceback."""
+        """Block a daemon thread until the interpreter ends it, so that it raises no error."""
         thread = threading.current_thread()
         if thread.daemon and thread is not threading.main_thread():
             threading.Event().wait()
@@ -134,7 +134,7 @@ class OwnLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                if sys.is_finalizing():  # no thread would begin
+                if sys.is_finalizing():  # no thread can start any more
                     return self._loop
                 lifecycle.at_exit(self._end)
                 self._thread = threading.Thread(
@@ -144,7 +144,7 @@ class OwnLoop:
             return self._loop
 
     def _end(self) -> None:
-        """Cancel what the loop does, close its iterators, and stop it."""
+        """Cancel the loop's tasks, close its iterators, and stop it."""
         loop, thread = self._loop, self._thread
         assert loop is not None
         assert thread is not None
@@ -157,7 +157,7 @@ class OwnLoop:
 
 
 async def _next(items: AsyncIterator[T]) -> T:
-    # In the loop, which so knows the iterator and closes it at the end.
+    # Called in the loop, so that the loop knows the iterator and closes it at its end.
     return await anext(items)
 
 

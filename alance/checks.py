@@ -1,4 +1,4 @@
-"""Checks of what callers give: numbers and words of options, and the names of arguments."""
+"""Checks of arguments: numbers, texts, words, callbacks, and names of arguments."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NAMED: Final = 8  # values in a message: a table may have tens of thousands of fragments
-MOST: Final = (1 << 63) - 1  # what the kernels and Arrow count to
+NAMED: Final = 8  # values that a message names: there may be tens of thousands
+MOST: Final = (1 << 63) - 1  # largest integer of the kernels and of Arrow
 
 
 def check_count(name: str, value: object, least: int = 1, most: float = float("inf")) -> None:
-    """Make sure that a value is an integer within bounds; truth values are none.
+    """Check that a value is an integer within bounds; booleans are refused.
 
     Raises:
-        InvalidInputError: it is not.
+        InvalidInputError: the value is no integer, or out of bounds.
     """
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if is_integer and least <= value <= most:  # type: ignore[operator]  # it is an integer
@@ -38,10 +38,10 @@ def check_count(name: str, value: object, least: int = 1, most: float = float("i
 
 
 def check_counts(options: object, *names: str, least: int = 1) -> None:
-    """Make sure that some attributes, which may be None, are integers from a number on.
+    """Check that some attributes are None or integers of at least `least`.
 
     Raises:
-        InvalidInputError: one is not.
+        InvalidInputError: an attribute is something else.
     """
     for name in names:
         if (value := getattr(options, name)) is not None:
@@ -49,10 +49,10 @@ def check_counts(options: object, *names: str, least: int = 1) -> None:
 
 
 def check_text(what: str, value: object) -> None:
-    """Make sure that a value is a text that can be stored: one of whole characters.
+    """Check that a value is a text that UTF-8 can encode.
 
     Raises:
-        InvalidInputError: it is not.
+        InvalidInputError: the value is no text, or has a lone surrogate.
     """
     if not isinstance(value, str):
         raise InvalidInputError(f"{what} {reprlib.repr(value)}: expected text")
@@ -63,20 +63,20 @@ def check_text(what: str, value: object) -> None:
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Make sure that a value is one of some words.
+    """Check that a value is one of some words.
 
     Raises:
-        InvalidInputError: it is not.
+        InvalidInputError: the value is not in `choices`.
     """
     if value not in choices:
         raise InvalidInputError(f"{name}={value!r}: expected one of {', '.join(choices)}")
 
 
 def check_callback(name: str, value: object, expected: str = "a function") -> None:
-    """Make sure that a value is a function that can be called and forgotten, or None.
+    """Check that a value is None or a function that is not async.
 
     Raises:
-        InvalidInputError: it is not, or it is an async one, which nothing would await.
+        InvalidInputError: the value is not callable, or is async, so that nothing would await it.
     """
     if value is None:
         return
@@ -89,7 +89,7 @@ def check_callback(name: str, value: object, expected: str = "a function") -> No
 
 
 def unexpected(names: Iterable[str], choices: Iterable[str], what: str = "") -> TypeError:
-    """Return the error for unknown arguments, with names similar to the first of them."""
+    """Return an error for unknown arguments; it suggests names similar to the first of them."""
     from difflib import get_close_matches
 
     first, *others = sorted(names)
@@ -100,9 +100,9 @@ def unexpected(names: Iterable[str], choices: Iterable[str], what: str = "") -> 
 
 
 def public_arguments(options: type[T]) -> type[T]:
-    """Let a dataclass that callers fill by the keywords of a method name a wrong keyword.
+    """Class decorator: a dataclass of a method's keywords reports a wrong keyword by `unexpected`.
 
-    Python's own message names the class, which callers do not know, and nothing that looks alike.
+    Python's own message names the class, which callers do not know, and suggests no similar names.
     """
     accepted = frozenset(field.name for field in fields(options))  # type: ignore[arg-type]
     init = options.__init__
@@ -118,6 +118,6 @@ def public_arguments(options: type[T]) -> type[T]:
 
 
 def some_of(values: Sequence[object]) -> str:
-    """Values as a message names them: the first ones, and how many more there are."""
+    """Format values for a message: the first `NAMED` values, and the number of further values."""
     more = len(values) - NAMED
     return f"{list(values[:NAMED])} and {more:,} more" if more > 0 else f"{list(values)}"

@@ -1,6 +1,6 @@
-"""Functions of Arrow by name, as `pyarrow.compute` has them, but quick to import.
+"""Functions of Arrow by name, like `pyarrow.compute`, but quick to import.
 
-`pyarrow.compute` writes the documentation of three hundred functions while it is imported, which
+`pyarrow.compute` generates the documentation of three hundred functions while it is imported, which
 takes a tenth of a second of processor time. Here a function is bound when its name is first used.
 """
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CastOptions", "Expression", "call_function", "cast", "fill_null"]
 
-_NAMES: Final = {"and_": "and", "or_": "or"}  # names that are words of Python
+_NAMES: Final = {"and_": "and", "or_": "or"}  # Arrow's names that are keywords of Python
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):  # asked by `from alance.compute import ...` and inspection
+    if name.startswith("__"):  # read by `from alance.compute import ...` and inspection
         raise AttributeError(name)
     try:
         function = _bound(_NAMES.get(name, name))
@@ -32,9 +32,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _bound(name: str) -> Callable[..., Any]:
-    """A function of Arrow that takes its arguments, then its options by place or by name."""
+    """Bind a function of Arrow; it takes its arguments, then its options by place or by name."""
     function = get_function(name)
-    arity = function.arity  # `...`: any number, and options by name alone
+    arity = function.arity  # `...` for any number; options are then by name only
     class_name = function._doc.options_class
     options_class = getattr(_compute, class_name) if class_name else None
 
@@ -59,7 +59,7 @@ def _bound(name: str) -> Callable[..., Any]:
 def cast(
     values: Any, target_type: Any = None, safe: bool | None = None, options: Any = None
 ) -> Any:
-    """Values of another type, by `options` or by `target_type` and `safe`."""
+    """Cast values, by `options` or by `target_type` and `safe`."""
     if options is None:
         kind = CastOptions.unsafe if safe is False else CastOptions.safe
         options = kind(pa.lib.ensure_type(target_type))
@@ -69,7 +69,7 @@ def cast(
 
 
 def fill_null(values: Any, fill_value: Any) -> Any:
-    """Values with another value in place of each null."""
+    """Replace nulls by a value."""
     if not isinstance(fill_value, pa.Array | pa.ChunkedArray | pa.Scalar):
         fill_value = pa.scalar(fill_value, type=values.type)
     elif values.type != fill_value.type:

@@ -1,4 +1,4 @@
-"""Records of data files that are there: written by `FileWriter`, or left by a lost version."""
+"""Records of existing data files: written by `FileWriter`, or left by a lost version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
 
 
-MAX_ID: Final = (1 << 32) - 1  # of fragments and base paths
+MAX_ID: Final = (1 << 32) - 1  # largest id of fragments and base paths
 
 
 async def create_data_file(
@@ -46,7 +46,7 @@ async def create_data_file(
 
 
 async def create_from_file(dataset: Dataset, path: str, fragment_id: int) -> table_pb2.DataFragment:
-    """The record of a fragment of one data file. See `DatasetFragment.create_from_file`."""
+    """Return the record of a fragment of one data file; see `DatasetFragment.create_from_file`."""
     check_count("fragment_id", fragment_id, 0, MAX_ID)
     record, num_rows = await _opened(dataset, path, None)
     return table_pb2.DataFragment(id=fragment_id, files=[record], physical_rows=num_rows)
@@ -83,10 +83,10 @@ async def _opened(
 def _columns(
     table: Sequence[Field], file: Sequence[Field], places: Mapping[int, int], above: str = ""
 ) -> Iterator[tuple[int, int]]:
-    """The columns of the file by the table's field ids.
+    """Yield the table's field id and the file's column of each field.
 
     Raises:
-        InvalidInputError: a field that the table has not, or of another type.
+        InvalidInputError: the table lacks a field, or has it with another type.
     """
     by_name = {field.name: field for field in table}
     for field in file:

@@ -1,6 +1,6 @@
 """Modules and names that are imported when they are first used.
 
-`import alance` loads what opens, takes and scans, and nothing else: see docs/architecture.md.
+`import alance` loads only what opens, takes and scans need; see docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Deferred(ModuleType):
-    """A module that is imported when one of its names is first used.
+    """A module that is imported when an attribute of it is first read.
 
         if TYPE_CHECKING:
             from alance.ops.rows import delete
         else:
             delete = Deferred("alance.ops.rows.delete")
 
-    A verb first has a thread import the module, so that the import does not hold the loop:
+    A verb first lets a thread import its modules, so that the import does not block the loop:
     `await self._load(delete)`.
     """
 
@@ -33,12 +33,12 @@ class Deferred(ModuleType):
 def lazy(
     module: str, places: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and `__dir__` of a module with names from other modules.
+    """Return the `__getattr__` and `__dir__` of a module that re-exports names of other modules.
 
     Args:
-        module: name of the module.
-        places: module of each public name, with `:name` if the name is another one there; the place
-            of a submodule is the submodule.
+        module: name of the re-exporting module.
+        places: module of each public name, with `:name` behind it if the name is another one
+            there; a submodule names itself.
     """
 
     def find(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The exception tree: grouped by what the caller would do about it."""
+"""Exceptions, grouped by the reaction of a caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class AlanceError(Exception):
-    """Anything that alance raises on purpose."""
+    """Base class of all errors that alance raises on purpose."""
 
 
 class NotFoundError(AlanceError, FileNotFoundError):
@@ -19,7 +19,7 @@ class NotFoundError(AlanceError, FileNotFoundError):
 
 
 class TableNotFoundError(NotFoundError):
-    """There is no table.
+    """The table does not exist.
 
     Attributes:
         uri: the requested place, without credentials.
@@ -58,7 +58,7 @@ class RowNotFoundError(NotFoundError):
     """No such row in this version.
 
     Attributes:
-        keys: keys, row ids or addresses of the missing rows.
+        keys: keys, row ids or row addresses of the missing rows.
     """
 
     def __init__(self, message: str = "", keys: Sequence[Any] = ()) -> None:
@@ -87,7 +87,7 @@ class CorruptFileError(AlanceError):
 
 
 class UnsupportedError(AlanceError, NotImplementedError):
-    """Valid, but not read or written here."""
+    """The input is valid, but alance does not support it."""
 
 
 class StoreError(AlanceError, OSError):
@@ -107,7 +107,7 @@ class StoreError(AlanceError, OSError):
 
 
 class AccessError(StoreError, PermissionError):
-    """The store refused the credentials, or a place that a table names has none."""
+    """The store refused the credentials, or there are none for a place that a table names."""
 
 
 class ForkedError(AlanceError, RuntimeError):
@@ -123,11 +123,11 @@ class CommitConflictError(AlanceError):
 
 
 class RetryableConflictError(CommitConflictError):
-    """Run the whole operation again on the newer version."""
+    """A newer version conflicts; run the whole operation again on that version."""
 
 
 class CommitStateUnknownError(AlanceError):
-    """The store did not tell before the deadline if the commit landed."""
+    """The outcome of a commit is unknown: the store did not answer before the deadline."""
 
 
 class BatchTooLargeError(UnsupportedError):
@@ -139,7 +139,7 @@ class BatchTooLargeError(UnsupportedError):
 
 
 class _KernelErrors:
-    """Translates what kernels raise: `with kernel_errors:` around their calls."""
+    """Context manager that turns errors of kernels into errors of alance: `with kernel_errors:`."""
 
     def __enter__(self) -> None:
         pass

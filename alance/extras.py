@@ -1,19 +1,19 @@
-"""Optional packages: the extras that install them, for messages of errors."""
+"""Installation hints for the optional packages of alance's extras."""
 
 from __future__ import annotations
 
 
 def installing(extra: str) -> str:
-    """Return the command that installs the packages of an extra, for the message of an error.
+    """Return how to install the packages of an extra, for error messages.
 
-    The packages are named, not `alance[extra]`: this is right however alance was installed, from an
-    index, a wheel or a clone, and leaves alance as it is.
+    The hint names the packages instead of `alance[extra]`. So it is right however alance was
+    installed (index, wheel or clone), and does not change alance itself.
     """
-    from importlib.metadata import PackageNotFoundError, requires  # only errors pay for it
+    from importlib.metadata import PackageNotFoundError, requires  # only errors need it
 
     try:
         lines = requires("alance") or []
-    except PackageNotFoundError:  # its sources are on the path, and nothing is installed
+    except PackageNotFoundError:  # alance is not installed; its sources are on the path
         lines = []
     mark = f'extra == "{extra}"'
     packages = [line.partition(";")[0].strip() for line in lines if mark in line.replace("'", '"')]

@@ -1,4 +1,4 @@
-"""FileSession: the files of one folder, of Lance and others, by their paths in it."""
+"""FileSession: Lance files and other files of a folder, by their relative paths."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ListResult(NamedTuple):
 
 
 class FileSession:
-    """The files below one folder of a store. Immutable; safe to share among tasks.
+    """Files below a folder of a store. Immutable; safe to share among tasks.
 
         files = alance.FileSession.open("s3://bucket/folder")
         await files.upload_file("rows.lance", "day/rows.lance")
@@ -59,7 +59,7 @@ class FileSession:
     def __init__(self, session: Session, store: Store, folder: str) -> None:
         self._session = session
         self._store = store
-        self._folder = folder  # inside the store
+        self._folder = folder  # path inside the store
 
     def __repr__(self) -> str:
         return f"FileSession({self._store.root + self._folder!r})"
@@ -177,7 +177,7 @@ class FileSession:
         Cost: a LIST per thousand files. Memory: all their names.
 
         Args:
-            path: path of the folder; None: the session's.
+            path: path of the folder; None for the session's folder.
 
         Raises:
             InvalidInputError: a path that leads elsewhere.
@@ -212,7 +212,7 @@ class FileSession:
 
         Args:
             path: path of the file.
-            offset: offset of the first byte.
+            offset: of the first byte.
             length: number of bytes.
 
         Raises:
@@ -228,7 +228,7 @@ class FileSession:
             return b""
         piece = ByteRange(location, offset, offset + length)
         try:
-            # Of what may be replaced nothing is kept: in bulk, the block cache is passed by.
+            # `bulk` bypasses the block cache, because files may be replaced.
             (content,) = await self._session.engine.scheduler.read(
                 [piece], reason="read range", bulk=True
             )
@@ -293,10 +293,10 @@ class FileSession:
         await copy_object(engine, source, target, num_bytes, reason)
 
     def _inside(self, path: str) -> str:
-        """A path inside the store.
+        """Return a path inside the store.
 
         Raises:
-            InvalidInputError: it is empty, or leads elsewhere.
+            InvalidInputError: the path is empty, or leads outside the folder.
         """
         inside = clean_path(path)
         if not inside:
@@ -307,7 +307,7 @@ class FileSession:
         return self._store.root + self._inside(path)
 
     def _below(self, path: str | None) -> str:
-        """The location of a folder."""
+        """Return the location of a folder."""
         return self._store.root + join(self._folder, clean_path(path or ""))
 
     def _shown(self, location: str) -> str:

@@ -1,4 +1,4 @@
-"""The versions of the Lance file format and what each may contain, as data."""
+"""Versions of the Lance file format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 
 
 class FileVersion(Enum):
-    """A version of the file format; `value` is the text that manifests carry."""
+    """A version of the file format; `value` is its text in manifests."""
 
     V0_1 = "0.1"
     V2_0 = "2.0"
@@ -25,10 +25,10 @@ class FileVersion(Enum):
 
     @classmethod
     def parse(cls, text: str) -> FileVersion:
-        """A version from its number or alias (`legacy`, `stable`, `next`).
+        """Parse a version number or alias (`legacy`, `stable`, `next`).
 
         Raises:
-            InvalidInputError: neither a known number nor an alias.
+            InvalidInputError: the text is neither a known number nor an alias.
         """
         name = ALIASES.get(text, text)
         try:
@@ -39,10 +39,10 @@ class FileVersion(Enum):
 
     @classmethod
     def from_footer(cls, major: int, minor: int) -> FileVersion:
-        """The version that a footer's two numbers stand for.
+        """Return the version of a footer's two numbers.
 
         Raises:
-            UnsupportedError: numbers of a later format.
+            UnsupportedError: the numbers are unknown, as of a later format.
         """
         if (major, minor) in FOOTERS:
             return FOOTERS[major, minor]
@@ -51,9 +51,9 @@ class FileVersion(Enum):
 
 ALIASES: Final = {"legacy": "0.1", "stable": "2.2", "next": "2.3"}
 
-# A 2.0 file says 0.3; manifests and some early writers say 2.0 for the same.
+# Version 2.0 is 0.3 in footers, and 2.0 in manifests and in files of some early writers.
 FOOTERS: Final = {
-    (0, 0): FileVersion.V0_1,  # manifests that do not say
+    (0, 0): FileVersion.V0_1,  # manifests without a version
     (0, 1): FileVersion.V0_1,
     (0, 2): FileVersion.V0_1,
     (0, 3): FileVersion.V2_0,

@@ -48,7 +48,7 @@ else:
     sources = Deferred("alance.ops.write.sources")
     page_writer = Deferred("alance.file.write.page_writer")
 
-BATCH_ROWS: Final = 64 << 10  # rows of a batch at most, where the caller asks for no size
+BATCH_ROWS: Final = 64 << 10  # default number of rows of a batch
 NOT_OPEN: Final = "expected a writer inside of its `async with` block"
 
 
@@ -89,7 +89,7 @@ class FileReader:
         Cost: one GET of its last 64 KiB, rarely a second.
 
         Args:
-            uri: URI of the file; with `store`, a path inside the store.
+            uri: URI or path of the file; with `store`, a path inside the store.
             columns: the reader has only these columns; None: all.
             place: `store`, `storage_options` and `session`, as for `dataset`.
 
@@ -125,12 +125,12 @@ class FileReader:
 
     @property
     def schema(self) -> pa.Schema:
-        """The file's own Arrow schema."""
+        """Arrow schema of the file."""
         return self._schema.to_arrow()
 
     @property
     def num_rows(self) -> int:
-        """Rows of the file."""
+        """Number of rows."""
         return self._num_rows
 
     @property
@@ -140,7 +140,7 @@ class FileReader:
 
     @property
     def num_global_buffers(self) -> int:
-        """Global buffers; number 0 is the schema."""
+        """Number of global buffers; buffer 0 is the schema."""
         return len(self._container.buffers)
 
     async def global_buffer(self, index: int) -> bytes:
@@ -318,7 +318,7 @@ class FileWriter:
         schema imports the writers, which takes up to a tenth of a second.
 
         Args:
-            uri: URI of the object; with `store`, a path inside the store.
+            uri: URI or path of the object; with `store`, a path inside the store.
             schema: schema of the file, to which batches are cast; None: that of the first batch.
             version: "0.1", "2.0", "2.1", "2.2", or "stable", which is 2.2.
             page_bytes: bytes of a page's values, before they are encoded.
@@ -345,7 +345,7 @@ class FileWriter:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The Arrow schema; None before the first batch, where none was given."""
+        """Arrow schema of the file. None before the first batch, if `open` got no schema."""
         return self._schema
 
     @property
@@ -360,14 +360,20 @@ class FileWriter:
 
     @property
     def num_bytes(self) -> int:
-        """After the block the file's size; in it, bytes so far and of rows not yet encoded."""
+        """Size of the file after the block; inside it, bytes written so far and bytes of buffered
+        rows.
+        """
         if self._written is not None:
             return self._written.num_bytes
         return 0 if self._writer is None else self._writer.num_bytes
 
     @property
     def columns(self) -> dict[int, int]:
-        """After the block: the column of each field that has one, by field id."""
+        """Column of each field that has a column, by field id.
+
+        Raises:
+            InvalidInputError: the writer's block has not ended.
+        """
         if self._written is None:
             raise InvalidInputError(f"{self._upload.where}: the file is not finished")
         return dict(self._written.columns)
@@ -428,7 +434,7 @@ class FileWriter:
                 is_begun = True
                 await inner.write(batch)
         except BaseException:
-            self._is_open = not is_begun  # else a part of the rows is in the file
+            self._is_open = not is_begun  # once begun, a part of the rows is in the file
             raise
 
     async def __aenter__(self) -> Self:
@@ -444,7 +450,7 @@ class FileWriter:
         trace: TracebackType | None,
     ) -> None:
         is_whole, self._is_open = self._is_open, False
-        async with self._upload:  # drops what is not finished
+        async with self._upload:  # drops the object if it is not finished
             if error is not None:
                 return
             if not is_whole:

@@ -45,7 +45,7 @@ def to_datasets(
     version: int | str | None = None,
     storage_options: StorageOptions | None = None,
 ) -> datasets.IterableDataset | datasets.Dataset:
-    """A version as a dataset of Hugging Face.
+    """Return a version as a dataset of Hugging Face.
 
     Cost: one LIST and one GET for a URI. A stream reads when it is iterated, a scan for each
     fragment; without `streaming` all rows are read now, into memory.
@@ -54,9 +54,10 @@ def to_datasets(
         source: a URI or path; or an open dataset, whose credentials go to no spawned worker.
         columns: names, paths or output name -> SQL expression; None: all. Blobs are their bytes.
         filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
-        streaming: an `IterableDataset`, whose shards are the fragments: that many workers of a
-            loader read side by side, and `shuffle` shuffles them first. Else a `Dataset`.
-        version, storage_options: for a table given by its URI, see `alance.dataset`.
+        streaming: True returns an `IterableDataset` whose shards are the fragments: as many workers
+            of a loader read side by side, and `shuffle` first shuffles the shards. False returns a
+            `Dataset`.
+        version, storage_options: version and options for a URI; see `alance.dataset`.
 
     Raises:
         InvalidInputError: an unknown column or a bad filter.
@@ -87,7 +88,7 @@ def to_datasets(
 
 @dataclass(frozen=True)
 class _DatasetRows:
-    """Rows and columns of a version to read. Can be pickled."""
+    """Scan of a version by shards. Can be pickled."""
 
     dataset: sync.Dataset
     columns: Columns

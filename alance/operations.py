@@ -1,7 +1,7 @@
-"""The operations of a transaction, for `alance.commit`: what distributed writers did.
+"""Operations of transactions, for commits of distributed writers by `alance.commit`.
 
-Fragments, fields and files in them are protobuf messages of the format (`write_fragments` gives
-fragments), so that whatever this alance does not know of them is kept.
+Fragments, fields and files are protobuf messages of the format (`write_fragments` returns
+fragments), so that parts that this release does not know are preserved.
 """
 
 from alance.format.table.operations import (

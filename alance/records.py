@@ -2,8 +2,8 @@
 
 `dataclasses` compiles six functions for each class, which takes up to a millisecond, and a process
 uses few of the classes that it imports. Here a class gets its slots at once and its methods when
-they are first asked for: `__init__` is made of the fields, the others are those of a twin that
-`dataclasses` makes. Type checkers see `dataclasses.dataclass`.
+they are first used: `__init__` is generated from the fields, and the other methods are taken from a
+twin that `dataclasses` makes. Type checkers see `dataclasses.dataclass`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, *, slots=False, **options):
-        """Make a dataclass, as `dataclasses` does, to which classes without slots are left."""
+        """Make a dataclass; classes without slots are made by `dataclasses` itself."""
         if not slots:
             return standard(cls, **options)
         return partial(_slotted, **options) if cls is None else _slotted(cls, **options)
@@ -70,11 +70,11 @@ def _again(cls: type, body: dict[str, Any]) -> type:
 
 
 class _ClassSource:
-    """A class as it was written, of which its methods are made.
+    """Source code of a class in terms of attributes, from which methods are generated.
 
     Args:
-        body: its attributes, without slots.
-        own: names of the fields that it adds to those of its bases.
+        body: attributes of the class as it was written, without slots.
+        own: names of the fields that the class adds to those of its bases.
         options: options of the dataclass.
 
     Attributes:
@@ -90,16 +90,16 @@ class _ClassSource:
         self._options = options
 
     def attribute(self, name: str) -> Any:
-        """An attribute that `dataclasses` would have added."""
+        """Return an attribute that `dataclasses` would have added."""
         if name == "__init__":
             return _init(self.slotted, self._fields(), self._options)
         options = dict(self._options)
-        if name != "__dataclass_params__":  # it says all of them; else few functions are compiled
+        if name != "__dataclass_params__":  # that has all options; else compile few functions
             options["frozen"] &= any(map(is_dataclass, self.slotted.__bases__))
             options["init"] = False
             options["eq"] = name == "__eq__"
             options["repr"] = name == "__repr__"
-            options["unsafe_hash"] = name == "__hash__"  # it is the one of frozen classes
+            options["unsafe_hash"] = name == "__hash__"  # the same function as of frozen classes
         twin: type = standard(**options)(_again(self.slotted, {**self._body}))
         return vars(twin)[name]
 
@@ -113,7 +113,7 @@ class _ClassSource:
 
 
 class _Later:
-    """An attribute of a class that is made when it is first asked for."""
+    """Attribute of a class that is made when it is first read."""
 
     __slots__ = ("_name", "_source")
     _name: str
@@ -143,7 +143,7 @@ def _delete_attribute(record: Any, name: str) -> None:
 
 
 def _is_fixed(record: Any, name: str) -> bool:
-    """A class that inherits from a frozen one may have attributes of its own."""
+    """True if an attribute is frozen: any of a dataclass, but only fields in other subclasses."""
     return "__dataclass_fields__" in vars(type(record)) or name in record.__dataclass_fields__
 
 
@@ -165,24 +165,24 @@ _FROZEN: Final = {
 
 
 class _Absent:
-    """The default of a parameter whose value a factory makes."""
+    """Default of a parameter whose value a factory makes."""
 
     def __repr__(self) -> str:
         return "<factory>"
 
 
 def _init(cls: type, own: Iterable[Field[Any]], options: dict[str, bool]) -> FunctionType:
-    """The `__init__` of a class.
+    """Generate the `__init__` of a class.
 
     Args:
-        own: the fields that it adds to those of its bases.
+        own: fields that the class adds to those of its bases.
         options: options of the dataclass.
     """
     frozen, kw_only = options["frozen"], options["kw_only"]
     bases = [base for base in cls.__mro__[:0:-1] if is_dataclass(base)]
     parts = {part.name: part for base in bases for part in fields(base)}
     parts |= {part.name: part for part in own}
-    by_name = {  # these come last
+    by_name = {  # True for parameters that are keyword-only, which come last
         name: kw_only if part.kw_only is MISSING else part.kw_only for name, part in parts.items()
     }
     constants: dict[str, Any] = {"_absent": _Absent(), "_set": object.__setattr__}
@@ -202,7 +202,7 @@ def _init(cls: type, own: Iterable[Field[Any]], options: dict[str, bool]) -> Fun
                 parameters.append("*")
             parameters.append(parameter)
             kinds[name] = part.type
-        elif value == name:  # it has no value until the class sets one
+        elif value == name:  # a field without a value until the class sets one
             continue
         lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):

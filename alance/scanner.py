@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
         @property
         def scanner(self) -> Callable[..., Scanner]:
-            """Makes a scan of columns and options."""
+            """Create a scan of columns and options."""
 else:
     aggregating = Deferred("alance.ops.read.aggregate")
     blob_bytes = Deferred("alance.ops.read.blob_bytes")

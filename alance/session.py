@@ -42,8 +42,8 @@ D = TypeVar("D")
 
 CACHE_BYTES: Final = 256 << 20  # footers and page tables of some 10^5 columns
 BLOCK_CACHE_BYTES: Final = 256 << 20  # four thousand blocks of 64 KiB
-IO_BUFFER_BYTES: Final = 256 << 20  # of one scan, not yet decoded; of all takes, with output
-CACHE_DIR_BYTES: Final = 1 << 30  # of ten thousand data files, or five hundred very wide ones
+IO_BUFFER_BYTES: Final = 256 << 20  # undecoded bytes of a scan; input and output of all takes
+CACHE_DIR_BYTES: Final = 1 << 30  # metadata of ten thousand data files, or five hundred wide ones
 
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([KMGT])i?B?|B)?", re.IGNORECASE)
 
@@ -110,8 +110,8 @@ class Session:
             the same place: the old table would be seen there.
     """
 
-    # Tells cleanup after a commit which objects the managed blobs of versions are in. That takes
-    # scans, of which commits know nothing: `alance.datasets` sets it.
+    # Returns the objects of the managed blobs of versions, for the cleanup after a commit. It needs
+    # scans, of which commits know nothing, so `alance.datasets` sets it.
     _object_reader: ClassVar[Callable[[Session, Table], Awaitable[ObjectsOf]]]
 
     def __init__(
@@ -171,7 +171,7 @@ class Session:
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self._is_own = False  # of a loop, or of whatever loop it is used in
+        self._is_own = False  # True for the session of a loop, or of any loop (`of_any_loop`)
         self._commit_queues: dict[str, CommitQueue] = {}
 
     @property
@@ -181,8 +181,8 @@ class Session:
 
     @property
     def engine(self) -> Engine:
-        """The moving parts, made at the first use inside a running loop."""
-        try:  # here rather than in a function: each step of a read asks for the engine
+        """Scheduler, caches and pool; created at the first use inside a running loop."""
+        try:  # inlined, because each step of a read gets the engine
             loop = asyncio.get_running_loop()
         except RuntimeError as error:
             raise _no_loop() from error
@@ -291,8 +291,8 @@ class Session:
             for reference in _of_loop.keyrefs():
                 other = reference()
                 if other is not None and other.is_closed():
-                    # Its session knows the loop, which so would stay for ever. Other threads, whose
-                    # loops begin as well, may have removed it.
+                    # The session references its loop, which would keep the entry forever. Threads
+                    # that start loops at the same time may have removed it already.
                     _of_loop.pop(other, None)
             session = _of_loop[loop] = cls()
             session._is_own, session._loop = True, loop
@@ -342,10 +342,10 @@ class Session:
 
 
 def _or_variable(value: T | None, name: str, parse: Callable[[str], T], usual: D) -> T | D:
-    """A budget: as it is given, else as a variable of the environment says, else the usual one.
+    """Return a budget: the argument, else the environment variable, else the default.
 
     Raises:
-        InvalidInputError: the variable has another kind of value.
+        InvalidInputError: the variable's value is invalid.
     """
     text = os.environ.get(f"ALANCE_{name}", "").strip()
     if value is not None or not text:
@@ -371,7 +371,7 @@ _of_any_loop._is_own = True
 def open_store(
     uri: str | os.PathLike[str], **place: Unpack[StoreArguments]
 ) -> tuple[Session, Store, str]:
-    """The session of whoever calls, the store of a URI and the path inside it. Sends no request.
+    """Return the caller's session, the store of a URI and the path inside it. Sends no request.
 
     Raises:
         InvalidInputError: a bad URI or option.
@@ -381,7 +381,7 @@ def open_store(
 
 
 def table_at(uri: str | os.PathLike[str], **place: Unpack[TableArguments]) -> tuple[Session, Table]:
-    """The session of whoever calls, and the table at a URI. Sends no request.
+    """Return the caller's session, and the table at a URI. Sends no request.
 
     Raises:
         InvalidInputError: a bad URI or option.
@@ -391,7 +391,7 @@ def table_at(uri: str | os.PathLike[str], **place: Unpack[TableArguments]) -> tu
 
 
 def _taken_from(place: StoreArguments, kind: type[StoreArguments]) -> Session:
-    """The session out of arguments, none of which callers have made up."""
+    """Take the session out of the arguments, or the loop's own; refuse unknown arguments."""
     if unknown := place.keys() - kind.__annotations__.keys():
         raise unexpected(unknown, kind.__annotations__)
     return place.pop("session", None) or Session.of_loop()
@@ -406,6 +406,9 @@ def _no_loop() -> UnsupportedError:
 
 
 def queues_of(session: Session) -> dict[str, CommitQueue]:
-    """The appends that wait in a session, by a table's location; of an own one those here."""
+    """Return a session's queues of waiting appends, by the location of the table.
+
+    A loop's own session stands for that of the running loop.
+    """
     is_elsewhere = session._is_own and session._loop is not asyncio.get_running_loop()
     return (Session.of_loop() if is_elsewhere else session)._commit_queues

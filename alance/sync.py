@@ -1,13 +1,14 @@
-"""The blocking face: the same names as `alance`, without `await`.
+"""Blocking API: the same names as `alance`, without `await`.
 
     import alance.sync as alance
     dataset = alance.dataset("s3://bucket/table")
     rows = dataset.take([7, 42])
 
-Derived from the async classes: a verb is written, documented and tested once. A name is derived,
-and its module imported, when it is first asked for. All calls run on one background event loop in a
-daemon thread, so that concurrent threads share requests as concurrent tasks do. Scans implement the
-Arrow PyCapsule stream protocol: polars, duckdb, pandas and pyarrow read them directly.
+The classes are derived from the async classes, so that a verb is written, documented and tested
+once. A name is derived, and its module imported, when it is first used. All calls run on one
+background event loop in a daemon thread, so that concurrent threads share requests as concurrent
+tasks do. Scans implement the Arrow PyCapsule stream protocol: polars, duckdb, pandas and pyarrow
+read them directly.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from alance.blocking import OwnLoop
 
 _background: Final = OwnLoop("alance.sync")
 
-# The classes that have a blocking face, by the modules that show them.
+# Classes that have a blocking face, with the public module of each.
 _CLASSES: Final = {
     "AutoCompaction": "alance.optimize",
     "BlobFile": "alance",
@@ -68,7 +69,7 @@ _FUNCTIONS: Final = (
     "write_dataset",
     "write_fragments",
 )
-# What does not wait is the same as in `alance`: errors, options, sessions.
+# Names that do not wait are the same objects as in `alance`: errors, options, sessions.
 _SAME: Final = tuple(
     name for name in alance.__all__ if name not in _CLASSES and name not in _FUNCTIONS
 )
@@ -93,7 +94,7 @@ def __dir__() -> list[str]:
 
 
 def _face_of(kind: type) -> type | None:
-    """The blocking face of a class, if it has one."""
+    """Return the blocking face of a class; None if it has none."""
     name = kind.__name__
     if kind not in _faces and name in _CLASSES and kind.__module__.startswith("alance."):
         __getattr__(name)
@@ -101,7 +102,7 @@ def _face_of(kind: type) -> type | None:
 
 
 def _wrap(value: Any) -> Any:
-    """Async objects as their blocking faces, those in lists, tuples and dicts too."""
+    """Replace async objects by their blocking faces, also in lists, tuples and dicts."""
     kind = type(value)
     face = _face_of(kind)
     if face is not None:
@@ -118,7 +119,7 @@ def _has_faces(values: Iterable[Any]) -> bool:
 
 
 def _unwrap(value: Any) -> Any:
-    """Blocking faces as the async objects below them, those that a dict holds too."""
+    """Replace blocking faces by their async objects, also in dicts."""
     if type(value) is dict:
         return {name: _unwrap(item) for name, item in value.items()}
     return value._inner if type(value) in _faces.values() else value
@@ -150,7 +151,7 @@ def _read_only(name: str, original: property | types.MemberDescriptorType) -> pr
 
 
 def _public_members(async_class: type) -> dict[str, Any]:
-    """The public names of a class and its bases, bases first."""
+    """Return the public members of a class and its bases, by name."""
     members: dict[str, Any] = {}
     for base in reversed(async_class.__mro__[:-1]):
         members |= {name: member for name, member in vars(base).items() if not name.startswith("_")}
@@ -158,7 +159,7 @@ def _public_members(async_class: type) -> dict[str, Any]:
 
 
 def _face(async_class: type) -> type:
-    """A class with the same public names, each blocking."""
+    """Derive the blocking face of a class: the same public names, each blocking."""
 
     def __init__(self: Any, inner: Any) -> None:
         self._inner = inner
@@ -184,7 +185,7 @@ def _face(async_class: type) -> type:
     if hasattr(async_class, "__aenter__"):
         members["__enter__"] = _enter
         members["__exit__"] = _exit
-    if hasattr(async_class, "__getattr__"):  # which only says what is missing
+    if hasattr(async_class, "__getattr__"):  # it only raises helpful errors
         members["__getattr__"] = async_class.__getattr__
     if hasattr(async_class, "_repr_html_"):
         members["_repr_html_"] = _blocking(async_class._repr_html_, is_method=True)
@@ -195,10 +196,10 @@ def _face(async_class: type) -> type:
         members["__arrow_c_stream__"] = _arrow_c_stream
         members["__len__"] = _len
     bases: tuple[type, ...] = ()
-    if "readall" in members:  # what reads files by Python's own interface takes it
+    if "readall" in members:  # libraries that read Python's binary files accept it
         bases = (io.BufferedIOBase,)
         members |= {"read1": members["read"], "__del__": _leave_open}
-    # Of threads that ask for it at once the first one gives it.
+    # If threads derive the same class at once, all get the class of the first thread.
     return _faces.setdefault(async_class, type(async_class.__name__, bases, members))
 
 
@@ -223,16 +224,16 @@ def _to_pandas(self: Any, *args: Any, **options: Any) -> Any:
 
 
 def _leave_open(self: Any) -> None:
-    """Nothing is held; closing what nobody has any more would be a call of the loop."""
+    """Do nothing: the object holds no resources, and closing it would need the loop."""
 
 
 def _len(self: Any) -> int:
-    """The number of rows."""
+    """Return the number of rows."""
     return int(self.count_rows())
 
 
 def _arrow_c_stream(self: Any, requested_schema: object | None = None) -> object:
-    """The scan by the Arrow PyCapsule stream protocol."""
+    """Return the scan as an Arrow stream, by the PyCapsule protocol."""
     return self.to_reader().__arrow_c_stream__(requested_schema)
 
 

@@ -1,4 +1,4 @@
-"""batch_udf: functions of users that compute new columns, batch by batch."""
+"""`batch_udf`: user functions that compute new columns, batch by batch."""
 
 from __future__ import annotations
 

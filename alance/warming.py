@@ -1,4 +1,4 @@
-"""`warm_up`: what a service's first requests would wait for, done before them."""
+"""`warm_up`: imports and threads for which a service's first requests would wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alance.session import Session
 if TYPE_CHECKING:
     from alance.io.reading.engine import Engine
 
-# What verbs of a service import at their first call: rows by key, searches, appends, changes.
+# Modules that verbs of a service import at their first call.
 VERBS: Final = (
     "alance.ops.read.keys",
     "alance.expr.keys",
@@ -30,7 +30,7 @@ VERBS: Final = (
     "alance.ops.rows.update",
     "alance.ops.upkeep.compact",
 )
-STARTED_S: Final = 5.0  # for the threads of the pool to meet
+STARTED_S: Final = 5.0  # seconds for the pool's threads to meet
 
 
 async def warm_up(*, session: Session | None = None) -> None:
@@ -53,14 +53,14 @@ async def warm_up(*, session: Session | None = None) -> None:
 
 
 def _parse() -> None:
-    """Have the parser of SQL make its tables."""
+    """Build the tables of the SQL parser."""
     from alance.expr.lexical import SqlText
 
     SqlText("abs(a) = 1 AND b IN ('x') OR c LIKE 'y%' AND d IS NOT NULL", "filter").parse()
 
 
 async def _start_threads(engine: Engine) -> None:
-    """Let each thread of the pool have a job that ends when all of them have."""
+    """Start all threads of the pool: each gets a job that ends when all jobs run."""
     met = threading.Barrier(engine.pool.num_threads)
     await all_of(engine.pool.run(partial(_meet, met)) for _ in range(engine.pool.num_threads))
 
@@ -69,4 +69,4 @@ def _meet(met: threading.Barrier) -> None:
     try:
         met.wait(STARTED_S)
     except threading.BrokenBarrierError:
-        return  # the pool is busy: its threads are there
+        return  # the pool is busy, so its threads have started

@@ -392,7 +392,7 @@ async def commit_batch(
 def _place(
     dataset_or_uri: Dataset | str | os.PathLike[str], **place: Unpack[TableArguments]
 ) -> tuple[Session, Table, Manifest | None]:
-    """Return the place of a table, and the version if it is known."""
+    """Return the session and the table, and the manifest if an open dataset was passed."""
     if isinstance(dataset_or_uri, Dataset):
         if any(option is not None for option in place.values()):
             raise InvalidInputError(

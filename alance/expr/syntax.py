@@ -46,23 +46,23 @@ class SyntaxTree:
 
     @property
     def first(self) -> Any:
-        """The first part, or None."""
+        """First part of the node; None if it has none."""
         return self.args.get("this")
 
     @property
     def expression(self) -> Any:
-        """The second part, or None."""
+        """Second part of the node; None if it has none."""
         return self.args.get("expression")
 
     @property
     def expressions(self) -> list[Any]:
-        """The list of parts of a node that has any number of them, such as arguments."""
+        """Parts of a node with any number of parts, such as arguments."""
         parts: list[Any] = self.args.get("expressions", [])
         return parts
 
     @property
     def name(self) -> str:
-        """The text of a name or a literal; empty for other kinds."""
+        """Text of a name or a literal; empty for other kinds of nodes."""
         part = self.first
         while isinstance(part, SyntaxTree):
             part = part.first
@@ -70,7 +70,7 @@ class SyntaxTree:
 
     @property
     def parts(self) -> list[SyntaxTree]:
-        """The names of a column, from the outer to the inner one."""
+        """Names in a column's path, from the outermost on."""
         return [self.args[part] for part in _PARTS_OF_NAMES if part in self.args]
 
     def walk(self) -> Iterator[SyntaxTree]:

@@ -112,7 +112,7 @@ def gather(block: Block, indices: Int64s) -> Block:
 
 
 def gather_valid(strings: VariableWidth, indices: Int64s, valid: Mask) -> VariableWidth:
-    """The strings at indices; of those that are not valid the index is any, the string empty."""
+    """Pick the strings at indices; a null has an arbitrary index, and becomes an empty string."""
     offsets: Any = np.append(strings.offsets, strings.offsets[-1:])
     chosen = gather(
         VariableWidth(offsets, strings.data), np.where(valid, indices, strings.num_values)
@@ -134,10 +134,10 @@ def _gather_fixed(block: FixedWidth, indices: Int64s) -> Bytes:
 
 
 def bits_at(data: Bytes, places: Int64s) -> Bytes:
-    """The bits at some places, LSB first, end to end.
+    """Gather the bits at some places, LSB first, without gaps.
 
     Raises:
-        CorruptFileError: a place is outside of the bytes.
+        CorruptFileError: a place is outside the bytes.
     """
     _check_places(places, 8 * len(data))
     bits = data[places >> 3] >> (places & 7).astype(np.uint8)

@@ -76,7 +76,10 @@ def held(plan: Plan[T], container: Container) -> T | None:
 def _looked_up(
     look_up: Callable[[ByteRange], memoryview | None],
 ) -> Callable[[Sequence[Extent]], Sequence[memoryview]]:
-    """The answer to a round whose ranges are looked up one by one; all have to be there."""
+    """Return a function that answers a round by looking up each of its ranges.
+
+    It raises `NotAtHand` if a range is missing.
+    """
 
     def answer(ranges: Sequence[Extent]) -> Sequence[memoryview]:
         buffers = []

@@ -80,7 +80,7 @@ def decode_ends(
     adjustment: int = 0,
     wide: bool,
 ) -> Ends:
-    """The ends of rows, span by span, from a u64 for each row and one before each span.
+    """Return the ends of rows, span by span, from a u64 for each row and one before each span.
 
     Args:
         counts: rows of each span.

@@ -193,7 +193,7 @@ class SearchCache(Memo[Hashable, Any]):
         return values
 
     def _refuse(self, num_bytes: int) -> None:
-        if self._max_bytes > 0 and num_bytes < sys.maxsize:  # who wants none kept says that
+        if self._max_bytes > 0 and num_bytes < sys.maxsize:  # maxsize: the caller wants no caching
             observing.warn_rarely(
                 "search cache",
                 "",

@@ -118,7 +118,7 @@ class DiskStore:
         _remove(self._path(key))
 
     def clear(self) -> None:
-        """Remove all objects, those of other processes too."""
+        """Remove all objects, including objects of other processes."""
         shutil.rmtree(self._folder, ignore_errors=True)
         with self._lock:
             self._used, self._is_checked = None, False

@@ -116,7 +116,7 @@ class RemoteStore:
 
     @property
     def _upload_objects(self) -> ObjectStore:
-        """The store object for writes without a condition, made at the first such write."""
+        """Store object for writes without a condition, created at the first such write."""
         if self._make_uploads is None:
             return self.objects
         if self._uploads is None:

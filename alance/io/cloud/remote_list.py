@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LIST_CHUNK: Final = 100  # objects a call of obstore; a page of the server has up to 1000
 LOOK_S: Final = 5.0  # before the names of a folder are checked to end; a page takes 0.05 s
-MAX_FOLDER_NAMES: Final = 2_000_000  # of one folder: half a gigabyte
+MAX_FOLDER_NAMES: Final = 2_000_000  # names of one folder: half a gigabyte
 _NO_LISTING: Final = frozenset({400, 405, 501})  # answers of plain HTTP servers to PROPFIND
 
 

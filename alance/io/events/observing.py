@@ -206,7 +206,7 @@ def show(readable: Readable) -> None:
 def readings() -> list[Reading]:
     """Return all readings of this process, sorted by name and place.
 
-    Readings of the same name and place are added; of lags the largest counts.
+    Readings of the same name and place are summed up, but of lags the largest is returned.
     """
     with _lock:
         shown = list(_readable)

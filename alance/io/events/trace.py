@@ -321,12 +321,15 @@ def recording(recorder: R, *, alone: bool = False) -> Iterator[R]:
 
 
 def current() -> Recorder | None:
-    """The recorder of the running code; None outside of all blocks."""
+    """Return the recorder of the running code; None outside all blocks."""
     return _current.get()
 
 
 def callers() -> tuple[str, ...]:
-    """Names of the tasks that the running code works for: those of `work_for`, or its own task."""
+    """Return the names of the tasks that the running code works for.
+
+    They are the names set by `work_for`, or else the name of the running task.
+    """
     if together := _together.get():
         return together
     try:
@@ -447,7 +450,7 @@ def note_retry() -> None:
 
 
 def _with_outer(recorders: Iterable[Recorder | None]) -> list[Recorder]:
-    """Return the recorders and those of enclosing blocks, without duplicates."""
+    """Return recorders and the recorders of their enclosing blocks, without duplicates."""
     by_id: dict[int, Recorder] = {}
     for recorder in recorders:
         while recorder is not None and id(recorder) not in by_id:

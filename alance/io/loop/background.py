@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
-CANCEL_GRACE_S: Final = 0.4  # a caller that was cancelled is to be free within a second
+CANCEL_GRACE_S: Final = 0.4  # a cancelled call must return within a second
 # A file that is being synced and named cannot be called back; a busy disk may take seconds.
 LOCAL_GRACE_S: Final = 30.0
 DISCARD_S: Final = 120.0  # to remove unneeded objects; a later cleanup finds the others
@@ -212,7 +212,7 @@ async def _ended(task: asyncio.Task[Any], timeout_s: float) -> None:
 
 
 def _result(task: asyncio.Task[T], cancelled: asyncio.CancelledError | None, what: str) -> T:
-    """The result of an ended task; raises `cancelled` instead if there was a cancellation."""
+    """Return the result of an ended task; raise `cancelled` instead if there was a cancellation."""
     if cancelled is None:
         if task.cancelled():
             raise StoreError(f"{what}: did not end in time", retryable=True)

@@ -48,9 +48,9 @@ class _Process:
     """State of the runtime in this process."""
 
     def __init__(self) -> None:
-        self.used = False  # this process has sent requests
-        self.was_used = False  # a parent has sent requests
-        self.forked = False  # and the library is not yet loaded anew
+        self.used = False  # True once this process has sent requests
+        self.was_used = False  # True if a parent has sent requests
+        self.forked = False  # True after a fork until the library is loaded again
         self.inherited: list[object] = []  # never freed: that would wait for the parent's threads
         self.lock = threading.Lock()
         self.live: WeakSet[asyncio.Future[object]] = WeakSet()

@@ -23,9 +23,9 @@ TIMEOUT_S: Final = 60.0
 CONNECT_S: Final = 5.0  # TCP sends two lost packets of a handshake again within it
 # Bytes a second of one request. A line of 2 MB/s gives each of a scan's 32 requests this much.
 MIN_RATE: Final = 64 << 10
-SILENCE_S: Final = 5.0  # without a byte from the store, before the request is sent again
-ATTEMPT_S: Final = 30.0  # of reading a body, before another request reads on
-PUT_S: Final = 10.0  # of a PUT, besides the time for its bytes, before it is sent again
+SILENCE_S: Final = 5.0  # time without a byte from the store after which a request is sent again
+ATTEMPT_S: Final = 30.0  # time to read a body after which another request reads the rest
+PUT_S: Final = 10.0  # time of a PUT, besides that for its bytes, after which it is sent again
 
 _UNIT_SECONDS: Final[Mapping[str, float]] = {
     "ms": 0.001,

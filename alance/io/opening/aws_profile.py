@@ -144,7 +144,7 @@ def _has(variables: tuple[str, ...]) -> bool:
 
 
 def _files() -> tuple[Path, Path]:
-    """Paths of the files of credentials and of configuration."""
+    """Return the paths of the credentials file and of the configuration file."""
     folder = Path("~/.aws")
     names = ("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")
     credentials, config = (

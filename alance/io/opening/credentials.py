@@ -157,7 +157,7 @@ class Renewed:
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not under_way.cancelled() or task is None or task.cancelling():
-                    raise  # this caller was; else the loop that asked has ended
+                    raise  # this caller was cancelled; else the loop of the asking call has ended
             except ProviderError:
                 if (good := self._good(fresh=False)) is None:
                     raise

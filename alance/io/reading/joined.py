@@ -24,7 +24,7 @@ A = TypeVar("A")
 # Returns the answers to the questions of a batch, in order.
 Answer: TypeAlias = "Callable[[Sequence[Q]], Awaitable[Sequence[A]]]"
 
-CALLERS_A_TURN: Final = 64  # that continue with their answers: a millisecond or two of work
+CALLERS_A_TURN: Final = 64  # callers that continue in a turn: a millisecond or two of work
 
 
 @dataclass(slots=True, eq=False)

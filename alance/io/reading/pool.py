@@ -82,7 +82,7 @@ class DecodePool:
         self._closed = False
         self._turn_since: float | None = None
         self._at_once = 1
-        self._turns: deque[asyncio.Future[None]] = deque()  # of callers that wait for a turn
+        self._turns: deque[asyncio.Future[None]] = deque()  # callers that wait for a turn
 
     async def share_turn(self) -> None:
         """Let others run if small works on the loop have taken long in this turn.

@@ -245,7 +245,7 @@ _ROOT_NUMBER: Final = re.compile(r"^([^/]*//[^/]*)#\d+/")
 
 
 def without_number(location: str) -> str:
-    """Return a location or root without the number that tells sets of options apart."""
+    """Return a location or root without the number of its set of options."""
     return _ROOT_NUMBER.sub(r"\1/", location)
 
 
@@ -268,7 +268,7 @@ def check_tag(where: str, expected: str | None, actual: str | None) -> None:
 
 
 def short_read(where: str, span: Span, num_bytes: int) -> CorruptFileError:
-    """The error of a read of `span` that met the object's end after `num_bytes`."""
+    """Return the error for a read of `span` that got only `num_bytes` before the object's end."""
     start, stop = span
     return CorruptFileError(
         f"{where}: wanted bytes {start} to {stop}, the object ends {stop - start - num_bytes} "
