@@ -141,8 +141,10 @@ class Scanner:
             batches = self._scan(options)
         else:
             addressed = self._scan(replace(options, with_row_address=True))
-            asked = self._asks_for_address
-            batches = blob_bytes.with_bytes(self._snapshot, addressed, blobs, keep_address=asked)
+            keep_address = self._asks_for_address
+            batches = blob_bytes.with_bytes(
+                self._snapshot, addressed, blobs, keep_address=keep_address
+            )
         if options.scan_stats_callback is not None:
             await self._snapshot.engine.pool.load(scan_stats)
             batches = scan_stats.counted(batches, options.scan_stats_callback)

@@ -203,12 +203,12 @@ class Session:
                 io_buffer_bytes=self.io_buffer_bytes,
                 block_cache_bytes=self._block_cache_bytes,
             )
-            kept = None
+            disk_cache = None
             if self._disk is not None:
                 from alance.io.caches.disk_cache import DiskCache
 
-                kept = DiskCache(self._disk, registry, trusts_versions=self._trust_versions)
-            cache = SearchCache(self._cache_bytes, kept)
+                disk_cache = DiskCache(self._disk, registry, trusts_versions=self._trust_versions)
+            cache = SearchCache(self._cache_bytes, disk_cache)
             self._engine = Engine(registry, scheduler, cache, DecodePool(self._decode_threads))
             self._loop = loop
             observing.show(self)

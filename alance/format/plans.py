@@ -165,10 +165,10 @@ def answered(plan: Plan[T], answer: Callable[[Sequence[Extent]], Sequence[memory
         answer: returns the buffers of a round; its errors (`NotAtHand`) end the plan.
     """
     try:
-        asked = step(plan)
-        while not isinstance(asked, Done):
-            asked = step(plan, () if asked is TURN else answer(asked))
-        return asked.result
+        request = step(plan)
+        while not isinstance(request, Done):
+            request = step(plan, () if request is TURN else answer(request))
+        return request.result
     finally:
         plan.close()
 
@@ -178,14 +178,14 @@ def through(
 ) -> Plan[T]:
     """Run a plan whose rounds are each answered by another plan; passes its turns on."""
     try:
-        asked = step(plan)
-        while not isinstance(asked, Done):
-            if asked is TURN:
+        request = step(plan)
+        while not isinstance(request, Done):
+            if request is TURN:
                 yield TURN
-                asked = step(plan, ())
+                request = step(plan, ())
             else:
-                asked = step(plan, (yield from answer(asked)))
-        return asked.result
+                request = step(plan, (yield from answer(request)))
+        return request.result
     finally:
         plan.close()
 
@@ -203,16 +203,16 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
     """
     if len(plans) == 1:
         return [(yield from plans[0])]
-    asked: list[Sequence[Extent] | Done[T]] = []
+    steps: list[Sequence[Extent] | Done[T]] = []
     for number, plan in enumerate(plans, 1):
         ranges = step(plan)
         if ranges is TURN:
             ranges = yield from _after_turn(plan)
-        asked.append(ranges)
+        steps.append(ranges)
         if number % PLANS_A_TURN == 0:
             yield TURN
     while waiting := [
-        (number, ranges) for number, ranges in enumerate(asked) if not isinstance(ranges, Done)
+        (number, ranges) for number, ranges in enumerate(steps) if not isinstance(ranges, Done)
     ]:
         buffers = yield [extent for _, ranges in waiting for extent in ranges]
         sent = 0
@@ -221,20 +221,20 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
             ranges = step(plans[number], buffers[sent:stop])
             if ranges is TURN:
                 ranges = yield from _after_turn(plans[number])
-            asked[number] = ranges
+            steps[number] = ranges
             sent = stop
             if count % PLANS_A_TURN == 0:
                 yield TURN
-    return [end.result for end in asked if isinstance(end, Done)]
+    return [end.result for end in steps if isinstance(end, Done)]
 
 
 def _after_turn(plan: Plan[T]) -> Plan[Sequence[Extent] | Done[T]]:
     """Pass a plan's turns on; return its next request or end."""
-    asked: Sequence[Extent] | Done[T] = TURN
-    while asked is TURN:
+    request: Sequence[Extent] | Done[T] = TURN
+    while request is TURN:
         yield TURN
-        asked = step(plan, ())
-    return asked
+        request = step(plan, ())
+    return request
 
 
 def run(plan: Plan[T], content: bytes) -> tuple[T, list[Sequence[Extent]]]:

@@ -25,7 +25,7 @@ except ImportError as error:
     ) from error
 
 from alance.serve.answers import plain_answer, rows_answer, stream_answer
-from alance.serve.asked import asked
+from alance.serve.asked import arguments_of
 from alance.serve.errors import UNKNOWN_OUTCOME, status_of
 from alance.serve.gate import ARROW, JSON, Gate, Refused, type_of
 from alance.serve.json_columns import table_of
@@ -144,7 +144,7 @@ class Routes:
             return await self._rows(request, table, is_arrow)
         if is_arrow:  # the gate lets Arrow bodies be larger than JSON
             raise Refused(415, "UnknownType", f"{name}: {ARROW}, expected {JSON}")
-        values = asked(name, await request.body())
+        values = arguments_of(name, await request.body())
         response: Response = await run(request, table, values)
         return response
 
@@ -233,7 +233,7 @@ class Routes:
         if is_arrow:
             rows: Any = await asyncio.to_thread(_arrow_rows, body)
         else:
-            rows = asked("rows", body)["rows"]
+            rows = arguments_of("rows", body)["rows"]
             if not all(isinstance(row, dict) for row in rows):
                 raise InvalidInputError("rows: expected objects")
             if rows:

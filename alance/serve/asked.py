@@ -79,7 +79,7 @@ _ITEMS: Final[Mapping[str, Kinds]] = {
 }
 
 
-def asked(verb: str, body: bytes) -> dict[str, Any]:
+def arguments_of(verb: str, body: bytes) -> dict[str, Any]:
     """Parse and check the members of a request's object; an empty body is an empty object.
 
     Members that are null are left out.

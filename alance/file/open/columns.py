@@ -217,7 +217,7 @@ class OpenColumn:
                 yield number, max(start, first) - first, min(stop, last) - first
             number += 1
 
-    def kept_state(self, number: int, states: States) -> PageState | None:
+    def known_state(self, number: int, states: States) -> PageState | None:
         """Return a page's state from memory, the file's end or the disk cache; None if unknown."""
         state = self.learned_state(number)
         return self.at_hand(number, states) if state is None else state
@@ -238,30 +238,30 @@ class OpenColumn:
         state: PageState | None = None
         if self.container.search is not None and not self.container.is_whole:
             state = held(self.layout(number).load(), self.container)
-        if state is None and (disk := self._kept(states)) is not None:
+        if state is None and (disk := self._disk(states)) is not None:
             state = recalled(lambda: self.layout(number).load(), self.container.path, disk)
         if state is not None:
             self.learned(number, state, states)
         return state
 
-    def _kept(self, states: States) -> Kept | None:
+    def _disk(self, states: States) -> Kept | None:
         """Disk cache behind the states. None for a small file, which is kept whole as a tail."""
         return None if self.container.is_whole else kept_by(states)
 
     def _state(self, number: int, states: States) -> Plan[PageState]:
-        state = self.kept_state(number, states)
+        state = self.known_state(number, states)
         return (yield from self.learn(number, states)) if state is None else state
 
     def _take_page(
         self, number: int, rows: Int64s, states: States, guess: bool
     ) -> Plan[DecodeTask]:
-        state = self.kept_state(number, states)
+        state = self.known_state(number, states)
         layout = self.layout(number)
         try:
             if state is None and not guess:
                 state = yield from self._state(number, states)
             if state is None:
-                plan, disk = layout.load_and_take(rows), self._kept(states)
+                plan, disk = layout.load_and_take(rows), self._disk(states)
                 if disk is not None:
                     plan = noted(plan, disk, first_ranges(layout.load()))
                 state, task = yield from plan
@@ -300,7 +300,7 @@ class OpenColumn:
     def learn(self, number: int, states: States) -> Plan[PageState]:
         """Plan the state of a page that is not in memory, and keep it: at most one round."""
         try:
-            state = yield from noted(self.layout(number).load(), self._kept(states))
+            state = yield from noted(self.layout(number).load(), self._disk(states))
         except AlanceError as error:
             self.add_place(error, number)
             raise

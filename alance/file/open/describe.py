@@ -140,13 +140,13 @@ def _column(container: Container, path: str, field: Field, record: Column) -> Co
 
 
 def _page(container: Container, page: Page) -> PageDescription:
-    layout, encoding = _told(container, page.encoding)
+    layout, encoding = _texts(container, page.encoding)
     start = page.buffers[0][0] if page.buffers else 0
     num_bytes = sum(size for _, size in page.buffers)
     return PageDescription(page.num_rows, num_bytes, start, layout, encoding)
 
 
-def _told(container: Container, content: bytes) -> tuple[str, str]:
+def _texts(container: Container, content: bytes) -> tuple[str, str]:
     """Layout and encoding of a page as texts; a page of version 2.0 has the layout `array`."""
     try:
         message = Any.FromString(content)

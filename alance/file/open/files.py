@@ -56,7 +56,7 @@ def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[li
     Args:
         tail_bytes: bytes of a file's end that the first round reads.
     """
-    containers: list[Container | None] = [_container_kept(file) for file in files]
+    containers: list[Container | None] = [_cached_container(file) for file in files]
     missing = [number for number, container in enumerate(containers) if container is None]
     if missing:
         tails = yield [tail_range(*files[number][:2], tail_bytes) for number in missing]
@@ -71,13 +71,13 @@ def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[li
             batch = unopened[first : first + FILES_AT_ONCE]
             opened = yield from _opened([end for _, end in batch])
             for (number, _), container in zip(batch, opened, strict=True):
-                containers[number] = _kept(container, files[number].states)
+                containers[number] = _keep_container(container, files[number].states)
             if len(batch) > PLANS_A_TURN:
                 yield TURN
     return [container for container in containers if container is not None]
 
 
-def _container_kept(file: FileOf) -> Container | None:
+def _cached_container(file: FileOf) -> Container | None:
     """Container of a file from the search cache or the disk cache; None if neither has it."""
     path, file_bytes, states = file
     container: Container | None = states.peek(("file", path))
@@ -110,7 +110,7 @@ def _open_batched(file: FileEnd) -> Plan[list[Container]]:
     return [(yield from open_batch_file(*file))]
 
 
-def _kept(container: Container, states: States) -> Container:
+def _keep_container(container: Container, states: States) -> Container:
     """Put a container into the caches with a copy of only those bytes that are worth keeping.
 
     Its bytes also go to the disk cache, if there is one.

@@ -221,7 +221,7 @@ class Hole(NamedTuple):
         if not isinstance(column, OpenColumn):
             self.fill(None)
             return True
-        state = column.kept_state(self.number, states)
+        state = column.known_state(self.number, states)
         if state is not None:
             self.fill(state)
         return state is not None

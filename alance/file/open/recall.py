@@ -155,7 +155,7 @@ class ScanStates:
         self._cache = cache
         self.disk = kept_by(cache)
         self._cold = 0
-        self._left = shared_bytes
+        self._budget = shared_bytes
 
     @property
     def is_cold(self) -> bool:
@@ -168,10 +168,10 @@ class ScanStates:
 
     def shares(self, file: FileColumns, indices: Sequence[int]) -> bool:
         """Return True if learned page states of some columns go into the session's cache."""
-        if self._left <= 0:
+        if self._budget <= 0:
             return False
-        self._left -= file.state_bytes(indices)
-        return self._left >= 0
+        self._budget -= file.state_bytes(indices)
+        return self._budget >= 0
 
     def peek(self, key: Hashable) -> Any | None:
         return self._cache.peek(key)
