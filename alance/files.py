@@ -135,7 +135,7 @@ class FileReader:
 
     @property
     def version(self) -> FileVersion:
-        """The file's format version."""
+        """File format version."""
         return self._container.version
 
     @property
@@ -350,7 +350,7 @@ class FileWriter:
 
     @property
     def version(self) -> FileVersion:
-        """The file's format version."""
+        """File format version."""
         return self._version
 
     @property

@@ -78,7 +78,7 @@ class DatasetFragment(Framed):
 
     @property
     def fragment_id(self) -> int:
-        """The fragment's id, which it keeps for life."""
+        """Id of the fragment, which it keeps for life."""
         return int(self._snapshot.manifest.fragments.ids[self._position])
 
     @property

@@ -121,7 +121,7 @@ def _files(path: Path, form: str | None, with_folders: bool) -> list[RowFile]:
 
 
 def _is_hidden(name: str) -> bool:
-    """True for names that hold no data; `_year=2024` is data of a column `_year`."""
+    """True for names of files and folders without data; `_year=2024` has a column `_year`."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

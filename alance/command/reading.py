@@ -244,7 +244,6 @@ class _Csv:
         self._writer.close()
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Write rows."""
         columns = [
             column if column.type.equals(field.type) else _csv_texts(column)
             for column, field in zip(batch.columns, self._schema, strict=True)
@@ -281,6 +280,5 @@ class _JsonLines:
         pass
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Write rows."""
         lines = [as_json(row) + "\n" for row in json_rows(batch)]
         self._write("".join(lines).encode())

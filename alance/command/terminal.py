@@ -49,7 +49,6 @@ class EscapedFile:
         return len(content)
 
     def flush(self) -> None:
-        """Flush the terminal."""
         self._file.flush()
 
 

@@ -93,7 +93,7 @@ async def stream_answer(
 
 
 class _Streamed(StreamingResponse):
-    """Streaming response that leaves it to the gate to notice that the caller has left."""
+    """Streaming response that does not watch for a disconnect, because the gate does."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.stream_response(send)

@@ -36,7 +36,7 @@ _WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
 
 
 class Misfit(Exception):
-    """Raised for a value that its type does not have; `path` leads from the column to the value."""
+    """Raised for a value that its type cannot represent; `path` leads from the column to it."""
 
     def __init__(self, value: object, expected: str, *path: object) -> None:
         super().__init__(value, expected)
@@ -45,7 +45,7 @@ class Misfit(Exception):
         self.path = path
 
     def below(self, *path: object) -> Misfit:
-        """Return the error with the path from a parent."""
+        """Return the same error, with the path of a parent in front."""
         return Misfit(self.value, self.expected, *path, *self.path)
 
     def __str__(self) -> str:

@@ -96,7 +96,6 @@ class Answer:
 
     @property
     def length(self) -> int:
-        """Bytes of the body."""
         return self.stop - self.start if self.path is not None else len(self.body)
 
 

@@ -119,7 +119,6 @@ class Queues:
         return self._ended + sum(self._last.values())
 
     def close(self) -> None:
-        """Close all files."""
         for file in self._files.values():
             os.close(file)
         self._files.clear()

@@ -192,7 +192,7 @@ def _planar(layout: encodings_v2_3_pb2.PlanarLayout) -> tuple[str, str]:
 def _beside(
     page: encodings_v2_1_pb2.MiniBlockLayout | encodings_v2_3_pb2.ChunkedValues, values: str
 ) -> str:
-    """Encoding of a page's values as text, after that of its dictionary if it has one."""
+    """Describe the encoding of a page's values as text, after its dictionary if it has one."""
     if not page.num_dictionary_items:
         return values
     return f"dictionary({page.num_dictionary_items} of {text_of(page.dictionary)}) {values}"

@@ -187,17 +187,17 @@ def _recall(file: FileColumns, index: int, disk: Kept, states: States) -> bool:
 
 
 def from_content(plan: Plan[T], container: Container) -> Plan[T]:
-    """Run a plan with all pages of a small file answered from memory; see `Container.is_whole`."""
+    """Run a plan; all ranges are answered from memory if the whole file is there."""
     return from_end(plan, container) if container.is_whole else plan
 
 
 def from_end(plan: Plan[T], container: Container) -> Plan[T]:
-    """Run a plan with ranges inside the part of the file that was read answered from memory."""
+    """Run a plan; ranges inside the part of the file that is in memory are answered from there."""
     return from_tail(plan, container.path, container.content, container.content_start)
 
 
 def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]:
-    """Run a plan with ranges inside a file's last bytes answered from memory.
+    """Run a plan; ranges inside a file's last bytes are answered from memory.
 
     Args:
         tail: bytes of the file from `start` to its end.
@@ -216,7 +216,7 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
 
 
 def bytes_at_hand(pieces: Pieces, containers: Mapping[str, Container]) -> memoryview:
-    """Copy pieces of files from memory into one buffer; the containers' contents have them all.
+    """Copy pieces of files into one buffer. All pieces must be in the content of the containers.
 
     Args:
         containers: containers by path.

@@ -193,7 +193,6 @@ class Hole(NamedTuple):
 
     @property
     def leaf(self) -> OpenLeaf:
-        """Leaf of the page."""
         return self.tables.leaves[self.at]
 
     def fill(self, state: PageState | None) -> None:

@@ -186,7 +186,7 @@ class OpenFragment:
 
     @property
     def page_rows(self) -> int:
-        """Rows of the first page of the first column; all rows if it has no pages of rows."""
+        """Rows of the first page of the first column; all rows if there is no such page."""
         column = self.leaves[0].column if self.leaves else None
         if not isinstance(column, OpenColumn) or not column.column.num_pages:
             return self.num_rows

@@ -166,7 +166,6 @@ class WholeRows(NamedTuple):
 
     @property
     def unread(self) -> list[PlacedRows]:
-        """Empty: all bytes are in memory."""
         return []
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
@@ -182,7 +181,7 @@ class WholeRows(NamedTuple):
             return in_order(task.decode(read), order)
 
     def _placed(self) -> list[PlacedColumns]:
-        """Place all rows of the fields of which the kernel knows every page."""
+        """Place all rows of fields whose pages are all known to the kernel."""
         schema, tables, files = self.schema, self.tables, self.tables.files
         forms = schema.remember((forms_of, self.ids), lambda: forms_of(schema.fields, self.ids))
         if not forms.forms:

@@ -47,7 +47,7 @@ class MiniBlockCodec(Protocol):
     def max_bytes(self, num_values: int) -> int | None:
         """Return the upper bound of the bytes of buffer 0 of a chunk with so many values.
 
-        A content that is larger is refused. None if there is no bound.
+        Larger contents are refused. None if there is no bound.
         """
         ...
 

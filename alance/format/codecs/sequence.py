@@ -151,7 +151,7 @@ def arithmetic_or_stored(
     Args:
         allowed: names of codecs.
         outer: name of the enclosing codec, for errors.
-        bits: bits of a number of a constant without a value.
+        bits: bits per number, used for a constant without a value.
 
     Raises:
         UnsupportedError: the codec is not allowed, or its numbers do not have 32 or 64 bits.
@@ -197,7 +197,7 @@ def sequence_codec(encoding: pb.CompressiveEncoding, *, bits: int = 64) -> Seque
     """Return the codec of a sequence.
 
     Args:
-        bits: bits of a number of a constant without a value.
+        bits: bits per number, used for a constant without a value.
 
     Raises:
         UnsupportedError: a codec is unknown, or not legal here.

@@ -38,7 +38,6 @@ class BlobTask(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the input."""
         return self.inner.num_bytes
 
     def decode(self) -> PageValues:

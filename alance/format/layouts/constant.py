@@ -110,7 +110,6 @@ class ConstantTask(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the input."""
         return self.state.num_bytes
 
     def decode(self) -> PageValues:

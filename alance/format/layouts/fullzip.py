@@ -124,7 +124,6 @@ class FullZipTask(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the input."""
         return sum(len(piece) for piece in self.pieces)
 
     def decode(self) -> PageValues:

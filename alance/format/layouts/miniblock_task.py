@@ -118,7 +118,6 @@ class MiniBlockTask(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the input."""
         return sum(len(piece) for piece in self.pieces)
 
     def decode(self) -> PageValues:

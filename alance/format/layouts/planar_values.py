@@ -282,7 +282,6 @@ class IndexedState:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the state."""
         items = 0 if self.task is None else self.task.num_bytes
         if self._items is not None:
             items += block_bytes(self._items)

@@ -55,7 +55,6 @@ class SparseState:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the state."""
         values = 0 if self.values is None else self.values.num_bytes
         return 200 + values + sum(layer.num_bytes for layer in self.layers)
 

@@ -108,7 +108,7 @@ class RemoteStore:
 
     @property
     def objects(self) -> ObjectStore:
-        """The store object of obstore, rebuilt in a forked child."""
+        """Store object of obstore, rebuilt in a forked child."""
         if self._current is None:
             lifecycle.revive()
             self._current = forked.of_this_process(self._inherited)

@@ -235,7 +235,7 @@ class Recorder:
 
     @property
     def totals(self) -> Totals:
-        """The whole trace in numbers."""
+        """Totals of the whole trace."""
         caches = sorted({cache for cache, _ in self.looks})
         hits = {cache: self.looks[cache, True] for cache in caches}
         return Totals(

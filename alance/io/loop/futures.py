@@ -263,7 +263,7 @@ class _Threads:
         self._lock = threading.Lock()
 
     def executor(self) -> ThreadPoolExecutor:
-        """The pool, created at the first call."""
+        """Return the pool, which is created at the first call."""
         with self._lock:
             if self._executor is None:
                 lifecycle.on_fork(self)

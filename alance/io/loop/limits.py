@@ -99,7 +99,7 @@ class RequestLimit:
 
 
 def outlasted(limit_s: float, last: BaseException | None) -> TimeoutError:
-    """The error of a request that reached its time limit.
+    """Return the error of a request that reached its time limit.
 
     Args:
         last: failure of the last attempt that ended; None if no attempt has ended.

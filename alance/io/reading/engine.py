@@ -34,7 +34,7 @@ class Unread(Protocol):
 
     @property
     def pieces(self) -> Pieces:
-        """The pieces to read; their bytes become the `content`."""
+        """Pieces to read; their bytes become the `content`."""
         ...
 
 

@@ -57,7 +57,7 @@ class Landed:
 
     @property
     def file(self) -> _kernels.HeldFile:
-        """The buffers, as kernels take them."""
+        """Buffers, as kernels take them."""
         if self._file is None:
             self._file = _kernels.HeldFile(self._begins, self._buffers)
         return self._file

@@ -105,7 +105,7 @@ class Store(Protocol):
 
     @property
     def pieces(self) -> PieceReader | None:
-        """The store's reader of pieces; None if pieces are read as ordinary ranges."""
+        """Reader of pieces; None if pieces are read as ordinary ranges."""
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
         """Start reading ranges of an object, each by a request of its own.

@@ -48,7 +48,7 @@ class StoreReport:
 
     @property
     def failures(self) -> tuple[StoreCheck, ...]:
-        """The checks that failed; empty if the store is fit for every purpose."""
+        """Checks that failed; empty if the store is fit for every purpose."""
         return tuple(check for check in self.checks if check.failure is not None)
 
     def is_fit_for(self, purpose: Purpose) -> bool:
