@@ -109,7 +109,7 @@ class ColumnsAcross:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns to read in the other version."""
+        """Columns to read in the other version."""
         sources = (field.source for field in self.fields if field.source is not None)
         return tuple(dict.fromkeys(sources)) or (ROW_ADDRESS,)
 

@@ -1,7 +1,7 @@
-"""Other engines over a dataset: what DuckDB, Polars and readers of pyarrow datasets ask of a scan.
+"""Scans of datasets for other engines: DuckDB, Polars, and readers of pyarrow datasets.
 
-An engine asks for columns, a filter and a number of rows, and these are all that is read. Engines
-block the threads that they run in; scans go on in the event loop of the dataset.
+An engine requests columns, a filter and a number of rows; nothing else is read. Engines block the
+threads that they run in; scans run in the event loop of the dataset.
 
 Where to change what:
     calls of an engine's threads into the event loop: `bridge`

@@ -1,4 +1,4 @@
-"""A dataset as a pyarrow dataset, for engines that read these."""
+"""Datasets as pyarrow datasets, for engines that read those."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from alance.datasets import Dataset
     from alance.scanner import Scanner
 
-COUNTED_ROWS: Final = 64 << 10  # of a batch of nulls, which is given again and again
-# What Arrow's own scanner is told to read. It fails there, since no file can be below this one.
+COUNTED_ROWS: Final = 64 << 10  # rows of a batch of nulls, which is returned repeatedly
+# File that Arrow's own scanner would read. It fails, because no file can be below this path.
 NOWHERE: Final = "/dev/null/an ArrowDataset is read by its own `scanner` and `to_batches` alone"
 
 
 class ArrowScanner:
-    """A scan as engines know it from `pyarrow.dataset.Scanner`; each call runs it anew."""
+    """Scan with the interface of `pyarrow.dataset.Scanner`; each call runs the scan again."""
 
     def __init__(self, scanner: Scanner, bridge: Bridge) -> None:
         self._scanner = scanner
@@ -33,7 +33,7 @@ class ArrowScanner:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The schema of the batches."""
+        """Schema of the batches."""
 
         async def schema() -> pa.Schema:
             await self._scanner._load()
@@ -46,23 +46,23 @@ class ArrowScanner:
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches."""
+        """Iterate over the batches."""
         return self._bridge.iterate(self._scanner)
 
     def to_table(self) -> pa.Table:
-        """All rows in memory."""
+        """Read all rows into memory."""
         return self._bridge.run(self._scanner.to_table)
 
     def count_rows(self) -> int:
-        """The number of rows."""
+        """Count the rows."""
         return self._bridge.run(self._scanner.count_rows)
 
 
 class CountingScanner(ArrowScanner):
-    """A scan of which only the number of rows matters: all values are null."""
+    """Scan for a query that only counts rows: all values are null."""
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield as many rows of nulls as the scan has; the cost is that of `count_rows`."""
+        """Yield nulls for all rows, which `count_rows` counts; values are not read."""
         schema, left = self.projected_schema, self.count_rows()
         size = min(left, COUNTED_ROWS)
         nulls = [pa.nulls(size, field.type) for field in schema]
@@ -73,21 +73,21 @@ class CountingScanner(ArrowScanner):
             left -= min(left, size)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The batches as a stream."""
+        """Return the batches as a stream."""
         fields = [pa.field(field.name, field.type) for field in self.projected_schema]
         return pa.RecordBatchReader.from_batches(pa.schema(fields), self.to_batches())
 
 
 class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
-    """A dataset for what takes a `pyarrow.dataset.Dataset`: DuckDB, Polars, DataFusion and others.
+    """Dataset for readers of a `pyarrow.dataset.Dataset`: DuckDB, Polars, DataFusion and others.
 
-    Columns and filters that they ask for are those of a scan: nothing else is read. Filters are
-    pyarrow expressions, and use statistics and indices; blobs are given as their bytes. It blocks
-    the calling thread, which must not be the event loop's. Made by `Dataset.to_arrow_dataset`.
+    Requested columns and filters become a scan, and nothing else is read. Filters are pyarrow
+    expressions, and use statistics and indices; blobs are returned as their bytes. Calls block the
+    calling thread, which must not be the event loop's. Made by `Dataset.to_arrow_dataset`.
 
     Attributes:
-        limit: rows that each scan gives at most; None: all. For who knows more than the engine.
-        counts: scans are for their number of rows alone: their values are null, and not read.
+        limit: most rows of each scan; None for all. For callers that know more than the engine.
+        counts: True if only the number of rows matters: values are null, and are not read.
     """
 
     def __init__(self, dataset: Dataset, bridge: Bridge | None = None) -> None:
@@ -108,7 +108,7 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of all columns."""
+        """Schema of all columns."""
         return self._schema
 
     def scanner(
@@ -118,7 +118,7 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **_: object,
     ) -> ArrowScanner:
-        """A scan; of other options of pyarrow, which tell how it reads, none is used."""
+        """Return a scan; pyarrow's other options, about the way of reading, are ignored."""
         scanner = self._scan(columns, filter, batch_size=batch_size, limit=self.limit)
         return (CountingScanner if self.counts else ArrowScanner)(scanner, self._bridge)
 
@@ -129,7 +129,7 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **_: object,
     ) -> pa.Table:
-        """All rows in memory; see `scanner`."""
+        """Read all rows into memory; see `scanner`."""
         return self.scanner(columns, filter, batch_size).to_table()
 
     def to_batches(
@@ -139,11 +139,11 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **_: object,
     ) -> Iterator[pa.RecordBatch]:
-        """The batches of a scan; see `scanner`."""
+        """Iterate over the batches of a scan; see `scanner`."""
         return self.scanner(columns, filter, batch_size).to_batches()
 
     def count_rows(self, filter: pc.Expression | str | None = None, **_: object) -> int:
-        """The number of rows."""
+        """Count the rows for which a filter is true."""
         return self.scanner(None, filter).count_rows()
 
     def head(
@@ -153,17 +153,17 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
         filter: pc.Expression | str | None = None,
         **_: object,
     ) -> pa.Table:
-        """The first rows."""
+        """Read the first rows."""
         return ArrowScanner(self._scan(columns, filter, limit=num_rows), self._bridge).to_table()
 
     def take(
         self, indices: object, columns: Sequence[str] | Mapping[str, str] | None = None, **_: object
     ) -> pa.Table:
-        """Rows by position; blobs as position and size."""
+        """Read rows by position; blobs are returned as position and size."""
         return self._bridge.run(lambda: self._dataset.take(indices, columns))
 
     def get_fragments(self, filter: object = None) -> Iterator[ArrowFragment]:
-        """One fragment, which has all rows: a scan reads fragments side by side anyway."""
+        """Return one fragment with all rows: a scan reads the table's fragments concurrently."""
         return iter([ArrowFragment(self)])
 
     def _scan(
@@ -214,7 +214,7 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
 
 
 class ArrowFragment:
-    """The rows of a dataset as engines know them from `pyarrow.dataset.Fragment`."""
+    """All rows of a dataset, with the interface of `pyarrow.dataset.Fragment`."""
 
     def __init__(self, dataset: ArrowDataset) -> None:
         self._dataset = dataset
@@ -227,5 +227,5 @@ class ArrowFragment:
         batch_size: int | None = None,
         **_: object,
     ) -> ArrowScanner:
-        """A scan; the schema is that of the dataset."""
+        """Return a scan; `schema` is ignored."""
         return self._dataset.scanner(columns, filter, batch_size)

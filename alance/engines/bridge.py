@@ -1,4 +1,4 @@
-"""Calls of threads that block into the event loop that a dataset is used in."""
+"""Calls from blocking threads into the event loop of a dataset."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A loop that does not begin with a call for so long waits for the engine itself: it would do so
-# for ever. A loop that others keep busy begins within milliseconds.
+# If a loop does not begin a call for so many seconds, it waits for the engine itself: a deadlock.
+# A loop that is only busy begins within milliseconds.
 STALL_S: Final = 10.0
 
 BLOCKED: Final = (
@@ -32,16 +32,16 @@ ENDED: Final = "the query was stopped, or the event loop of its dataset has ende
 
 
 class Bridge:
-    """Calls into the event loop that is running where this is made.
+    """Bridge into the event loop in which it is created.
 
-    What is called runs with the context variables of that place, so that a trace there sees it.
+    Calls run with the context variables of the creator, so that a trace of the creator sees them.
 
     Args:
-        is_off_loop: the engine runs in threads of ours, so that the loop cannot wait for it,
-            however long it is busy.
+        is_off_loop: True if the engine runs in threads of alance, so that the loop never waits for
+            it, even if it is busy for long.
 
     Attributes:
-        error: the first one of ours, which an engine may tell in words of its own.
+        error: first error of alance; an engine may replace its text.
     """
 
     def __init__(self, *, is_off_loop: bool = False) -> None:
@@ -54,10 +54,10 @@ class Bridge:
         self.error: AlanceError | None = None
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run to the end in the loop; an interrupt cancels it there.
+        """Run work in the loop to its end; an interrupt cancels it there.
 
         Raises:
-            InvalidInputError: called from the loop's own thread, or while that waits for the
+            InvalidInputError: called from the loop's own thread, or while the loop waits for the
                 engine; the loop has ended, or the call was stopped.
         """
         try:
@@ -102,7 +102,7 @@ class Bridge:
             self._pending.discard(future)
 
     def iterate(self, scanner: Scanner) -> Iterator[pa.RecordBatch]:
-        """The batches of a scan, which ends with this iterator."""
+        """Yield the batches of a scan, which is closed with this iterator."""
         batches = scanner.to_batches()
 
         async def following() -> pa.RecordBatch | None:
@@ -117,12 +117,12 @@ class Bridge:
             while (batch := self.run(following)) is not None:
                 yield batch
         finally:
-            # The collector of cycles may come by in any thread, the loop's too: nobody waits.
+            # The cycle collector may run this in any thread, even the loop's: do not wait.
             with suppress(RuntimeError):  # the loop has ended, and the scan with it
                 self._loop.call_soon_threadsafe(close)
 
     def stop(self) -> None:
-        """End all calls, those that come, too."""
+        """Cancel all calls, including later ones."""
         self._is_stopped = True
         for future in tuple(self._pending):
             future.cancel()

@@ -45,7 +45,7 @@ class Pushed:
 def pushed(
     connection: duckdb.DuckDBPyConnection, statements: Sequence[duckdb.Statement], params: Params
 ) -> Pushed:
-    """Returns the limit or count of a query with one scan, and neither for other queries.
+    """Return the limit or count of a query with one scan, and neither for other queries.
 
     Cost: DuckDB plans the query once more if the text has one of `WORDS`. No rows are read.
     """
@@ -63,7 +63,7 @@ def pushed(
 
 
 def _chain(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the operators of a plan from the scan up; none if the plan branches."""
+    """Return the operators of a plan from the scan up; empty if the plan branches."""
     chain: list[dict[str, Any]] = []
     while nodes:
         if len(nodes) != 1:

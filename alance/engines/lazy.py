@@ -1,8 +1,8 @@
-"""A dataset as a lazy frame of Polars: it asks for columns, a predicate and a number of rows.
+"""Datasets as lazy frames of Polars, which request columns, a predicate and a number of rows.
 
-Polars itself makes a pyarrow expression of a predicate, as far as it can, for any pyarrow dataset:
-`_filter_of` hands it one that remembers what it is asked. What is left of the predicate, and
-values that both compare in ways of their own, are filtered by Polars afterwards.
+For any pyarrow dataset, Polars converts as much of a predicate as it can to a pyarrow expression.
+`_filter_of` passes it a dataset that records this expression. Polars filters the result again, for
+the rest of the predicate, and for values that it compares in another way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
 
-# Types whose values compare in our filters as in Polars. Not among them: decimals, categories, and
+# Types whose values compare in our filters as in Polars. Decimals and categories do not, nor does
 # float32, which may be compared with a number that it cannot represent.
 SHARED: Final = (
     types.is_boolean,
@@ -49,7 +49,7 @@ def lazy_frame(dataset: Dataset) -> pl.LazyFrame:
     def frames(
         columns: list[str] | None, predicate: pl.Expr | None, num_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        # A predicate is asked of the rows that a limit leaves.
+        # With a limit, the predicate applies to the rows within the limit.
         condition = _filter_of(predicate, source) if num_rows is None else None
         scanner = source._scan(columns, condition, limit=num_rows)
         for batch in ArrowScanner(scanner, bridge).to_batches():
@@ -60,7 +60,7 @@ def lazy_frame(dataset: Dataset) -> pl.LazyFrame:
 
 
 def _filter_of(predicate: pl.Expr | None, source: ArrowDataset) -> pc.Expression | None:
-    """Returns a filter that all rows of a predicate meet, or None if none is known."""
+    """Return a filter that is true for all rows of a predicate; None if none is known."""
     if predicate is None:
         return None
     fields = [source.schema.field(name) for name in predicate.meta.root_names()]

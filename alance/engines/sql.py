@@ -1,7 +1,7 @@
-"""SQL by DuckDB: a query in a thread of its own, which reads datasets by scans.
+"""SQL by DuckDB: a query runs in a thread of its own, and reads datasets by scans.
 
-Rows come as they are asked for. A query sees the tables that it is given and nothing else: files,
-extensions and Python variables are out of its reach, unless settings say otherwise.
+Rows are read on demand. A query can read the passed tables and nothing else: files, extensions and
+Python variables are out of its reach, unless settings allow them.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SQL_BATCH_ROWS: Final = 64 << 10
-TABLE: Final = "dataset"  # what a query calls the dataset itself
-AGAIN_S: Final = 0.05  # an interrupt that comes before DuckDB has begun to run is forgotten there
+TABLE: Final = "dataset"  # name of the dataset itself in queries
+AGAIN_S: Final = 0.05  # between interrupts: DuckDB forgets one that comes before it runs
 CLOSED: Final = {"enable_external_access": False, "python_enable_replacements": False}
-BOUNDS: Final = frozenset({"memory_limit", "threads"})  # settings of databases that are kept
-MOST_IDLE: Final = 4  # databases; each has threads of its own, and a few MB
-# Queries of a loop: the threads of more would keep it from the interpreter
+BOUNDS: Final = frozenset({"memory_limit", "threads"})  # settings that reused databases may have
+MOST_IDLE: Final = 4  # idle databases; each has threads of its own, and a few MB
+# Concurrent queries of a loop: the threads of more would keep the interpreter from the loop
 QUERIES_OF_A_LOOP: Final = 8
 
-# By the loop's own session, which is dropped when the loop has ended: a semaphore knows its loop.
+# By the loop's own session, which is dropped when the loop ends: a semaphore belongs to a loop.
 _waiting: Final[WeakKeyDictionary[Session, asyncio.Semaphore]] = WeakKeyDictionary()
 
 
@@ -60,7 +60,7 @@ async def sql_batches(
     tables: Mapping[str, object] | None,
     settings: Mapping[str, object] | None,
 ) -> AsyncIterator[pa.RecordBatch]:
-    """The result of a query as a stream; without rows it is one empty batch.
+    """Stream the result of a query; a result without rows is one empty batch.
 
     See `Dataset.sql_batches`.
     """
@@ -93,14 +93,14 @@ async def sql_table(
     tables: Mapping[str, object] | None,
     settings: Mapping[str, object] | None,
 ) -> pa.Table:
-    """The result of a query in memory. See `Dataset.sql`."""
+    """Return the result of a query in memory; see `Dataset.sql`."""
     async with _turns():
         batches = [batch async for batch in sql_batches(dataset, query, params, tables, settings)]
     return pa.Table.from_batches(batches)
 
 
 def _turns() -> asyncio.Semaphore:
-    """Returns the semaphore that limits the running queries of this event loop.
+    """Return the semaphore that limits the running queries of this event loop.
 
     Streams do not use it: a caller may leave them half read while it starts other queries.
     """
@@ -120,7 +120,11 @@ def _check(query: object, params: object, tables: object, settings: object) -> N
 
 
 def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> dict[str, object]:
-    """Tables by name as DuckDB takes them."""
+    """Return tables by name, in the form that DuckDB takes.
+
+    Raises:
+        InvalidInputError: a table has the name of the dataset itself.
+    """
     if TABLE in tables:
         raise InvalidInputError(f"tables: {TABLE!r} is the name of the dataset itself")
     return {
@@ -130,7 +134,7 @@ def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> 
 
 
 def _one_line(error: Exception) -> str:
-    """Returns the text of an error on one line, without the query's lines that DuckDB adds."""
+    """Return the text of an error on one line, without the query's lines that DuckDB adds."""
     return " ".join(str(error).partition("\n\nLINE ")[0].split())
 
 
@@ -159,10 +163,10 @@ def _with_json(arrow: pa.DataType, type_: Any) -> pa.DataType:
 
 
 class _Databases:
-    """Databases in memory for one query each, and those that the next queries may have again.
+    """Pool of databases in memory; a database serves one query at a time.
 
-    Making one costs 17 ms of processor time, more than most queries. A query has a connection of
-    its own, with its own names; one that is nothing but SELECT leaves the database as it was made.
+    To create one costs 17 ms of processor time, more than most queries. A query has a connection
+    with names of its own, and a query of SELECT statements alone leaves its database unchanged.
     """
 
     def __init__(self) -> None:
@@ -171,7 +175,7 @@ class _Databases:
         lifecycle.on_fork(self)
 
     def borrow(self, config: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
-        """A database with these settings, which nothing else uses."""
+        """Return a database with these settings that no other query uses."""
         with self._lock:
             for number, (settings, database) in enumerate(self._idle):
                 if settings == config:
@@ -180,7 +184,7 @@ class _Databases:
         return duckdb.connect(config=dict(config))
 
     def give_back(self, config: Mapping[str, Any], database: duckdb.DuckDBPyConnection) -> None:
-        """Keep an unchanged database for the next query, or close it where enough are kept."""
+        """Keep an unchanged database for a later query; close it if enough are kept."""
         is_closed = config.items() >= CLOSED.items() and config.keys() <= CLOSED.keys() | BOUNDS
         with self._lock:
             if is_closed and len(self._idle) < MOST_IDLE:
@@ -189,7 +193,7 @@ class _Databases:
         database.close()
 
     def after_fork(self) -> None:
-        """Leave alone what waits for threads of the parent."""
+        """Forget the databases, which would wait for threads of the parent."""
         self._lock = threading.Lock()
         lifecycle.inherit(self._idle)
         self._idle = []
@@ -199,9 +203,9 @@ _databases: Final = _Databases()
 
 
 class _Query:
-    """A query and its thread: all that DuckDB has of it begins and ends there, off the loop.
+    """A query and its thread, in which all calls of DuckDB for it run, off the loop.
 
-    One that is left is interrupted, and nobody waits for its end.
+    If the query is left early, it is interrupted, and its end is not awaited.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -212,9 +216,9 @@ class _Query:
         self._database: Any = None
         self._connection: Any = None
         self._reader: pa.RecordBatchReader | None = None
-        self._schema: pa.Schema | None = None  # of the result; None: that of the reader
+        self._schema: pa.Schema | None = None  # schema of the result; None for the reader's
         self._changes_nothing = False
-        self._has_ended = False  # without an error
+        self._has_ended = False  # True if the query has ended without an error
         self._closing = threading.Lock()
         self._is_closed = threading.Event()
 
@@ -232,7 +236,7 @@ class _Query:
             threading.Thread(target=self._interrupt, name="alance-sql-end", daemon=True).start()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of a call in the thread, made after all others."""
+        """Run a call in the query's thread, after all earlier calls; return its result."""
         under_way = self._under_way = self._pool.submit(work)
         return await asyncio.wrap_future(under_way)
 
@@ -243,7 +247,7 @@ class _Query:
         self._connection = self._database.cursor()
 
     def begin(self, query: str, params: Params, sources: Mapping[str, object]) -> pa.Schema:
-        """Start the query; gives the schema of its result."""
+        """Start the query; return the schema of its result."""
         tables = [source for source in sources.values() if isinstance(source, ArrowDataset)]
         for name, source in sources.items():
             try:
@@ -270,14 +274,14 @@ class _Query:
         return schema
 
     def following(self) -> pa.RecordBatch | None:
-        """The next batch; None: there are no more."""
+        """Return the next batch; None at the end."""
         assert self._reader is not None
         batch = next(self._reader, None)
         self._has_ended = batch is None
         return batch if batch is None or self._schema is None else batch.cast(self._schema)
 
     def _interrupt(self) -> None:
-        """Stop what the thread does, however much of it DuckDB has still to begin."""
+        """Interrupt the thread until it has closed: DuckDB may not have begun the query yet."""
         while True:
             with self._closing:
                 if self._is_closed.is_set():

@@ -1,4 +1,4 @@
-"""Iterable datasets: batches in a new order for each epoch, read ahead; epochs can be resumed."""
+"""Iterable datasets: batches in a new order in each epoch, read ahead, resumable."""
 
 from __future__ import annotations
 
@@ -35,26 +35,28 @@ if TYPE_CHECKING:
     from alance.torch.tensors import Fill
     from alance.types import Columns, Params, StorageOptions
 
-WINDOW_BYTES: Final = 64 << 20  # as stored: some tens of requests at once, on any store
-WINDOW_ROWS: Final = (1 << 10, 1 << 18)  # least and most, if nothing is said
-CHUNKS: Final = 16  # of a window: more would mix better, and read shorter runs of rows
-AHEAD: Final = 1  # windows that are read while batches of another are given
+WINDOW_BYTES: Final = 64 << 20  # stored bytes of a window: some tens of requests on any store
+WINDOW_ROWS: Final = (1 << 10, 1 << 18)  # least and most rows of a default window
+CHUNKS: Final = 16  # chunks of a window: more would mix better, and read shorter runs of rows
+AHEAD: Final = 1  # windows that are read while batches of another window are returned
 
 
 class IterableDataset(torch.utils.data.IterableDataset):
     """Batches of a table's rows, for `DataLoader(dataset, batch_size=None)`.
 
-    A batch is a dict of its columns: tensors, or lists of Python objects. The ranks of
-    `torch.distributed` share the rows, and the workers of a rank's loader share its batches: each
-    batch is returned once an epoch, whatever the number of workers.
+    A batch is a dict of its columns: tensors, or lists of Python objects. Rows are distributed over
+    the ranks of `torch.distributed`, and a rank's batches over the workers of its loader. Each
+    batch is returned once per epoch, for any number of workers.
 
-    With `shuffle` the table is cut into chunks of neighbouring rows, whose order is shuffled;
-    `window_rows` rows of them are read at once, and shuffled again. The next window is read
-    while batches of this one are returned, also without workers: two or three are in memory.
+    With `shuffle` the table is cut into chunks of neighbouring rows, which are shuffled. Then
+    windows of `window_rows` rows are read, and their rows are shuffled. The next window is read
+    while batches of this one are returned, also without workers. Two or three windows are in
+    memory.
 
-    Cost: one LIST and one GET for a URI, and with a filter a scan of its columns, when it is made:
-    8 bytes are kept for each row. Then a scan for each chunk of a window, or a take for each
-    window if chunks are small or there is a filter; without `shuffle` and `filter`, a scan.
+    Cost: when it is created, one LIST and one GET for a URI, and with a filter a scan of its
+    columns, of which 8 bytes per row stay in memory. Then a scan for each chunk of a window, or a
+    take for each window if chunks are small or there is a filter; without `shuffle` and `filter`,
+    a scan.
 
     Args:
         source: a URI or path; or an open dataset of `alance` or `alance.sync`. Forked workers read
@@ -63,21 +65,20 @@ class IterableDataset(torch.utils.data.IterableDataset):
         batch_size: rows of a batch.
         columns: names, paths or output name -> SQL expression; None: all.
         filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
-        shuffle: True for another order of rows in each epoch; False for the order of the table.
+        shuffle: rows in another order for each epoch; else in the order of the table.
         seed: seed of the shuffling, the same for all ranks.
-        drop_last: all ranks return the same number of batches, each of `batch_size` rows; the
-            remaining rows are left out in this epoch.
-        window_rows: rows that are read and shuffled together; None: those of 64 MiB as stored,
+        drop_last: all ranks return the same number of batches, all of `batch_size` rows; the
+            remaining rows are skipped in this epoch.
+        window_rows: rows that are read and shuffled together; None: the rows of 64 MiB as stored,
             1,024 to 262,144.
         chunk_rows: neighbouring rows that are read as one run; None: a window has 16 runs.
-        rank, world_size: rank of this process, and number of ranks. None: those of
-            `torch.distributed` when the dataset is first iterated or pickled; 0 and 1 if it is not
-            initialised.
-        transform: converts an Arrow batch to the batch to return; None: `to_tensors`. Runs in the
-            process that iterates; pickled with the dataset.
-        fill: value for nulls, see `to_tensors`.
-        version: for a table given by its URI: the version to read.
-        storage_options: see `alance.dataset`; also go to workers as they are.
+        rank, world_size: None takes them from `torch.distributed` when the dataset is first
+            iterated or pickled, or 0 and 1 if it is not initialised.
+        transform: function from an Arrow batch to the returned batch; None: `to_tensors`. Runs in
+            the process that iterates; pickled with the dataset.
+        fill: value that replaces nulls, see `to_tensors`.
+        version: version of the table at a URI.
+        storage_options: see `alance.dataset`; workers get the same options.
 
     Raises:
         InvalidInputError: an unknown column, a bad filter, or a number that is too small.
@@ -132,15 +133,15 @@ class IterableDataset(torch.utils.data.IterableDataset):
             seed=seed if shuffle else None,
             epoch=0,
         )
-        # Workers that go on from epoch to epoch see by it which one is next.
+        # In shared memory: persistent workers read the next epoch's number from it.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
-        # The next batch, and behind which this process ends; None: its share of what is left.
+        # The next batch, and the end of this process's batches; None: its share of all others.
         self._progress: tuple[int, int | None] = (0, None)
-        self._begin = self._progress  # of the next iteration
-        self._shares: list[tuple[int, int]] | None = None  # of workers, to begin with
+        self._begin = self._progress  # where the next iteration begins
+        self._shares: list[tuple[int, int]] | None = None  # of workers, from a loaded state
 
     def __getstate__(self) -> dict[str, Any]:
-        self._find_rank()  # which workers cannot
+        self._find_rank()  # workers cannot find it themselves
         return dict(vars(self))
 
     @property
@@ -149,13 +150,13 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return self._table.version
 
     def __len__(self) -> int:
-        """Return the number of batches of this rank in an epoch, over all its workers."""
+        """Number of batches of this rank in an epoch, over all its workers."""
         return self._epoch_order().num_batches
 
     def set_epoch(self, epoch: int) -> None:
-        """Shuffle for another epoch, from its beginning; also in persistent workers.
+        """Shuffle for another epoch, and begin with its first batch; also in persistent workers.
 
-        Does nothing for the epoch of a loaded state.
+        Has no effect if the epoch is the same, as after `load_state_dict`.
 
         Raises:
             InvalidInputError: a negative number.
@@ -181,9 +182,9 @@ class IterableDataset(torch.utils.data.IterableDataset):
         """Return the position of this process as numbers and texts, for `load_state_dict`.
 
         It counts the batches that this process has returned. So use it for loaders without workers,
-        or for those that call it in their workers (`StatefulDataLoader` of torchdata), and
-        `state_after` for all others. With `drop_last`, ranks that have made as many steps have the
-        same state.
+        or for loaders that call it in their workers (`StatefulDataLoader` of torchdata), and
+        `state_after` for all others. With `drop_last`, ranks have the same state after the same
+        number of steps.
         """
         start, stop = self._progress
         worker, num_workers = _worker()
@@ -197,8 +198,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
         (`in_order`) and does not ask them for their positions.
 
         Args:
-            num_batches: number of batches of the loader since it began with this dataset.
-            num_workers: number of the loader's workers; 0 for none.
+            num_batches: number of batches that the loader has returned from this dataset.
+            num_workers: number of the loader's workers, 0 for none.
 
         Raises:
             InvalidInputError: more batches than the epoch has left, or another number of workers
@@ -213,7 +214,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         counts = by_turns([stop - start for start, stop in shares], num_batches)
         places = [[start + n, stop] for n, (start, stop) in zip(counts, shares, strict=True)]
         place: dict[str, Any] = {"epoch": int(self._epoch.item())}
-        if count == 1:  # goes on with any number of workers
+        if count == 1:  # any number of workers may continue from it
             place |= {"next": places[0][0], "stop": None, "worker": 0, "num_workers": 1}
         else:
             place |= {"workers": places}
@@ -222,9 +223,10 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Begin the next iteration where the state was taken.
 
-        The state of a loader without workers can be loaded with any number of workers. The state of
-        a worker belongs to the same worker of the same number of workers; a state of several
-        workers needs the same number of them. It holds for one epoch; `set_epoch` begins the next.
+        A loader with any number of workers may continue from the state of a loader without workers.
+        The state of one worker continues in the same worker of the same number of workers, the
+        state of several workers with the same number of workers. The state is for one epoch;
+        `set_epoch` sets the next epoch.
 
         Raises:
             InvalidInputError: the state is that of another version, seed, size or worker.
@@ -254,7 +256,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._progress = self._begin = (start, stop)
 
     def _identity(self) -> dict[str, Any]:
-        """Return the settings that decide which rows a batch number stands for."""
+        """Return the settings on which the rows of a numbered batch depend."""
         numbers = asdict(self._epoch_order())
         del numbers["rank"], numbers["epoch"]
         return {"version": self.version, **numbers}
@@ -273,7 +275,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return self._rank, self._world_size
 
     def _share(self, num_batches: int, worker: int, num_workers: int) -> tuple[int, int]:
-        """Return the first batch of a worker, and the end of its batches."""
+        """Return the half-open range of a worker's batches."""
         if self._shares is not None:
             if len(self._shares) != num_workers:
                 raise InvalidInputError(
@@ -289,7 +291,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def _batches(
         self, order: Order, first: int, last: int
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the batches of windows; views of the windows if they are not shuffled."""
+        """Yield the batches, cut from windows; views of the windows unless these are shuffled."""
         size, rest = order.batch_size, None
         windows: AsyncIterator[pa.RecordBatch | Shuffled]
         if order.seed is None and self._table.has_all_rows:
@@ -341,10 +343,10 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
 @dataclass(frozen=True)
 class Shuffled:
-    """A shuffled window, whose rows are put in order batch by batch.
+    """A window whose rows are put in order batch by batch.
 
-    A batch is copied while it is in the processor's cache, and the memory of the last batch is used
-    again. That costs half as much as a copy of the whole window.
+    A batch is copied just before it is returned, so it is in the processor's cache, and the memory
+    of the last batch is used again. That costs half of ordering the whole window at once.
     """
 
     window: pa.RecordBatch
@@ -355,12 +357,12 @@ class Shuffled:
         return len(self.picks)
 
     def slice(self, start: int, length: int | None = None) -> pa.RecordBatch:
-        """Return a copy of rows, as `pa.RecordBatch.slice` selects them."""
+        """Copy rows of the window in their new order; arguments as of `pa.RecordBatch.slice`."""
         stop = None if length is None else start + length
         return self.window.take(pa.array(self.picks[start:stop]))
 
 
 def _worker() -> tuple[int, int]:
-    """Return the number of this worker, and of all workers of the loader; 0 and 1 without one."""
+    """Return the number of this worker and the number of workers; 0 and 1 outside a loader."""
     info = torch.utils.data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)

@@ -1,4 +1,4 @@
-"""Map-style datasets: samples by number; a batch of samples is one take."""
+"""Map-style datasets: samples by number; one take reads a batch of samples."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Samples(Sequence[Any]):
-    """The samples of one take, which PyTorch may ask for one by one.
+    """Samples of one take, which PyTorch may access one by one.
 
     Attributes:
-        batch: all samples as they were read: the result of `transform`, or columns by name.
+        batch: all samples: the result of `transform`, by default columns by name.
     """
 
     def __init__(self, batch: Any, num_rows: int) -> None:
@@ -45,10 +45,10 @@ class Samples(Sequence[Any]):
 
 
 def collate(samples: Samples) -> Any:
-    """Return the batch of a `MapDataset` as it was read: the `collate_fn` for its loader.
+    """Return the batch as it was read; the `collate_fn` of loaders over a `MapDataset`.
 
-    PyTorch's own function returns the same for columns of numbers, but makes a tensor for each row
-    and column first.
+    PyTorch's own function returns the same for columns of numbers, but splits the batch into a
+    tensor for each row and column, and joins these again.
     """
     return samples.batch
 
@@ -59,8 +59,8 @@ class MapDataset:
     A sample is a dict of its columns, tensors or Python objects. Can be pickled, as loaders do for
     their workers, which read the same version.
 
-    Cost: one LIST and one GET for a URI, and with a filter a scan of its columns, when it is made:
-    8 bytes are kept for each row. Then a take for each batch.
+    Cost: when it is created, one LIST and one GET for a URI, and with a filter a scan of its
+    columns, of which 8 bytes per row stay in memory. Then a take for each batch.
 
     Args:
         source: a URI or path; or an open dataset of `alance` or `alance.sync`. Forked workers read
@@ -68,12 +68,11 @@ class MapDataset:
             `storage_options`.
         columns: names, paths or output name -> SQL expression; None: all.
         filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
-        transform: converts an Arrow batch to a mapping of columns or a sequence of samples.
-            None: `to_tensors`. Runs in the process that reads; pickled
-            with the dataset.
-        fill: value for nulls, see `to_tensors`.
-        version: for a table given by its URI: the version to read.
-        storage_options: see `alance.dataset`; also go to workers as they are.
+        transform: function from an Arrow batch to a mapping of columns, or to a sequence of
+            samples. None: `to_tensors`. Runs in the process that reads; pickled with the dataset.
+        fill: value that replaces nulls, see `to_tensors`.
+        version: version of the table at a URI.
+        storage_options: see `alance.dataset`; workers get the same options.
 
     Raises:
         InvalidInputError: an unknown column, or a bad filter.
@@ -107,10 +106,10 @@ class MapDataset:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> Samples:
-        """Return several samples, in this order, by one take.
+        """Read several samples, in this order, by one take.
 
         Raises:
-            IndexError: a number beyond the last sample.
+            IndexError: an index is out of range.
         """
         rows = np.asarray(indices, np.int64)
         size = len(self)
@@ -123,10 +122,10 @@ class MapDataset:
 def transform_of(
     transform: Callable[[pa.RecordBatch], Any] | None, fill: Fill
 ) -> Callable[[pa.RecordBatch], Any]:
-    """Return the function that converts Arrow batches to batches of a loader.
+    """Return the function that turns Arrow batches into batches of a loader.
 
     Raises:
-        InvalidInputError: both are given.
+        InvalidInputError: both `transform` and `fill` are given.
     """
     if transform is None:
         return partial(to_tensors, fill=fill)

@@ -1,8 +1,8 @@
-"""The order of an epoch: which rows a batch has, by numbers alone.
+"""Order of the rows in an epoch, computed from numbers alone.
 
-Rows are cut into chunks, which are read whole and whose order is shuffled. This sequence is divided
-among the ranks in equal parts. Rows of a part are shuffled within windows, and batches are cut from
-it: the number of a batch or a window determines its rows.
+The table is cut into chunks, which are read whole and shuffled. The shuffled sequence is cut into
+equal parts, one per rank. A part is cut into windows, in which rows are shuffled, and then into
+batches.
 
     chunks   | 3 | 0 | 6 | 5 | 1 | 7 | 2 | 4 |
     ranks    |     0         |      1        |
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Order:
-    """The rows of an epoch for one rank.
+    """Order of the rows of one rank in an epoch.
 
     Attributes:
-        num_rows: rows of the whole table.
-        batch_size: rows of a batch; the last batch has fewer, unless `drop_last`.
-        chunk_rows: neighbouring rows that stay together until windows are shuffled.
-        window_rows: rows that are read and shuffled together; those of several chunks.
-        seed: seed of the shuffling, with the epoch; None: rows are in the order of the table.
+        num_rows: number of rows of the whole table.
+        batch_size: rows of a batch; the last batch may have fewer, unless `drop_last`.
+        chunk_rows: neighbouring rows that stay together before windows are shuffled.
+        window_rows: rows that are read and shuffled together, of several chunks.
+        seed: seed of the shuffling, with the epoch; None for the order of the table.
     """
 
     num_rows: int
@@ -48,9 +48,9 @@ class Order:
 
     @cached_property
     def part(self) -> range:
-        """Range of the rank's rows in the sequence of shuffled chunks.
+        """The rank's range of positions in the shuffled chunks.
 
-        With `drop_last` all ranks have the same number of rows, and so of steps.
+        With `drop_last` all ranks have the same number, so that they make the same number of steps.
         """
         if self.drop_last:
             size = self.num_rows // self.world_size
@@ -67,7 +67,7 @@ class Order:
         return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
 
     def places(self, first: int, last: int) -> range:
-        """Return the positions of the rows of some batches in the rank's part.
+        """Return the positions of some batches in the rank's part.
 
         Args:
             first, last: a half-open range of the rank's batches.
@@ -75,7 +75,7 @@ class Order:
         return range(len(self.part))[first * self.batch_size : last * self.batch_size]
 
     def windows(self, first: int, last: int) -> list[tuple[int, range]]:
-        """Return the windows that hold some batches, with the batches' range of rows in each."""
+        """Return the numbers of the windows that hold some batches, each with its range of rows."""
         places, size = self.places(first, last), self.window_rows
         start, stop = places.start, places.stop
         return [
@@ -86,21 +86,22 @@ class Order:
     def window(
         self, number: int, wanted_rows: range
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
-        """Return the rows of a window: the order in which they are read, and the shuffled order.
+        """Return the rows of the table to read for a window, and their order.
 
         Args:
             number: number of the window.
-            wanted_rows: places in the window.
+            wanted_rows: requested places in the window.
 
         Returns:
-            Row numbers in the table, chunk by chunk; and for each wanted place the position of its
-            row among them, None if the order is the same.
+            Row numbers of the table, with rows of a chunk next to each other; and for each
+            requested place the index of its row among them. The second is None if rows are not
+            shuffled.
         """
         start = self.part.start + number * self.window_rows
         places = np.arange(start, min(start + self.window_rows, self.part.stop), dtype=np.int64)
         if self.seed is None:
             return places[wanted_rows.start : wanted_rows.stop], None
-        # Chunks first, rows of the window then: each has its own stream of random numbers.
+        # Each window has a stream of random numbers of its own, as the chunks have.
         random = np.random.default_rng([self.seed, self.epoch, 1, self.rank, number])
         picks = random.permutation(len(places))[wanted_rows.start : wanted_rows.stop]
         if len(picks) < len(places):
@@ -109,7 +110,7 @@ class Order:
         return self._rows_of(places), picks
 
     def _rows_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the rows at positions in the sequence of shuffled chunks."""
+        """Return the rows at positions in the shuffled chunks."""
         chunks, ends = self._chunks
         of_place = np.searchsorted(ends, places, "right")
         from_end = ends[of_place] - places
@@ -118,7 +119,7 @@ class Order:
 
     @cached_property
     def _chunks(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the chunk numbers in shuffled order, and the end of each in the sequence."""
+        """Numbers of the chunks in shuffled order, and the end of each in that order."""
         count = -(-self.num_rows // self.chunk_rows)
         chunks = np.random.default_rng([self.seed or 0, self.epoch, 0]).permutation(count)
         sizes = np.minimum(self.num_rows - chunks * self.chunk_rows, self.chunk_rows)
@@ -126,10 +127,10 @@ class Order:
 
 
 def by_turns(shares: list[int], count: int) -> list[int]:
-    """Return how many items come from each share if `count` items are taken in turn.
+    """Return how many items each share loses if `count` items are taken from them in turn.
 
     Raises:
-        InvalidInputError: the shares have fewer in total.
+        InvalidInputError: the shares have fewer items in total.
     """
     if count > sum(shares):
         raise InvalidInputError(f"num_batches={count}: the epoch has {sum(shares)} left")

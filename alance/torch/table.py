@@ -1,4 +1,4 @@
-"""A version of a table in any process, read by an event loop of this module."""
+"""Version of a table that any process can read, by an event loop of this module."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | alance.Dataset | sync.Dataset"
 
 loop: Final = OwnLoop("alance.torch")
-RUN_ROWS: Final = 4096  # of a run: a take of fewer rows costs less than a scan, of more rows more
+RUN_ROWS: Final = 4096  # mean rows of runs from which scans cost less than a take
 
 
 class TorchTable:
-    """The rows of a version for which a filter is true.
+    """Rows of a version for which a filter is true.
 
-    Other processes get it without a request. A fork inherits it as it is. A pickle has the storage
-    options that were passed here, but not the credentials of a dataset that was already open,
-    unless its options have `pickle_secrets`.
+    Other processes use it without a request: forked processes as it is, other processes pickled. A
+    pickle contains the `storage_options`, but not the credentials of a dataset that was passed
+    open, unless its options have `pickle_secrets`.
 
     Attributes:
-        columns: columns that are read.
-        num_rows: rows that pass the filter; without a filter all rows.
-        row_bytes: approximate stored bytes of a row.
+        columns: columns to read.
+        num_rows: number of rows that the filter keeps, or of all rows.
+        row_bytes: approximate stored bytes of a row of all columns.
         version: version of the dataset.
     """
 
@@ -51,7 +51,7 @@ class TorchTable:
         version: int | str | None,
         storage_options: StorageOptions | None,
     ) -> None:
-        # Below the blocking face, if it is one.
+        # The async dataset, if `source` is a blocking face.
         dataset: object = getattr(source, "_inner", source)
         owner = storage_options
         if isinstance(source, str | os.PathLike):
@@ -74,7 +74,7 @@ class TorchTable:
             self.dataset = in_any_loop(self.dataset, self._options)
 
     async def _learn(self, filter: str | pc.Expression | None, params: Params) -> None:
-        """Count the rows. Read 0 rows, to raise errors here and not in a worker."""
+        """Count the rows, and read 0 rows, so that errors are raised here and not in a worker."""
         dataset = self.dataset
         fragments = fragments_of(dataset)
         num_rows = sum(fragment.physical_rows for fragment in fragments)
@@ -90,17 +90,17 @@ class TorchTable:
 
     @property
     def has_all_rows(self) -> bool:
-        """Return True if there is no filter, so that a row's number is its position."""
+        """True if there is no filter, so that a row's number is its position."""
         return self._addresses is None
 
     def scan(self, rows: range) -> AsyncIterator[pa.RecordBatch]:
-        """Yield consecutive rows by a scan, which reads ahead; only if `has_all_rows`."""
+        """Scan a range of rows, with read-ahead; only if `has_all_rows`."""
         return self.dataset.to_batches(self.columns, offset=rows.start, limit=len(rows))
 
     async def read(self, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        """Return a copy of the rows with some numbers among the filtered rows, in this order.
+        """Read rows by their numbers among the rows of the filter, in this order.
 
-        Cost: one take, or a scan for each run of consecutive rows if the runs are long.
+        Cost: one take, or a scan for each run of consecutive rows if runs are long.
         """
         if self._addresses is not None:
             table = await self.dataset.take_addresses(self._addresses[rows], self.columns)
@@ -123,7 +123,7 @@ class TorchTable:
 
 
 async def _all(reads: Iterable[Coroutine[Any, Any, pa.Table]]) -> list[pa.Table]:
-    """Return the results of all reads. If one fails, the others are cancelled."""
+    """Return the results of all reads; if a read fails, cancel the others."""
     tasks = [asyncio.create_task(read) for read in reads]
     try:
         return await asyncio.gather(*tasks)

@@ -1,4 +1,4 @@
-"""Arrow batches as tensors: numbers and fixed-size lists of numbers without a copy."""
+"""Conversion of Arrow batches to tensors, without a copy of numbers and fixed-size lists."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ BFLOAT16: Final = "lance.bfloat16"
 def to_tensors(
     batch: pa.RecordBatch, *, fill: Fill = None
 ) -> dict[str, torch.Tensor | list[object]]:
-    """Return the columns of a batch, by name.
+    """Convert the columns of a batch; return them by name.
 
     | Arrow | result |
     | --- | --- |
-    | whole and floating numbers, `lance.bfloat16` | a tensor of the same type, shape (rows,) |
-    | booleans | a tensor of bool: a copy, since Arrow has them as bits |
+    | integers and floats, `lance.bfloat16` | a tensor of the same type, shape (rows,) |
+    | booleans | a tensor of bool: a copy, since Arrow stores them as bits |
     | fixed-size lists of these, of lists too | a tensor of shape (rows, size, ...) |
     | fixed-shape tensors | a tensor of shape (rows, *shape) |
     | others: texts, bytes, times, lists of any length, structs | a list of Python objects |
 
     Tensors are views of the batch's memory, except booleans and columns with filled nulls: to
-    change a view in place changes the batch.
+    change them in place changes the batch.
 
     Args:
-        fill: value for nulls: a number for all columns, or a mapping of columns to numbers.
-            Each item of a null fixed-size list gets it. Other lists keep None.
+        fill: value that replaces nulls in tensors: a number for all columns, or numbers by column.
+            It replaces each item of a null fixed-size list. Lists of Python objects keep None.
 
     Raises:
-        InvalidInputError: nulls in a column that has no `fill`, or one that does not fit its type.
+        InvalidInputError: a column has nulls but no `fill`, or `fill` does not fit its type.
     """
     columns: dict[str, torch.Tensor | list[object]] = {}
     for field, values in zip(batch.schema, batch.columns, strict=True):
@@ -70,14 +70,14 @@ def _is_tensor(field: pa.Field) -> bool:
 
 
 def _is_bfloat16(field: pa.Field) -> bool:
-    """Return True for bfloat16: by its type if pylance has registered it, else by the field."""
+    """True by the extension type if pylance has registered it, else by the field's metadata."""
     if isinstance(field.type, pa.BaseExtensionType):
         return bool(field.type.extension_name == BFLOAT16)
     return (field.metadata or {}).get(EXTENSION_NAME) == BFLOAT16.encode()
 
 
 def _tensor(field: pa.Field, values: pa.Array, fill: float | None) -> torch.Tensor:
-    """Return values as a tensor, whose first dimension is the array's length."""
+    """Convert an array to a tensor; the first dimension is the array's length."""
     kind = values.type
     if isinstance(kind, pa.FixedShapeTensorType):
         shape = (len(values), *kind.shape)
@@ -90,7 +90,7 @@ def _tensor(field: pa.Field, values: pa.Array, fill: float | None) -> torch.Tens
         return _with_fill(
             values,
             fill,
-            # What is below a null is anything, null too, and is not seen.
+            # Items of a null list are arbitrary, perhaps null, and are overwritten.
             lambda: _tensor(
                 kind.value_field, items, 0 if fill is None and values.null_count else fill
             ).unflatten(0, (len(values), size)),
@@ -101,13 +101,13 @@ def _tensor(field: pa.Field, values: pa.Array, fill: float | None) -> torch.Tens
         _check(values, fill)
         values = pc.fill_null(values, pa.scalar(fill, kind))
     if pa.types.is_boolean(kind):
-        # Bits become bytes, which a tensor can be made of.
+        # A tensor needs a byte per boolean.
         return torch.from_dlpack(values.cast(pa.uint8())).view(torch.bool)
     return torch.from_dlpack(values)
 
 
 def _bfloat16(values: pa.Array) -> torch.Tensor:
-    """Return bfloat16 values from two bytes each; nulls are arbitrary."""
+    """View values of two bytes as bfloat16; nulls are arbitrary."""
     storage = values.storage if isinstance(values, pa.ExtensionArray) else values
     buffers = [None, storage.buffers()[1]]
     numbers = pa.Array.from_buffers(pa.int16(), len(storage), buffers, offset=storage.offset)
@@ -117,7 +117,7 @@ def _bfloat16(values: pa.Array) -> torch.Tensor:
 def _with_fill(
     values: pa.Array, fill: float | None, make: Callable[[], torch.Tensor]
 ) -> torch.Tensor:
-    """Return a tensor of all values, with the fill for nulls."""
+    """Return the tensor of `make`, with nulls replaced by the fill in a copy."""
     if not values.null_count:
         return make()
     _check(values, fill)
@@ -127,7 +127,11 @@ def _with_fill(
 
 
 def _check(values: pa.Array, fill: float | None) -> None:
-    """Check that nulls have a fill, and that it is a value of their type."""
+    """Check that there is a fill for nulls, and that it fits their type.
+
+    Raises:
+        InvalidInputError: there is no fill, or it does not fit.
+    """
     if fill is None:
         raise InvalidInputError(
             f"{values.null_count} nulls of {len(values)} values: give `fill=`, a value for them, "

@@ -47,7 +47,7 @@ class KnownVersions:
 
     @property
     def newest(self) -> Manifest | None:
-        """The last manifest. None if no version is known."""
+        """Last manifest. None if no version is known."""
         return self._manifests[-1] if self._manifests else None
 
     def covers(self, version: int) -> bool:

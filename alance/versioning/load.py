@@ -303,7 +303,7 @@ async def _recall(engine: Engine, where: ManifestLocation) -> Manifest | None:
 
 
 async def load_latest(engine: Engine, table: Table) -> Manifest:
-    """The latest version's manifest. Cost: one LIST and one GET, no GET if a cache has it."""
+    """Load the latest version's manifest. Cost: a LIST and a GET; no GET if a cache has it."""
     return await load_manifest(engine, await latest(engine, table))
 
 

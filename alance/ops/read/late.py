@@ -91,14 +91,14 @@ class SplitReader:
 
     @cached_property
     def first_columns(self) -> TakenColumns:
-        """The first columns, in the form for a take."""
+        """First columns, in the form for a take."""
         return TakenColumns.of_fields(
             self.snapshot.schema, self.plan.projection, self.plan.first_schema
         )
 
     @cached_property
     def late_columns(self) -> TakenColumns:
-        """The late columns, in the form for a take."""
+        """Late columns, in the form for a take."""
         late = self.plan.late_schema
         assert late is not None
         return TakenColumns.of_fields(self.snapshot.schema, self.plan.projection, late)

@@ -379,7 +379,7 @@ class Kernels:
 
     @property
     def distinct(self) -> list[_kernels.Nearest]:
-        """The kernels without duplicates."""
+        """Kernels without duplicates."""
         return list({id(nearest): nearest for nearest in self.of_segments}.values())
 
     def counts(self) -> Int64s:

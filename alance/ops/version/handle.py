@@ -71,7 +71,7 @@ class FragmentHandle:
 
     @property
     def id(self) -> int:
-        """The fragment's id."""
+        """Id of the fragment."""
         return self.fragment.id
 
     @property
