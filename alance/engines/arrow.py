@@ -63,14 +63,14 @@ class CountingScanner(ArrowScanner):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield nulls for all rows, which `count_rows` counts; values are not read."""
-        schema, left = self.projected_schema, self.count_rows()
-        size = min(left, COUNTED_ROWS)
+        schema, remaining = self.projected_schema, self.count_rows()
+        size = min(remaining, COUNTED_ROWS)
         nulls = [pa.nulls(size, field.type) for field in schema]
         fields = [pa.field(field.name, field.type) for field in schema]
         batch = pa.RecordBatch.from_arrays(nulls, schema=pa.schema(fields))
-        while left:
-            yield batch.slice(0, left)
-            left -= min(left, size)
+        while remaining:
+            yield batch.slice(0, remaining)
+            remaining -= min(remaining, size)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the batches as a stream."""

@@ -285,8 +285,10 @@ class IterableDataset(torch.utils.data.IterableDataset):
         first, stop = self._begin
         if stop is not None:
             return first, stop
-        left = num_batches - first
-        return first + left * worker // num_workers, first + left * (worker + 1) // num_workers
+        remaining = num_batches - first
+        return first + remaining * worker // num_workers, first + remaining * (
+            worker + 1
+        ) // num_workers
 
     def _batches(
         self, order: Order, first: int, last: int

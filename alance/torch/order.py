@@ -84,13 +84,13 @@ class Order:
         ]
 
     def window(
-        self, number: int, wanted_rows: range
+        self, number: int, requested: range
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
         """Return the rows of the table to read for a window, and their order.
 
         Args:
             number: number of the window.
-            wanted_rows: requested places in the window.
+            requested: requested places in the window.
 
         Returns:
             Row numbers of the table, with rows of a chunk next to each other; and for each
@@ -100,13 +100,13 @@ class Order:
         start = self.part.start + number * self.window_rows
         places = np.arange(start, min(start + self.window_rows, self.part.stop), dtype=np.int64)
         if self.seed is None:
-            return places[wanted_rows.start : wanted_rows.stop], None
+            return places[requested.start : requested.stop], None
         # Each window has a stream of random numbers of its own, as the chunks have.
         random = np.random.default_rng([self.seed, self.epoch, 1, self.rank, number])
-        picks = random.permutation(len(places))[wanted_rows.start : wanted_rows.stop]
+        picks = random.permutation(len(places))[requested.start : requested.stop]
         if len(picks) < len(places):
-            kept = np.sort(picks)
-            places, picks = places[kept], np.searchsorted(kept, picks)
+            read_places = np.sort(picks)
+            places, picks = places[read_places], np.searchsorted(read_places, picks)
         return self._rows_of(places), picks
 
     def _rows_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -136,9 +136,11 @@ def by_turns(shares: list[int], count: int) -> list[int]:
         raise InvalidInputError(f"num_batches={count}: the epoch has {sum(shares)} left")
     taken = [0] * len(shares)
     while count:
-        left = [number for number, size in enumerate(shares) if size > taken[number]]
-        rounds = min(count // len(left), min(shares[number] - taken[number] for number in left))
-        for number in left if rounds else left[:count]:
+        open_shares = [number for number, size in enumerate(shares) if size > taken[number]]
+        rounds = min(
+            count // len(open_shares), min(shares[number] - taken[number] for number in open_shares)
+        )
+        for number in open_shares if rounds else open_shares[:count]:
             taken[number] += rounds or 1
-        count -= rounds * len(left) or count
+        count -= rounds * len(open_shares) or count
     return taken

@@ -164,7 +164,7 @@ class FullZipTask(NamedTuple):
             )
 
     def _unzip(self, data: Bytes, stops: Int64s) -> tuple[Levels, Block]:
-        """Split entries into levels and encoded values; nulls of variable width are empty."""
+        """Split entries into levels and encoded values; variable-width nulls have no value."""
         form, shape = self.form, self.form.shape
         walk = (
             data,

@@ -76,7 +76,7 @@ class EncodedLevels(NamedTuple):
 
     codec: BlockCodec | None  # None for raw u16
     content: bytes  # empty if only the form matters
-    num_levels: int  # not used for raw levels, whose bytes tell it
+    num_levels: int  # not used for raw levels: their bytes give it
 
 
 class LevelsForm(IntEnum):
@@ -144,7 +144,7 @@ def constant_rows(
     definitions: EncodedLevels,
     value: Block | None,
 ) -> _kernels.RowPage | None:
-    """Create the kernel's form of a constant page; None if the kernel does not know such pages.
+    """Create the kernel's page for a constant page; None if the kernel does not know such pages.
 
     Args:
         value: value of all items; None if all are null.
@@ -200,7 +200,7 @@ def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
 
 
 def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
-    """Create the kernel's form of a full-zip page of equally long rows; None for other pages."""
+    """Create the kernel's page for a full-zip page of equally long rows; None for other pages."""
     if not _has_equal_rows(form):
         return None
     start, size = place.buffers[buffer]
@@ -240,7 +240,7 @@ def _has_equal_rows(form: ZipForm) -> bool:
 def placed_rows(
     form: ZipForm, place: PagePlace, buffer: int, ends: npt.NDArray[np.int64]
 ) -> _kernels.RowPage | None:
-    """Create the kernel's form of a full-zip page with an index; None for unknown codecs.
+    """Create the kernel's page for a full-zip page with an index; None for unknown codecs.
 
     Args:
         ends: offset of each row in the buffer, then the end of the last row.
