@@ -199,11 +199,7 @@ def _end_unread(listening: socket.socket, seconds: float) -> None:
 
 
 def _tables(texts: list[str]) -> dict[str, str]:
-    """Parse `[NAME=]URI` texts; return URIs by name.
-
-    Raises:
-        InvalidInputError: two tables have the same name.
-    """
+    """Parse `[NAME=]URI` texts; return URIs by name."""
     tables: dict[str, str] = {}
     for text in texts:
         name, sign, uri = text.partition("=")
@@ -217,11 +213,7 @@ def _tables(texts: list[str]) -> dict[str, str]:
 
 
 def _keys(texts: list[str] | None) -> str | dict[str, str] | None:
-    """Parse the key of all tables, or keys by table.
-
-    Raises:
-        InvalidInputError: there are several keys, and one names no table.
-    """
+    """Parse the key of all tables, or keys by table."""
     if texts is None:
         return None
     if len(texts) == 1 and "=" not in texts[0]:

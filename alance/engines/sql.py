@@ -120,11 +120,7 @@ def _check(query: object, params: object, tables: object, settings: object) -> N
 
 
 def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> dict[str, object]:
-    """Return tables by name, in the form that DuckDB takes.
-
-    Raises:
-        InvalidInputError: a table has the name of the dataset itself.
-    """
+    """Return tables by name, in the form that DuckDB takes."""
     if TABLE in tables:
         raise InvalidInputError(f"tables: {TABLE!r} is the name of the dataset itself")
     return {

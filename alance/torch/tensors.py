@@ -127,11 +127,7 @@ def _with_fill(
 
 
 def _check(values: pa.Array, fill: float | None) -> None:
-    """Check that there is a fill for nulls, and that it fits their type.
-
-    Raises:
-        InvalidInputError: there is no fill, or it does not fit.
-    """
+    """Check that there is a fill for nulls, and that it fits their type."""
     if fill is None:
         raise InvalidInputError(
             f"{values.null_count} nulls of {len(values)} values: give `fill=`, a value for them, "

@@ -393,11 +393,7 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
 def _by_field(
     schema: Schema, files: Sequence[Sequence[OpenLeaf]], num_rows: int
 ) -> dict[int, OpenLeaf]:
-    """Leaves of a fragment's files by field id.
-
-    Raises:
-        CorruptFileError: a column does not have as many rows as its fragment.
-    """
+    """Leaves of a fragment's files by field id."""
     by_field: dict[int, OpenLeaf] = {}
     for leaves in files:
         for leaf in leaves:

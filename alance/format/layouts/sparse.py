@@ -252,11 +252,7 @@ def _zipped(message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
 def _cut(
     extent: Extent, buffers: Sequence[ByteRange], contents: Sequence[memoryview]
 ) -> memoryview:
-    """Cut an extent out of the buffer that contains it.
-
-    Raises:
-        CorruptFileError: no buffer contains the extent.
-    """
+    """Cut an extent out of the buffer that contains it."""
     for buffer, content in zip(buffers, contents, strict=True):
         if buffer.start <= extent.start and extent.stop <= buffer.stop:
             return cut(extent, content, buffer.start)
