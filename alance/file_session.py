@@ -212,7 +212,7 @@ class FileSession:
 
         Args:
             path: path of the file.
-            offset: of the first byte.
+            offset: offset of the first byte.
             length: number of bytes.
 
         Raises:

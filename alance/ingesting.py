@@ -83,7 +83,7 @@ def ingest(
 
     Args:
         uri: path or URI of the table; see `dataset`.
-        schema: schema of a new table; None for that of the first batch.
+        schema: schema of a table to create; None: that of the first batch.
         max_buffer_bytes: bytes of rows in memory that are not encoded yet; `write` waits for room.
         max_rows_per_file: rows after which a new file begins.
         max_bytes_per_file: a file ends after the batch that reaches this size.
@@ -97,7 +97,7 @@ def ingest(
             numbers, one fails.
         history: number of versions that are searched for the last batch of a producer, and for
             tokens.
-        data_storage_version, stable_row_ids: for a new table.
+        data_storage_version, stable_row_ids: settings of a new table.
         properties: recorded in each transaction.
         blobs: options of blobs of version 2; see `BlobOptions`.
         auto_compact: number of small fragments that are joined in the background as soon as they

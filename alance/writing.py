@@ -101,17 +101,17 @@ async def write_dataset(
         data_storage_version: "0.1", "2.0", "2.1" or "2.2" of new files; None: the version of the
             table, or 2.2. "2.3" is unstable: it is written with a warning, and later releases may
             not read it.
-        stable_row_ids: for a new table: rows get ids that compaction and updates keep.
-        v2_manifest_paths: for a new table: names by which one LIST finds the latest version.
+        stable_row_ids: (new tables) rows get ids that compaction and updates keep.
+        v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
         progress: called with a `Progress` after each batch; or an object with pylance's `begin` and
             `complete`, which are called for each fragment (`types.FragmentWriteProgress`).
         blobs: options of blobs of version 2; see `BlobOptions`.
         statistics: write statistics of zones of rows into files of 2.1 and 2.2, by which filters
             skip zones (docs/statistics.md); costs about 5 % of the time of writing.
-        auto_cleanup_options: for a new table: all its writers clean up old versions from then on:
+        auto_cleanup_options: (new tables) all writers clean up old versions from then on:
             `{"interval": 20, "older_than_seconds": 86400}` and `retain_versions`. The options are
             kept in the table's configuration, where they can be changed.
-        initial_bases: for a new table: folders elsewhere that may hold its data files.
+        initial_bases: (new tables) folders elsewhere that may hold its data files.
         target_bases: names or paths of base paths of the table, to which new data files go in
             turn; the table's own URI stands for its folder. None: only the table's folder. See
             docs/bases.md.
@@ -229,7 +229,7 @@ async def write_fragments(
             table.
         schema, max_rows_per_file, max_bytes_per_file, data_storage_version: as for `write_dataset`.
         progress, blobs, statistics, target_bases, target_all_bases: as for `write_dataset`.
-        initial_bases: for a new table, with their ids; `operations.Overwrite` takes the same, as
+        initial_bases: (new tables) bases with their ids; `operations.Overwrite` takes the same, as
             messages.
         place: `store`, `storage_options` and `session`, as for `dataset`; only by URI.
 

@@ -78,7 +78,7 @@ class FileDescription:
 
     Attributes:
         location: URI or path of the file.
-        version: of the file format, such as `2.2`.
+        version: version of the file format, such as `2.2`.
         num_bytes: size of the file; bytes outside of columns are metadata, global buffers and
             padding.
         global_buffers: bytes of each global buffer; the first buffer is the schema.

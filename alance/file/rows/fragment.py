@@ -113,7 +113,7 @@ class FragmentTask(NamedTuple):
         return self._replace(schema=schema, leaves=leaves, columns=columns)
 
     def sizes(self) -> dict[int, int]:
-        """Encoded bytes by field id: of a schema's field for `columns`, else of a leaf."""
+        """Encoded bytes by field id: a field of `columns` as a whole, other fields by leaf."""
         sizes = {field_id: encoded_bytes(rows) for field_id, rows in self.leaves.items()}
         for columns in self.columns:
             sizes.update(columns.sizes)
