@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Words of pandas, SQL and other stores for arguments that have another name here.
+_SYNONYMS: Final = {
+    "where": "filter",
+    "predicate": "filter",
+    "select": "columns",
+    "n": "limit",
+    "top_k": "k",
+    "batch_rows": "batch_size",
+    "sort_by": "order_by",
+}
 NAMED: Final = 8  # values that a message names: there may be tens of thousands
 MOST: Final = (1 << 63) - 1  # largest integer of the kernels and of Arrow
 
@@ -88,13 +98,26 @@ def check_callback(name: str, value: object, expected: str = "a function") -> No
         )
 
 
-def unexpected(names: Iterable[str], choices: Iterable[str], what: str = "") -> TypeError:
-    """Return an error for unknown arguments; it suggests names similar to the first of them."""
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return ", did you mean ...?" with the names that look like a wrong one; empty for none."""
     from difflib import get_close_matches
 
+    by_lower: dict[str, list[str]] = {}
+    for candidate in names:
+        by_lower.setdefault(candidate.lower(), []).append(candidate)
+    close = get_close_matches(name.lower(), by_lower, n=3)
+    alike = [repr(candidate) for lower in close for candidate in by_lower[lower]]
+    return f", did you mean {' or '.join(alike)}?" if alike else ""
+
+
+def unexpected(names: Iterable[str], choices: Iterable[str], what: str = "") -> TypeError:
+    """Return an error for unknown arguments; it suggests names similar to the first of them."""
     first, *others = sorted(names)
-    close = get_close_matches(first, [*choices], n=3)
-    hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
+    choices = [*choices]
+    synonym = _SYNONYMS.get(first)
+    hint = did_you_mean(first, choices)
+    if synonym in choices:
+        hint = f", did you mean {synonym!r}?"
     more = f" (nor are there {', '.join(map(repr, others))})" if others else ""
     return TypeError(f"{what}unexpected keyword argument {first!r}{hint}{more}")
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import io
 import types
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import wraps
 from importlib import import_module
 from typing import Any, Final
@@ -195,6 +195,9 @@ def _face(async_class: type) -> type:
         members["to_reader"] = _to_reader
         members["__arrow_c_stream__"] = _arrow_c_stream
         members["__len__"] = _len
+    if "open_table" in members:
+        members |= {"__getitem__": members["open_table"], "__contains__": members["table_exists"]}
+        members |= {"__iter__": _iter_tables, "__len__": _len_tables}
     bases: tuple[type, ...] = ()
     if "readall" in members:  # libraries that read Python's binary files accept it
         bases = (io.BufferedIOBase,)
@@ -230,6 +233,16 @@ def _leave_open(self: Any) -> None:
 def _len(self: Any) -> int:
     """Return the number of rows."""
     return int(self.count_rows())
+
+
+def _iter_tables(self: Any) -> Iterator[str]:
+    """The names of the tables of the root, in order."""
+    return iter(self.list_tables())
+
+
+def _len_tables(self: Any) -> int:
+    """The number of tables of the root."""
+    return len(self.list_tables())
 
 
 def _arrow_c_stream(self: Any, requested_schema: object | None = None) -> object:

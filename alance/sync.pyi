@@ -205,19 +205,19 @@ class Dataset:
     ) -> pa.Table: ...
     def search(
         self,
-        *,
         text: str | TextQuery,
         vector: object,
         k: int = ...,
+        *,
         combine: Combine = ...,
         **options: Unpack[HybridArguments],
     ) -> pa.Table: ...
     def explain_search(
         self,
-        *,
         text: str | TextQuery,
         vector: object,
         k: int = ...,
+        *,
         combine: Combine = ...,
         **options: Unpack[HybridArguments],
     ) -> Explanation: ...
@@ -936,9 +936,10 @@ class Catalog:
     def create_table(
         self,
         table: TableName,
-        data: Data,
+        data: Data | None = ...,
         *,
         mode: Literal["create", "overwrite", "append"] = ...,
+        exist_ok: bool = ...,
         schema: pa.Schema | None = ...,
         stable_row_ids: bool = ...,
         **commit: Unpack[CommitArguments],
@@ -948,6 +949,10 @@ class Catalog:
     def place(self, table: TableName) -> Place: ...
     def rename_table(self, table: TableName, new: TableName) -> None: ...
     def drop_table(self, table: TableName) -> None: ...
+    def __getitem__(self, table: TableName) -> Dataset: ...
+    def __contains__(self, table: TableName) -> bool: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
 
 class MergeInsert:
     def when_matched_update_all(

@@ -89,8 +89,9 @@ async def write_dataset(
         data: a Table, RecordBatch, reader, a Dataset or Scanner of alance or pyarrow, anything
             with the Arrow stream protocol (pandas, polars, DuckDB), a list of dicts or pydantic
             models, a dict of lists or arrays (a numpy array of two dimensions is a column of
-            vectors), or an iterable or async iterable of Tables or RecordBatches. Streams are
-            never held as a whole.
+            vectors, and so are, without `schema`, lists of floats of one length of Python or
+            pandas in a column `vector` or `embedding`, as float32), or an iterable or async
+            iterable of Tables or RecordBatches. Streams are never held as a whole.
         uri: path or URI of the table; see `dataset`.
         mode: `create`: there must be no table; `append`: rows are cast to the table's schema,
             columns that they lack are null; `overwrite`: rows and schema are replaced, older

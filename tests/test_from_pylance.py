@@ -37,10 +37,10 @@ CODE: Final = re.compile(r"`([^`]+)`")
 NONE: Final = "—"
 
 
-def tables() -> dict[str, list[tuple[str, str, str]]]:
-    """The rows of the table below each heading: names of pylance, of alance, what differs."""
+def tables(page: str) -> dict[str, list[tuple[str, str, str]]]:
+    """The rows of the table below each heading: names of the peer, of alance, what differs."""
     sections: dict[str, list[tuple[str, str, str]]] = {}
-    for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]:
+    for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
         title, _, text = section.partition("\n")
         lines = [line for line in text.splitlines() if line.startswith("|")][2:]
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -49,7 +49,7 @@ def tables() -> dict[str, list[tuple[str, str, str]]]:
     return sections
 
 
-TABLES: Final = tables()
+TABLES: Final = tables(PAGE)
 
 
 def public(owner: object) -> set[str]:

@@ -68,6 +68,12 @@ CONTEXT: Final = (
     "    def __enter__(self) -> Self: ...",
     "    def __exit__(self, kind: object, error: object, trace: object) -> None: ...",
 )
+TABLES: Final = (
+    "    def __getitem__(self, table: TableName) -> Dataset: ...",
+    "    def __contains__(self, table: TableName) -> bool: ...",
+    "    def __iter__(self) -> Iterator[str]: ...",
+    "    def __len__(self) -> int: ...",
+)
 CAPSULE: Final = (
     "    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ..."
 )
@@ -182,6 +188,8 @@ def _class(async_class: type) -> str:
             lines.append(_function(name, member, "    "))
     if hasattr(async_class, "__aenter__"):
         lines += CONTEXT
+    if hasattr(async_class, "open_table"):
+        lines += TABLES
     if (asked := SCANS.get(async_class.__name__)) is not None:
         arguments = f", columns: Columns = ..., **options: Unpack[{asked}]\n    " if asked else ""
         lines += [f"    def to_reader(self{arguments}) -> pa.RecordBatchReader: ...", CAPSULE]

@@ -6,6 +6,8 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final, Literal
 
+import pyarrow as pa
+
 from alance.catalogs.backend import namespace_names, shown, table_names
 from alance.checks import check_choice
 from alance.datasets import Dataset, dataset
@@ -21,8 +23,6 @@ from alance.writing import write_dataset
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Unpack
-
-    import pyarrow as pa
 
     from alance.catalogs.backend import Backend, Place, TableName
     from alance.io.opening.credentials import StorageOptions
@@ -170,9 +170,10 @@ class Catalog:
     async def create_table(
         self,
         table: TableName,
-        data: Data,
+        data: Data | None = None,
         *,
         mode: Literal["create", "overwrite", "append"] = "create",
+        exist_ok: bool = False,
         schema: pa.Schema | None = None,
         stable_row_ids: bool = False,
         **commit: Unpack[CommitArguments],
@@ -185,23 +186,30 @@ class Catalog:
 
         Args:
             table: name of the table.
-            data: anything that `write_dataset` accepts.
+            data: anything that `write_dataset` accepts; None: no rows, which needs `schema`.
             mode: `create`: the name must be unused; `overwrite` replaces rows and schema, `append`
                 adds rows; both create the table if it does not exist.
+            exist_ok: with `create`, open a table that exists, and write nothing.
             schema, stable_row_ids: as for `write_dataset`.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            AlreadyExistsError: the table exists, and the mode is `create`.
+            AlreadyExistsError: the table exists, and the mode is `create` without `exist_ok`.
             NotFoundError: no such namespace.
-            InvalidInputError: a bad name, mode or data.
+            InvalidInputError: a bad name, mode or data; neither data nor schema.
         """
         names = table_names(table)
         check_choice("mode", mode, ("create", "overwrite", "append"))
+        if data is None:
+            if not isinstance(schema, pa.Schema):
+                raise InvalidInputError("data: expected rows, or for a table without rows `schema`")
+            data = schema.empty_table()
         is_new = True
         try:
             place = await self._backend.begin(names)
         except AlreadyExistsError:
+            if mode == "create" and exist_ok:
+                return await self.open_table(table)
             if mode == "create":
                 raise
             place, is_new = await self._backend.find(names), False

@@ -83,7 +83,7 @@ async def sql_batches(
                 raise bridge.error from error
             if isinstance(error, AlanceError):
                 raise
-            raise InvalidInputError(f"sql: {_one_line(error)}") from error
+            raise InvalidInputError(f"sql: {_one_line(error)}{_tables(error, sources)}") from error
 
 
 async def sql_table(
@@ -131,7 +131,17 @@ def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> 
 
 def _one_line(error: Exception) -> str:
     """Return the text of an error on one line, without the query's lines that DuckDB adds."""
-    return " ".join(str(error).partition("\n\nLINE ")[0].split())
+    text = str(error).partition("\n\nLINE ")[0]
+    return " ".join(text.replace('Did you mean "sqlite_master"?', "").split())
+
+
+def _tables(error: Exception, sources: Mapping[str, object]) -> str:
+    """Return the names of the tables, for an error of a table that does not exist."""
+    if not isinstance(error, duckdb.CatalogException) or "Table with name" not in str(error):
+        return ""
+    others = [name for name in sources if name != TABLE]
+    more = f", and by `tables` {', '.join(others)}" if others else ""
+    return f"; this dataset is the table `{TABLE}`{more}"
 
 
 def _with_json(arrow: pa.DataType, type_: Any) -> pa.DataType:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from alance import compute as pc
 from alance.cancellation import check_cancelled
+from alance.checks import did_you_mean
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
 from alance.expr import value_budget
 from alance.format.numbers import as_scalar
@@ -60,15 +61,12 @@ FEW_NAMES: Final = 12  # most column names that an error lists
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
     """Return the problem of an unknown name; its message suggests similar names."""
-    from difflib import get_close_matches
-
-    by_lower = {candidate.lower(): candidate for candidate in names}
-    close = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
-    hint = ""
-    if close:
-        hint = "; did you mean " + " or ".join(repr(by_lower[match]) for match in close) + "?"
-    elif kind == "column":
-        columns = [candidate for candidate in by_lower.values() if not candidate.startswith("_row")]
+    names = list(names)
+    hint = did_you_mean(name, names)
+    if name in ("None", "nil"):
+        hint = "; write NULL for a null value, and `column IS NULL` to find null values"
+    elif kind == "column" and not hint:
+        columns = [candidate for candidate in names if not candidate.startswith("_row")]
         hint = f"; the columns are {', '.join(columns)}" if len(columns) <= FEW_NAMES else ""
     column = name if kind in ("column", "field") else None
     return Problem(f"unknown {kind} {name!r}{hint}", column=column)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
 
+from alance.checks import did_you_mean
 from alance.errors import (
     ColumnNotFoundError,
     CorruptFileError,
@@ -326,11 +327,8 @@ class Schema:
             else:
                 field = next((child for child in candidates if child.name == name), None)
             if field is None:
-                from difflib import get_close_matches
-
                 others = candidates if depth else self.fields
-                close = get_close_matches(name, [candidate.name for candidate in others], n=3)
-                hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
+                hint = did_you_mean(name, [candidate.name for candidate in others])
                 below = f" in {join_path(names[:depth])!r}" if depth else ""
                 message = f"column {path!r}: no field {name!r}{below}{hint}"
                 raise ColumnNotFoundError(message, path)

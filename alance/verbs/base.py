@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,12 @@ class Handle:
     """Handle of one version of a dataset."""
 
     __slots__ = ("_scan_defaults", "_snapshot")
+
+    def __init_subclass__(cls) -> None:
+        """Let Python's messages about wrong arguments name `Dataset`, not a group of verbs."""
+        for name, member in vars(cls).items():
+            if isinstance(member, FunctionType):
+                member.__qualname__ = f"Dataset.{name}"
 
     def __init__(self, snapshot: Snapshot, scan_defaults: Mapping[str, Any] | None = None) -> None:
         self._snapshot = snapshot

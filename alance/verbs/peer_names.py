@@ -1,6 +1,4 @@
-"""Error for a missing attribute of a dataset, with a hint if pylance has an attribute of that
-name.
-"""
+"""Error for a missing attribute of a dataset, with a hint if pylance or LanceDB has it."""
 
 from __future__ import annotations
 
@@ -35,11 +33,52 @@ COUNTERPARTS: Final = {
     "truncate_table": "delete",
     "version_refs": "versions",
 }
+# As docs/from-lancedb.md has them; `tests/test_from_lancedb.py` compares the two.
+OF_LANCEDB: Final = {
+    "add": "insert",
+    "blob_columns": "take_blobs",
+    "checkout": "checkout_version",
+    "checkpoint_lsm": "ingest",
+    "close_lsm_writers": "ingest",
+    "compact_files": "optimize",
+    "compact_lsm": "ingest",
+    "create": "Catalog.open_table",
+    "create_fts_index": "create_index",
+    "create_index_async": "create_index",
+    "current_branch": "branch",
+    "fetch_blob_files": "take_blobs",
+    "fetch_blob_ranges": "take_blobs",
+    "fetch_blobs": "take_blobs",
+    "flush_lsm": "ingest",
+    "from_inner": "Catalog.open_table",
+    "get_lsm_stats": "ingest",
+    "get_lsm_write_spec": "ingest",
+    "id": "uri",
+    "index_stats": "index_statistics",
+    "initial_storage_options": "Catalog.place",
+    "latest_storage_options": "Catalog.place",
+    "list_versions": "versions",
+    "migrate_v2_manifest_paths": "migrate_manifest_paths_v2",
+    "name": "uri",
+    "namespace": "uri",
+    "open": "Catalog.open_table",
+    "set_lsm_write_spec": "ingest",
+    "set_unenforced_primary_key": "update_field_metadata",
+    "take_offsets": "take",
+    "take_row_ids": "take_rows",
+    "to_arrow": "to_table",
+    "to_lance": "uri",
+    "tokenize": "tokenize",
+    "unset_lsm_write_spec": "ingest",
+    "uses_v2_manifest_paths": "migrate_manifest_paths_v2",
+    "wait_for_index": "create_index",
+}
 
 
 def no_attribute(kind: type, name: str) -> AttributeError:
     """Return the error for an attribute that datasets lack."""
     hint = ""
-    if name in COUNTERPARTS:
-        hint = f"; its counterpart is `{COUNTERPARTS[name]}`, see docs/from-pylance.md"
+    for counterparts, page in ((COUNTERPARTS, "from-pylance"), (OF_LANCEDB, "from-lancedb")):
+        if name in counterparts:
+            hint = f"; its counterpart is `{counterparts[name]}`, see docs/{page}.md"
     return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")

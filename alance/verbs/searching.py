@@ -147,10 +147,10 @@ class SearchVerbs(Handle):
 
     async def search(
         self,
-        *,
         text: str | TextQuery,
         vector: object,
         k: int = 10,
+        *,
         combine: Combine = "rrf",
         **options: Unpack[HybridArguments],
     ) -> pa.Table:
@@ -193,10 +193,10 @@ class SearchVerbs(Handle):
 
     async def explain_search(
         self,
-        *,
         text: str | TextQuery,
         vector: object,
         k: int = 10,
+        *,
         combine: Combine = "rrf",
         **options: Unpack[HybridArguments],
     ) -> Explanation:

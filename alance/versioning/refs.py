@@ -75,7 +75,9 @@ async def read_record(
     except BucketNotFoundError:
         raise
     except NotFoundError as error:
-        raise table.lacks(name, f"no {kind} {name!r}") from error
+        is_number = kind == "tag" and name.isdecimal()
+        hint = f"; the number of a version is an int: version={name}" * is_number
+        raise table.lacks(name, f"no {kind} {name!r}{hint}") from error
 
 
 def _checked(table: Table, name: str, check: Callable[[str], str], what: str) -> str:

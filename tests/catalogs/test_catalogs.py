@@ -66,6 +66,18 @@ def ipc(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
+async def test_a_table_is_created_without_rows_and_opened_if_it_exists(catalog: Catalog) -> None:
+    made = await catalog.create_table("users", schema=ROWS.schema)
+    assert (made.version, made.schema) == (1, ROWS.schema)
+    await made.insert(ROWS)
+    again = await catalog.create_table("users", schema=ROWS.schema, exist_ok=True)
+    assert (again.version, await again.count_rows()) == (2, 3)
+    with pytest.raises(AlreadyExistsError):
+        await catalog.create_table("users", ROWS)
+    with pytest.raises(InvalidInputError, match="expected rows, or for a table without rows"):
+        await catalog.create_table("other")
+
+
 async def test_tables_are_created_listed_opened_and_dropped(
     catalog: Catalog, root: str, theirs: DirectoryNamespace
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pydantic
@@ -55,6 +56,49 @@ async def test_arrays_of_more_dimensions_are_columns_of_vectors(tmp_path: Path) 
     assert await dataset.count_rows() == 8
     near = await dataset.nearest("vector", data["vector"][2], 2)
     assert near["_distance"].to_pylist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [{"vector": [1.0, 2.5]}, {"vector": None}, {"vector": [3.0, 4.0]}],
+        {"vector": [[1.0, 2.5], None, [3.0, 4.0]]},
+        pd.DataFrame({"vector": [[1.0, 2.5], None, [3.0, 4.0]]}),
+    ],
+)
+async def test_lists_of_floats_of_one_length_are_vectors(
+    data: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "alance"):
+        dataset = await alance.write_dataset(data, tmp_path / "t")
+    assert "column 'vector': lists of one length are written as" in caplog.text
+    assert dataset.schema.field("vector").type == pa.list_(pa.float32(), 2)
+    dataset = await dataset.insert([{"vector": [7.0, 8.0]}])
+    near = await dataset.nearest("vector", [7, 8], 1)
+    assert near["vector"].to_pylist() == [[7, 8]]
+    with pytest.raises(InvalidInputError, match=r"column 'vector', row 1: .*size 3"):
+        await dataset.insert([{"vector": [7.0, 8.0]}, {"vector": [1.0, 2.0, 3.0]}])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("other", [[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float64())),
+        ("vector", [[1.0, 2.0], [3.0]], pa.list_(pa.float64())),
+        ("vector", [[1.0, 2.0, 3.0], [3.0]], pa.list_(pa.float64())),
+        ("vector", [[1.0, None], [3.0, 4.0]], pa.list_(pa.float64())),
+        ("embedding", [[1, 2], [3, 4]], pa.list_(pa.int64())),
+        ("embedding", [[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2)),
+    ],
+)
+async def test_other_lists_stay_lists(
+    name: str, values: list[Any], expected: pa.DataType, tmp_path: Path
+) -> None:
+    dataset = await alance.write_dataset({name: values}, tmp_path / "t")
+    assert dataset.schema.field(name).type == expected
+    typed = pa.table({name: pa.array(values)})
+    dataset = await alance.write_dataset(typed, tmp_path / "u")  # Arrow's types are kept
+    assert dataset.schema.field(name).type == typed.schema.field(name).type
 
 
 async def test_python_values_take_the_types_of_the_table(tmp_path: Path) -> None:

@@ -35,12 +35,12 @@ SX = pc.field("s", "x") == 1
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("prise > 1", r"filter, line 1, column 1: unknown column 'prise'; did you mean 'price'\?"),
+        ("prise > 1", r"filter, line 1, column 1: unknown column 'prise', did you mean 'price'\?"),
         ("price > 1 and\nnam = 'x'", "line 2, column 1: unknown column 'nam'"),
         ("q = 1", "unknown column 'q'; the columns are price, name, count, s$"),
         ("s.y = 1", "unknown field 's.y'"),
         ("price.x = 1", "'price' is double, it has no field 'x'"),
-        ("lowr(name) = 'a'", "unknown function 'lowr'; did you mean 'lower'"),
+        ("lowr(name) = 'a'", "unknown function 'lowr', did you mean 'lower'"),
         ("lower(name, name) = 'a'", "lower: 2 arguments, expected 1"),
         ("price >", "line 1"),
         ("price > 'a'", "type mismatch"),

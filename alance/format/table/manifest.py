@@ -252,6 +252,10 @@ def parse_parts(content: memoryview, where: str) -> ManifestParts:
     """
     try:
         return _parse(content)
+    except CorruptFileError as error:
+        error.add_note(f"in manifest {where}")
+        error.add_note("`alance repair URI` goes back to the last version that can be read")
+        raise
     except AlanceError as error:
         error.add_note(f"in manifest {where}")
         raise

@@ -309,6 +309,17 @@ _HINTS: Final = {
 }
 
 
+# What obstore's client says of http:// where it may only use https://.
+_NOT_ENCRYPTED: Final = "source: BadScheme"
+
+
+def _file_above(path: str) -> str:
+    """Return the file that stands where a path needs a folder."""
+    while path != (above := os.path.dirname(path)) and not os.path.isfile(above):
+        path = above
+    return above
+
+
 def _no_credentials(where: str) -> str:
     """Explain the missing credentials, with the variables and options that provide them."""
     kind = kind_at(where)
@@ -357,11 +368,19 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
     if code is not None and code[1] in _NO_BUCKET:
         bucket = _BUCKET.match(where)
         return BucketNotFoundError(f"{where}: no such bucket", bucket[0] if bucket else where)
+    if _NOT_ENCRYPTED in text:
+        return InvalidInputError(
+            f"{where}: the endpoint is http://, which is not encrypted; allow it by the storage "
+            "option allow_http=true"
+        )
     if _METADATA.search(text) and status not in _TRANSIENT_STATUS:
         return AccessError(f"{where}: {_no_credentials(where)} ({summary})", status=status)
     match error:
-        case FileNotFoundError() | NotADirectoryError():
+        case FileNotFoundError():
             return NotFoundError(f"{where}: no such object")
+        case NotADirectoryError():
+            above = _file_above(str(error.filename or ""))
+            return NotFoundError(f"{where}: {above!r} is a file, where a folder is needed")
         case IsADirectoryError():
             return NotFoundError(f"{where}: is a folder, not an object")
         case obstore_errors.PermissionDeniedError() | obstore_errors.UnauthenticatedError():

@@ -48,7 +48,8 @@ def parse_uri(uri: str | os.PathLike[str]) -> Address:
     except TypeError:
         text = None
     if not isinstance(text, str):
-        raise InvalidInputError(f"uri={uri!r}: expected text or a path")
+        swapped = "; do data and uri stand in each other's place?" * hasattr(uri, "__len__")
+        raise InvalidInputError(f"uri: got {type(uri).__name__}, expected text or a path{swapped}")
     if "\0" in text:
         raise InvalidInputError(f"uri {text!r}: contains a zero byte")
     scheme, mark, rest = text.partition("://")

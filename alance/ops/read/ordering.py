@@ -149,5 +149,10 @@ def _path(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     try:
         snapshot.schema.field(name)
     except InvalidInputError as error:
-        raise InvalidInputError(f"order_by {name!r}: {error}") from error
+        words = name.split() if isinstance(name, str) else []
+        hint = ""
+        if len(words) == 2 and words[1].lower() in ("asc", "desc"):
+            sign = "-" * (words[1].lower() == "desc")
+            hint = f"; write the direction before the name: '{sign}{words[0]}'"
+        raise InvalidInputError(f"order_by {name!r}: {error}{hint}") from error
     return snapshot.schema.names_of(name)

@@ -258,6 +258,8 @@ def _parse(schema: Schema, name: str, value: str | pc.Expression, params: Params
             computed = computed_from_arrow(value, visible)
     except AlanceError as error:
         error.add_note(f"in the new value of column {name!r}")
+        if isinstance(value, str) and field.logical_type in ("string", "large_string"):
+            error.add_note("values are SQL: a text is \"'new text'\", or ':value' with `params`")
         raise
     assignment = Assignment(field, field.logical_arrow(), computed)
     # Types and literals that do not fit raise here, before rows are read.

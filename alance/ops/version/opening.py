@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
+from alance.checks import some_of
 from alance.errors import (
     AlanceError,
     CorruptFileError,
@@ -65,18 +66,43 @@ async def open_snapshot(
         raise InvalidInputError("version and asof: expected one of them")
     session, table = table_at(uri, **place)
     engine = session.engine
-    if time is not None:
-        manifest = await load.load_asof(engine, table, time)
-    elif version is None:
-        manifest = await load.load_latest(engine, table)
-    else:
-        try:
-            table, manifest = await _named(session, table, version)
-        except VersionNotFoundError:
-            await _check_there(engine, table)
-            raise
+    try:
+        if time is not None:
+            manifest = await load.load_asof(engine, table, time)
+        elif version is None:
+            manifest = await load.load_latest(engine, table)
+        else:
+            try:
+                table, manifest = await _named(session, table, version)
+            except VersionNotFoundError:
+                await _check_there(engine, table)
+                raise
+    except TableNotFoundError as error:
+        raise table.not_there(await _what_is_there(engine, table)) from error
     await _check(engine, table, manifest)
     return Snapshot(session, table, manifest)
+
+
+async def _what_is_there(engine: Engine, table: Table) -> str:
+    """Say why a place is no table. Cost: two LISTs of local folders, no request to other stores."""
+    if table.branch is not None:
+        return "there are no versions"
+    if table.is_remote:
+        return "there are no versions; if it is a folder of tables, open it by `alance.connect`"
+    place = table.main_root
+    try:
+        beside, files = await engine.scheduler.list_level(place.rpartition("/")[0], reason="none")
+        below, _ = await engine.scheduler.list_level(place, reason="none")
+    except AlanceError:
+        return "there are no versions"
+    if place in files:
+        return "it is a file, not the folder of a table"
+    if place not in beside:
+        return "no such folder"
+    tables = [name.rpartition("/")[2] for name in below if name.endswith(".lance")]
+    if not tables:
+        return "there are no versions"
+    return f"it is a folder of tables, {some_of(tables)}; open it by `alance.connect`"
 
 
 async def _check_there(engine: Engine, table: Table) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from alance.checks import check_text
-from alance.errors import InvalidInputError
+from alance.errors import ColumnNotFoundError, InvalidInputError
 from alance.file.batches import empty_columns, one_batch
 from alance.format.paths import join_path
 from alance.records import dataclass
@@ -169,7 +169,8 @@ def project(
     elif not isinstance(columns, Iterable):
         raise InvalidInputError(f"columns={columns!r}: expected a list of names, or a mapping")
     else:
-        outputs = _named(schema, list(columns), flat=flat)
+        columns = [_stored_name(schema, name) for name in columns]
+        outputs = _named(schema, columns, flat=flat)
     for is_asked, name in ((with_row_id, ROW_ID), (with_row_address, ROW_ADDRESS)):
         if is_asked and all(output.name != name for output in outputs):
             outputs.append(Output(name, (name,)))
@@ -202,36 +203,39 @@ def _member(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
     return array
 
 
+def _stored_name(schema: Schema, name: object) -> str:
+    """Return a column's name or path in the case of the table, as filters accept it in any case.
+
+    Raises:
+        InvalidInputError: it is no text.
+        ColumnNotFoundError: no such column, or several that differ in case alone.
+    """
+    if not isinstance(name, str):
+        raise InvalidInputError(f"column {name!r}: expected a name")
+    if name in META:
+        return name
+    try:
+        schema.field(name)
+    except ColumnNotFoundError:
+        name = schema.in_this_case(name)
+        schema.field(name)
+    return name
+
+
 def _named(schema: Schema, columns: list[str], *, flat: bool) -> list[Output]:
     outputs: dict[str, Output] = {}
     for name in columns:
-        if not isinstance(name, str):
-            raise InvalidInputError(f"column {name!r}: expected a name")
         if name in outputs:
             raise InvalidInputError(f"column {name!r} is named twice")
         if name in META and all(field.name != name for field in schema.fields):
             outputs[name] = Output(name, (name,))
             continue
         path = schema.names_of(name)
-        if flat and len(path) > 1 and schema.top(path[0]) is None:
-            path = (_in_another_case(schema, path[0]), *path[1:])
-            schema.field(join_path(path))
-        else:
-            schema.field(name)
         if flat:
             outputs[name] = Output(name, path)
         else:
             outputs.setdefault(path[0], Output(path[0], path[:1]))
     return list(outputs.values())
-
-
-def _in_another_case(schema: Schema, name: str) -> str:
-    """Return the only column whose name differs in case, as pylance accepts for nested names.
-
-    Returns the name itself if there is none, or more than one.
-    """
-    alike = [field.name for field in schema.fields if field.name.lower() == name.lower()]
-    return alike[0] if len(alike) == 1 else name
 
 
 def with_meta_fields(schema: Schema) -> pa.Schema:

@@ -6,7 +6,9 @@ for one batch, or for up to 1 MB of small ones, and only after earlier batches h
 
 from __future__ import annotations
 
+import logging
 import time
+from bisect import bisect_left
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -65,6 +67,15 @@ class Formatted(Protocol):
 
 
 @runtime_checkable
+class Framed(Protocol):
+    """pandas frame."""
+
+    @property
+    def columns(self) -> Any: ...
+    def items(self) -> Iterator[tuple[Any, Any]]: ...
+
+
+@runtime_checkable
 class Model(Protocol):
     """Row that is a pydantic model."""
 
@@ -83,7 +94,11 @@ ACCEPTED: Final = (
     "Hugging Face, pandas or polars frame, a list of dicts or pydantic models, a dict of lists or "
     "arrays, or an iterable or async iterable of Tables or RecordBatches"
 )
+# Names under which lists of floats of Python are vectors, if no schema gives their type.
+VECTOR_COLUMNS: Final = ("vector", "embedding")
 _END: Final = object()
+_log: Final = logging.getLogger(__name__)
+_REFUSALS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)  # of `pa.array`
 FORMATTED_ROWS: Final = 1024  # rows of a batch from Hugging Face's datasets
 ASKED_S: Final = 0.02  # seconds for which a thread collects small batches
 
@@ -200,20 +215,42 @@ def _column(
     if not isinstance(values, list) and isinstance(values, Formatted):  # split of a DatasetDict
         raise InvalidInputError(f"column {name!r}: a dataset; write each split by itself")
     index = -1 if schema is None else schema.get_field_index(name)
+    type_ = None if schema is None or index < 0 else schema.field(index).type
     try:
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
         if schema is not None and index >= 0 and has_blobs(schema.field(index)):
             return blob_values(values, schema.field(index))
-        type_ = None if schema is None or index < 0 else schema.field(index).type
         if isinstance(values, np.ndarray) and values.ndim > 1:
             return _vectors(values, type_)
         array = pa.array(values, type_)
+        if type_ is None and name in VECTOR_COLUMNS:
+            array = _as_vectors(name, array)
         if models and type_ is None and has_nulls_alone(array.type):
             return pa.array(values, annotated_type(models, name) or array.type)
         return array
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"column {name!r}: {error}") from error
+    except _REFUSALS as error:
+        row = _first_refused(values, type_)
+        raise InvalidInputError(f"column {name!r}{row}: {error}") from error
+
+
+def _as_vectors(name: str, array: pa.Array) -> pa.Array:
+    """Return lists of floats that all have one length as vectors of float32, which can be searched.
+
+    Other arrays are returned as they are.
+    """
+    if not (pa.types.is_list(array.type) and pa.types.is_floating(array.type.value_type)):
+        return array
+    num_lists, items = len(array) - array.null_count, array.flatten()
+    if not len(items) or len(items) % num_lists or items.null_count:
+        return array
+    type_ = pa.list_(pa.float32(), len(items) // num_lists)
+    try:
+        vectors = array.cast(type_)
+    except pa.ArrowInvalid:  # lists of several lengths
+        return array
+    _log.info("column %r: lists of one length are written as %s", name, type_)
+    return vectors
 
 
 def _vectors(values: npt.NDArray[Any], type_: pa.DataType | None) -> pa.Array:
@@ -245,8 +282,12 @@ def _opened(
     if isinstance(data, ArrowStream):
         try:
             reader = pa.RecordBatchReader.from_stream(data)
-        except pa.ArrowInvalid as error:  # a Series or ChunkedArray streams values, not rows
-            raise _refused(data) from error
+        except pa.ArrowException as error:
+            if isinstance(data, Framed):
+                raise _refused_column(data, error) from error
+            raise _refused(data) from error  # a Series or ChunkedArray streams values, not rows
+        if isinstance(data, Framed):
+            return _of_frame(reader)
         return reader.schema, iter(reader)
     if isinstance(data, Scan):
         # its first batch loads modules that parsing its schema may need
@@ -259,6 +300,46 @@ def _opened(
 def _refused(data: object) -> InvalidInputError:
     what = f"{data.__name__}, a class" if isinstance(data, type) else f"type {type(data).__name__}"
     return InvalidInputError(f"data of {what}: expected {ACCEPTED}")
+
+
+def _of_frame(reader: pa.RecordBatchReader) -> tuple[pa.Schema, Iterator[Rows]]:
+    """Return schema and rows of a pandas frame, whose lists of floats may be vectors."""
+    table = reader.read_all()
+    for place, name in enumerate(table.column_names):
+        if name in VECTOR_COLUMNS and table.num_rows:
+            column = _as_vectors(name, table.column(place).combine_chunks())
+            table = table.set_column(place, name, column)
+    return table.schema, iter(table.to_batches())
+
+
+def _refused_column(frame: Framed, cause: Exception) -> InvalidInputError:
+    """Return the error for a frame with a column that Arrow cannot convert."""
+    for name, column in frame.items():
+        values = column.to_numpy()
+        try:
+            pa.array(values, from_pandas=True)
+        except _REFUSALS as error:
+            return InvalidInputError(f"column {name!r}{_first_refused(values)}: {error}")
+    return InvalidInputError(f"data of type {type(frame).__name__}: {cause}")
+
+
+def _first_refused(values: Any, type_: pa.DataType | None = None) -> str:
+    """Return ", row N" for the first value that does not fit those before it, else an empty text.
+
+    Only for lists and arrays of NumPy.
+    """
+
+    def is_refused(row: int) -> bool:
+        try:
+            pa.array(values[: row + 1], type_, from_pandas=True)
+        except _REFUSALS:
+            return True
+        return False
+
+    if not isinstance(values, list | np.ndarray):
+        return ""
+    row = bisect_left(range(len(values)), True, key=is_refused)
+    return f", row {row:,}" if row < len(values) else ""
 
 
 def _is_pyarrow_dataset(data: object) -> bool:
@@ -369,6 +450,9 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         check_not_reserved(extra)
         raise InvalidInputError(
             f"column {extra[0]!r}: not among the columns of the table, {', '.join(schema.names)}"
+            + "; it is the index of a pandas frame, which `frame.reset_index(drop=True)` and "
+            "`pa.Table.from_pandas(frame, preserve_index=False)` drop"
+            * extra[0].startswith("__index_level_")
         )
     arrays = []
     for field in schema:

@@ -298,7 +298,10 @@ def _query_of_text(text: str, columns: Sequence[str], kind: Granularity | None) 
         InvalidInputError: there is no column, or there are several for a phrase.
     """
     if not columns:
-        raise InvalidInputError(f"{text!r}: no column has an inverted index; name a column")
+        raise InvalidInputError(
+            f"{text!r}: no column has an inverted index; make one by "
+            "`create_index('title', 'INVERTED')`, or name a column of text, which is then scanned"
+        )
     is_phrase = len(text) > 1 and text[0] == text[-1] == '"'
     if len(columns) == 1:
         if is_phrase:
