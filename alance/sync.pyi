@@ -1254,6 +1254,7 @@ def repair(
     *,
     dry_run: bool = ...,
     restore: bool = ...,
+    drop_lost_rows: bool = ...,
     **place: Unpack[StoreArguments],
 ) -> RepairReport: ...
 def warm_up(*, session: Session | None = ...) -> None: ...

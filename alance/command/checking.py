@@ -33,6 +33,11 @@ def add_to(parsers: Parsers) -> None:
         action="store_true",
         help="go back to an intact version if mending is not enough",
     )
+    parser.add_argument(
+        "--drop-lost-rows",
+        action="store_true",
+        help="drop fragments with a data file that is missing or cannot be read",
+    )
     add(
         parsers,
         "check-store",
@@ -66,7 +71,11 @@ async def repair(args: argparse.Namespace) -> Text:
     if args.dry_run and args.yes:
         raise alance.InvalidInputError("--dry-run and --yes: expected one of them")
     report = await alance.repair(
-        args.uri, dry_run=not args.yes, restore=args.restore, storage_options=storage(args)
+        args.uri,
+        dry_run=not args.yes,
+        restore=args.restore,
+        drop_lost_rows=args.drop_lost_rows,
+        storage_options=storage(args),
     )
     is_pending = bool(report.remedies) and report.new_version is None
     args.status = 2 if report.left or is_pending else 0

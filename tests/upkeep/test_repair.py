@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import uuid
 from pathlib import Path
@@ -194,6 +195,35 @@ async def test_lost_files_are_not_mended_and_a_whole_version_is_named(path: Path
     done = await alance.repair(path, dry_run=False, restore=True)
     assert (done.restored, done.new_version, done.left) == (3, 5, ())
     assert ids(path) == LIVE
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+async def test_rows_of_lost_files_are_dropped_on_request_alone(
+    damage: str, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file,) = (
+        path / "data" / fragment.data_files()[0].path
+        for fragment in lance.dataset(path).get_fragments()
+        if fragment.fragment_id == 2
+    )
+    if damage == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-20])
+    report = await alance.repair(path)
+    assert (dict(report.lost_rows), report.remedies, report.new_version) == ({2: 25}, (), None)
+    assert "the 25 rows of fragment 2 are lost; --drop-lost-rows" in str(report)
+    command = ["repair", str(path), "--yes", "--drop-lost-rows"]
+    assert await asyncio.to_thread(main, command) == 0
+    assert "fragment 2: dropped, a data file of it is lost" in capsys.readouterr().out
+    mended = await alance.dataset(path)
+    await mended.validate()
+    remaining = [n for n in LIVE if not 50 <= n < 75]
+    assert (await mended.to_table(["id"]))["id"].to_pylist() == remaining
+    assert await mended.count_rows("id = 60") == 0
+    assert ids(path) == remaining
+    assert (await mended.delete("id < 50")).version == 5
+    assert lance.dataset(path).count_rows() == 25
 
 
 @pytest.mark.parametrize("name", ["migrated", "repeated_ids"])

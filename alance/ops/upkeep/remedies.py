@@ -1,4 +1,4 @@
-"""Repairs of a version that lose no row, applied step by step to a draft. Pure."""
+"""Repairs of a version, applied step by step to a draft. Pure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ class FragmentFacts:
         rows: number of rows of all columns; None: columns differ, or a file cannot be read.
         deleted: number of rows in its deletion file; None: no such file, or it cannot be read.
         sizes: sizes by path of intact files that contradict the manifest.
+        is_lost: True if a data file is missing, or its metadata cannot be read.
     """
 
     rows: int | None
     deleted: int | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
+    is_lost: bool = False
 
 
 class Remedies:
@@ -75,6 +77,17 @@ class Remedies:
                 self._fragments[place] = fragment
                 self._has_changed = True
                 self._say(f"fragment {fragment.id}: {', '.join(texts)}")
+
+    def drop_lost(self, facts: Sequence[FragmentFacts]) -> None:
+        """Drop the fragments that have lost a data file; `facts` in the order of the fragments."""
+        stay = []
+        for record, own in zip(self._fragments, facts, strict=True):
+            if own.is_lost:
+                self._has_changed = True
+                self._say(f"fragment {record.id}: dropped, a data file of it is lost")
+            else:
+                stay.append(record)
+        self._fragments = stay
 
     def mend_ids(self) -> None:
         """Give fragments with the same id ids of their own, which indices no longer cover."""

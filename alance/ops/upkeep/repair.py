@@ -7,7 +7,7 @@ damaged version and its files stay.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +36,7 @@ from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping, Sequence
     from typing import Unpack
 
     from alance.format.table.conflicts import Rebased
@@ -59,6 +60,8 @@ class RepairReport:
             `good_version` with `restore`.
         remedies: changes, a line each; empty: nothing to do.
         left: findings that cannot be repaired without loss, as from `validate`.
+        lost_rows: number of rows, by id, of fragments with a data file that is missing or cannot be
+            read; `drop_lost_rows` drops these fragments.
         good_version: if findings are left, the last older version without findings; None: none
             found among the last 20 versions, or no findings are left.
         new_version: number of the new version; None: no version was made.
@@ -72,12 +75,19 @@ class RepairReport:
     left: tuple[str, ...]
     good_version: int | None = None
     new_version: int | None = None
+    lost_rows: Mapping[int, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [f"{self.uri}, version {self.version}"]
         done = "done" if self.new_version else "to be done"
         lines += [f"{done}: {text}" for text in self.remedies]
         lines += [f"left: {text}" for text in self.left]
+        if self.left:
+            lines += [
+                f"the {num_rows:,} rows of fragment {number} are lost; --drop-lost-rows "
+                "(drop_lost_rows=True) drops them and keeps the rest"
+                for number, num_rows in self.lost_rows.items()
+            ]
         if self.good_version is not None:
             lines.append(f"version {self.good_version} is the last one without findings")
         if self.new_version is not None:
@@ -92,9 +102,10 @@ async def repair(
     *,
     dry_run: bool = True,
     restore: bool = False,
+    drop_lost_rows: bool = False,
     **place: Unpack[StoreArguments],
 ) -> RepairReport:
-    """Repair the latest version of a table in a new version, without losing a row.
+    """Repair the latest version of a table in a new version, without losing a row that is there.
 
     Repaired are: counts of rows, deleted rows and bytes that contradict the files; fragments of the
     same id; highest ids that are too low; index segments that cover the same fragments, that cover
@@ -106,7 +117,7 @@ async def repair(
 
     Not repaired are missing or damaged data files and deletion files, and two rows with the same
     row id. The report has them as `left`, and an older version without such findings as
-    `good_version`.
+    `good_version`; `lost_rows` counts the rows of missing and unreadable data files.
 
     Cost: as `validate`, twice, and once for each older version that is searched.
 
@@ -115,6 +126,8 @@ async def repair(
         dry_run: only report.
         restore: if findings are left, go back to `good_version`. Rows written after it are then
             only in the versions between.
+        drop_lost_rows: drop the fragments with a data file that is missing or cannot be read. Their
+            other columns go with them; older versions still have what there is.
         place: `store`, `storage_options` and `session`, as for `dataset`.
 
     Raises:
@@ -140,7 +153,14 @@ async def repair(
     texts = [f"version {number}: its manifest cannot be read" for number in reversed(unreadable)]
     if unreadable:
         texts.append(f"version {manifest.version} becomes the newest one again")
-    remedies, mended = await _mended(Snapshot(session, table, manifest))
+    snapshot = Snapshot(session, table, manifest)
+    facts = await _all_facts(snapshot)
+    lost = {
+        handle.id: handle.fragment.num_rows or 0
+        for handle, own in zip(snapshot.handles, facts, strict=True)
+        if own.is_lost
+    }
+    remedies, mended = await _mended(snapshot, facts, drops_lost=drop_lost_rows)
     base = replace(manifest, version=latest, remember=Remembered())
     transaction = Transaction.of(Restore(version=manifest.version), read_version=latest)
     unsolved = await findings(Snapshot(session, table, _next(base, transaction, mended)))
@@ -159,6 +179,7 @@ async def repair(
         (*texts, *remedies),
         tuple(unsolved),
         None if good is None else good.version,
+        lost_rows=lost,
     )
     if dry_run or not report.remedies:
         return report
@@ -188,10 +209,22 @@ def _next(base: Manifest, transaction: Transaction, mended: Manifest) -> Manifes
     return parse_manifest(memoryview(manifest_bytes(version)), "that repair would write")
 
 
-async def _mended(snapshot: Snapshot) -> tuple[list[str], Manifest]:
-    """Repair a version; return the descriptions of the changes, and the repaired version."""
+async def _all_facts(snapshot: Snapshot) -> Sequence[FragmentFacts]:
+    """Read the facts of all fragments, in their order."""
     limit = asyncio.Semaphore(CHECKED_FRAGMENTS_AT_ONCE)
-    facts = await all_of(_facts(snapshot, handle, limit) for handle in snapshot.handles)
+    return await all_of(_facts(snapshot, handle, limit) for handle in snapshot.handles)
+
+
+async def _mended(
+    snapshot: Snapshot, facts: Sequence[FragmentFacts], *, drops_lost: bool
+) -> tuple[list[str], Manifest]:
+    """Repair a version; return the descriptions of the changes, and the repaired version.
+
+    Args:
+        facts: of all fragments.
+        drops_lost: drop fragments that have lost a data file.
+    """
+    limit = asyncio.Semaphore(CHECKED_FRAGMENTS_AT_ONCE)
     segments = snapshot.manifest.indices
     all_texts = await all_of(of_segment(snapshot, index, limit) for index in segments)
     gone = {
@@ -199,6 +232,8 @@ async def _mended(snapshot: Snapshot) -> tuple[list[str], Manifest]:
     }
     remedies = Remedies(snapshot.manifest)
     remedies.mend_files(facts)
+    if drops_lost:
+        remedies.drop_lost(facts)
     remedies.mend_ids()
     remedies.mend_indices(gone)
     mended = remedies.manifest()
@@ -216,7 +251,7 @@ async def _facts(
             try:
                 rows, size = await rows_of_file(snapshot, file, believes_size=False)
             except (CorruptFileError, NotFoundError):
-                return FragmentFacts(None)
+                return FragmentFacts(None, is_lost=True)
             counts |= set(rows.values())
             if file.num_bytes not in (0, size):
                 sizes[file.path] = size
