@@ -368,7 +368,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
             options: the fields of `ScanOptions`, and the arguments of pyarrow's `Table.to_pandas`.
 
         Raises:
-            UnsupportedError: pandas is not installed.
+            MissingPackageError: pandas is not installed.
             InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
         """
         return await self._frame(lambda file: file, columns, blob_mode=blob_mode, **options)
@@ -384,7 +384,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
             columns, options: as for `scanner`.
 
         Raises:
-            UnsupportedError: Polars is not installed.
+            MissingPackageError: Polars is not installed.
             InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
         """
         return await self.scanner(columns, **options).to_polars()

@@ -90,6 +90,10 @@ class UnsupportedError(AlanceError, NotImplementedError):
     """The input is valid, but alance does not support it."""
 
 
+class MissingPackageError(UnsupportedError, ImportError):
+    """An optional package is not installed; the message says how to install it."""
+
+
 class StoreError(AlanceError, OSError):
     """The store failed: network, permission, or a server's error that outlived the retries.
 

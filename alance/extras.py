@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from alance.errors import MissingPackageError
+
+
+def missing(what: str, extra: str) -> MissingPackageError:
+    """Return the error of something that needs the packages of an extra; `what` says it."""
+    return MissingPackageError(f"{what}: {installing(extra)}")
+
 
 def installing(extra: str) -> str:
     """Return how to install the packages of an extra, for error messages.

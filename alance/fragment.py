@@ -190,7 +190,7 @@ class DatasetFragment(Framed):
             blob_mode, options: as for `Dataset.to_pandas`.
 
         Raises:
-            UnsupportedError: pandas is not installed.
+            MissingPackageError: pandas is not installed.
             InvalidInputError, CorruptFileError, StoreError: as from `Dataset.to_batches`.
         """
         return await self._frame(lambda file: file, columns, blob_mode=blob_mode, **options)

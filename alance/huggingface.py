@@ -14,14 +14,19 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import datasets
 import pyarrow as pa
-from datasets.builder import Key
-from datasets.iterable_dataset import ArrowExamplesIterable
 
 import alance
 from alance import sync
 from alance.distributed import in_any_loop
+from alance.extras import missing
+
+try:
+    import datasets
+    from datasets.builder import Key
+    from datasets.iterable_dataset import ArrowExamplesIterable
+except ImportError as error:
+    raise missing("alance.huggingface needs Hugging Face's datasets", "huggingface") from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from alance.checks import check_choice
 from alance.deferred import Deferred
-from alance.errors import UnsupportedError
+from alance.errors import MissingPackageError
 from alance.io.events import trace
 from alance.io.loop.generators import outermost
 from alance.ops.read import count, ordering
@@ -195,7 +195,8 @@ class Scanner:
 
         Raises:
             InvalidInputError: another `blob_mode`, an unknown column, a bad filter or option.
-            UnsupportedError: pandas is not installed; `bytes` of blobs in maps or fixed-size lists.
+            MissingPackageError: pandas is not installed.
+            UnsupportedError: `bytes` of blobs in maps or fixed-size lists.
             CorruptFileError, StoreError: as from `to_batches`.
         """
         return await self._frame(lambda file: file, blob_mode=blob_mode, **options)
@@ -242,7 +243,7 @@ class Scanner:
         Cost: as `to_table`.
 
         Raises:
-            UnsupportedError: Polars is not installed.
+            MissingPackageError: Polars is not installed.
             InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
         """
         pool = self._snapshot.engine.pool
@@ -381,7 +382,7 @@ async def _load_optional(pool: DecodePool, package: str) -> None:
     try:
         await pool.load(package)
     except ImportError as error:
-        raise UnsupportedError(f"{package} is not installed: `pip install {package}`") from error
+        raise MissingPackageError(f"{package} is not installed: `pip install {package}`") from error
 
 
 class Framed:

@@ -6,7 +6,9 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Final
 
+import pytest
 import yaml
 
 import alance
@@ -105,6 +107,58 @@ def test_errors_name_the_packages_of_an_extra() -> None:
             assert f"'{package.partition('>')[0]}" in told
     for file in (ROOT / "alance").rglob("*.py"):
         assert "install alance[" not in file.read_text(), file
+
+
+WITHOUT: Final = """
+import sys
+from importlib.metadata import requires
+
+import pyarrow as pa
+
+import alance
+import alance.sync
+
+package, door, extra, uri = sys.argv[1:]
+sys.modules[package] = None  # an import of it fails
+dataset = alance.sync.write_dataset(pa.table({"id": [1]}), uri)
+try:
+    exec(door)
+except alance.MissingPackageError as error:
+    assert isinstance(error, ImportError)
+    assert f"(alance's extra `{extra}`)" in str(error) or not extra, error
+    assert "pip install" in str(error)
+else:
+    raise AssertionError(f"{door} worked")
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "door", "extra"),
+    [
+        ("duckdb", "dataset.sql('select 1')", "sql"),
+        ("duckdb", "list(dataset.sql_batches('select 1'))", "sql"),
+        ("polars", "dataset.to_polars()", ""),
+        ("polars", "dataset.to_polars_lazy()", ""),
+        ("torch", "import alance.torch", "torch"),
+        ("datasets", "import alance.huggingface", "huggingface"),
+        ("opentelemetry", "alance.observe.OpenTelemetry()", "otel"),
+        ("starlette", "from alance.serve import Service; Service({'t': dataset.uri}).app", "serve"),
+        ("lance_namespace_urllib3_client", "alance.sync.connect('http://127.0.0.1:1')", "catalog"),
+        ("botocore", "alance.sync.dataset('s3+ddb://b/t?ddbTableName=x')", "dynamodb"),
+    ],
+)
+def test_what_needs_another_package_says_how_to_install_it(
+    package: str, door: str, extra: str, tmp_path: Path
+) -> None:
+    arguments = [package, door, extra, str(tmp_path / "t")]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_image_of_the_service_is_built_from_all_that_a_wheel_needs() -> None:

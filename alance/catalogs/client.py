@@ -18,13 +18,14 @@ from alance.errors import (
     AlanceError,
     AlreadyExistsError,
     InvalidInputError,
+    MissingPackageError,
     NotFoundError,
     RetryableConflictError,
     StoreError,
     TableNotFoundError,
     UnsupportedError,
 )
-from alance.extras import installing
+from alance.extras import missing
 from alance.io.opening.credentials import CREDENTIALS, apart
 from alance.io.stores.uri import parse_uri
 
@@ -308,7 +309,7 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
     """Return a client of a server.
 
     Raises:
-        UnsupportedError: the package is not installed.
+        MissingPackageError: the package is not installed.
     """
     try:
         from lance_namespace_urllib3_client.api.namespace_api import NamespaceApi
@@ -344,7 +345,7 @@ def _models() -> Any:
     """Return the module of the protocol's messages.
 
     Raises:
-        UnsupportedError: the package is not installed.
+        MissingPackageError: the package is not installed.
     """
     try:
         from lance_namespace_urllib3_client import models
@@ -353,5 +354,5 @@ def _models() -> Any:
     return models
 
 
-def _no_client() -> UnsupportedError:
-    return UnsupportedError(f"catalogs by a server need its client: {installing('catalog')}")
+def _no_client() -> MissingPackageError:
+    return missing("catalogs by a server need its client", "catalog")

@@ -9,9 +9,8 @@ from datetime import datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from alance import InvalidInputError
 from alance.command.terminal import escaped
-from alance.extras import installing
+from alance.extras import missing
 from alance.serve.values import plain
 
 if TYPE_CHECKING:
@@ -110,9 +109,7 @@ def _as_table(output: OutputFacts | OutputRows) -> None:
         from rich.table import Table
         from rich.text import Text as Cell
     except ImportError as error:
-        raise InvalidInputError(
-            f"tables are drawn by the package rich: {installing('cli')}, or use --json"
-        ) from error
+        raise missing("tables are drawn by the package rich (--json needs none)", "cli") from error
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     if isinstance(output, OutputFacts):
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

@@ -12,10 +12,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alance import InvalidInputError, UnsupportedError
+from alance import InvalidInputError
 from alance.command.arguments import pair, storage
 from alance.command.terminal import EscapedFormatter, escaped
-from alance.extras import installing
+from alance.extras import missing
 from alance.serve import Bounds, Service
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ async def serve(args: argparse.Namespace) -> None:
     Raises:
         InvalidInputError: two tables have the same name, or there is no token and the host is
             reachable from other machines.
-        UnsupportedError: uvicorn is not installed.
+        MissingPackageError: uvicorn is not installed.
     """
     try:
         import uvicorn
     except ImportError as error:
-        raise UnsupportedError(f"serving needs uvicorn: {installing('serve')}") from error
+        raise missing("serving needs uvicorn", "serve") from error
 
     tables = _tables(args.tables)
     token = _token(args)

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from alance.engines.arrow import ArrowDataset, ArrowScanner
-from alance.errors import UnsupportedError
+from alance.errors import MissingPackageError
 
 try:
     import polars as pl
     from polars.io.plugins import register_io_source
 except ImportError as error:
-    raise UnsupportedError("lazy frames are those of Polars: `pip install polars`") from error
+    raise MissingPackageError("lazy frames are those of Polars: `pip install polars`") from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

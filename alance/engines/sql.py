@@ -16,20 +16,21 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from alance.checks import check_text
-from alance.engines.arrow import ArrowDataset
-from alance.engines.bridge import Bridge
-from alance.engines.duckdb_plan import pushed
-from alance.errors import AlanceError, InvalidInputError, UnsupportedError
-from alance.extras import installing
-from alance.io.loop import lifecycle
-from alance.io.loop.generators import outermost
-from alance.session import Session
+from alance.extras import missing
 
 try:
     import duckdb
 except ImportError as error:
-    raise UnsupportedError(f"SQL is run by DuckDB: {installing('sql')}") from error
+    raise missing("SQL is run by DuckDB", "sql") from error
+
+from alance.checks import check_text
+from alance.engines.arrow import ArrowDataset
+from alance.engines.bridge import Bridge
+from alance.engines.duckdb_plan import pushed
+from alance.errors import AlanceError, InvalidInputError
+from alance.io.loop import lifecycle
+from alance.io.loop.generators import outermost
+from alance.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from alance.extras import missing
 from alance.io.events.observing import Observer, readings
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ class OpenTelemetry(Observer):
         *,
         spans: bool = True,
     ) -> None:
-        from opentelemetry import metrics, trace
+        try:
+            from opentelemetry import metrics, trace
+        except ImportError as error:
+            raise missing("OpenTelemetry needs its API", "otel") from error
 
         meter = metrics.get_meter(NAME, meter_provider=meter_provider)
         self._tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider) if spans else None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import alance
-from alance import InvalidInputError, UnsupportedError
-from alance.extras import installing
+from alance import InvalidInputError
+from alance.extras import missing
 
 try:
     from starlette.applications import Starlette
@@ -20,9 +20,7 @@ try:
 
     from alance.serve.json_text import as_json
 except ImportError as error:
-    raise UnsupportedError(
-        f"serving needs Starlette, uvicorn and orjson: {installing('serve')}"
-    ) from error
+    raise missing("serving needs Starlette, uvicorn and orjson", "serve") from error
 
 from alance.serve.answers import plain_answer, rows_answer, stream_answer
 from alance.serve.asked import arguments_of

@@ -39,7 +39,7 @@ class Service:
     Raises:
         InvalidInputError: there are no tables, a name is empty or has a slash, the token is empty,
             or `key` names an unknown table.
-        UnsupportedError: Starlette, uvicorn or orjson is not installed.
+        MissingPackageError: Starlette, uvicorn or orjson is not installed.
     """
 
     def __init__(

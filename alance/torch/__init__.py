@@ -15,6 +15,13 @@ Both block, as PyTorch does: reads run in the event loop of a thread of this mod
 the version that it was made with, in the workers of a loader as well. See docs/training.md.
 """
 
+from alance.extras import missing
+
+try:
+    import torch  # noqa: F401  # before the modules below, which need it
+except ImportError as error:
+    raise missing("alance.torch needs PyTorch", "torch") from error
+
 from alance.torch.iterable import IterableDataset
 from alance.torch.mapped import MapDataset, Samples, collate
 from alance.torch.table import Source

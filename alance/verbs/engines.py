@@ -60,7 +60,7 @@ class EngineVerbs(Handle):
         Raises:
             InvalidInputError: bad SQL, an unknown column, values that do not cast, a table or a
                 setting that DuckDB refuses; and whatever scans raise.
-            UnsupportedError: DuckDB is not installed.
+            MissingPackageError: DuckDB is not installed.
         """
         await self._load(sql, blob_bytes)
         return await sql.sql_table(cast("Dataset", self), query, params, tables, settings)
@@ -113,7 +113,7 @@ class EngineVerbs(Handle):
         Cost: no request before the frame is collected.
 
         Raises:
-            UnsupportedError: Polars is not installed.
+            MissingPackageError: Polars is not installed.
         """
         await self._load(lazy, blob_bytes)
         return lazy.lazy_frame(cast("Dataset", self))

@@ -23,9 +23,8 @@ from alance.errors import (
     InvalidInputError,
     NotFoundError,
     StoreError,
-    UnsupportedError,
 )
-from alance.extras import installing
+from alance.extras import missing
 from alance.versioning.external_store import Entry
 from alance.versioning.keepers import ENDPOINT, SCHEME
 
@@ -254,9 +253,7 @@ def _boto() -> Any:
         import botocore.exceptions
         import botocore.session
     except ImportError as error:
-        raise UnsupportedError(
-            f"commits through DynamoDB need boto3: {installing('dynamodb')}"
-        ) from error
+        raise missing("commits through DynamoDB need boto3", "dynamodb") from error
     return botocore
 
 
