@@ -39,6 +39,7 @@ from alance import IngestMetrics as IngestMetrics
 from alance import InvalidInputError as InvalidInputError
 from alance import MaintenancePolicy as MaintenancePolicy
 from alance import MatchQuery as MatchQuery
+from alance import MissingPackageError as MissingPackageError
 from alance import MultiMatchQuery as MultiMatchQuery
 from alance import NotFoundError as NotFoundError
 from alance import PhraseQuery as PhraseQuery

@@ -59,7 +59,7 @@ async def connect(
 
     Raises:
         InvalidInputError: a bad URI or option.
-        UnsupportedError: a server's client is not installed (the extra `catalog`).
+        MissingPackageError: a server's client is not installed (the extra `catalog`).
     """
     from alance.catalogs.client import ClientBackend, rest_client
     from alance.catalogs.directory import DirectoryBackend
