@@ -1,8 +1,9 @@
 // alance._kernels: the inner loops of the format.
 //
 // A kernel knows one part of the format: the layout of values, levels and chunks in pages (codecs,
-// rows of pages, full-zip rows). Seven files also know the parts around pages: footers and tables
-// of contents (rows/small_files.cpp; written by encode/container.cpp), zone maps
+// rows of pages, full-zip rows), or an index's codes and lists. A few files also know the parts
+// around pages: footers and tables of contents (rows/footer.hpp, rows/small_files.cpp,
+// rows/file_tables.cpp; written by encode/container.cpp and encode/small_file.cpp), zone maps
 // (encode/zones.cpp), column metadata and manifests by their field numbers
 // (rows/column_metadata.cpp, table/manifest_fragments.cpp, table/manifest_totals.cpp,
 // table/schema_fields.cpp, over base/proto_wire.hpp). Python decides which page, file or version is
@@ -13,8 +14,8 @@
 // starts the write-back of files.
 //
 // Each register_* function is in the file of its loops. Every function checks the bounds of all its
-// buffers before its loop, holds no GIL inside it, and raises ValueError (Corrupt, in bounds.hpp)
-// on bytes that contradict themselves.
+// buffers before its loop, releases the GIL for long loops, and raises ValueError (`corrupt` in
+// base/bounds.hpp) on bytes that contradict themselves.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;
@@ -87,7 +88,7 @@ void register_text_index(nb::module_& m);
 
 NB_MODULE(_alance_kernels, m) {
 #ifdef NDEBUG
-  // A daemon thread that the interpreter ends keeps what it holds: no news for a program's user.
+  // Daemon threads that the exiting interpreter ends never free their objects: no news for users.
   nb::set_leak_warnings(false);
 #endif
   m.attr("INTERFACE") = ALANCE_INTERFACE;
@@ -106,7 +107,7 @@ NB_MODULE(_alance_kernels, m) {
   register_memory(m);
   register_patterns(m);
   register_pieces(m);
-  register_held(m);  // its source is one of those
+  register_held(m);  // after pieces: HeldSource derives from Source
   register_floats(m);
   register_row_order(m);
   register_row_lookup(m);
@@ -114,7 +115,7 @@ NB_MODULE(_alance_kernels, m) {
   register_bitmaps(m);
   register_row_page(m);
   register_row_table(m);
-  register_column_metadata(m);  // its columns are such tables
+  register_column_metadata(m);  // after row_table: ColumnPages derives from RowTable
   register_new_pages(m);
   register_row_batch(m);
   register_place_rows(m);

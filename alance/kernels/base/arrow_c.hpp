@@ -31,31 +31,32 @@ struct ArrowArray {
 
 namespace alance::arrow {
 
-// The buffers of a column: validity (null: all are valid), values; or validity, offsets, bytes; of
-// lists validity and offsets, of structs validity. `num_nulls` may be -1: they are not counted.
+// Column with its buffers in Arrow's order: validity (null if all values are valid) and values;
+// strings have validity, offsets, bytes; lists validity, offsets; structs validity. `num_nulls` is
+// -1 if the nulls are not counted.
 struct Column {
   int64_t num_rows = 0, num_nulls = 0;
   std::vector<const void*> buffers;
   std::vector<Column> children{};
-  std::vector<Column> dictionary{};  // none, or the one that the values are indices into
+  std::vector<Column> dictionary{};  // empty, or the one column that the values index
 };
 
-// Columns of a batch and the memory that they lie in, which goes when the batch does.
+// Columns of a batch and the memory they lie in, which is freed with the batch.
 class Batch {
  public:
   explicit Batch(int64_t num_rows) : num_rows_(num_rows) {}
 
-  // Keeps memory as long as the batch, and gives where it begins.
+  // Keep memory as long as the batch lives; returns its first element.
   template <typename T>
   T* keep(Owned<T> memory) {
     T* data = memory.data();
-    kept_.push_back(std::make_shared<Owned<T>>(std::move(memory)));
+    memory_.push_back(std::make_shared<Owned<T>>(std::move(memory)));
     return data;
   }
 
   void add(Column column) { columns_.push_back(std::move(column)); }
 
-  // Gives all away as a struct array; who imports it releases it, in any thread.
+  // Export all columns as one struct array. The consumer releases it, from any thread.
   static ArrowArray exported(std::unique_ptr<Batch> batch) {
     Batch& self = *batch;
     ArrowArray** children = self.arrays_of(self.columns_);
@@ -65,7 +66,7 @@ class Batch {
   }
 
  private:
-  // The arrays of columns, and of what lies in them.
+  // Arrow arrays of columns and, recursively, of their children.
   ArrowArray** arrays_of(std::vector<Column>& columns) {
     std::vector<ArrowArray*>& pointers = pointers_.emplace_back();
     for (Column& column : columns) {
@@ -87,13 +88,13 @@ class Batch {
 
   int64_t num_rows_;
   std::vector<Column> columns_;
-  std::vector<std::shared_ptr<void>> kept_;
-  std::deque<ArrowArray> arrays_;  // which stay where they are
+  std::vector<std::shared_ptr<void>> memory_;
+  std::deque<ArrowArray> arrays_;  // a deque: its elements never move
   std::deque<std::vector<ArrowArray*>> pointers_;
   const void* none_[1] = {nullptr};
 };
 
-// A batch that waits for `RecordBatch._import_from_c`, and goes with its owner if that never comes.
+// Batch that waits for `RecordBatch._import_from_c`; freed with its owner if never imported.
 class Exported {
  public:
   Exported() = default;
@@ -102,7 +103,7 @@ class Exported {
     if (array_.release != nullptr) array_.release(&array_);
   }
 
-  // Where the array is; 0: there is none, or it has been imported.
+  // Address of the array; 0 if there is none or it was imported.
   uintptr_t address() const {
     return array_.release == nullptr ? 0 : reinterpret_cast<uintptr_t>(&array_);
   }

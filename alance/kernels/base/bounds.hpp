@@ -11,7 +11,7 @@
 namespace alance {
 namespace nb = nanobind;
 
-// Read-only views: a memoryview, bytes or numpy array is taken without a copy.
+// Views of a memoryview, bytes or numpy array, without a copy; `MutBytes` and `Out` are writable.
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using MutBytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
@@ -19,10 +19,11 @@ using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Raised as ValueError; the Python side turns it into CorruptFileError with the place.
+// Throw for bytes that contradict the format: a ValueError, which Python turns into a
+// CorruptFileError with the place.
 [[noreturn]] inline void corrupt(const std::string& what) { throw std::invalid_argument(what); }
 
-// Checks that [start, start + size) lies inside a buffer of `total` bytes.
+// Throw unless [start, start + size) lies inside a buffer of `total` bytes.
 inline void check_span(int64_t start, int64_t size, int64_t total, const char* what) {
   if (start < 0 || size < 0 || start > total || size > total - start)
     corrupt(std::string(what) + ": bytes " + std::to_string(start) + " to " +

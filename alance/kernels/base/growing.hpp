@@ -19,12 +19,12 @@ class Growing {
   T back() const { return data_[size_ - 1]; }
 
   void clear() { size_ = 0; }
-  // Forgets what is behind `size` values.
+  // Drop the values from number `size` on.
   void shrink(size_t size) { size_ = size; }
   void reserve(size_t count) {
     if (count > capacity_) grow(count);
   }
-  // Room for more values behind the last.
+  // Append `count` uninitialised values; returns the first.
   T* extend(size_t count) {
     if (count > capacity_ - size_) grow(std::max(size_ + count, 2 * capacity_));
     T* room = data_ + size_;
@@ -38,7 +38,7 @@ class Growing {
   }
   void fill(size_t count, T value) { std::fill_n(extend(count), count, value); }
 
-  // Gives the memory away; there may be more of it than values.
+  // Give the memory away; it may hold more than `size()` values.
   Owned<T> release() {
     if (!memory_) memory_.emplace(0);
     Owned<T> memory = *std::move(memory_);

@@ -1,4 +1,4 @@
-// Python lists of numbers as arrays, and lists of buffers.
+// Conversions of vectors to numpy arrays, and of Python lists to buffers.
 #pragma once
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Memory for bytes read from files.
+// Memory for bytes read from files, and the limit of the block cache (recycler.hpp).
 #include "base/owned.hpp"
 
 #include <atomic>
@@ -11,29 +11,29 @@
 namespace alance {
 namespace {
 
-// Bytes without content; large ones are blocks that were used before.
+// Uninitialised bytes; a large array reuses a cached block if one fits.
 Numpy<uint8_t> blank(int64_t num_bytes) { return Owned<uint8_t>(num_bytes).numpy(); }
 
-std::atomic<size_t> most_kept{kKeptBytes};
+std::atomic<size_t> cache_limit{kCachedBytes};
 
-// Bounds the blocks that wait to be used again, and gives what is unused back to the system.
+// Set the limit of the block cache, free what exceeds it, and return unused heap pages to the
+// system.
 void release_memory(int64_t num_bytes) {
   if (num_bytes < 0) throw std::invalid_argument("negative number of bytes");
   nanobind::gil_scoped_release unlocked;
-  most_kept = static_cast<size_t>(num_bytes);
-  keep_memory(most_kept);
+  cache_limit = static_cast<size_t>(num_bytes);
+  keep_memory(cache_limit);
 #if defined(__GLIBC__)
   malloc_trim(0);
 #endif
 }
 
-// Gives blocks that wait to be used again back to the system, the oldest first, until no more are
-// left than that; their bound stays as it is.
+// Free cached blocks, the oldest first, until at most `num_bytes` remain; the limit stays as it is.
 void trim_memory(int64_t num_bytes) {
   if (num_bytes < 0) throw std::invalid_argument("negative number of bytes");
   nanobind::gil_scoped_release unlocked;
   keep_memory(static_cast<size_t>(num_bytes));
-  keep_memory(most_kept);
+  keep_memory(cache_limit);
 }
 
 }  // namespace

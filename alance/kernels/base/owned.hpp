@@ -11,8 +11,9 @@
 
 namespace alance {
 
-// `size` values of T, and at least `slack` bytes behind them that loops may scribble on.
-// May be made and filled without the GIL; `numpy()` needs it and gives the memory away.
+// Uninitialised array of `size` values, with at least `slack` bytes behind them that loops may
+// overwrite. It can be created and filled without the GIL; `numpy()` needs it and gives the memory
+// away.
 template <typename T>
 class Owned {
  public:
@@ -28,9 +29,9 @@ class Owned {
 
   nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy() { return numpy(size()); }
 
-  // The first `count` values, which are no more than there are.
+  // Array of the first `count` values, at most `size()`.
   nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy(int64_t count) {
-    // The capsule has one pointer: the size goes along with the block in a small record.
+    // A capsule has one pointer: a small record holds the block and its size.
     auto* block = new Memory{data_.get(), data_.get_deleter().num_bytes};
     T* data = data_.release();
     nb::capsule owner(block, [](void* memory) noexcept {

@@ -28,7 +28,7 @@ class ProtoOut {
 
   ProtoOut& message(uint32_t field, const ProtoOut& inner) { return bytes(field, inner.text_); }
 
-  // A repeated field of numbers; nothing where there are none.
+  // Packed repeated field of numbers; nothing if `values` is empty.
   template <typename Numbers>
   ProtoOut& numbers(uint32_t field, const Numbers& values) {
     if (values.empty()) return *this;

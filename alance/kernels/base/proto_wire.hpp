@@ -7,7 +7,7 @@
 
 namespace alance {
 
-// Reads fields one after the other. What is cut short or of another wire form makes `ok` false.
+// Cursor over the fields of a message. `ok` turns false on truncated bytes and other wire types.
 class ProtoWire {
  public:
   explicit ProtoWire(std::string_view content)
@@ -15,9 +15,9 @@ class ProtoWire {
 
   bool ok = true;
   uint32_t field = 0;
-  uint32_t wire = 0;  // 0: a varint, 2: bytes; others are not read
+  uint32_t wire = 0;  // 0: varint, 2: bytes; other types are refused
 
-  // Goes to the next field; false at the end, or where something is wrong.
+  // Advance to the next field; false at the end or on an error.
   bool next() {
     if (!ok || at_ == end_) return false;
     const uint64_t tag = varint(5);
@@ -27,7 +27,7 @@ class ProtoWire {
     return ok;
   }
 
-  // A number of at most so many bytes.
+  // Varint of at most `max_bytes` bytes.
   uint64_t varint(int max_bytes = 10) {
     uint64_t value = 0;
     for (int shift = 0; shift < 7 * max_bytes; shift += 7) {
@@ -41,19 +41,19 @@ class ProtoWire {
     return 0;
   }
 
-  // The bytes of a field of wire form 2.
+  // Content of a field of wire type 2.
   std::string_view bytes() {
     const uint64_t size = varint();
     if (!ok || size > static_cast<uint64_t>(end_ - at_)) {
       ok = false;
       return {};
     }
-    const std::string_view found(reinterpret_cast<const char*>(at_), static_cast<size_t>(size));
+    const std::string_view content(reinterpret_cast<const char*>(at_), static_cast<size_t>(size));
     at_ += size;
-    return found;
+    return content;
   }
 
-  // The numbers of a repeated field, packed or one by one; `add` is called with each.
+  // Pass the numbers of a repeated field, packed or not, to `add`.
   template <typename Add>
   void numbers(Add add) {
     if (wire == 0) {
@@ -70,7 +70,6 @@ class ProtoWire {
   bool done() const { return at_ == end_; }
   const uint8_t* position() const { return at_; }
 
-  // Goes over the value of a field that does not matter.
   void skip() {
     if (wire == 0)
       varint();

@@ -16,7 +16,7 @@
 namespace alance {
 namespace {
 
-// Under a sanitizer no block is used again: that would hide accesses beyond the ends of blocks.
+// Under a sanitizer no block is reused: reuse would hide accesses beyond the ends of blocks.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kSanitized = true;
 #elif defined(__has_feature)
@@ -29,24 +29,25 @@ constexpr bool kSanitized = false;
 constexpr bool kSanitized = false;
 #endif
 
-// Smaller blocks are malloc's own business.
+// Size from which blocks are cached; malloc keeps smaller ones itself.
 constexpr size_t kLarge = kSanitized ? SIZE_MAX : size_t{256} << 10;
-constexpr size_t kMapped = size_t{1} << 20;  // of the system, to which they go back whole
-constexpr size_t kWaste = 4;  // a fourth of what is asked for may be given beyond it
+// Size from which blocks are mapped; they return to the system whole.
+constexpr size_t kMapped = size_t{1} << 20;
+constexpr size_t kExcess = 4;  // a cached block may exceed the request by a fourth
 
 void* checked(void* data) {
   if (data == nullptr) throw std::bad_alloc();
   return data;
 }
 
-// Not from malloc: between its small blocks large ones leave holes that stay with the process.
+// Large blocks do not come from malloc: freed, they would leave holes between its small blocks.
 void* fresh(size_t num_bytes) {
 #if defined(__linux__)
   if (num_bytes >= kMapped) {
     void* data =
         mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) throw std::bad_alloc();
-    // As numpy does: one fault for 2 MiB in place of 512.
+    // As numpy does: one page fault for 2 MiB instead of 512.
     if (num_bytes >= (size_t{4} << 20)) madvise(data, num_bytes, MADV_HUGEPAGE);
     return data;
   }
@@ -66,58 +67,58 @@ void release(Memory memory) noexcept {
 
 class Recycler {
  public:
-  // The smallest kept block that is large enough, and not much larger, of these the one that was
-  // given back last; of no data where there is none.
+  // Smallest cached block that holds `num_bytes` and is at most a fourth larger; of equal sizes the
+  // one stored last. `data` is null if there is none.
   Memory take(size_t num_bytes) {
     std::lock_guard<std::mutex> guard(mutex_);
     const auto fit = blocks_.lower_bound(num_bytes);
-    if (fit == blocks_.end() || fit->first - num_bytes > num_bytes / kWaste) return {nullptr, 0};
+    if (fit == blocks_.end() || fit->first - num_bytes > num_bytes / kExcess) return {nullptr, 0};
     return remove(std::prev(blocks_.upper_bound(fit->first)));
   }
 
-  // Blocks that were not asked for in the meantime make room: they are of sizes of the past.
-  // False: the block is not kept.
+  // Cache a block; the oldest blocks make room, because their sizes are no longer asked for. False
+  // if the block is larger than the limit or memory is exhausted.
   bool store(Memory memory) noexcept {
     std::lock_guard<std::mutex> guard(mutex_);
     if (memory.num_bytes > limit_) return false;
-    while (kept_ > limit_ - memory.num_bytes) release(remove(oldest()));
+    while (num_bytes_ > limit_ - memory.num_bytes) release(remove(oldest()));
     try {
-      blocks_.emplace(memory.num_bytes, Kept{memory.data, ++now_});
+      blocks_.emplace(memory.num_bytes, Cached{memory.data, ++now_});
     } catch (const std::bad_alloc&) {
       return false;
     }
-    kept_ += memory.num_bytes;
+    num_bytes_ += memory.num_bytes;
     return true;
   }
 
   void keep(size_t num_bytes) {
     std::lock_guard<std::mutex> guard(mutex_);
     limit_ = num_bytes;
-    while (kept_ > limit_) release(remove(oldest()));
+    while (num_bytes_ > limit_) release(remove(oldest()));
   }
 
-  // Never destroyed: arrays may outlive everything else at exit.
+  // Never destroyed: at exit, arrays may outlive all static objects.
   static Recycler& instance() {
     static Recycler* self = new Recycler();
     return *self;
   }
 
  private:
-  struct Kept {
+  struct Cached {
     void* data;
-    uint64_t age;  // numbers rise with time
+    uint64_t age;  // rises with each stored block
   };
-  using Blocks = std::multimap<size_t, Kept>;  // by their sizes, of each the oldest first
+  using Blocks = std::multimap<size_t, Cached>;  // by size; equal sizes in order of age
 
   Blocks::iterator oldest() {
-    return std::min_element(blocks_.begin(), blocks_.end(), [](const auto& one, const auto& other) {
-      return one.second.age < other.second.age;
+    return std::min_element(blocks_.begin(), blocks_.end(), [](const auto& a, const auto& b) {
+      return a.second.age < b.second.age;
     });
   }
 
   Memory remove(Blocks::iterator place) noexcept {
     const Memory memory{place->second.data, place->first};
-    kept_ -= memory.num_bytes;
+    num_bytes_ -= memory.num_bytes;
     blocks_.erase(place);
     return memory;
   }
@@ -125,11 +126,11 @@ class Recycler {
   std::mutex mutex_;
   Blocks blocks_;
   uint64_t now_ = 0;
-  size_t kept_ = 0;
-  size_t limit_ = kKeptBytes;
+  size_t num_bytes_ = 0;
+  size_t limit_ = kCachedBytes;
 };
 
-// Sizes in steps of an eighth, so that blocks of nearly equal size are interchangeable.
+// Round up in steps of at most an eighth, so that blocks of nearly equal size are interchangeable.
 size_t round_up(size_t num_bytes) {
   size_t step = kLarge / 8;
   while (step * 16 <= num_bytes) step *= 2;
@@ -141,8 +142,8 @@ size_t round_up(size_t num_bytes) {
 Memory take_memory(size_t num_bytes) {
   if (num_bytes < kLarge) return {checked(std::malloc(num_bytes ? num_bytes : 1)), num_bytes};
   num_bytes = round_up(num_bytes);
-  const Memory kept = Recycler::instance().take(num_bytes);
-  return kept.data == nullptr ? Memory{fresh(num_bytes), num_bytes} : kept;
+  const Memory cached = Recycler::instance().take(num_bytes);
+  return cached.data == nullptr ? Memory{fresh(num_bytes), num_bytes} : cached;
 }
 
 void give_memory(Memory memory) noexcept {

@@ -1,4 +1,4 @@
-// Cache of large memory blocks. The system clears each fresh page, which takes longer than decoding
+// Cache of large memory blocks: the system zeroes each fresh page, which takes longer than decoding
 // into it.
 #pragma once
 #include <cstddef>
@@ -10,14 +10,14 @@ struct Memory {
   size_t num_bytes;
 };
 
-constexpr size_t kKeptBytes = size_t{80} << 20;  // kept for later, unless told
+constexpr size_t kCachedBytes = size_t{80} << 20;  // initial limit of the cache
 
-// A block of at least `num_bytes`. Throws std::bad_alloc.
+// Block of at least `num_bytes` bytes, cached or fresh. Throws std::bad_alloc.
 Memory take_memory(size_t num_bytes);
 
 void give_memory(Memory memory) noexcept;
 
-// Keep no more than some bytes for later, from now on.
+// Set the limit of the cache; frees the oldest blocks beyond it.
 void keep_memory(size_t num_bytes);
 
 }  // namespace alance

@@ -1,4 +1,4 @@
-// Release of the GIL, only for long work: to get it back can take longer than short work does.
+// Release of the GIL, for long work only: reacquiring it can take longer than short work.
 #pragma once
 #include <optional>
 
@@ -8,9 +8,9 @@ namespace alance {
 
 class Unlocked {
  public:
-  static constexpr int64_t kShort = int64_t{64} << 10;  // values: some 20 microseconds
+  static constexpr int64_t kShort = int64_t{64} << 10;  // values: about 20 µs of work
 
-  // `steps`: about how many values will be gone through.
+  // `steps`: approximate number of values that the work visits.
   explicit Unlocked(int64_t steps) {
     if (steps > kShort) release_.emplace();
   }

@@ -6,8 +6,8 @@
 namespace alance {
 namespace {
 
-// Bytes of the well-formed sequence at `at`; 0: there is none. RFC 3629: no overlong forms, no
-// surrogates, nothing above U+10FFFF.
+// Bytes of the well-formed sequence at `at`, or 0. RFC 3629 excludes overlong forms, surrogates and
+// code points above U+10FFFF.
 inline int64_t sequence(const uint8_t* at, const uint8_t* end) {
   const uint8_t first = at[0];
   if (first < 0x80) return 1;
@@ -49,14 +49,14 @@ bool is_utf8(const uint8_t* at, const uint8_t* end) {
 
 namespace {
 
-// The position of the first valid string that is no UTF-8; -1: all are. `valid` has one byte a
-// string, or none at all where every string is valid.
+// Position of the first valid string that is not UTF-8, or -1. `valid` has a byte a string; it is
+// empty if all strings are valid.
 template <typename T>
 int64_t first_bad_utf8(const In<T>& offsets, const Bytes& data, const Bytes& valid) {
   const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
   const int64_t total = static_cast<int64_t>(data.size());
-  const bool some = valid.size() > 0;
-  if (count < 0 || (some && static_cast<int64_t>(valid.size()) != count))
+  const bool has_validity = valid.size() > 0;
+  if (count < 0 || (has_validity && static_cast<int64_t>(valid.size()) != count))
     corrupt("strings: " + std::to_string(offsets.size()) + " offsets, validity of " +
             std::to_string(valid.size()));
   int64_t previous = 0;
@@ -71,7 +71,7 @@ int64_t first_bad_utf8(const In<T>& offsets, const Bytes& data, const Bytes& val
   const uint8_t* bytes = data.data();
   if (are_utf8(offsets.data(), count, bytes)) return -1;
   for (int64_t i = 0; i < count; ++i) {
-    if (some && !valid.data()[i]) continue;
+    if (has_validity && !valid.data()[i]) continue;
     if (!is_utf8(bytes + offsets.data()[i], bytes + offsets.data()[i + 1])) return i;
   }
   return -1;

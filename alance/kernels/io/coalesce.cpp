@@ -1,4 +1,4 @@
-// Python binding of `coalesce`: a few ranges as lists, many as arrays.
+// Python binding of `coalesce`, for ranges in a list (a few) or in an array (many).
 #include "io/coalesce.hpp"
 
 #include <nanobind/stl/pair.h>

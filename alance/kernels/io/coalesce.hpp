@@ -1,5 +1,5 @@
-// Coalescing of byte ranges: ranges are merged to one read if the gap and the merged size are
-// within limits.
+// Coalescing of byte ranges: neighbours become one read if the gap between them and the size of the
+// merged read are within limits.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace alance {
 
-// Bytes of one object; `stop` is exclusive.
+// Bytes [start, stop) of one object.
 struct ByteRange {
   int64_t start, stop;
-  // Unsigned: no two places are too far apart for it.
+  // Unsigned: the distance between any two int64 positions fits.
   uint64_t size() const { return static_cast<uint64_t>(stop) - static_cast<uint64_t>(start); }
 };
 
-// When a range is read together with those before it.
+// Rule for reading a range together with the ranges before it.
 struct Coalescing {
-  uint64_t max_gap_bytes;           // between ranges: read in vain, to save a read
-  uint64_t max_bytes = UINT64_MAX;  // of what merging makes; a single range may be larger
+  uint64_t max_gap_bytes;  // between ranges: bytes read and dropped to save a read
+  uint64_t max_bytes = UINT64_MAX;  // of a merged span; a single range may be larger
 
-  // `range` begins no earlier than `span`.
+  // True if `range`, which does not begin before `span`, is read with it.
   bool joins(const ByteRange& span, const ByteRange& range) const {
     if (range.start > span.stop && ByteRange{span.stop, range.start}.size() > max_gap_bytes)
       return false;
@@ -30,15 +30,15 @@ struct Coalescing {
 };
 
 struct Coalesced {
-  std::vector<ByteRange> spans;  // ascend by start; apart, unless `max_bytes` has cut them
-  std::vector<size_t> owners;    // of each range, in the order given: the span that covers it
+  std::vector<ByteRange> spans;  // ascending by start; disjoint unless `max_bytes` cut them
+  std::vector<size_t> owners;  // for each range, in input order, the number of its span
 };
 
-// Spans that cover ranges of one object, which may come in any order and overlap.
+// Cover ranges of one object, in any order and overlapping, with spans.
 inline Coalesced coalesce(const std::vector<ByteRange>& ranges, const Coalescing& rule) {
   std::vector<size_t> order(ranges.size());
   std::iota(order.begin(), order.end(), 0);
-  // The longest of those with one start comes first: it covers the others.
+  // Of ranges with the same start the longest comes first: it covers the others.
   const auto before = [&](size_t a, size_t b) {
     return std::pair(ranges[a].start, ranges[b].stop) < std::pair(ranges[b].start, ranges[a].stop);
   };

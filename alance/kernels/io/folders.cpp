@@ -1,5 +1,4 @@
-// Names in a folder, sorted as object stores list them; and early write-back of new files to the
-// disk.
+// Listing of folders in the order of object stores, and early write-back of new files to disk.
 //
 // Like pieces.cpp it belongs to the I/O half (`alance/io/disk/publish.py`).
 #include <algorithm>
@@ -39,7 +38,7 @@ bool is_folder(DIR* folder, const dirent& entry) {
          S_ISDIR(about.st_mode);
 }
 
-// Appends the keys behind `after`; gives the system's error, or 0.
+// Append the keys greater than `after`; returns 0 or the system's error number.
 int read_keys(const char* path, const std::string& after, std::vector<std::string>& keys) {
   DIR* folder = opendir(path);
   if (folder == nullptr) return errno;
@@ -58,8 +57,8 @@ int read_keys(const char* path, const std::string& after, std::vector<std::strin
 }
 #endif
 
-// (0 or the number of the system's error; the first `most` keys behind `after`, each with a zero
-// byte at its end). A key is a name; that of a folder has a `/` behind it, as all keys under it.
+// Returns 0 or the system's error number, and the first `most` keys greater than `after`, each
+// followed by a zero byte. A key is an entry's name; the key of a folder ends with `/`.
 nb::tuple folder_keys(const nb::bytes& path, const nb::bytes& after, int64_t most) {
   std::string content;
   int status;
@@ -74,8 +73,8 @@ nb::tuple folder_keys(const nb::bytes& path, const nb::bytes& after, int64_t mos
   return nb::make_tuple(status, nb::bytes(content.data(), content.size()));
 }
 
-// Has the system begin to write what it holds of a file, and does not wait for that; nothing where
-// it cannot. Errors are told by the fsync at the end.
+// Start the write-back of a file's dirty pages without waiting (Linux; elsewhere no effect). A
+// later fsync reports errors.
 void begin_sync([[maybe_unused]] int fd) {
 #if defined(__linux__)
   nb::gil_scoped_release release;

@@ -11,7 +11,7 @@
 namespace alance {
 namespace {
 
-// The bytes of pieces of held files, one behind the other; those of file f end at `ends[f]`.
+// Concatenate pieces of held files; the pieces of file f end at number `ends[f]`.
 nb::object gather(const std::vector<const HeldFile*>& files, const std::vector<int64_t>& ends,
                   const In<int64_t>& starts, const In<int64_t>& stops) {
   const int64_t count = static_cast<int64_t>(starts.size());
@@ -41,11 +41,11 @@ nb::object gather(const std::vector<const HeldFile*>& files, const std::vector<i
   return nb::cast(bytes.numpy());
 }
 
-// Held files as what brings bytes to the kernel that decodes them; for one thread.
+// Source that reads held files; for one thread.
 class HeldSource : public Source {
  public:
-  explicit HeldSource(std::vector<nb::object> files) : kept_(std::move(files)) {
-    for (const nb::object& file : kept_) files_.push_back(nb::cast<const HeldFile*>(file));
+  explicit HeldSource(std::vector<nb::object> files) : owners_(std::move(files)) {
+    for (const nb::object& file : owners_) files_.push_back(nb::cast<const HeldFile*>(file));
   }
 
   const uint8_t* view(const Piece& piece) override {
@@ -55,7 +55,7 @@ class HeldSource : public Source {
 
   const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) override {
     if (!buffer_ || buffer_->size() < num_bytes) {
-      buffer_.reset();  // to be used again
+      buffer_.reset();  // so that its block can be reused
       buffer_.emplace(num_bytes);
     }
     uint8_t* out = buffer_->data();
@@ -70,7 +70,7 @@ class HeldSource : public Source {
   }
 
  private:
-  std::vector<nb::object> kept_;  // these are the files
+  std::vector<nb::object> owners_;  // keep the HeldFile objects alive
   std::vector<const HeldFile*> files_;
   std::optional<Owned<uint8_t>> buffer_;
 };

@@ -9,7 +9,7 @@ namespace alance {
 
 class HeldFile {
  public:
-  // Buffer i holds the file's bytes from `begins[i]` on; they may overlap.
+  // Buffer i holds the file's bytes from `begins[i]` on; buffers may overlap.
   HeldFile(const std::vector<int64_t>& begins, std::vector<Bytes> buffers) {
     if (begins.size() != buffers.size()) corrupt("held bytes: a beginning for each buffer");
     for (size_t i = 0; i < begins.size(); ++i) put(begins[i], buffers[i].data(), size(buffers[i]));
@@ -17,24 +17,24 @@ class HeldFile {
     settle();
   }
 
-  // Bytes from `begin` on.
+  // Add the file's bytes from `begin` on.
   void add(int64_t begin, const Bytes& buffer) {
     put(begin, buffer.data(), size(buffer));
     buffers_.push_back(buffer);
     settle();
   }
 
-  // Pieces of the file; the buffer has their bytes, one behind the other.
+  // Add pieces of the file, whose bytes `buffer` holds one after the other.
   void add_pieces(const In<int64_t>& starts, const In<int64_t>& stops, const Bytes& buffer) {
     if (starts.size() != stops.size()) corrupt("held bytes: starts and stops differ");
-    int64_t left = size(buffer);
+    int64_t remaining = size(buffer);
     for (size_t i = 0; i < starts.size(); ++i) {
       const int64_t start = starts.data()[i], stop = stops.data()[i];
-      if (start < 0 || stop < start || stop - start > left)
+      if (start < 0 || stop < start || stop - start > remaining)
         corrupt("held bytes: a piece that is none");
-      left -= stop - start;
+      remaining -= stop - start;
     }
-    if (left != 0) corrupt("held bytes: a buffer of other pieces");
+    if (remaining != 0) corrupt("held bytes: a buffer of other pieces");
     const uint8_t* data = buffer.data();
     for (size_t i = 0; i < starts.size(); ++i) {
       put(starts.data()[i], data, stops.data()[i] - starts.data()[i]);
@@ -44,7 +44,7 @@ class HeldFile {
     settle();
   }
 
-  // False: a byte is not held.
+  // Copy bytes [start, stop); false if a byte is not held.
   bool copy(int64_t start, int64_t stop, uint8_t* out) const {
     return walk(start, stop, [&](const uint8_t* bytes, int64_t count) {
       std::memcpy(out, bytes, static_cast<size_t>(count));
@@ -56,7 +56,7 @@ class HeldFile {
     return walk(start, stop, [](const uint8_t*, int64_t) {});
   }
 
-  // Where the bytes are; null: not in one buffer.
+  // Pointer to bytes [start, stop); null if no single buffer holds them.
   const uint8_t* view(int64_t start, int64_t stop) const {
     const auto span = reaching(start);
     if (span == spans_.end() || span->end < stop) return nullptr;
@@ -77,40 +77,40 @@ class HeldFile {
     spans_.push_back({begin, end, data});
   }
 
-  // Put in order what was added: what lies in another span is left out.
+  // Sort the spans and drop each that an earlier one covers.
   void settle() {
     std::stable_sort(spans_.begin(), spans_.end(),
                      [](const Span& a, const Span& b) { return a.begin < b.begin; });
-    std::vector<Span> kept;
+    std::vector<Span> uncovered;
     for (const Span& span : spans_)
-      if (kept.empty() || span.end > kept.back().end) kept.push_back(span);
-    spans_ = std::move(kept);
+      if (uncovered.empty() || span.end > uncovered.back().end) uncovered.push_back(span);
+    spans_ = std::move(uncovered);
   }
 
-  // The span that has a byte, and of those the most behind it; the end: none.
+  // The span that holds most bytes from `start` on; end() if byte `start` is not held.
   std::vector<Span>::const_iterator reaching(int64_t start) const {
     auto span = std::upper_bound(spans_.begin(), spans_.end(), start,
                                  [](int64_t at, const Span& other) { return at < other.begin; });
     if (span == spans_.begin()) return spans_.end();
-    --span;  // of those that begin before it, this one reaches farthest
+    --span;  // the last span that begins at or before `start` reaches farthest
     return span->end <= start ? spans_.end() : span;
   }
 
-  // Tell all runs of bytes in order; false: a byte is not held.
-  template <typename Tell>
-  bool walk(int64_t start, int64_t stop, Tell tell) const {
+  // Pass all runs of bytes, in order, to `visit`; false if a byte is not held.
+  template <typename Visit>
+  bool walk(int64_t start, int64_t stop, Visit visit) const {
     while (start < stop) {
       const auto span = reaching(start);
       if (span == spans_.end()) return false;
       const int64_t end = std::min(stop, span->end);
-      tell(span->data + (start - span->begin), end - start);
+      visit(span->data + (start - span->begin), end - start);
       start = end;
     }
     return true;
   }
 
-  std::vector<Bytes> buffers_;  // what the spans point into
-  std::vector<Span> spans_;     // both begins and ends ascend
+  std::vector<Bytes> buffers_;  // memory of the spans
+  std::vector<Span> spans_;  // begins and ends ascend
 };
 
 }  // namespace alance

@@ -1,6 +1,6 @@
 // Reads of many pieces of files into one buffer, in one call without the GIL.
 //
-// This is the only source that reads files. It belongs to the I/O half (`alance/io/disk/files.py`)
+// This is the only kernel that reads files. It belongs to the I/O half (`alance/io/disk/files.py`)
 // and does not interpret the bytes. No other kernel gets a file descriptor.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
@@ -21,25 +21,25 @@
 namespace alance {
 namespace {
 
-constexpr uint64_t kWaste = 16 << 10;   // a gap that is read in vain goes here, whatever is in it
-constexpr size_t kVectors = 256;        // of one call; the system takes 1024
+constexpr uint64_t kMaxGap = 16 << 10;  // bytes of a gap that is read and dropped
+constexpr size_t kMaxBuffers = 256;  // of one call; Linux takes up to 1024
 
-// Pieces of one file, read by few calls. What the page cache has is read first; where it has
-// not all, the disk is told of all that is left before the first wait (`nowait`: that is the end).
-// `waits`: how often the page cache had not all.
+// Read pieces of one file in few calls. Bytes in the page cache are read at once; at the first
+// miss, the system is told of all remaining pieces before the first wait. With `nowait` a miss ends
+// the read (kWouldBlock). `waits` counts the calls that waited.
 int read_file(int fd, const Piece* piece, const Piece* end, uint64_t max_gap_bytes, bool nowait,
               uint8_t*& out, int64_t& waits) {
-  thread_local std::vector<uint8_t> waste(kWaste);
-  const Coalescing rule{std::min(max_gap_bytes, kWaste)};
-  std::vector<iovec> targets;  // of one call
+  thread_local std::vector<uint8_t> waste(kMaxGap);
+  const Coalescing rule{std::min(max_gap_bytes, kMaxGap)};
+  std::vector<iovec> targets;  // buffers of one call
   const int64_t waited = waits;
   while (piece != end) {
     targets.clear();
     uint8_t* into = out;
     const Piece* begin = piece;
     ByteRange whole{begin->start, begin->start};
-    for (; piece != end && targets.size() + 2 <= kVectors; ++piece) {
-      // Each byte goes to one place: a piece that begins before the end of the last is read apart.
+    for (; piece != end && targets.size() + 2 <= kMaxBuffers; ++piece) {
+      // Each byte goes to one place: a piece that overlaps the previous one is read apart.
       if (piece->start < whole.stop || !rule.joins(whole, {piece->start, piece->stop})) break;
       if (const size_t hole = static_cast<size_t>(piece->start - whole.stop))
         targets.push_back({waste.data(), hole});
@@ -65,13 +65,12 @@ int read_file(int fd, const Piece* piece, const Piece* end, uint64_t max_gap_byt
   return kDone;
 }
 
-// The sizes of files by their names; -1 of a name that is not that of the file of this device and
-// inode any more.
+// Sizes of files by name; -1 if the name is no longer that of the file with this device and inode.
 std::vector<int64_t> sizes_now(const std::vector<nb::bytes>& names,
                                const std::vector<std::pair<uint64_t, uint64_t>>& identities) {
   if (names.size() != identities.size()) corrupt("files: names and identities differ");
   std::vector<int64_t> sizes(names.size(), -1);
-  nb::gil_scoped_release release;  // a network's file system may take its time
+  nb::gil_scoped_release release;  // a network file system may be slow
   for (size_t i = 0; i < names.size(); ++i) {
     struct stat about;
     if (stat(names[i].c_str(), &about) == 0 && about.st_dev == identities[i].first &&
@@ -81,10 +80,10 @@ std::vector<int64_t> sizes_now(const std::vector<nb::bytes>& names,
   return sizes;
 }
 
-// The bytes of pieces of files, one behind the other; those of file f end at `ends[f]`, and ascend.
-// Pieces whose gaps are small are read together. Gives a status (0; -1: a byte is not in the page
-// cache and `nowait`; -2: a file is too short; else an error's number), the file where it came up,
-// and the bytes. No memory is asked for what is behind the `sizes` of files.
+// Concatenate pieces of files; the pieces of file f end at number `ends[f]` and ascend. Pieces with
+// small gaps are read together. Returns a status (0; -1: a byte is not in the page cache and
+// `nowait`; -2: a file is too short; else errno), the file where it occurred, and the bytes.
+// Allocates nothing if a piece ends beyond the `sizes` of its file.
 nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& sizes,
                       const std::vector<int64_t>& ends, const In<int64_t>& starts,
                       const In<int64_t>& stops, uint64_t max_gap_bytes, bool nowait) {
@@ -128,17 +127,17 @@ nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& s
   return nb::make_tuple(status, file, bytes.numpy());
 }
 
-// Files as what brings bytes to the kernel that decodes them; waits for the disk.
+// Source that reads files; waits for the disk.
 class FileSource : public Source {
  public:
-  // `fds` are open as long as this is used; `max_gap_bytes` as of `read_pieces`. Having waited for
-  // the disk more than `patience` times it fails.
+  // `fds` stay open while this is used; `max_gap_bytes` as in `read_pieces`. After more than
+  // `patience` waits for the disk reads fail with kWouldBlock.
   FileSource(std::vector<int> fds, uint64_t max_gap_bytes, int64_t patience)
       : fds_(std::move(fds)), max_gap_bytes_(max_gap_bytes), patience_(patience) {}
 
   const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) override {
     if (!buffer_ || buffer_->size() < num_bytes) {
-      buffer_.reset();  // to be used again
+      buffer_.reset();  // so that its block can be reused
       buffer_.emplace(num_bytes);
     }
     uint8_t* out = buffer_->data();
@@ -158,7 +157,7 @@ class FileSource : public Source {
 
   int status() const { return status_; }
   size_t file() const { return file_; }
-  // How often it was asked for bytes of a file, and how often it waited for the disk.
+  // Number of files read so far, counting each call, and of waits for the disk.
   int64_t reads() const { return reads_; }
   int64_t waits() const { return waits_; }
 

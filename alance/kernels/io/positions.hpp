@@ -23,9 +23,9 @@ struct iovec {
 };
 #endif
 
-constexpr int kDone = 0, kWouldBlock = -1, kShort = -2;  // or the error's number
+constexpr int kDone = 0, kWouldBlock = -1, kShort = -2;  // other statuses are errno
 
-// Reads from a position into the first targets, and gives the number of bytes; -1: see `errno`.
+// Read from a position into the first buffers. Returns the number of bytes, or -1 and `errno`.
 inline int64_t read_some(int fd, const iovec* targets, int count, int64_t position, bool nowait) {
 #if defined(ALANCE_PLAIN_READS) || defined(_WIN32)
   (void)count;
@@ -58,19 +58,19 @@ inline int64_t read_some(int fd, const iovec* targets, int count, int64_t positi
 #endif
 }
 
-// What is left to read from a position of a file on; the targets are used up.
+// Rest of a read: position in the file, and buffers, which move on as they are filled.
 struct Span {
   int64_t position;
   iovec *target, *end;
 };
 
-// Reads all that a span has room for. `kWouldBlock`: it goes on where this one stopped.
+// Fill all buffers of a span. After kWouldBlock the next call continues where this one stopped.
 inline int read_span(int fd, Span& span, bool nowait) {
   for (;;) {
     while (span.target != span.end && span.target->iov_len == 0) ++span.target;
     if (span.target == span.end) return kDone;
-    const int left = static_cast<int>(span.end - span.target);
-    int64_t count = read_some(fd, span.target, left, span.position, nowait);
+    const int num_targets = static_cast<int>(span.end - span.target);
+    int64_t count = read_some(fd, span.target, num_targets, span.position, nowait);
     if (count < 0) {
       if (errno == EINTR) continue;
       return nowait ? kWouldBlock : errno;

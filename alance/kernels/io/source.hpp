@@ -5,21 +5,21 @@
 
 namespace alance {
 
-// A piece of a file; `table` says of which.
+// Piece of a file; `table` is the number of the file.
 struct Piece {
   size_t table;
   int64_t start, stop;
 };
 
-// Gives the bytes of pieces while they are decoded, so that they are still in the processor's
-// cache. Kernels use only this interface: they do not know what it reads from. That keeps them
-// pure.
+// Source of the bytes that a kernel decodes, asked for piece by piece, so that bytes are still in
+// the processor's cache when they are decoded. Kernels know this interface alone and not what it
+// reads from: that keeps them pure.
 class Source {
  public:
   virtual ~Source() = default;
-  // Where the bytes of a piece lie in memory, as long as the source does. Null: nowhere.
+  // Pointer to the bytes of a piece, valid as long as the source; null if they must be read.
   virtual const uint8_t* view(const Piece&) { return nullptr; }
-  // The bytes of some pieces, end to end; valid until the next call. Null: it failed.
+  // Bytes of pieces, one after the other, valid until the next call; null on failure.
   virtual const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) = 0;
 };
 
