@@ -1,4 +1,4 @@
-// JSON text (RFC 8259) to JSONB, for the writer. Source: docs/format/file.md, "JSONB".
+// JSONB from JSON text (RFC 8259), for the writer. Source: docs/format/file.md, "JSONB".
 #include <stdexcept>
 #include <string>
 
@@ -10,7 +10,7 @@
 namespace alance {
 namespace {
 
-// JSONB of each text, nothing where `valid` (one byte a text, or none at all) is 0.
+// JSONB of each text; empty where `valid` is 0 (a byte a text; no bytes: all are valid).
 template <typename Offset>
 nb::tuple text_to_jsonb(const In<Offset>& offsets, const Bytes& data, const Bytes& valid) {
   const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
@@ -37,9 +37,9 @@ nb::tuple text_to_jsonb(const In<Offset>& offsets, const Bytes& data, const Byte
       stops[i + 1] = static_cast<int64_t>(out.size());
     }
   }
-  Owned<uint8_t> made(static_cast<int64_t>(out.size()));
-  std::memcpy(made.data(), out.data(), out.size());
-  return nb::make_tuple(stops.numpy(), made.numpy());
+  Owned<uint8_t> content(static_cast<int64_t>(out.size()));
+  std::memcpy(content.data(), out.data(), out.size());
+  return nb::make_tuple(stops.numpy(), content.numpy());
 }
 
 }  // namespace

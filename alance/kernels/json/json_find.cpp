@@ -1,7 +1,7 @@
-// Values inside JSON text or JSONB by a path: the text and the type of each.
+// Values at a path inside JSON text or JSONB: the text and the kind of each.
 //
-// The text follows `jsonb_to_text`, but spaces between tokens are skipped. Values beside the path
-// are skipped without a check of their grammar.
+// JSON text is expected as `jsonb_to_text` writes it; spaces between tokens are skipped. Values
+// beside the path are skipped without a check of their grammar.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -25,18 +25,19 @@ constexpr int64_t kAllItems = INT64_MIN, kAllMembers = INT64_MIN + 1;
 constexpr size_t kMostValues = 1 << 24;  // of one row
 
 struct Step {
-  std::string_view name;  // of a member, where has_name
+  std::string_view name;  // of a member, if has_name
   bool has_name;
-  bool is_other;  // beside the step before: its values come after those of that one
-  int64_t index;  // of an item; kNoIndex: none, kLast - n: the n-th before the last; or all
+  bool is_other;  // alternative to the step before: its values follow those of that step
+  int64_t index;  // of an item; kNoIndex: no item; kLast - n: n-th before the last
 
-  // The place among so many items; less than 0 or no less than these: there is none.
+  // Position among `count` items; outside [0, count) if there is no such item.
   int64_t place(int64_t count) const { return index <= kLast ? count - 1 - (kLast - index) : index; }
 };
 
-enum Answer : int { kWhole, kFirst, kEach };  // of several values an array, the first, or always one
+// Form of the result: several values as an array; the first value; always an array.
+enum Answer : int { kWhole, kFirst, kEach };
 
-// Reads one text; raises std::invalid_argument where it ends too early or has no value.
+// Scanner of one text; throws std::invalid_argument if it ends too early or has no value.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
@@ -47,18 +48,18 @@ class Scanner {
     return *at_;
   }
 
-  bool take(char wanted) {
-    if (peek() != wanted) return false;
+  bool take(char expected) {
+    if (peek() != expected) return false;
     ++at_;
     return true;
   }
 
-  void expect(char wanted) {
-    if (!take(wanted))
-      corrupt(std::string("JSON: expected '") + wanted + "', found '" + *at_ + "'");
+  void expect(char expected) {
+    if (!take(expected))
+      corrupt(std::string("JSON: expected '") + expected + "', found '" + *at_ + "'");
   }
 
-  // The text of the next value, quotes and brackets included.
+  // Text of the next value, with its quotes and brackets.
   std::string_view value() {
     const char first = peek();
     const char* start = at_;
@@ -82,7 +83,7 @@ class Scanner {
     return {start, static_cast<size_t>(at_ - start)};
   }
 
-  // Calls back with each member's key, as written, and value until `stop` is answered.
+  // Call `visit` with each member's key, as written, and value, until it returns true.
   template <typename Visit>
   void members(Visit visit) {
     expect('{');
@@ -125,16 +126,16 @@ class Scanner {
 
 uint32_t hexadecimal(std::string_view text, size_t at) {
   if (at + 4 > text.size()) corrupt("JSON: \\u without four digits");
-  uint32_t found = 0;
+  uint32_t code = 0;
   for (size_t i = at; i < at + 4; ++i) {
     const char digit = text[i];
-    found = found << 4;
-    if (digit >= '0' && digit <= '9') found |= static_cast<uint32_t>(digit - '0');
-    else if (digit >= 'a' && digit <= 'f') found |= static_cast<uint32_t>(digit - 'a' + 10);
-    else if (digit >= 'A' && digit <= 'F') found |= static_cast<uint32_t>(digit - 'A' + 10);
+    code = code << 4;
+    if (digit >= '0' && digit <= '9') code |= static_cast<uint32_t>(digit - '0');
+    else if (digit >= 'a' && digit <= 'f') code |= static_cast<uint32_t>(digit - 'a' + 10);
+    else if (digit >= 'A' && digit <= 'F') code |= static_cast<uint32_t>(digit - 'A' + 10);
     else corrupt("JSON: \\u without four digits");
   }
-  return found;
+  return code;
 }
 
 void append_utf8(uint32_t code, std::string& out) {
@@ -148,7 +149,7 @@ void append_utf8(uint32_t code, std::string& out) {
   for (int i = more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (code >> (6 * i) & 0x3F));
 }
 
-// Appends what a text in quotes says.
+// Append the content of a text in quotes, unescaped.
 void unquote(std::string_view quoted, std::string& out) {
   const std::string_view text = quoted.substr(1, quoted.size() - 2);
   for (size_t i = 0; i < text.size(); ++i) {
@@ -156,7 +157,7 @@ void unquote(std::string_view quoted, std::string& out) {
       out += text[i];
       continue;
     }
-    // A backslash is never last: the scanner took it together with what follows.
+    // A backslash is never last: the scanner took it together with the next character.
     switch (text[++i]) {
       case 'b': out += '\b'; break;
       case 'f': out += '\f'; break;
@@ -174,7 +175,7 @@ void unquote(std::string_view quoted, std::string& out) {
             i += 6;
           }
         }
-        if (code >= 0xD800 && code < 0xE000) code = 0xFFFD;  // half of a pair alone
+        if (code >= 0xD800 && code < 0xE000) code = 0xFFFD;  // unpaired surrogate
         append_utf8(code, out);
         break;
       }
@@ -203,7 +204,7 @@ Kind kind_of(std::string_view value) {
   }
 }
 
-// Calls back with the values one step below.
+// Call `visit` with the values one step below.
 template <typename Visit>
 void below(std::string_view value, const Step& step, std::string& scratch, Visit visit) {
   const Kind kind = kind_of(value);
@@ -231,39 +232,39 @@ void below(std::string_view value, const Step& step, std::string& scratch, Visit
     int64_t count = 0, position = 0;
     if (step.index <= kLast)
       Scanner(value).items([&](std::string_view) { return ++count, false; });
-    const int64_t wanted = step.place(count);
+    const int64_t target = step.place(count);
     Scanner(value).items([&](std::string_view item) {
-      if (position++ != wanted) return false;
+      if (position++ != target) return false;
       visit(item);
       return true;
     });
   }
 }
 
-// Goes down all steps, from the values in `found` to those that are there then.
+// Follow all steps: replace the values by those that the steps lead to.
 template <typename Value, typename Below>
-void walk(std::vector<Value>& found, std::vector<Value>& next, const std::vector<Step>& steps,
+void walk(std::vector<Value>& values, std::vector<Value>& next, const std::vector<Step>& steps,
           Below go_below) {
-  for (size_t i = 0, stop = 0; i < steps.size() && !found.empty(); i = stop) {
+  for (size_t i = 0, stop = 0; i < steps.size() && !values.empty(); i = stop) {
     for (stop = i + 1; stop < steps.size() && steps[stop].is_other;) ++stop;
     next.clear();
-    for (const Value& value : found)
+    for (const Value& value : values)
       for (size_t k = i; k < stop; ++k)
         go_below(value, steps[k], [&](const Value& other) {
           if (next.size() == kMostValues) corrupt("JSON: a path to more than 2^24 values");
           next.push_back(other);
         });
-    found.swap(next);
+    values.swap(next);
   }
 }
 
-// Writes the values found as `answer` says: `write` appends one and gives its kind.
+// Write the values as `answer` says; `write` appends a value and returns its kind.
 template <typename Value, typename Write>
-Kind answer_with(const std::vector<Value>& found, int answer, std::string& out, Write write) {
-  if (found.empty()) return kNothing;
-  if (answer == kFirst || (answer == kWhole && found.size() == 1)) return write(found[0]);
+Kind answer_with(const std::vector<Value>& values, int answer, std::string& out, Write write) {
+  if (values.empty()) return kNothing;
+  if (answer == kFirst || (answer == kWhole && values.size() == 1)) return write(values[0]);
   char before = '[';
-  for (const Value& value : found) {
+  for (const Value& value : values) {
     out += before;
     write(value);
     before = ',';
@@ -272,7 +273,7 @@ Kind answer_with(const std::vector<Value>& found, int answer, std::string& out, 
   return kArray;
 }
 
-// The texts of an Arrow array: checked, each with the row in the message of what it raises.
+// Texts of an Arrow array, with checked offsets; errors name the row.
 class Texts {
  public:
   Texts(const In<int64_t>& offsets, const Bytes& data) : offsets_(offsets), data_(data) {
@@ -319,7 +320,7 @@ std::vector<Step> steps_of(const In<int64_t>& ends, const Bytes& names, const In
   return steps;
 }
 
-// Calls back with the entries one step below.
+// Call `visit` with the entries one step below.
 template <typename Visit>
 void below(const jsonb::Entry& entry, const Step& step, Visit visit) {
   const bool is_container = entry.type == jsonb::kContainerEntry;
@@ -345,7 +346,7 @@ void below(const jsonb::Entry& entry, const Step& step, Visit visit) {
   visit(entries.next());
 }
 
-// The same as `json_find` of JSONB values.
+// `json_find` for JSONB values.
 nb::tuple jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes& valid,
                      const In<int64_t>& name_ends, const Bytes& names, const In<int64_t>& indices,
                      const Bytes& has_name, bool plain, int answer) {
@@ -360,19 +361,19 @@ nb::tuple jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes&
   {
     nb::gil_scoped_release release;
     stops[0] = 0;
-    std::vector<jsonb::Entry> found, next;
+    std::vector<jsonb::Entry> current, next;
     values.each([&](int64_t row, std::string_view value) {
       jsonb::Entry entry{jsonb::kContainerEntry, reinterpret_cast<const uint8_t*>(value.data()),
                          static_cast<int64_t>(value.size())};
-      found.clear();
+      current.clear();
       if (entry.size && (!valid.size() || valid.data()[row])) {
         jsonb::Entries whole(entry.at, entry.size);
         if (whole.kind == jsonb::kScalars) entry = whole.next();
-        found.push_back(entry);
+        current.push_back(entry);
       }
-      walk(found, next, steps,
+      walk(current, next, steps,
            [](const jsonb::Entry& from, const Step& step, auto visit) { below(from, step, visit); });
-      kinds[row] = answer_with(found, answer, out, [&](const jsonb::Entry& single) {
+      kinds[row] = answer_with(current, answer, out, [&](const jsonb::Entry& single) {
         if (plain && single.type == jsonb::kTextEntry) {
           out.append(single.text());
           return kText;
@@ -384,21 +385,23 @@ nb::tuple jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes&
       stops[row + 1] = static_cast<int64_t>(out.size());
     });
   }
-  Owned<uint8_t> made(static_cast<int64_t>(out.size()));
-  std::memcpy(made.data(), out.data(), out.size());
-  if (!are_utf8(stops.data(), values.count(), made.data())) corrupt("JSONB: text that is no UTF-8");
-  return nb::make_tuple(stops.numpy(), made.numpy(), kinds.numpy());
+  Owned<uint8_t> content(static_cast<int64_t>(out.size()));
+  std::memcpy(content.data(), out.data(), out.size());
+  if (!are_utf8(stops.data(), values.count(), content.data()))
+    corrupt("JSONB: text that is no UTF-8");
+  return nb::make_tuple(stops.numpy(), content.numpy(), kinds.numpy());
 }
 
-// A number that a text says, and whether it says one.
-bool real_of(std::string_view text, double& found) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), found);
-  if (error == std::errc::result_out_of_range) found = std::strtod(std::string(text).c_str(), nullptr);
+// Parse a number; false if the text is not a number.
+bool real_of(std::string_view text, double& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::result_out_of_range)
+    number = std::strtod(std::string(text).c_str(), nullptr);
   return error != std::errc::invalid_argument && end == text.data() + text.size();
 }
 
-// The numbers that are written at `offsets`, true and false as 1 and 0, and the first row
-// whose value is none that fits, or -1. Whole ones are rounded, half away from zero.
+// Numbers in the texts at `offsets`, true and false as 1 and 0, and the first row whose text is no
+// number that fits, or -1. Integers are rounded, half away from zero.
 template <typename T>
 nb::tuple json_numbers(const In<int64_t>& offsets, const Bytes& data, const Bytes& kinds) {
   const Texts texts(offsets, data);
@@ -424,7 +427,7 @@ nb::tuple json_numbers(const In<int64_t>& offsets, const Bytes& data, const Byte
         const bool is_whole = stop == end && error != std::errc::invalid_argument;
         if (is_whole && error == std::errc()) return;
         double value = 0;
-        // 2^63 is the first that does not fit.
+        // 2^63 is the first number that does not fit.
         if (!is_whole && real_of(text, value) && std::fabs(value = std::round(value)) < 0x1p63)
           numbers[row] = static_cast<int64_t>(value);
         else if (strange < 0)
@@ -437,8 +440,8 @@ nb::tuple json_numbers(const In<int64_t>& offsets, const Bytes& data, const Byte
   return nb::make_tuple(numbers.numpy(), strange);
 }
 
-// The text of the value at a path in each text (what a text says, without its quotes, where
-// `plain`), and its kind; empty texts have nothing. Of several values as `answer` says.
+// Text of the value at a path in each text (unquoted and unescaped if `plain`), and its kind; empty
+// texts have no value. `answer` decides how several values are written.
 nb::tuple json_find(const In<int64_t>& offsets, const Bytes& data, const In<int64_t>& name_ends,
                     const Bytes& names, const In<int64_t>& indices, const Bytes& has_name,
                     bool plain, int answer) {
@@ -451,14 +454,14 @@ nb::tuple json_find(const In<int64_t>& offsets, const Bytes& data, const In<int6
     nb::gil_scoped_release release;
     std::string scratch;
     stops[0] = 0;
-    std::vector<std::string_view> found, next;
+    std::vector<std::string_view> current, next;
     texts.each([&](int64_t row, std::string_view text) {
-      found.clear();
-      if (!text.empty()) found.push_back(Scanner(text).value());
-      walk(found, next, steps, [&](std::string_view from, const Step& step, auto visit) {
+      current.clear();
+      if (!text.empty()) current.push_back(Scanner(text).value());
+      walk(current, next, steps, [&](std::string_view from, const Step& step, auto visit) {
         below(from, step, scratch, visit);
       });
-      kinds[row] = answer_with(found, answer, out, [&](std::string_view value) {
+      kinds[row] = answer_with(current, answer, out, [&](std::string_view value) {
         const Kind kind = kind_of(value);
         if (plain && kind == kText) unquote(value, out);
         else out.append(value);
@@ -467,12 +470,12 @@ nb::tuple json_find(const In<int64_t>& offsets, const Bytes& data, const In<int6
       stops[row + 1] = static_cast<int64_t>(out.size());
     });
   }
-  Owned<uint8_t> made(static_cast<int64_t>(out.size()));
-  std::memcpy(made.data(), out.data(), out.size());
-  return nb::make_tuple(stops.numpy(), made.numpy(), kinds.numpy());
+  Owned<uint8_t> content(static_cast<int64_t>(out.size()));
+  std::memcpy(content.data(), out.data(), out.size());
+  return nb::make_tuple(stops.numpy(), content.numpy(), kinds.numpy());
 }
 
-// How many items each array has; 0 of what is none.
+// Number of items of each array; 0 for other values.
 Numpy<int64_t> json_lengths(const In<int64_t>& offsets, const Bytes& data) {
   const Texts texts(offsets, data);
   Owned<int64_t> lengths(texts.count());
@@ -490,27 +493,27 @@ Numpy<int64_t> json_lengths(const In<int64_t>& offsets, const Bytes& data) {
   return lengths.numpy();
 }
 
-// 1 where any of the values in an array is an array with an item of just this text.
+// 1 for each array that has an array with an item of exactly this text.
 Numpy<uint8_t> json_has(const In<int64_t>& offsets, const Bytes& data, const Bytes& item) {
   const Texts texts(offsets, data);
-  Owned<uint8_t> found(texts.count());
-  const std::string_view wanted(reinterpret_cast<const char*>(item.data()), item.size());
+  Owned<uint8_t> has_item(texts.count());
+  const std::string_view needle(reinterpret_cast<const char*>(item.data()), item.size());
   {
     nb::gil_scoped_release release;
     texts.each([&](int64_t row, std::string_view text) {
-      found[row] = 0;
+      has_item[row] = 0;
       if (kind_of(text) != kArray) return;
       Scanner(text).items([&](std::string_view value) {
         if (kind_of(value) == kArray)
           Scanner(value).items([&](std::string_view other) {
-            found[row] = other == wanted;
-            return found[row] != 0;
+            has_item[row] = other == needle;
+            return has_item[row] != 0;
           });
-        return found[row] != 0;
+        return has_item[row] != 0;
       });
     });
   }
-  return found.numpy();
+  return has_item.numpy();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// JSONB values to JSON text.
+// JSON text from JSONB values; jsonb_entries.hpp describes the layout.
 #include <vector>
 
 #include "base/bounds.hpp"

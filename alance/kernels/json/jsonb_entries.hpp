@@ -19,7 +19,7 @@ constexpr int kDeepest = 128;
 constexpr uint32_t kArrays = 4, kObjects = 2, kScalars = 1;  // the header's top three bits
 constexpr uint32_t kTextEntry = 1, kContainerEntry = 5;
 
-// Raised as TypeError: the bytes may be right, but are not known here.
+// Throw TypeError: the bytes may be valid, but are not supported.
 [[noreturn]] inline void unknown(const std::string& what) { throw nb::type_error(what.c_str()); }
 
 inline uint32_t big_u32(const uint8_t* at) {
@@ -36,7 +36,7 @@ struct Entry {
   }
 };
 
-// The entries of a container, one after the other: of an object the keys, then the values.
+// Cursor over the entries of a container; an object has its keys before its values.
 class Entries {
  public:
   Entries(const uint8_t* at, int64_t size) : at_(at), size_(size) {
@@ -83,7 +83,7 @@ class Entries {
   int64_t size_, position_ = 0, number_ = 0;
 };
 
-// Appends JSON text.
+// Writer of JSON text from entries.
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
@@ -132,7 +132,7 @@ class Writer {
   void text(const uint8_t* at, int64_t size) {
     static const char* const kHex = "0123456789abcdef";
     out_ += '"';
-    int64_t plain = 0;  // begin of what needs no escape
+    int64_t plain = 0;  // start of the bytes that need no escape
     for (int64_t i = 0; i < size; ++i) {
       while (i + 8 <= size && is_plain(at + i)) i += 8;
       if (i == size) break;
@@ -158,7 +158,7 @@ class Writer {
     out_ += '"';
   }
 
-  // Whether none of eight bytes needs an escape; of some that need none it may say no.
+  // True only if none of eight bytes needs an escape; may be false for bytes that need none.
   static bool is_plain(const uint8_t* at) {
     constexpr uint64_t kOnes = 0x0101010101010101, kTops = 0x8080808080808080;
     uint64_t bytes;
@@ -180,9 +180,9 @@ class Writer {
       case 0x60: {
         if (bytes != 8) corrupt("JSONB: a float of " + std::to_string(bytes) + " bytes");
         const uint64_t pattern = whole(at + 1, 8, false);
-        double found;
-        std::memcpy(&found, &pattern, 8);
-        real(found);
+        double value;
+        std::memcpy(&value, &pattern, 8);
+        real(value);
         return;
       }
       case 0x70: decimal(at + 1, bytes); return;
@@ -196,26 +196,26 @@ class Writer {
     out_.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
   }
 
-  // A big-endian integer of 1, 2, 4 or 8 bytes, sign-extended where signed.
+  // Big-endian integer of 1, 2, 4 or 8 bytes, sign-extended if signed.
   static uint64_t whole(const uint8_t* at, int64_t bytes, bool is_signed) {
     if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8)
       corrupt("JSONB: an integer of " + std::to_string(bytes) + " bytes");
-    uint64_t found = is_signed && (at[0] & 0x80) ? ~uint64_t{0} : 0;
-    for (int64_t i = 0; i < bytes; ++i) found = found << 8 | at[i];
-    return found;
+    uint64_t result = is_signed && (at[0] & 0x80) ? ~uint64_t{0} : 0;
+    for (int64_t i = 0; i < bytes; ++i) result = result << 8 | at[i];
+    return result;
   }
 
-  // The fewest digits that read back as the same number; with an exponent below 1e-5 and from
-  // 1e16 on.
-  void real(double found) {
-    if (!std::isfinite(found)) {
+  // Fewest digits that read back as the same number; with an exponent below 1e-5 and from 1e16 on.
+  void real(double value) {
+    if (!std::isfinite(value)) {
       out_ += "null";
       return;
     }
-    const double size = std::fabs(found);
-    if (found != 0 && (size < 1e-5 || size >= 1e16)) {
+    const double size = std::fabs(value);
+    if (value != 0 && (size < 1e-5 || size >= 1e16)) {
       char digits[40];
-      auto end = std::to_chars(digits, digits + sizeof digits, found, std::chars_format::scientific);
+      auto end =
+          std::to_chars(digits, digits + sizeof digits, value, std::chars_format::scientific);
       const std::string_view text(digits, static_cast<size_t>(end.ptr - digits));
       const size_t mark = text.find('e');
       int exponent = 0;
@@ -227,25 +227,25 @@ class Writer {
       return;
     }
     char plain[64];
-    auto stop = std::to_chars(plain, plain + sizeof plain, found, std::chars_format::fixed);
+    auto stop = std::to_chars(plain, plain + sizeof plain, value, std::chars_format::fixed);
     std::string_view shown(plain, static_cast<size_t>(stop.ptr - plain));
     out_.append(shown);
     if (shown.find('.') == std::string_view::npos) out_ += ".0";
   }
 
-  // A big-endian coefficient of 8 or 16 bytes, then the number of decimal places.
+  // Big-endian coefficient of 8 or 16 bytes, then the number of decimal places.
   void decimal(const uint8_t* at, int64_t bytes) {
     if (bytes == 33) unknown("JSONB: decimals of 256 bits");
     if (bytes != 9 && bytes != 17)
       corrupt("JSONB: a decimal of " + std::to_string(bytes) + " bytes");
     const bool negative = at[0] & 0x80;
-    unsigned __int128 found = negative ? ~static_cast<unsigned __int128>(0) : 0;
-    for (int64_t i = 0; i + 1 < bytes; ++i) found = found << 8 | at[i];
-    if (negative) found = -found;
+    unsigned __int128 coefficient = negative ? ~static_cast<unsigned __int128>(0) : 0;
+    for (int64_t i = 0; i + 1 < bytes; ++i) coefficient = coefficient << 8 | at[i];
+    if (negative) coefficient = -coefficient;
     std::string digits;
-    while (found) {
-      digits += static_cast<char>('0' + static_cast<int>(found % 10));
-      found /= 10;
+    while (coefficient) {
+      digits += static_cast<char>('0' + static_cast<int>(coefficient % 10));
+      coefficient /= 10;
     }
     const size_t scale = at[bytes - 1];
     while (digits.size() <= scale) digits += '0';

@@ -1,4 +1,4 @@
-// JSON text (RFC 8259) to JSONB values; jsonb_entries.hpp describes the layout.
+// JSONB values from JSON text (RFC 8259); jsonb_entries.hpp describes the layout.
 #pragma once
 
 #include <algorithm>
@@ -15,18 +15,18 @@ namespace jsonb {
 constexpr int kMaxDepth = 128;
 constexpr uint32_t kArray = 0x80000000, kObject = 0x40000000, kScalar = 0x20000000;
 constexpr uint32_t kNull = 0, kString = 1, kNumber = 2, kFalse = 3, kTrue = 4, kContainer = 5;
-constexpr size_t kMaxPayload = (size_t{1} << 28) - 1;  // what a descriptor can say
+constexpr size_t kMaxPayload = (size_t{1} << 28) - 1;  // largest size in a descriptor
 
 inline void put_u32(std::string& out, uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>(value >> shift);
 }
 
-// Reads one text and appends its JSONB.
+// Parser of one text, which appends its JSONB.
 class Parser {
  public:
   Parser(const char* text, const char* end, std::string& out) : at_(text), end_(end), out_(out) {}
 
-  // One value and nothing behind it, as a container.
+  // Parse one value, with nothing behind it, to a container.
   void document() {
     space();
     const size_t start = out_.size();
@@ -55,17 +55,17 @@ class Parser {
     while (at_ < end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\n' || *at_ == '\r')) ++at_;
   }
 
-  bool take(char wanted) {
-    if (at_ == end_ || *at_ != wanted) return false;
+  bool take(char expected) {
+    if (at_ == end_ || *at_ != expected) return false;
     ++at_;
     return true;
   }
 
-  void need(char wanted) {
-    if (!take(wanted)) corrupt(std::string("expected '") + wanted + "'");
+  void need(char expected) {
+    if (!take(expected)) corrupt(std::string("expected '") + expected + "'");
   }
 
-  // Appends the payload of a value and returns its descriptor.
+  // Append the payload of a value; returns its descriptor.
   uint32_t value(int depth) {
     if (at_ == end_) corrupt("the text ends too early");
     const size_t start = out_.size();
@@ -83,8 +83,8 @@ class Parser {
     return type << 28 | static_cast<uint32_t>(size);
   }
 
-  void word(const char* wanted) {
-    for (; *wanted; ++wanted) need(*wanted);
+  void word(const char* expected) {
+    for (; *expected; ++expected) need(*expected);
   }
 
   void container(int depth) {
@@ -107,7 +107,7 @@ class Parser {
     }
     std::string head;
     put_u32(head, kArray | count(descriptors.size()));
-    for (uint32_t one : descriptors) put_u32(head, one);
+    for (uint32_t descriptor : descriptors) put_u32(head, descriptor);
     out_.insert(start, head);
   }
 
@@ -135,18 +135,18 @@ class Parser {
       need('}');
     }
     std::sort(members.begin(), members.end(),
-              [](const Member& one, const Member& other) { return one.key < other.key; });
+              [](const Member& a, const Member& b) { return a.key < b.key; });
     for (size_t i = 1; i < members.size(); ++i)
       if (members[i].key == members[i - 1].key) corrupt("an object has a key twice");
-    std::string made;
-    put_u32(made, kObject | count(members.size()));
-    for (const Member& one : members)
-      put_u32(made, kString << 28 | static_cast<uint32_t>(one.key.size()));
-    for (const Member& one : members) put_u32(made, one.descriptor);
-    for (const Member& one : members) made += one.key;
-    for (const Member& one : members) made.append(out_, one.start, one.size);
+    std::string encoded;
+    put_u32(encoded, kObject | count(members.size()));
+    for (const Member& member : members)
+      put_u32(encoded, kString << 28 | static_cast<uint32_t>(member.key.size()));
+    for (const Member& member : members) put_u32(encoded, member.descriptor);
+    for (const Member& member : members) encoded += member.key;
+    for (const Member& member : members) encoded.append(out_, member.start, member.size);
     out_.resize(start);
-    out_ += made;
+    out_ += encoded;
   }
 
   static uint32_t count(size_t entries) {
@@ -238,52 +238,53 @@ class Parser {
     real(start);
   }
 
-  // An integer in as few bytes as hold it; false where 64 bits do not.
+  // Append an integer in as few bytes as hold it; false if 64 bits do not.
   bool whole(const char* start, bool negative) {
-    uint64_t found = 0;
+    uint64_t pattern = 0;
     int64_t below = 0;
     const auto result = negative ? std::from_chars(start, at_, below)
-                                 : std::from_chars(start, at_, found);
+                                 : std::from_chars(start, at_, pattern);
     if (result.ec != std::errc()) return false;
-    if (negative) found = static_cast<uint64_t>(below);
-    if (found == 0) {
+    if (negative) pattern = static_cast<uint64_t>(below);
+    if (pattern == 0) {
       out_ += '\0';
       return true;
     }
     int bytes = 8;
-    for (int one : {4, 2, 1}) {
-      const int bits = 8 * one;
-      if (negative ? below >= -(INT64_C(1) << (bits - 1)) : found >> bits == 0) bytes = one;
+    for (int size : {4, 2, 1}) {
+      const int bits = 8 * size;
+      if (negative ? below >= -(INT64_C(1) << (bits - 1)) : pattern >> bits == 0) bytes = size;
     }
     out_ += static_cast<char>(negative ? 0x40 : 0x50);
     for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8)
-      out_ += static_cast<char>(found >> shift);
+      out_ += static_cast<char>(pattern >> shift);
     return true;
   }
 
   void real(const char* start) {
-    double found = 0;
-    const auto result = std::from_chars(start, at_, found);
+    double value = 0;
+    const auto result = std::from_chars(start, at_, value);
     if (result.ec == std::errc::result_out_of_range) {
       if (is_large(start)) corrupt("a number beyond those of 64-bit floats");
-      found = *start == '-' ? -0.0 : 0.0;
+      value = *start == '-' ? -0.0 : 0.0;
     }
     uint64_t pattern;
-    std::memcpy(&pattern, &found, 8);
+    std::memcpy(&pattern, &value, 8);
     out_ += '\x60';
     for (int shift = 56; shift >= 0; shift -= 8) out_ += static_cast<char>(pattern >> shift);
   }
 
-  // Whether a number out of range is above it, not next to 0: the place of its first digit.
+  // True if a number out of range is too large, false if it is too close to 0; decided by the place
+  // of its first digit.
   bool is_large(const char* at) const {
     int64_t place = 0;
-    bool behind_point = false, found = false;
+    bool behind_point = false, has_digit = false;
     for (; at < at_ && *at != 'e' && *at != 'E'; ++at) {
       if (*at == '.') behind_point = true;
       if (*at < '0' || *at > '9') continue;
-      found |= *at != '0';
-      if (found && !behind_point) ++place;
-      if (!found && behind_point) --place;
+      has_digit |= *at != '0';
+      if (has_digit && !behind_point) ++place;
+      if (!has_digit && behind_point) --place;
     }
     int64_t exponent = 0;
     if (at < at_) {

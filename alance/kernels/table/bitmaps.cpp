@@ -10,7 +10,7 @@
 #include "codecs/spans.hpp"
 #include "base/unlocked.hpp"
 
-// A loop that counts bits, in two versions of which the loader takes one.
+// Loop that counts bits, in two versions of which the loader takes one.
 #if defined(__x86_64__) && defined(__linux__)
 #define ALANCE_CLONES __attribute__((target_clones("popcnt", "default")))
 #else
@@ -22,7 +22,7 @@ namespace {
 
 using namespace roaring;
 
-// The values of a container that has a bit for each.
+// Number of values in a bitset container.
 ALANCE_CLONES int64_t count_bits(const uint8_t* data) {
   int64_t count = 0;
   for (int64_t i = 0; i < kBitsBytes / 8; ++i)
@@ -36,10 +36,10 @@ struct Container {
   const uint8_t* data;
 };
 
-// The bitmap that bytes begin with: each container holds what it states.
+// Bitmap at the beginning of bytes, with all its containers checked.
 class Bitmap {
  public:
-  // ValueError for bytes that begin with no bitmap, or with values from `limit` on.
+  // Throws for bytes that do not begin with a bitmap, and for values from `limit` on.
   Bitmap(const uint8_t* data, int64_t size, int64_t limit) : data_(data), size_(size) {
     const auto cookie = load<uint32_t>(next(4, "the head"));
     const bool has_runs = (cookie & 0xFFFF) == kRunCookie;
@@ -52,7 +52,7 @@ class Bitmap {
     const uint8_t* flags = has_runs ? next((number + 7) / 8, "the head") : nullptr;
     const uint8_t* heads = next(4 * number, "the head");
     check_heads(heads, number, limit);
-    // Places are left out: containers follow each other anyway.
+    // Offsets are skipped: containers follow each other anyway.
     if (!has_runs || number >= kFewContainers) next(4 * number, "places");
     containers_.reserve(static_cast<size_t>(number));
     for (int64_t i = 0; i < number; ++i)
@@ -66,19 +66,20 @@ class Bitmap {
   int64_t count() const { return count_; }
 
   void values(int64_t* out) const {
-    for (const Container& own : containers_) {
-      const int64_t base = own.key << 16;
-      if (own.form == Container::kArray) {
-        for (int64_t i = 0; i < own.count; ++i) *out++ = base + load<uint16_t>(own.data + 2 * i);
-      } else if (own.form == Container::kRuns) {
-        for (int64_t i = 0; i < own.runs; ++i) {
-          const int64_t first = base + load<uint16_t>(own.data + 4 * i);
-          const int64_t most = load<uint16_t>(own.data + 4 * i + 2);
+    for (const Container& container : containers_) {
+      const int64_t base = container.key << 16;
+      if (container.form == Container::kArray) {
+        for (int64_t i = 0; i < container.count; ++i)
+          *out++ = base + load<uint16_t>(container.data + 2 * i);
+      } else if (container.form == Container::kRuns) {
+        for (int64_t i = 0; i < container.runs; ++i) {
+          const int64_t first = base + load<uint16_t>(container.data + 4 * i);
+          const int64_t most = load<uint16_t>(container.data + 4 * i + 2);
           for (int64_t step = 0; step <= most; ++step) *out++ = first + step;
         }
       } else {
         for (int64_t i = 0; i < kBitsBytes / 8; ++i)
-          for (uint64_t bits = load<uint64_t>(own.data + 8 * i); bits; bits &= bits - 1)
+          for (uint64_t bits = load<uint64_t>(container.data + 8 * i); bits; bits &= bits - 1)
             *out++ = base + 64 * i + __builtin_ctzll(bits);
       }
     }
@@ -93,7 +94,7 @@ class Bitmap {
     return here;
   }
 
-  // What containers state against the values that are possible, before any are looked at.
+  // Check keys and counts of all containers against `limit`, before any value is read.
   static void check_heads(const uint8_t* heads, int64_t number, int64_t limit) {
     int64_t stated = 0, before = -1;
     for (int64_t i = 0; i < number; ++i) {
@@ -148,7 +149,7 @@ class Bitmap {
     return held;
   }
 
-  // The largest value; there is one.
+  // Largest value; there is at least one.
   int64_t last() const {
     const Container& own = containers_.back();
     const int64_t base = own.key << 16;
@@ -169,7 +170,7 @@ class Bitmap {
 
 int64_t size_of(const Bytes& content) { return static_cast<int64_t>(content.size()); }
 
-// The values of a bitmap, ascending.
+// Values of a bitmap, ascending.
 nb::object bitmap_values(const Bytes& content, int64_t limit) {
   const Bitmap bitmap(content.data(), size_of(content), limit);
   Owned<int64_t> values(bitmap.count());
@@ -180,7 +181,7 @@ nb::object bitmap_values(const Bytes& content, int64_t limit) {
   return nb::cast(values.numpy());
 }
 
-// The bytes of the bitmap that bytes begin with.
+// Number of bytes of the bitmap at the beginning of bytes.
 int64_t bitmap_end(const Bytes& content) {
   return Bitmap(content.data(), size_of(content), int64_t{1} << 32).end();
 }

@@ -29,11 +29,11 @@ constexpr uint32_t kNumDeleted = 4, kDeletionBase = 7;                  // of De
 constexpr int64_t kNone = -1;
 
 struct Record {
-  int64_t stop = 0;  // in the bytes of all records
+  int64_t stop = 0;  // end of the record in the bytes of all records
   int64_t num_bytes = 0;
   uint64_t id = 0, rows = 0;
-  uint64_t file_bytes = 0;  // of the files whose size is told
-  int64_t deleted = kNone;  // rows; 0: not told; -1: there is no deletion file
+  uint64_t file_bytes = 0;  // of the files whose size is recorded
+  int64_t deleted = kNone;  // rows; 0: not recorded; kNone: no deletion file
   int32_t form = 0;
 };
 
@@ -65,7 +65,7 @@ std::string_view between(const uint8_t* start, const uint8_t* stop) {
   return {reinterpret_cast<const char*>(start), static_cast<size_t>(stop - start)};
 }
 
-// Checks a file, adds its size, and appends what of it belongs to the form of its fragment.
+// Check a file, add its size, and append what belongs to the form of its fragment.
 bool read_file(std::string_view content, Record& record, std::string& form) {
   ProtoWire wire(content);
   while (true) {
@@ -104,7 +104,7 @@ bool read_deletions(std::string_view content, Record& record) {
   return wire.ok;
 }
 
-// Reads a record, and makes its form; `file` is memory for the form of a file.
+// Read a record and make its form; `file` is scratch memory for the form of a file.
 bool read_record(std::string_view content, Record& record, std::string& form, std::string& file) {
   ProtoWire wire(content);
   while (wire.next()) {
@@ -134,13 +134,13 @@ bool read_record(std::string_view content, Record& record, std::string& form, st
   return wire.ok;
 }
 
-// Numbers for forms, in the order in which they come.
+// Numbers of forms, in order of first appearance.
 class Forms {
  public:
   explicit Forms(std::vector<std::string>& forms) : forms_(forms) {}
 
   int32_t number_of(const std::string& form) {
-    // Neighbours are mostly alike.
+    // Adjacent fragments mostly have the same form.
     if (!forms_.empty() && forms_[static_cast<size_t>(last_)] == form) return last_;
     const auto [place, is_new] = numbers_.try_emplace(form, static_cast<int32_t>(forms_.size()));
     if (is_new) forms_.push_back(form);
@@ -153,7 +153,7 @@ class Forms {
   int32_t last_ = 0;
 };
 
-// False: something is unusual.
+// Read a manifest; false if something is unusual.
 bool read_manifest(std::string_view message, Table& table) {
   ProtoWire wire(message);
   Forms forms(table.forms);
@@ -188,8 +188,9 @@ Numpy<T> column(const std::vector<Record>& records, Of of) {
 }
 
 // (the message without its fragments; the fragments as fields of the message, one after the other;
-// of each where its field ends, the bytes of its record, its id, physical rows, deleted rows: 0 not
-// told, -1 none; bytes of its files; and the number of its form; the forms). None: parse the message as a whole.
+// for each fragment the end of its field, the bytes of its record, id, physical rows, deleted rows
+// (0: not recorded; -1: no deletion file), bytes of its files, number of its form; the forms).
+// None: parse the message as a whole.
 nb::object manifest_fragments(const Bytes& message) {
   Table table;
   bool usual;
@@ -213,8 +214,8 @@ nb::object manifest_fragments(const Bytes& message) {
       column<int32_t>(records, [](const Record& record) { return record.form; }), forms);
 }
 
-// Appends a record of a file as if it lay below a base path: of the number given where it is below
-// none; without a number below none, wherever it was.
+// Append the record of a file with its own base path, or else with number `base`. Without `base`,
+// the record gets no base path, and loses its own.
 void append_based(std::string& out, uint32_t field, std::string_view file, uint32_t base_field,
                   std::optional<uint32_t> base) {
   std::string content;
@@ -236,7 +237,7 @@ void append_based(std::string& out, uint32_t field, std::string_view file, uint3
   append_bytes(out, field, content);
 }
 
-// The records of fragments, as fields of a manifest, with all their files as `append_based` has it.
+// Records of fragments, as fields of a manifest, with all their files as in `append_based`.
 nb::bytes based_fragments(const Bytes& content, std::optional<uint32_t> base) {
   std::string out, record;
   {
@@ -268,12 +269,12 @@ nb::bytes based_fragments(const Bytes& content, std::optional<uint32_t> base) {
   return nb::bytes(out.data(), out.size());
 }
 
-constexpr uint32_t kExternal = 6, kColumn = 12;  // of DataFragment: row ids that lie elsewhere
+constexpr uint32_t kExternal = 6, kColumn = 12;  // of DataFragment: row ids in other places
 constexpr uint32_t kSegments = 1;                // of RowIdSequence
 constexpr uint32_t kRange = 1;                   // of U64Segment
 constexpr uint32_t kStart = 1, kStop = 2;        // of a range
 
-// The row ids of a fragment that are one range; false: they are not, or something is wrong.
+// Read row ids that are one range; false if they are not, or are damaged.
 bool read_range(std::string_view sequence, uint64_t& start, uint64_t& stop) {
   ProtoWire segments(sequence);
   if (!segments.next() || segments.field != kSegments || segments.wire != 2) return false;
@@ -290,8 +291,8 @@ bool read_range(std::string_view sequence, uint64_t& start, uint64_t& stop) {
   return range.ok && start <= stop && stop - start <= UINT32_MAX;
 }
 
-// (the first row id of each fragment; how many there are, from there on, one after the other). -1:
-// look at the record itself.
+// (first row id of each fragment; number of its row ids, if they are one range, else -1: read the
+// record itself).
 nb::tuple row_id_ranges(const Bytes& content, const In<int64_t>& stops, const In<int64_t>& sizes) {
   const int64_t count = static_cast<int64_t>(stops.size());
   if (sizes.size() != stops.size()) corrupt("row ids: other numbers of stops and sizes");
@@ -306,16 +307,17 @@ nb::tuple row_id_ranges(const Bytes& content, const In<int64_t>& stops, const In
       ProtoWire record({reinterpret_cast<const char*>(content.data()) + stop - size,
                         static_cast<size_t>(size)});
       uint64_t first = 0, last = 0;
-      int found = 0;
+      int num_sequences = 0;
       bool is_range = false;
       while (record.next()) {
-        found += record.field == kRowIds || record.field == kExternal || record.field == kColumn;
+        num_sequences +=
+            record.field == kRowIds || record.field == kExternal || record.field == kColumn;
         if (record.field == kRowIds && record.wire == 2)
           is_range = read_range(record.bytes(), first, last);
         else
           record.skip();
       }
-      is_range &= record.ok && found == 1;
+      is_range &= record.ok && num_sequences == 1;
       firsts[i] = is_range ? first : 0;
       counts[i] = is_range ? static_cast<int64_t>(last - first) : kNone;
     }

@@ -9,7 +9,7 @@
 namespace alance {
 namespace {
 
-constexpr size_t kFooter = 16, kLength = 4;  // bytes behind the message and before it
+constexpr size_t kFooter = 16, kLength = 4;  // bytes behind the message, and in front of it
 constexpr std::string_view kMagic = "LANC";
 // Fields of Manifest.
 constexpr uint32_t kFragments = 2, kVersion = 3, kTimestamp = 7, kReader = 9, kWriter = 10,
@@ -20,7 +20,7 @@ constexpr uint32_t kDeleted = 4;                           // of DeletionFile
 constexpr uint32_t kSeconds = 1, kNanos = 2;               // of Timestamp
 constexpr int64_t kColumns = 14;
 
-// In the order of the columns of the result.
+// Totals of one manifest, in the order of the result's columns.
 struct Totals {
   uint64_t is_usual = 0, version = 0, has_time = 0, seconds = 0, nanos = 0, reader = 0, writer = 0,
            has_max_field_id = 0, fragments = 0, files = 0, file_bytes = 0, deletion_files = 0,
@@ -35,8 +35,7 @@ struct Totals {
   }
 };
 
-// Returns the last value of a varint field, 0 if there is none; `ok` is set to false if the message
-// is truncated.
+// Last value of a varint field, or 0; `ok` turns false if the message is truncated.
 uint64_t number_in(std::string_view message, uint32_t field, bool& ok) {
   ProtoWire wire(message);
   uint64_t value = 0;
@@ -78,7 +77,7 @@ bool read_fragment(std::string_view record, Totals& totals) {
   return ok && wire.ok && add(totals.rows, rows) && add(totals.deleted_rows, deleted);
 }
 
-// Returns false if anything is unusual or wrong; the caller then parses the manifest as a whole.
+// Read a manifest's message; false if anything is unusual or wrong, and Python has to parse it.
 bool read_message(std::string_view message, Totals& totals) {
   ProtoWire wire(message);
   bool has_writer = false, ok = true;
@@ -122,7 +121,7 @@ bool read_manifest(std::string_view content, Totals& totals) {
   return read_message(content.substr(static_cast<size_t>(position) + kLength, length), totals);
 }
 
-// Returns `kColumns` numbers for each manifest; the first is 0 if it must be parsed as a whole.
+// `kColumns` numbers for each manifest; the first is 0 if it must be parsed as a whole.
 Numpy<int64_t> manifest_totals(const Bytes& content, const In<int64_t>& stops) {
   const auto count = static_cast<int64_t>(stops.size());
   Owned<int64_t> out(count * kColumns);

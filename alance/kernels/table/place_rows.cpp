@@ -1,4 +1,4 @@
-// Row numbers of a table, in any order and repeated, to fragments and rows in them.
+// Rows of a table, in any order and repeated, located in fragments.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -10,12 +10,12 @@ namespace {
 
 constexpr int64_t kMost = 1 << 10;
 
-// `firsts` are the first rows of the fragments and the total behind them; `wanted` are at most
-// 1024, each below the total. Gives the fragments that are hit (ascending), the rows counted from
-// the first of each (ascending, once each), where those of each fragment begin and the last ends,
-// and the place of each wanted row among them (None: they are in this order already).
-nb::tuple place_rows(const In<int64_t>& wanted, const In<int64_t>& firsts) {
-  const int64_t count = static_cast<int64_t>(wanted.size());
+// `firsts` are the first rows of the fragments, and the total; `targets` are at most 1024 rows,
+// each below the total. Returns the fragments that are hit (ascending); the rows, counted from the
+// first of their fragment (ascending, distinct); the offsets of each fragment's rows among these;
+// and the position of each wanted row among these (None: they are in this order already).
+nb::tuple place_rows(const In<int64_t>& targets, const In<int64_t>& firsts) {
+  const int64_t count = static_cast<int64_t>(targets.size());
   const int64_t* first = firsts.data();
   const int64_t* behind = first + firsts.size();
   if (count > kMost) corrupt("place_rows: too many rows");
@@ -23,7 +23,7 @@ nb::tuple place_rows(const In<int64_t>& wanted, const In<int64_t>& firsts) {
   std::array<std::pair<int64_t, int64_t>, kMost> sorted;
   bool in_order = true;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = wanted.data()[i];
+    const int64_t row = targets.data()[i];
     if (row < 0 || row >= behind[-1]) corrupt("place_rows: no such row");
     sorted[static_cast<size_t>(i)] = {row, i};
     in_order = in_order && (i == 0 || row > sorted[static_cast<size_t>(i) - 1].first);
@@ -32,7 +32,7 @@ nb::tuple place_rows(const In<int64_t>& wanted, const In<int64_t>& firsts) {
   Owned<int64_t> rows(count), places(in_order ? 0 : count);
   nb::list fragments, cuts;
   int64_t unique = 0, previous = -1;
-  const int64_t* next = first;  // where the fragment behind that of the row before begins
+  const int64_t* next = first;  // first row of the fragment behind the previous row's
   for (int64_t i = 0; i < count; ++i) {
     const auto [row, at] = sorted[static_cast<size_t>(i)];
     if (row != previous) {
@@ -57,5 +57,5 @@ nb::tuple place_rows(const In<int64_t>& wanted, const In<int64_t>& firsts) {
 
 void register_place_rows(nanobind::module_& m) {
   using namespace alance;
-  m.def("place_rows", &place_rows, nb::arg("wanted"), nb::arg("firsts"));
+  m.def("place_rows", &place_rows, nb::arg("targets"), nb::arg("firsts"));
 }

@@ -15,8 +15,8 @@
 namespace alance::roaring {
 
 constexpr uint32_t kCookie = 12346, kRunCookie = 12347;
-constexpr int64_t kArrayMost = 4096;    // values of a container; with more it has a bit for each
-constexpr int64_t kBitsBytes = 8192;    // of these bits
-constexpr int64_t kFewContainers = 4;   // with fewer, and runs, places are left out
+constexpr int64_t kArrayMost = 4096;  // values of an array container; with more it is a bitset
+constexpr int64_t kBitsBytes = 8192;  // of a bitset
+constexpr int64_t kFewContainers = 4;  // with fewer, and runs, offsets are absent
 
 }  // namespace alance::roaring

@@ -15,7 +15,7 @@ namespace {
 
 using namespace roaring;
 
-constexpr int64_t kManyRows = 1024;  // of a container: as dear to look for as to make bits of it
+constexpr int64_t kManyRows = 1024;  // rows of a container from which a bitset pays
 enum Form : uint8_t { kArray, kBits, kRuns };
 
 template <typename T>
@@ -25,8 +25,8 @@ T read(const uint8_t* data) {
   return value;
 }
 
-// The last of ascending values that is `sought` or less; -1: none. Looked for from `hint` on, in steps
-// that double, or of all where that is the first.
+// Position of the last of ascending values that is at most `sought`, or -1. Galloping search from
+// `hint` on; binary search of all values if `hint` is 0 or its value is greater.
 template <typename Of, typename T>
 int32_t last_upto(const Of& of, T sought, int32_t hint, int32_t count) {
   int32_t low = hint, high = count;
@@ -49,7 +49,7 @@ int32_t last_upto(const Of& of, T sought, int32_t hint, int32_t count) {
 }
 
 struct Container {
-  uint64_t key;  // of the rows, without their lowest 16 bits
+  uint64_t key;  // row without its lowest 16 bits
   const uint8_t* data;
   int32_t count;  // values, or runs
   Form form;
@@ -66,10 +66,10 @@ class RowLookup {
       if (containers_[i].key <= containers_[i - 1].key) corrupt("row set: keys do not ascend");
   }
 
-  // Rows are found fastest in their order: each search begins where the last one ended.
+  // Position of the last search, where the next begins: rows are found fastest in ascending order.
   struct Cursor {
     int32_t container = 0;
-    int32_t at = 0;  // in that container
+    int32_t at = 0;  // position in that container
   };
 
   bool has(uint64_t row, Cursor& cursor) const {
@@ -87,7 +87,7 @@ class RowLookup {
     return value - value_of(at) <= read<uint16_t>(container.data + 4 * at + 2);
   }
 
-  // Calls back with the place of each of some rows of one container, and whether it is in the set.
+  // Call `visit(i, has)` for each of some rows of one container; `has`: the set has row i.
   template <typename Visit>
   void each(const uint64_t* rows, int64_t count, Cursor& cursor, Visit visit) const {
     if (count < kManyRows) {
@@ -96,11 +96,11 @@ class RowLookup {
     }
     uint8_t own[kBitsBytes];
     const uint8_t* bits = own;
-    const bool is_there = move_to(rows[0] >> 16, cursor);
-    if (is_there && containers_[cursor.container].form == kBits)
+    const bool has_container = move_to(rows[0] >> 16, cursor);
+    if (has_container && containers_[cursor.container].form == kBits)
       bits = containers_[cursor.container].data;
     else
-      spread(is_there ? &containers_[cursor.container] : nullptr, own);
+      spread(has_container ? &containers_[cursor.container] : nullptr, own);
     for (int64_t i = 0; i < count; ++i) {
       const auto value = static_cast<uint16_t>(rows[i]);
       visit(i, bits[value >> 3] >> (value & 7) & 1);
@@ -119,7 +119,7 @@ class RowLookup {
     return true;
   }
 
-  // A bit for each value of a container that has none.
+  // Write an array or runs as a bitset; null is an empty container.
   static void spread(const Container* container, uint8_t* bits) {
     std::memset(bits, 0, kBitsBytes);
     for (int32_t i = 0; container && i < container->count; ++i) {
@@ -160,7 +160,8 @@ class RowLookup {
     if (count > 1 << 16) corrupt("row set: too many containers");
     const uint8_t* runs = has_runs ? source.take((count + 7) / 8) : nullptr;
     const uint8_t* heads = source.take(4 * count);
-    if (!has_runs || count >= kFewContainers) source.take(4 * count);  // they follow each other
+    // Offsets are skipped: containers follow each other.
+    if (!has_runs || count >= kFewContainers) source.take(4 * count);
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t key = upper | read<uint16_t>(heads + 4 * i);
       const int32_t values = read<uint16_t>(heads + 4 * i + 2) + 1;
@@ -179,8 +180,8 @@ class RowLookup {
   std::vector<Container> containers_;
 };
 
-// Nonzero for each row that is in `rows`, not in `without`, and of one of the fragments; what is
-// None counts for nothing. Fragments ascend: the upper halves of rows.
+// Nonzero for each row that is in `rows`, not in `without`, and in one of the fragments; None
+// restricts nothing. Fragments are upper halves of rows, ascending.
 nb::object rows_mask(const In<uint64_t>& ids, const RowLookup* rows, const RowLookup* without,
                      const std::optional<In<int64_t>>& fragments) {
   const auto count = static_cast<int64_t>(ids.size());
@@ -190,7 +191,7 @@ nb::object rows_mask(const In<uint64_t>& ids, const RowLookup* rows, const RowLo
     RowLookup::Cursor at, at_without;
     const int64_t* counted = fragments ? fragments->data() : nullptr;
     const auto num_fragments = static_cast<int32_t>(fragments ? fragments->size() : 0);
-    int64_t fragment = -1;  // of the row before, where it was looked for, and whether it counts
+    int64_t fragment = -1;  // of the previous row; then its position, and if it counts
     int32_t place = 0;
     bool is_in = false;
     for (int64_t i = 0, stop = 0; i < count; i = stop) {
@@ -206,10 +207,11 @@ nb::object rows_mask(const In<uint64_t>& ids, const RowLookup* rows, const RowLo
       const bool may_be = !fragments || is_in;
       uint8_t* own = mask.data() + i;
       std::memset(own, may_be, static_cast<size_t>(stop - i));
-      const uint64_t* asked = ids.data() + i;
-      if (may_be && rows) rows->each(asked, stop - i, at, [&](int64_t j, bool has) { own[j] = has; });
+      const uint64_t* group = ids.data() + i;
+      if (may_be && rows)
+        rows->each(group, stop - i, at, [&](int64_t j, bool has) { own[j] = has; });
       if (may_be && without)
-        without->each(asked, stop - i, at_without, [&](int64_t j, bool has) { own[j] &= !has; });
+        without->each(group, stop - i, at_without, [&](int64_t j, bool has) { own[j] &= !has; });
     }
   }
   return nb::cast(mask.numpy());

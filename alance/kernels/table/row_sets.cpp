@@ -13,14 +13,14 @@ namespace {
 
 using namespace roaring;
 
-constexpr int64_t kFew = 1 << 10;  // with fewer, giving the GIL away costs more than it gives
+constexpr int64_t kFew = 1 << 10;  // rows: releasing the GIL for fewer costs more than it gains
 
 template <typename T>
 void put(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-// The first position from `i` on whose value has other bits above the lowest `bits`.
+// First position from `i` on whose value differs above its lowest `bits` bits; or `count`.
 int64_t end_of(const int64_t* rows, int64_t i, int64_t count, int bits) {
   const int64_t key = rows[i] >> bits;
   if (rows[count - 1] >> bits == key) return count;
@@ -28,7 +28,7 @@ int64_t end_of(const int64_t* rows, int64_t i, int64_t count, int bits) {
                           [bits](int64_t low, int64_t row) { return low < row >> bits; }) - rows;
 }
 
-// A bitmap of 32 bits: head, key and number of each container, where it begins, the containers.
+// Append a bitmap of 32 bits: head, key and size of each container, offsets, containers.
 void put_part(std::string& out, const int64_t* rows, int64_t count) {
   std::vector<int64_t> ends;
   for (int64_t i = 0; i < count;) ends.push_back(i = end_of(rows, i, count, 16));
@@ -90,7 +90,7 @@ std::string stored(const int64_t* rows, int64_t count) {
   return out;
 }
 
-// A roaring bitmap of 64 bits of some rows, not negative, in any order.
+// Roaring bitmap of 64 bits of rows that are not negative, in any order.
 nb::bytes row_set(const In<int64_t>& rows) {
   const auto count = static_cast<int64_t>(rows.size());
   std::string out;
@@ -122,7 +122,7 @@ class Runs {
     }
   }
 
-  // The address of an id; -1: none has it. Ids that ascend are found next to each other.
+  // Address of an id, or -1. The position is kept: ascending ids are found without a search.
   int64_t find(uint64_t id) {
     if (firsts_.empty() || id < firsts_[0]) return -1;
     if (!(id >= firsts_[high_] && (high_ + 1 == firsts_.size() || id < firsts_[high_ + 1]))) {
@@ -150,23 +150,23 @@ class Runs {
   const uint32_t* lows_;
   const uint64_t* addresses_;
   const uint32_t* lengths_;
-  std::vector<uint64_t> firsts_;  // the first id of each upper half
+  std::vector<uint64_t> firsts_;  // first id of each upper half
   size_t high_ = 0;
   int64_t run_ = 0;
 };
 
-// The address of each row id; -1: no run has it.
+// Address of each row id; -1 if no run has it.
 nb::object find_row_ids(const In<uint64_t>& ids, const In<uint64_t>& highs,
                         const In<int64_t>& bounds, const In<uint32_t>& lows,
                         const In<uint64_t>& addresses, const In<uint32_t>& lengths) {
   const auto count = static_cast<int64_t>(ids.size());
   Runs runs(highs, bounds, lows, addresses, lengths);
-  Owned<int64_t> found(count);
+  Owned<int64_t> row_addresses(count);
   {
     nb::gil_scoped_release release;
-    for (int64_t i = 0; i < count; ++i) found[i] = runs.find(ids.data()[i]);
+    for (int64_t i = 0; i < count; ++i) row_addresses[i] = runs.find(ids.data()[i]);
   }
-  return nb::cast(found.numpy());
+  return nb::cast(row_addresses.numpy());
 }
 
 }  // namespace

@@ -22,18 +22,18 @@ bool is_text(std::string_view part) {
   return is_utf8(bytes, bytes + part.size());
 }
 
-constexpr int64_t IS_NULLABLE = 2;  // flag of the Arrow C data interface
+constexpr int64_t kIsNullable = 2;  // flag of the Arrow C data interface
 
-// Arrow fields that their owner has told of, which go when this does.
-class Told {
+// Arrow fields that their owner exported; released with this.
+class ExportedFields {
  public:
-  explicit Told(const nb::list& fields) : all_(fields.size()) {
+  explicit ExportedFields(const nb::list& fields) : all_(fields.size()) {
     for (size_t i = 0; i < all_.size(); ++i)
       fields[i].attr("_export_to_c")(reinterpret_cast<uintptr_t>(&all_[i]));
   }
-  Told(const Told&) = delete;
-  Told& operator=(const Told&) = delete;
-  ~Told() {
+  ExportedFields(const ExportedFields&) = delete;
+  ExportedFields& operator=(const ExportedFields&) = delete;
+  ~ExportedFields() {
     for (ArrowSchema& field : all_)
       if (field.release) field.release(&field);
   }
@@ -46,12 +46,12 @@ class Told {
 
 class SchemaFields {
  public:
-  // False where the fields must be looked at with more care.
+  // Read the fields; false if they need the protobuf parser.
   bool parse(std::string_view manifest) {
     ProtoWire message(manifest);
     while (message.next()) {
       const uint8_t* begin = message.position();
-      if (message.field != FIELDS && message.field != METADATA) {
+      if (message.field != kFields && message.field != kMetadata) {
         message.skip();
         continue;
       }
@@ -61,14 +61,14 @@ class SchemaFields {
       key_ += static_cast<char>(message.field);
       key_.append(reinterpret_cast<const char*>(begin),
                   static_cast<size_t>(message.position() - begin));
-      if (message.field == FIELDS && !add(part)) return false;
+      if (message.field == kFields && !add(part)) return false;
     }
     if (!message.ok) return false;
     std::sort(ids_.begin(), ids_.end());
     return std::adjacent_find(ids_.begin(), ids_.end()) == ids_.end();
   }
 
-  // The fields and the metadata of the schema, as they lie in the message.
+  // Fields and metadata of the schema, as they lie in the message.
   nb::bytes key() const { return nb::bytes(key_.data(), key_.size()); }
   size_t count() const { return names_.size(); }
   std::vector<std::string> types() const {
@@ -77,18 +77,18 @@ class SchemaFields {
     return all;
   }
   const std::vector<std::string>& names() const { return names_; }
-  // All fields as one Arrow schema, without metadata. `kinds` are Arrow fields of the types; one that
-  // may be null makes fields of its type so.
+  // All fields as one Arrow schema, without metadata. `kinds` has an Arrow field for each type; a
+  // nullable one makes all fields of its type nullable.
   nb::object arrow(const nb::list& kinds) const {
-    const Told told(kinds);
-    if (told.size() != types_.size()) corrupt("schema: one Arrow field a type");
+    const ExportedFields exported(kinds);
+    if (exported.size() != types_.size()) corrupt("schema: one Arrow field a type");
     std::vector<ArrowSchema> fields(names_.size());
     std::vector<ArrowSchema*> children(names_.size());
     for (size_t i = 0; i < names_.size(); ++i) {
-      // The importer reads them, and releases none but the root.
-      fields[i] = told[type_of_[i]];
+      // The importer reads the fields and releases the root alone.
+      fields[i] = exported[type_of_[i]];
       fields[i].name = names_[i].c_str();
-      if (nullable_[i]) fields[i].flags |= IS_NULLABLE;
+      if (nullable_[i]) fields[i].flags |= kIsNullable;
       fields[i].release = [](ArrowSchema* field) { field->release = nullptr; };
       children[i] = &fields[i];
     }
@@ -98,9 +98,9 @@ class SchemaFields {
     return nb::module_::import_("pyarrow").attr("Schema").attr("_import_from_c")(
         reinterpret_cast<uintptr_t>(&root));
   }
-  // The numbers of the fields that have metadata.
+  // Numbers of the fields that have metadata.
   const std::vector<uint32_t>& marked() const { return marked_; }
-  // The number of the first field of a name; -1: none has it.
+  // Number of the first field of a name, or -1.
   int64_t find(const std::string& name) {
     if (by_name_.empty())
       for (size_t i = 0; i < names_.size(); ++i)
@@ -110,9 +110,9 @@ class SchemaFields {
   }
 
  private:
-  static constexpr uint32_t FIELDS = 1, METADATA = 5;
-  static constexpr uint32_t NAME = 2, ID = 3, PARENT = 4, TYPE = 5, NULLABLE = 6,
-                            DICTIONARY = 8, OF_FIELD = 10;
+  static constexpr uint32_t kFields = 1, kMetadata = 5;
+  static constexpr uint32_t kName = 2, kId = 3, kParent = 4, kType = 5, kNullable = 6,
+                            kDictionary = 8, kOfField = 10;
 
   bool add(std::string_view content) {
     ProtoWire field(content);
@@ -120,17 +120,19 @@ class SchemaFields {
     uint64_t id = 0, parent = 0;
     bool is_nullable = false, is_marked = false;
     while (field.next()) {
-      const bool is_part = field.field == NAME || field.field == TYPE || field.field == OF_FIELD;
-      const bool is_number = field.field == ID || field.field == PARENT || field.field == NULLABLE;
-      if (field.field == DICTIONARY || (is_part && field.wire != 2) || (is_number && field.wire != 0))
+      const bool is_part = field.field == kName || field.field == kType || field.field == kOfField;
+      const bool is_number =
+          field.field == kId || field.field == kParent || field.field == kNullable;
+      if (field.field == kDictionary || (is_part && field.wire != 2) ||
+          (is_number && field.wire != 0))
         return false;
       switch (field.field) {
-        case NAME: name = field.bytes(); break;
-        case TYPE: type = field.bytes(); break;
-        case ID: id = field.varint(); break;
-        case PARENT: parent = field.varint(); break;
-        case NULLABLE: is_nullable = field.varint() != 0; break;
-        case OF_FIELD:
+        case kName: name = field.bytes(); break;
+        case kType: type = field.bytes(); break;
+        case kId: id = field.varint(); break;
+        case kParent: parent = field.varint(); break;
+        case kNullable: is_nullable = field.varint() != 0; break;
+        case kOfField:
           is_marked = true;
           if (!is_text_of_entry(field.bytes())) return false;
           break;
@@ -138,7 +140,7 @@ class SchemaFields {
       }
     }
     if (!field.ok || id > INT32_MAX || parent != UINT64_MAX || !is_text(name)) return false;
-    if (name.find('\0') != name.npos) return false;  // which ends a name in Arrow's C interface
+    if (name.find('\0') != name.npos) return false;  // it ends a name in Arrow's C interface
     ids_.push_back(id);
     if (is_marked) marked_.push_back(static_cast<uint32_t>(names_.size()));
     names_.emplace_back(name);
@@ -148,7 +150,7 @@ class SchemaFields {
     return true;
   }
 
-  // Whether the value of an entry of metadata is UTF-8; its key was looked at.
+  // True if key and value of a metadata entry are UTF-8.
   static bool is_text_of_entry(std::string_view content) {
     ProtoWire entry(content);
     while (entry.next()) {
@@ -168,7 +170,7 @@ class SchemaFields {
   std::unordered_map<std::string_view, int64_t> by_name_;
 };
 
-// The top-level fields of a manifest's schema; None where they must be looked at with more care.
+// Top-level fields of a manifest's schema; None if they need the protobuf parser.
 std::unique_ptr<SchemaFields> schema_fields(nb::bytes manifest) {
   auto fields = std::make_unique<SchemaFields>();
   const std::string_view content(manifest.c_str(), manifest.size());
