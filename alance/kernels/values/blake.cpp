@@ -18,14 +18,14 @@ W turned(W value, int bits) {
   return value >> bits | value << (8 * static_cast<int>(sizeof(W)) - bits);
 }
 
-// What the state begins with, as those of SHA-512 and SHA-256.
+// Initial states; those of SHA-512 and SHA-256 are the same.
 constexpr std::array<uint64_t, 8> kWide = {
     0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
     0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179};
 constexpr std::array<uint32_t, 8> kNarrow = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                              0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
-// The order of a block's words in each round.
+// Order of a block's words in each round.
 constexpr uint8_t kOrders[10][16] = {
     {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
     {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
@@ -37,9 +37,10 @@ constexpr uint8_t kOrders[10][16] = {
     {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
     {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5},
     {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
-constexpr uint8_t kMoves[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};  // BLAKE3
+// Permutation of words between rounds of BLAKE3.
+constexpr uint8_t kMoves[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
 
-// One round: the columns of the state, then its diagonals.
+// One round, on the columns of the state, then on its diagonals.
 template <typename W>
 void mix(Words<W>& v, const Words<W>& words, const uint8_t* order) {
   constexpr bool kIsWide = sizeof(W) == 8;
@@ -60,7 +61,7 @@ void mix(Words<W>& v, const Words<W>& words, const uint8_t* order) {
   }
 }
 
-// A block of `size` bytes, and zeros behind them.
+// Block of `size` bytes, padded with zeros.
 template <typename W>
 Words<W> block_of(const uint8_t* at, int64_t size) {
   Words<W> words{};
@@ -92,7 +93,7 @@ void blake2(const std::array<W, 8>& first, const uint8_t* at, int64_t size, uint
 
 using Chain = std::array<uint32_t, 8>;
 
-// A block of a chunk, or the two halves of a tree, before its value is asked for.
+// Compression that is not computed yet: the last block of a chunk, or the two halves of a tree.
 struct Node {
   static constexpr uint32_t kStart = 1, kEnd = 2, kParent = 4, kRoot = 8;
   Chain chain = kNarrow;
@@ -125,7 +126,7 @@ struct Node {
   }
 };
 
-// The last block of a chunk; those before it are in its chain.
+// Last block of a chunk; the blocks before it are in its chain.
 Node chunk(const uint8_t* at, int64_t size, uint64_t number) {
   Node node;
   node.counter = number;
@@ -144,7 +145,7 @@ Node chunk(const uint8_t* at, int64_t size, uint64_t number) {
 
 void blake3(const uint8_t* at, int64_t size, uint8_t* out, std::vector<Chain>& trees) {
   constexpr int64_t kChunk = 1024;
-  trees.clear();  // whole ones to the left, each larger than the next
+  trees.clear();  // complete trees to the left, each larger than the next
   int64_t done = 0;
   uint64_t number = 0;
   for (; size - done > kChunk; done += kChunk) {
@@ -161,8 +162,8 @@ void blake3(const uint8_t* at, int64_t size, uint8_t* out, std::vector<Chain>& t
   std::memcpy(out, value.data(), sizeof(value));
 }
 
-// The digest of each value, one behind the other: BLAKE2b (0, 64 bytes each), BLAKE2s (1, 32) or
-// BLAKE3 (2, 32). `offsets` say where values begin and the last one ends.
+// Digest of each value, one after the other: BLAKE2b (kind 0, 64 bytes), BLAKE2s (1, 32) or BLAKE3
+// (2, 32). Value i lies between `offsets[i]` and `offsets[i + 1]`.
 nb::object blake_digests(const In<int64_t>& offsets, const Bytes& content, int kind) {
   const auto count = static_cast<int64_t>(offsets.size()) - 1;
   if (count < 0) corrupt("digests: no offsets");

@@ -66,7 +66,7 @@ int64_t block_of(uint64_t hash, int64_t num_blocks) {
   return static_cast<int64_t>((hash >> 32) * static_cast<uint64_t>(num_blocks) >> 32);
 }
 
-// The hash of each of some values, of which `offsets` say where they begin and the last one ends.
+// Hash of each value; value i lies between `offsets[i]` and `offsets[i + 1]`.
 nb::object bloom_hashes(const In<int64_t>& offsets, const Bytes& content) {
   const auto count = static_cast<int64_t>(offsets.size()) - 1;
   const auto total = static_cast<int64_t>(content.size());
@@ -88,7 +88,7 @@ int64_t blocks_of(int64_t num_bytes) {
   return num_bytes / kBlockBytes;
 }
 
-// Adds values to a filter, by their hashes.
+// Add values to a filter, by their hashes.
 void bloom_add(const In<uint64_t>& hashes, const MutBytes& filter) {
   const int64_t num_blocks = blocks_of(static_cast<int64_t>(filter.size()));
   for (size_t i = 0; i < hashes.size(); ++i) {
@@ -100,8 +100,8 @@ void bloom_add(const In<uint64_t>& hashes, const MutBytes& filter) {
   }
 }
 
-// Which of some filters may have one of some values: 0 or 1. `offsets` say where each begins and
-// the last one ends.
+// 1 for each filter that may have any of the values, else 0. Filter i lies between `offsets[i]` and
+// `offsets[i + 1]`.
 nb::object bloom_hits(const In<int64_t>& offsets, const Bytes& filters,
                       const In<uint64_t>& hashes) {
   const auto count = static_cast<int64_t>(offsets.size()) - 1;

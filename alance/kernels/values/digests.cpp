@@ -13,7 +13,7 @@
 namespace alance {
 namespace {
 
-// Parts of the sines of 1 to 64.
+// Integer parts of 2^32 * |sin(i)| for i from 1 to 64.
 constexpr std::array<uint32_t, 64> kSines = {
     0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501,
     0x698098d8, 0x8b44f7af, 0xffff5bb1, 0x895cd7be, 0x6b901122, 0xfd987193, 0xa679438e, 0x49b40821,
@@ -25,7 +25,8 @@ constexpr std::array<uint32_t, 64> kSines = {
     0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391,
 };
 
-// Parts of the cube roots of the first 80 primes; SHA-256 has the upper half of the first 64.
+// Fractional parts of the cube roots of the first 80 primes; SHA-256 has the upper half of the
+// first 64.
 constexpr std::array<uint64_t, 80> kCubeRoots = {
     0x428a2f98d728ae22, 0x7137449123ef65cd, 0xb5c0fbcfec4d3b2f, 0xe9b5dba58189dbbc,
     0x3956c25bf348b538, 0x59f111f1b605d019, 0x923f82a4af194f9b, 0xab1c5ed5da6d8118,
@@ -87,7 +88,8 @@ struct Md5 {
   }
 };
 
-// Turns of the sums over words and over the state: two rotations and a shift, three rotations.
+// Distances in bits: two rotations and a shift for the message schedule, three rotations for the
+// state.
 struct Turns {
   int early[3], late[3], first[3], second[3];
 };
@@ -113,9 +115,9 @@ struct Sha2 {
     auto [a, b, c, d, e, f, g, h] = state;
     for (size_t i = 0; i < kRounds; ++i) {
       const auto root = static_cast<Word>(kIsWide ? kCubeRoots[i] : kCubeRoots[i] >> 32);
-      const Word one = h + large(e, kTurns.second) + ((e & f) ^ (~e & g)) + root + words[i];
-      const Word two = large(a, kTurns.first) + ((a & b) ^ (a & c) ^ (b & c));
-      h = g, g = f, f = e, e = d + one, d = c, c = b, b = a, a = one + two;
+      const Word t1 = h + large(e, kTurns.second) + ((e & f) ^ (~e & g)) + root + words[i];
+      const Word t2 = large(a, kTurns.first) + ((a & b) ^ (a & c) ^ (b & c));
+      h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
     }
     const std::array<Word, 8> added = {a, b, c, d, e, f, g, h};
     for (size_t i = 0; i < 8; ++i) state[i] += added[i];
@@ -130,15 +132,15 @@ struct Sha2 {
 };
 
 #if defined(__x86_64__)
-// Whether the processor has instructions for SHA-256 (and SSSE3 and SSE4.1, which came before).
+// True if the processor has instructions for SHA-256, and SSSE3 and SSE4.1.
 bool has_sha() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__builtin_cpu_supports("ssse3") || !__builtin_cpu_supports("sse4.1")) return false;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
 }
 
-// One block of SHA-224 or SHA-256. The state is in two registers, a b e f and c d g h, as the
-// instructions have it, and `words` are the last 16 words of the message.
+// One block of SHA-224 or SHA-256. Two registers hold the state in the order of the instructions: a
+// b e f and c d g h. `words` are the last 16 words of the message schedule.
 __attribute__((target("sha,sse4.1,ssse3"))) void add_by_instructions(uint32_t* state,
                                                                      const uint8_t* block) {
   alignas(16) static constexpr auto kRoots = [] {
@@ -180,18 +182,18 @@ struct Sha256ByInstructions : Sha2<uint32_t> {
 };
 #endif
 
-// The digest of one value: its blocks, then a bit, zeros, and its length in bits.
+// Digest of one value: its blocks, then a one bit, zeros, and its length in bits.
 template <typename H>
 void digest(H hash, const uint8_t* at, int64_t size, uint8_t* out, int64_t width) {
   using Word = typename H::Word;
-  int64_t left = size;
-  for (; left >= H::kBlock; at += H::kBlock, left -= H::kBlock) hash.add(at);
+  int64_t remaining = size;
+  for (; remaining >= H::kBlock; at += H::kBlock, remaining -= H::kBlock) hash.add(at);
   uint8_t tail[2 * H::kBlock] = {};
-  if (left) std::memcpy(tail, at, static_cast<size_t>(left));
-  tail[left] = 0x80;
-  const int64_t num_bytes = left + 1 + H::kLength > H::kBlock ? 2 * H::kBlock : H::kBlock;
+  if (remaining) std::memcpy(tail, at, static_cast<size_t>(remaining));
+  tail[remaining] = 0x80;
+  const int64_t num_bytes = remaining + 1 + H::kLength > H::kBlock ? 2 * H::kBlock : H::kBlock;
   const uint64_t bits = 8 * static_cast<uint64_t>(size);
-  // The upper half of a length of 128 bits is zero but for sizes that no memory holds.
+  // The upper half of a length of 128 bits is zero for every size that fits memory.
   const int64_t length_at = H::kBigEndian ? num_bytes - 8 : num_bytes - H::kLength;
   store(tail + length_at, H::kBigEndian ? swapped(bits) : bits);
   for (int64_t i = 0; i < num_bytes; i += H::kBlock) hash.add(tail + i);
@@ -226,8 +228,8 @@ void digest_sha256(const Sha2<uint32_t>& hash, const int64_t* ends, int64_t coun
   digest_all(hash, ends, count, content, out, width);
 }
 
-// The digest of each value, one behind the other, `width` bytes each; of 16 bytes it is MD5, of
-// more SHA-2. `offsets` say where values begin and the last one ends.
+// Digest of each value, `width` bytes each, one after the other: MD5 for 16 bytes, else SHA-2.
+// Value i lies between `offsets[i]` and `offsets[i + 1]`.
 nb::object digests(const In<int64_t>& offsets, const Bytes& content, int64_t width,
                    bool baseline) {
   const auto count = static_cast<int64_t>(offsets.size()) - 1;
@@ -252,7 +254,7 @@ nb::object digests(const In<int64_t>& offsets, const Bytes& content, int64_t wid
   return nb::cast(out.numpy());
 }
 
-// Bytes as hexadecimal digits, two each.
+// Hexadecimal digits of bytes, two a byte.
 nb::object hex_digits(const Bytes& content) {
   constexpr char kDigits[] = "0123456789abcdef";
   const auto size = static_cast<int64_t>(content.size());

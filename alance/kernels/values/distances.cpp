@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kWordBits = 64;
 
-// Where each character of a short text is in it, a bit a place.
+// Positions of each character in a short text, a bit a position.
 class Places {
  public:
   void clear() {
@@ -38,7 +38,7 @@ class Places {
   uint64_t of(uint32_t code) const { return masks_[find(code)]; }
 
  private:
-  // The slot of a character, or a free one: at most half of them are in use.
+  // Slot of a character, or a free slot; at most half of the slots are in use.
   uint32_t find(uint32_t code) const {
     uint32_t slot = code % kSlots;
     while (masks_[slot] != 0 && codes_[slot] != code) slot = (slot + 1) % kSlots;
@@ -56,7 +56,7 @@ int64_t short_distance(const uint32_t* text, int64_t size, const uint32_t* other
   places.clear();
   for (int64_t i = 0; i < size; ++i) places.add(text[i], i);
   const uint64_t last = uint64_t{1} << (size - 1);
-  uint64_t more = ~uint64_t{0}, less = 0;  // where a cell is one more, or less, than the one above
+  uint64_t more = ~uint64_t{0}, less = 0;  // cells that are one more, or less, than the one above
   int64_t distance = size;
   for (int64_t i = 0; i < length; ++i) {
     const uint64_t equal = places.of(other[i]);
@@ -73,7 +73,7 @@ int64_t short_distance(const uint32_t* text, int64_t size, const uint32_t* other
   return distance;
 }
 
-// Extends a row of edit distances, of each prefix of `text` to a prefix of the other text, by
+// Extend a row of edit distances, of each prefix of `text` to a prefix of the other text, by
 // `other`, the characters behind that prefix.
 void extend_row(const uint32_t* text, int64_t size, const uint32_t* other, int64_t length,
                 int64_t* row) {
@@ -95,7 +95,7 @@ int64_t long_distance(const uint32_t* text, int64_t size, const uint32_t* other,
   return row[size];
 }
 
-// Returns the row after `extend_row`, for callers that compare long texts in steps.
+// Row after `extend_row`, for callers that compare long texts in steps.
 nb::object edit_row(const In<int64_t>& row, const In<uint32_t>& codes,
                     const In<uint32_t>& other_codes) {
   if (row.size() != codes.size() + 1) corrupt("distances: the row needs a number for each prefix");
@@ -110,8 +110,8 @@ nb::object edit_row(const In<int64_t>& row, const In<uint32_t>& codes,
   return nb::cast(out.numpy());
 }
 
-// How many characters have to be changed, added or left out to make one text the other, of each
-// pair. `ends` say where each text begins among the characters, and the last one ends.
+// Edit distance of each pair of texts: characters to change, add or leave out. Text i lies between
+// `ends[i]` and `ends[i + 1]`.
 nb::object edit_distances(const In<int64_t>& ends, const In<uint32_t>& codes,
                           const In<int64_t>& other_ends, const In<uint32_t>& other_codes) {
   const auto count = static_cast<int64_t>(ends.size()) - 1;
@@ -140,14 +140,16 @@ nb::object edit_distances(const In<int64_t>& ends, const In<uint32_t>& codes,
   return nb::cast(out.numpy());
 }
 
-// Three sums over each pair of vectors of equal length, one number after the other: of the
-// products, and of the squares of either; or, `apart`, of the squares of the differences alone.
+// Three sums over each pair of vectors of equal length: of products, of squares of the first, of
+// squares of the second vector; all rows of a sum follow each other. `apart`: the sum of squared
+// differences alone. `present` has a byte a row, 0 for sums of nothing; no byte: all rows are
+// present.
 template <typename T, typename U>
 nb::object vector_sums(const In<int64_t>& ends, const In<T>& values, const In<int64_t>& other_ends,
-                       const In<U>& other_values, const Bytes& there, bool apart) {
+                       const In<U>& other_values, const Bytes& present, bool apart) {
   if (ends.size() == 0 || other_ends.size() == 0) corrupt("vectors: no ends");
   const auto rows = static_cast<int64_t>(ends.size() == 2 ? other_ends.size() : ends.size()) - 1;
-  if (there.size() != 0 && static_cast<int64_t>(there.size()) != rows)
+  if (present.size() != 0 && static_cast<int64_t>(present.size()) != rows)
     corrupt("vectors: a byte for each");
   Owned<double> sums(product(rows, apart ? 1 : 3, "sums"));
   {
@@ -156,7 +158,7 @@ nb::object vector_sums(const In<int64_t>& ends, const In<T>& values, const In<in
     const Lists<U> others(other_ends, other_values, rows);
     for (int64_t row = 0; row < rows; ++row) {
       double first = apart ? -0.0 : 0.0, second = 0, third = 0;
-      if (there.size() == 0 || there.data()[row]) {
+      if (present.size() == 0 || present.data()[row]) {
         const auto [start, stop] = vectors.at(row);
         const auto [begin, end] = others.at(row);
         if (end - begin != stop - start) corrupt("vectors of different lengths");
@@ -185,11 +187,11 @@ void register_distances(nanobind::module_& m) {
         arg("other_codes"));
   m.def("edit_row", &alance::edit_row, arg("row"), arg("codes"), arg("other_codes"));
   m.def("vector_sums", &alance::vector_sums<float, float>, arg("ends"), arg("values"),
-        arg("other_ends"), arg("other_values"), arg("there"), arg("apart"));
+              arg("other_ends"), arg("other_values"), arg("present"), arg("apart"));
   m.def("vector_sums", &alance::vector_sums<float, double>, arg("ends"), arg("values"),
-        arg("other_ends"), arg("other_values"), arg("there"), arg("apart"));
+              arg("other_ends"), arg("other_values"), arg("present"), arg("apart"));
   m.def("vector_sums", &alance::vector_sums<double, float>, arg("ends"), arg("values"),
-        arg("other_ends"), arg("other_values"), arg("there"), arg("apart"));
+              arg("other_ends"), arg("other_values"), arg("present"), arg("apart"));
   m.def("vector_sums", &alance::vector_sums<double, double>, arg("ends"), arg("values"),
-        arg("other_ends"), arg("other_values"), arg("there"), arg("apart"));
+              arg("other_ends"), arg("other_values"), arg("present"), arg("apart"));
 }

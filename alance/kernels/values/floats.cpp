@@ -8,9 +8,9 @@
 namespace alance {
 namespace {
 
-constexpr int64_t kBlock = 4096;  // values per block of the check, which ends at a block with a value to replace
+constexpr int64_t kBlock = 4096;  // values between two checks for an early end
 
-// The bits of a float of some width: T is the unsigned type of that width.
+// Bits of a float; T is the unsigned type of its width.
 template <typename T>
 struct Bits {
   static constexpr int kMantissa = sizeof(T) == 2 ? 10 : sizeof(T) == 4 ? 23 : 52;
@@ -58,7 +58,7 @@ ALANCE_CANONICAL(uint16_t, half)
 ALANCE_CANONICAL(uint32_t, single)
 ALANCE_CANONICAL(uint64_t, whole)
 
-// Returns the bytes of floats with one zero and one NaN, or None if they are so already.
+// Bytes of floats with one zero and one NaN; None if they are canonical already.
 nb::object canonical_floats(const Bytes& values, int bits) {
   const auto size = static_cast<int64_t>(values.size());
   if (bits != 16 && bits != 32 && bits != 64) corrupt("floats: expected 16, 32 or 64 bits per value");

@@ -12,11 +12,11 @@ namespace {
 
 enum Kind : int { kUnion = 0, kShared = 1, kDifference = 2 };
 
-// The keys of one pair of lists, each with the last thing that was said of it. Slots have the
-// number of their pair, so that nothing is cleared between pairs.
+// Hash table of the keys of one pair of lists, each with a mark. Slots hold the number of their
+// pair, so that nothing is cleared between pairs.
 class Keys {
  public:
-  // No key is there; room for `most` of them.
+  // Begin a pair: no keys, room for `most`.
   void begin(int64_t most) {
     int bits = 4;
     while ((int64_t{1} << bits) < 2 * most) ++bits;
@@ -25,7 +25,7 @@ class Keys {
     ++pair_;
   }
 
-  // The mark of a key, 0 if it was not there; from now on it is `mark`.
+  // Set the mark of a key; returns its previous mark, 0 if the key is new.
   int8_t put(int64_t key, int8_t mark) {
     Slot& slot = find(key);
     const int8_t before = slot.pair == pair_ ? slot.mark : int8_t{0};
@@ -45,7 +45,7 @@ class Keys {
     int8_t mark = 0;
   };
 
-  // The slot of a key, or a free one: at most half of them are in use.
+  // Slot of a key, or a free slot; at most half of the slots are in use.
   Slot& find(int64_t key) {
     size_t at = static_cast<size_t>(static_cast<uint64_t>(key) * 0x9e3779b97f4a7c15 >> shift_);
     while (slots_[at].pair == pair_ && slots_[at].key != key) at = (at + 1) & mask_;
@@ -58,20 +58,21 @@ class Keys {
   size_t mask_ = 0;
 };
 
-// Where the items are that a function of two lists gives, behind one another, and how many each
-// pair has; those of the other lists are behind all keys of the first ones. Items with equal keys
-// are the same one; given is the first. `there` has a byte for each pair, 0: nothing; or no byte.
+// Positions of the items in a set operation of each pair of lists, pair after pair, and their
+// number for each pair. Items of the other lists are numbered behind all `keys`. Of items with
+// equal keys the first is taken. `present` has a byte a pair, 0 for an empty result; no byte: all
+// pairs are present.
 //
-// kUnion: items of the first list, then of the other one; kShared: those of the longer one (of
-// the first, if both are as long) that the other one has, too; kDifference: those of the first one
+// kUnion: items of the first list, then of the other one. kShared: items of the longer list (of the
+// first, if both are as long) that the other one has, too. kDifference: items of the first list
 // that the other one lacks.
 nb::object item_sets(int kind, const In<int64_t>& ends, const In<int64_t>& keys,
                      const In<int64_t>& other_ends, const In<int64_t>& other_keys,
-                     const Bytes& there) {
+                     const Bytes& present) {
   if (kind < kUnion || kind > kDifference) corrupt("item sets of kind " + std::to_string(kind));
   if (ends.size() == 0 || other_ends.size() == 0) corrupt("item sets: no ends");
   const auto rows = static_cast<int64_t>(ends.size() == 2 ? other_ends.size() : ends.size()) - 1;
-  if (there.size() != 0 && static_cast<int64_t>(there.size()) != rows)
+  if (present.size() != 0 && static_cast<int64_t>(present.size()) != rows)
     corrupt("item sets: a byte for each");
   const auto behind = static_cast<int64_t>(keys.size());
   Owned<int64_t> counts(rows);
@@ -82,7 +83,7 @@ nb::object item_sets(int kind, const In<int64_t>& ends, const In<int64_t>& keys,
     Keys seen;
     for (int64_t row = 0; row < rows; ++row) {
       const size_t before = places.size();
-      if (there.size() == 0 || there.data()[row]) {
+      if (present.size() == 0 || present.data()[row]) {
         auto [start, stop] = lists.at(row);
         auto [begin, end] = others.at(row);
         seen.begin(stop - start + end - begin);
@@ -117,5 +118,5 @@ nb::object item_sets(int kind, const In<int64_t>& ends, const In<int64_t>& keys,
 void register_item_sets(nanobind::module_& m) {
   using nanobind::arg;
   m.def("item_sets", &alance::item_sets, arg("kind"), arg("ends"), arg("keys"), arg("other_ends"),
-        arg("other_keys"), arg("there"));
+               arg("other_keys"), arg("present"));
 }

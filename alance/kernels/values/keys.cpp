@@ -8,26 +8,27 @@
 namespace alance {
 namespace {
 
-constexpr int64_t BLOCK = 64;      // keys whose slots are fetched before they are looked at
-constexpr uint64_t FILTER = 8;     // bits of the filter a key: most that are not there end in it
-constexpr int64_t MOST = UINT32_MAX - 1;
+constexpr int64_t kBatchKeys = 64;  // keys whose slots are prefetched together
+constexpr uint64_t kFilterBits = 8;  // a key: most missing keys end in the filter
+constexpr int64_t kMaxKeys = UINT32_MAX - 1;
 
-// A few bits a hash: says of most that were not added that they were not.
+// Filter of one bit a hash: rejects most hashes that were not added.
 class Filter {
  public:
   void resize(int64_t count) {
-    const uint64_t bits = std::max(uint64_t{64}, std::bit_ceil(FILTER * static_cast<uint64_t>(count)));
+    const uint64_t bits =
+        std::max(uint64_t{64}, std::bit_ceil(kFilterBits * static_cast<uint64_t>(count)));
     mask_ = bits - 1;
     words_.assign(bits / 64, 0);
   }
   void add(uint64_t hash) { words_[(hash & mask_) >> 6] |= uint64_t{1} << (hash & 63); }
   bool may_have(uint64_t hash) const { return words_[(hash & mask_) >> 6] >> (hash & 63) & 1; }
 
-  // Bits that are set: about as many as hashes differ.
+  // Number of set bits, about that of distinct hashes.
   int64_t num_set() const {
-    int64_t found = 0;
-    for (const uint64_t word : words_) found += std::popcount(word);
-    return found;
+    int64_t count = 0;
+    for (const uint64_t word : words_) count += std::popcount(word);
+    return count;
   }
 
  private:
@@ -35,13 +36,14 @@ class Filter {
   uint64_t mask_ = 0;
 };
 
-// Keys, each with a number: 0 for the first one, the same for all that are equal.
+// Hash table of keys, numbered from 0 in order of first appearance; equal keys have one number.
 class KeyTable {
  public:
   KeyTable(Keys keys, uint64_t seed) : keys_(std::move(keys)), seed_(seed), numbers_(0) {
     nb::gil_scoped_release release;
     const int64_t count = keys_.count();
-    if (count > MOST) corrupt("keys: " + std::to_string(count) + " of them, too many for a table");
+    if (count > kMaxKeys)
+      corrupt("keys: " + std::to_string(count) + " of them, too many for a table");
     const uint64_t places = std::bit_ceil(static_cast<uint64_t>(count) * 2 + 2);
     shift_ = 64 - std::countr_zero(places);
     slots_.resize(places);
@@ -56,14 +58,15 @@ class KeyTable {
 
   int64_t size() const { return size_; }
 
-  // The number of each key; given away at the first call.
+  // Number of each key; can be taken once.
   Numpy<uint32_t> numbers() {
-    if (given_) corrupt("keys: their numbers were taken before");
-    given_ = true;
+    if (numbers_taken_) corrupt("keys: their numbers were taken before");
+    numbers_taken_ = true;
     return numbers_.numpy();
   }
 
-  // Which of other keys of the same form are in the table, ascending, and their numbers.
+  // Positions of the other keys, of the same form, that are in the table, ascending; and their
+  // numbers.
   nb::object find(const Keys& others) const {
     if (!others.alike(keys_)) {
       const auto width = [](const Keys& keys) { return std::to_string(keys.parts()[0].width); };
@@ -91,9 +94,9 @@ class KeyTable {
 
  private:
   struct Slot {
-    uint64_t key = 0;     // the key where it is a number, else its hash
-    uint32_t number = 0;  // from 1 on
-    uint32_t first = 0;   // where the key stands first
+    uint64_t key = 0;  // the key if it is a word, else its hash
+    uint32_t number = 0;  // from 1 on; 0: the slot is free
+    uint32_t first = 0;  // position of the key's first appearance
   };
 
   struct Hit {
@@ -104,30 +107,30 @@ class KeyTable {
   size_t slot_of(uint64_t mix) const { return static_cast<size_t>(mix >> shift_); }
 
   template <bool Word>
-  bool same(const Slot& slot, uint64_t key, const Keys& keys, int64_t i) const {
+  bool is_key(const Slot& slot, uint64_t key, const Keys& keys, int64_t i) const {
     return slot.key == key && (Word || keys_.equal(slot.first, keys, i));
   }
 
-  // The hashes of a block of keys.
+  // Hashes of a block of keys.
   void mix(const Keys& keys, int64_t start, int64_t count, uint64_t* hashes) const {
     std::fill(hashes, hashes + count, seed_);
     for (const KeyPart& part : keys.parts()) part.fold(start, count, hashes);
   }
 
-  // Where a key stands, or the free slot where it would.
+  // Slot of a key, or the free slot where it would be.
   template <bool Word>
   size_t find_slot(uint64_t mix, uint64_t key, const Keys& keys, int64_t i) const {
     const size_t mask = slots_.size() - 1;
     size_t at = slot_of(mix);
-    while (slots_[at].number && !same<Word>(slots_[at], key, keys, i)) at = (at + 1) & mask;
+    while (slots_[at].number && !is_key<Word>(slots_[at], key, keys, i)) at = (at + 1) & mask;
     return at;
   }
 
   template <bool Word>
   void build() {
-    uint64_t hashes[BLOCK];
-    for (int64_t start = 0; start < keys_.count(); start += BLOCK) {
-      const int64_t count = std::min(BLOCK, keys_.count() - start);
+    uint64_t hashes[kBatchKeys];
+    for (int64_t start = 0; start < keys_.count(); start += kBatchKeys) {
+      const int64_t count = std::min(kBatchKeys, keys_.count() - start);
       mix(keys_, start, count, hashes);
       for (int64_t i = 0; i < count; ++i) __builtin_prefetch(&slots_[slot_of(hashes[i])]);
       for (int64_t i = 0; i < count; ++i) {
@@ -142,7 +145,8 @@ class KeyTable {
     }
   }
 
-  // Of keys of several columns one may tell as much as all do: then it is looked at alone first.
+  // Choose a column that tells apart more than half as many keys as all columns do: it is looked up
+  // first.
   void screen() {
     if (keys_.parts().size() < 2) return;
     int64_t most = filter_.num_set() / 2;
@@ -151,9 +155,9 @@ class KeyTable {
       if (!part.width) continue;
       Filter filter;
       filter.resize(keys_.count());
-      uint64_t hashes[BLOCK];
-      for (int64_t start = 0; start < keys_.count(); start += BLOCK) {
-        const int64_t count = std::min(BLOCK, keys_.count() - start);
+      uint64_t hashes[kBatchKeys];
+      for (int64_t start = 0; start < keys_.count(); start += kBatchKeys) {
+        const int64_t count = std::min(kBatchKeys, keys_.count() - start);
         std::fill(hashes, hashes + count, seed_);
         part.fold(start, count, hashes);
         for (int64_t i = 0; i < count; ++i) filter.add(hashes[i]);
@@ -168,30 +172,30 @@ class KeyTable {
 
   template <bool Word>
   void find_all(const Keys& others, std::vector<Hit>& hits) const {
-    const KeyPart* one = screen_ < 0 ? nullptr : &others.parts()[static_cast<size_t>(screen_)];
-    uint64_t hashes[BLOCK];
-    int64_t left[BLOCK];
-    for (int64_t start = 0; start < others.count(); start += BLOCK) {
-      const int64_t count = std::min(BLOCK, others.count() - start);
-      if (one) {
+    const KeyPart* column = screen_ < 0 ? nullptr : &others.parts()[static_cast<size_t>(screen_)];
+    uint64_t hashes[kBatchKeys];
+    int64_t candidates[kBatchKeys];
+    for (int64_t start = 0; start < others.count(); start += kBatchKeys) {
+      const int64_t count = std::min(kBatchKeys, others.count() - start);
+      if (column) {
         std::fill(hashes, hashes + count, seed_);
-        one->fold(start, count, hashes);
+        column->fold(start, count, hashes);
       } else {
         mix(others, start, count, hashes);
       }
-      int64_t num_left = 0;
+      int64_t num_candidates = 0;
       for (int64_t i = 0; i < count; ++i) {
-        left[num_left] = i;
-        num_left += filter_.may_have(hashes[i]);
+        candidates[num_candidates] = i;
+        num_candidates += filter_.may_have(hashes[i]);
       }
-      for (int64_t j = 0; j < num_left; ++j) {
-        uint64_t& hash = hashes[left[j]];
-        if (one) mix(others, start + left[j], 1, &hash);
+      for (int64_t j = 0; j < num_candidates; ++j) {
+        uint64_t& hash = hashes[candidates[j]];
+        if (column) mix(others, start + candidates[j], 1, &hash);
         __builtin_prefetch(&slots_[slot_of(hash)]);
       }
-      for (int64_t j = 0; j < num_left; ++j) {
-        const int64_t i = start + left[j];
-        const uint64_t hash = hashes[left[j]];
+      for (int64_t j = 0; j < num_candidates; ++j) {
+        const int64_t i = start + candidates[j];
+        const uint64_t hash = hashes[candidates[j]];
         const uint64_t key = Word ? others.parts()[0].word(i) : hash;
         const Slot& slot = slots_[find_slot<Word>(hash, key, others, i)];
         if (slot.number) hits.push_back({i, slot.number - 1});
@@ -203,28 +207,28 @@ class KeyTable {
   uint64_t seed_;
   int shift_ = 0;
   uint32_t size_ = 0;
-  bool given_ = false;
+  bool numbers_taken_ = false;
   std::vector<Slot> slots_;
-  Filter filter_;          // of all keys, or of those of the column that is looked at first
-  int64_t screen_ = -1;    // that column
+  Filter filter_;  // of all keys, or of the column that is looked up first
+  int64_t screen_ = -1;  // number of that column; -1: none
   Filter screen_filter_;
   Owned<uint32_t> numbers_;
 };
 
-// A number for each key, the same for equal ones, otherwise as good as random.
+// Hash of each key: the same for equal keys, otherwise as good as random.
 Numpy<uint64_t> key_hashes(const Keys& keys, uint64_t seed) {
   auto run = [&] {
     nb::gil_scoped_release release;
-    Owned<uint64_t> found(keys.count());
+    Owned<uint64_t> hashes(keys.count());
     for (int64_t i = 0; i < keys.count(); ++i) {
       uint64_t hash = seed;
-      for (const KeyPart& one : keys.parts()) {
-        const int64_t size = one.size(i);
-        hash = KeyPart::hash(mixed(hash, static_cast<uint64_t>(size)), one.at(i), size);
+      for (const KeyPart& part : keys.parts()) {
+        const int64_t size = part.size(i);
+        hash = KeyPart::hash(mixed(hash, static_cast<uint64_t>(size)), part.at(i), size);
       }
-      found[i] = hash;
+      hashes[i] = hash;
     }
-    return found;
+    return hashes;
   };
   return run().numpy();
 }

@@ -7,15 +7,15 @@
 
 namespace alance {
 
-constexpr int64_t KEY_WORD = 8;
+constexpr int64_t kKeyWord = 8;  // bytes
 
 inline uint64_t mixed(uint64_t hash, uint64_t word) {
-  constexpr uint64_t mix = 0x9E3779B97F4A7C15;
-  const auto wide = static_cast<unsigned __int128>(hash ^ word ^ mix) * 0xD6E8FEB86659FD93;
+  constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
+  const auto wide = static_cast<unsigned __int128>(hash ^ word ^ kMix) * 0xD6E8FEB86659FD93;
   return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
 }
 
-// One column: `width` bytes every `stride`, or from offset to offset where the width is 0.
+// One column: `width` bytes every `stride` bytes; values between offsets if `width` is 0.
 struct KeyPart {
   const uint8_t* data = nullptr;
   const int64_t* wide = nullptr;
@@ -33,22 +33,23 @@ struct KeyPart {
            std::memcmp(at(i), other.at(j), static_cast<size_t>(length)) == 0;
   }
 
-  // The last bytes of a value, fewer than a word.
-  static uint64_t rest(const uint8_t* at, int64_t left) {
-    if (left >= 4) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + left - 4)} << 32;
+  // The last bytes of a value, fewer than a word, as a word.
+  static uint64_t rest(const uint8_t* at, int64_t remaining) {
+    if (remaining >= 4)
+      return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + remaining - 4)} << 32;
     uint64_t word = at[0];
-    if (left > 1) word |= uint64_t{at[1]} << 8;
-    if (left > 2) word |= uint64_t{at[2]} << 16;
+    if (remaining > 1) word |= uint64_t{at[1]} << 8;
+    if (remaining > 2) word |= uint64_t{at[2]} << 16;
     return word;
   }
 
-  static uint64_t hash(uint64_t hash, const uint8_t* at, int64_t left) {
-    for (; left >= KEY_WORD; left -= KEY_WORD, at += KEY_WORD)
+  static uint64_t hash(uint64_t hash, const uint8_t* at, int64_t remaining) {
+    for (; remaining >= kKeyWord; remaining -= kKeyWord, at += kKeyWord)
       hash = mixed(hash, load<uint64_t>(at));
-    return left ? mixed(hash, rest(at, left)) : hash;
+    return remaining ? mixed(hash, rest(at, remaining)) : hash;
   }
 
-  // Adds the values of some rows to the hashes of their keys.
+  // Mix the values of some rows into the hashes of their keys.
   void fold(int64_t start, int64_t count, uint64_t* hashes) const {
     switch (width) {
       case 0:
@@ -66,7 +67,7 @@ struct KeyPart {
     }
   }
 
-  // The value as a number, of a part that is as wide as one.
+  // Value as a number; the width is 1, 2, 4 or 8.
   uint64_t word(int64_t i) const {
     switch (width) {
       case 1: return *at(i);
@@ -96,7 +97,7 @@ class Keys {
     parts_.push_back({data.data(), nullptr, nullptr, width, width});
   }
 
-  // Values from offset to offset.
+  // Values between offsets.
   Keys(In<int64_t> offsets, Bytes data) : data_{data}, wide_{offsets} {
     check(offsets.data(), offsets.size(), data);
     parts_.push_back({data.data(), offsets.data(), nullptr, 0, 0});
@@ -109,17 +110,17 @@ class Keys {
   int64_t count() const { return count_; }
   const std::vector<KeyPart>& parts() const { return parts_; }
 
-  // Whether keys are numbers.
+  // True if keys are numbers of 1, 2, 4 or 8 bytes.
   bool is_word() const {
     const int64_t width = parts_[0].width;
     return parts_.size() == 1 && (width == 1 || width == 2 || width == 4 || width == 8);
   }
 
   bool alike(const Keys& other) const {
-    bool same = parts_.size() == other.parts_.size();
-    for (size_t p = 0; same && p < parts_.size(); ++p)
-      same = parts_[p].width == other.parts_[p].width;
-    return same;
+    bool are_alike = parts_.size() == other.parts_.size();
+    for (size_t p = 0; are_alike && p < parts_.size(); ++p)
+      are_alike = parts_[p].width == other.parts_[p].width;
+    return are_alike;
   }
 
   bool equal(int64_t i, const Keys& other, int64_t j) const {
@@ -128,24 +129,24 @@ class Keys {
     return true;
   }
 
-  // The columns of others, which have the same number of rows, side by side.
+  // Columns of other keys, with the same number of rows, side by side.
   static Keys beside(const nb::list& columns) {
-    Keys found;
-    for (nb::handle one : columns) {
-      const Keys& keys = nb::cast<const Keys&>(one);
-      if (!found.parts_.empty() && keys.count_ != found.count_)
+    Keys result;
+    for (nb::handle column : columns) {
+      const Keys& keys = nb::cast<const Keys&>(column);
+      if (!result.parts_.empty() && keys.count_ != result.count_)
         corrupt("keys: columns of different lengths");
-      found.count_ = keys.count_;
-      found.parts_.insert(found.parts_.end(), keys.parts_.begin(), keys.parts_.end());
-      found.data_.insert(found.data_.end(), keys.data_.begin(), keys.data_.end());
-      found.wide_.insert(found.wide_.end(), keys.wide_.begin(), keys.wide_.end());
-      found.narrow_.insert(found.narrow_.end(), keys.narrow_.begin(), keys.narrow_.end());
+      result.count_ = keys.count_;
+      result.parts_.insert(result.parts_.end(), keys.parts_.begin(), keys.parts_.end());
+      result.data_.insert(result.data_.end(), keys.data_.begin(), keys.data_.end());
+      result.wide_.insert(result.wide_.end(), keys.wide_.begin(), keys.wide_.end());
+      result.narrow_.insert(result.narrow_.end(), keys.narrow_.begin(), keys.narrow_.end());
     }
-    if (found.parts_.empty()) corrupt("keys: no columns");
-    return found;
+    if (result.parts_.empty()) corrupt("keys: no columns");
+    return result;
   }
 
-  // The columns that `joined_keys` made one of, by their widths, 0 where values vary.
+  // Columns of a key of `joined_keys`, by their widths; 0 if values vary in size.
   Keys split(const In<int64_t>& widths) const;
 
  private:
@@ -162,7 +163,7 @@ class Keys {
   }
 
   std::vector<KeyPart> parts_;
-  std::vector<Bytes> data_;  // what the parts point into
+  std::vector<Bytes> data_;  // memory of the parts
   std::vector<In<int64_t>> wide_;
   std::vector<In<int32_t>> narrow_;
   int64_t count_ = 0;

@@ -1,11 +1,11 @@
-// Keys of several columns combined to one value a row, for keys on the disk; and the inverse.
+// Keys of several columns as one value a row, for keys on disk; and the inverse.
 #include "values/keys.hpp"
 
 namespace alance {
 namespace {
 
-// The bytes of all columns in a row, those of a varying number behind their number, so that none
-// runs over into the next. Offsets and bytes.
+// Values of all columns in a row, concatenated; a value of varying size follows its size, so that
+// different keys never have equal bytes. Returns offsets and bytes.
 nb::object joined_keys(const nb::list& columns) {
   const Keys keys = Keys::beside(columns);
   const int64_t count = keys.count();
@@ -15,19 +15,19 @@ nb::object joined_keys(const nb::list& columns) {
     ends[0] = 0;
     for (int64_t i = 0; i < count; ++i) {
       int64_t size = 0;
-      for (const KeyPart& one : keys.parts()) size += one.size(i) + (one.width ? 0 : KEY_WORD);
+      for (const KeyPart& part : keys.parts()) size += part.size(i) + (part.width ? 0 : kKeyWord);
       ends[i + 1] = ends[i] + size;
     }
     Owned<uint8_t> bytes(ends[count]);
     uint8_t* out = bytes.data();
     for (int64_t i = 0; i < count; ++i) {
-      for (const KeyPart& one : keys.parts()) {
-        const int64_t size = one.size(i);
-        if (!one.width) {
+      for (const KeyPart& part : keys.parts()) {
+        const int64_t size = part.size(i);
+        if (!part.width) {
           store<int64_t>(out, size);
-          out += KEY_WORD;
+          out += kKeyWord;
         }
-        if (size) std::memcpy(out, one.at(i), static_cast<size_t>(size));
+        if (size) std::memcpy(out, part.at(i), static_cast<size_t>(size));
         out += size;
       }
     }
@@ -37,7 +37,7 @@ nb::object joined_keys(const nb::list& columns) {
   return nb::make_tuple(ends.numpy(), bytes.numpy());
 }
 
-// Values of one column as they are found.
+// Values of one column, collected row by row.
 struct Column {
   int64_t width;
   std::vector<int64_t> ends{0};
@@ -45,28 +45,28 @@ struct Column {
 
   explicit Column(int64_t width_) : width(width_) {}
 
-  // Takes the value from the front of a row; false: the row is too short.
-  bool take(const uint8_t*& at, int64_t& left) {
+  // Take the value from the front of a row; false if the row is too short.
+  bool take(const uint8_t*& at, int64_t& remaining) {
     int64_t size = width;
     if (!width) {
-      if (left < KEY_WORD) return false;
+      if (remaining < kKeyWord) return false;
       size = load<int64_t>(at);
-      at += KEY_WORD;
-      left -= KEY_WORD;
+      at += kKeyWord;
+      remaining -= kKeyWord;
     }
-    if (size < 0 || size > left) return false;
+    if (size < 0 || size > remaining) return false;
     bytes.insert(bytes.end(), at, at + size);
     ends.push_back(static_cast<int64_t>(bytes.size()));
     at += size;
-    left -= size;
+    remaining -= size;
     return true;
   }
 
   template <typename T>
   static nb::object array(const std::vector<T>& values) {
-    Owned<T> found(static_cast<int64_t>(values.size()));
-    if (!values.empty()) std::memcpy(found.data(), values.data(), values.size() * sizeof(T));
-    return nb::cast(found.numpy());
+    Owned<T> copy(static_cast<int64_t>(values.size()));
+    if (!values.empty()) std::memcpy(copy.data(), values.data(), values.size() * sizeof(T));
+    return nb::cast(copy.numpy());
   }
 
   Keys keys() const {
@@ -92,28 +92,29 @@ Keys Keys::split(const In<int64_t>& widths) const {
   }
   if (fixed) {
     if (sum > joined.width) corrupt("keys: columns are wider than all of them");
-    Keys found = *this;
-    found.parts_.clear();
+    Keys result = *this;
+    result.parts_.clear();
     int64_t before = 0;
-    for (const Column& one : columns) {
-      found.parts_.push_back({joined.data + before, nullptr, nullptr, one.width, joined.stride});
-      before += one.width;
+    for (const Column& column : columns) {
+      result.parts_.push_back(
+          {joined.data + before, nullptr, nullptr, column.width, joined.stride});
+      before += column.width;
     }
-    return found;
+    return result;
   }
   {
     nb::gil_scoped_release release;
     for (int64_t i = 0; i < count_; ++i) {
       const uint8_t* at = joined.at(i);
-      int64_t left = joined.size(i);
+      int64_t remaining = joined.size(i);
       bool whole = true;
-      for (Column& one : columns) whole = whole && one.take(at, left);
-      if (!whole || left) corrupt("keys: key " + std::to_string(i) + " is of other columns");
+      for (Column& column : columns) whole = whole && column.take(at, remaining);
+      if (!whole || remaining) corrupt("keys: key " + std::to_string(i) + " is of other columns");
     }
   }
-  nb::list made;
-  for (const Column& one : columns) made.append(nb::cast(one.keys()));
-  return beside(made);
+  nb::list parts;
+  for (const Column& column : columns) parts.append(nb::cast(column.keys()));
+  return beside(parts);
 }
 
 }  // namespace alance

@@ -6,16 +6,16 @@
 namespace alance {
 namespace {
 
-constexpr int64_t kWord = 64;  // rows whose bits are made, or gone through, at once
+constexpr int64_t kWord = 64;  // rows whose bits are written or read at once
 
-// A bit for each value that is at most `span` above `low`, modulo its width.
+// Mark each value that is at most `span` above `low`, modulo its width, by a bit.
 template <typename T>
 ALANCE_INLINE void mark(const uint8_t* values, int64_t count, T low, T span, uint8_t* out) {
   for (int64_t i = 0; i < count; i += kWord) {
     uint8_t hits[kWord];
     for (int64_t j = 0; j < kWord; ++j)
       hits[j] = static_cast<T>(load<T>(values + sizeof(T) * static_cast<size_t>(i + j)) - low) <= span;
-    // Of eight bytes that are 0 or 1 the product has the bits in its highest byte.
+    // Eight bytes of 0 or 1: the product has their bits in its highest byte.
     for (int64_t j = 0; j < kWord; j += 8)
       *out++ = static_cast<uint8_t>(load<uint64_t>(hits + j) * 0x0102040810204080 >> 56);
   }
@@ -53,9 +53,9 @@ void mark_all(const uint8_t* values, int64_t count, uint64_t low, uint64_t span,
   std::memcpy(out + whole / 8, bits, static_cast<size_t>((rest + 7) / 8));
 }
 
-// Bits of `count` whole numbers of `bits` bits from the one with number `first` on: 1 where it is
-// at most `span` above `low`, counted modulo its width, so that the sign does not matter. Bits
-// behind the last mean nothing.
+// Bit mask of `count` integers of `bits` bits, from number `first` on: 1 if the integer is at most
+// `span` above `low`, modulo its width, so that the sign does not matter. Bits behind the last are
+// undefined.
 nb::object within(const Bytes& values, int64_t first, int64_t count, int bits, uint64_t low,
                   uint64_t span) {
   if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
@@ -78,17 +78,17 @@ nb::object within(const Bytes& values, int64_t first, int64_t count, int bits, u
   return nb::cast(out.numpy());
 }
 
-// Eight bytes from `at` on, or those that there are and zeros.
+// Eight bytes from `at` on; zeros stand for missing ones.
 uint64_t word_at(const Bytes& bits, int64_t at) {
-  const int64_t left = static_cast<int64_t>(bits.size()) - at;
-  if (left >= 8) return load<uint64_t>(bits.data() + at);
+  const int64_t remaining = static_cast<int64_t>(bits.size()) - at;
+  if (remaining >= 8) return load<uint64_t>(bits.data() + at);
   uint64_t word = 0;
-  std::memcpy(&word, bits.data() + at, static_cast<size_t>(left));
+  std::memcpy(&word, bits.data() + at, static_cast<size_t>(remaining));
   return word;
 }
 
-// Calls `work` with the number of a row and the bits of it and the 63 behind it, which may begin
-// before the first row.
+// Call `work` with the number of a row and the bits of 64 rows from there on; the first row number
+// may be negative.
 template <typename Work>
 void each_word(const Bytes& values, const Bytes& valid, int64_t first, int64_t count, Work work) {
   const int64_t lead = first % 8;
@@ -102,8 +102,8 @@ void each_word(const Bytes& values, const Bytes& valid, int64_t first, int64_t c
   }
 }
 
-// The numbers of the rows, counted from the bit `first`, whose bit is 1, ascending; with `valid`
-// that has to be 1, too.
+// Numbers of the rows, counted from bit `first`, whose bit is 1 in `values` and, unless it is
+// empty, in `valid`; ascending.
 nb::object true_rows(const Bytes& values, const Bytes& valid, int64_t first, int64_t count) {
   if (first < 0 || count < 0 || first > INT64_MAX - 7 - count) corrupt("true_rows: no such rows");
   check_span(0, (first + count + 7) / 8, static_cast<int64_t>(values.size()), "true_rows");

@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kAny = '\xfe', kCharacter = '\xff';
 
-// The bytes of all texts: what is sought ends there, whatever the buffer holds behind.
+// Bytes of all texts; searches end at `stop`, whatever the buffer holds behind it.
 struct Content {
   const uint8_t* data;
   int64_t stop;
@@ -30,14 +30,15 @@ struct Content {
 
 using Find = int64_t (*)(const Content&, int64_t, std::string_view);
 
-// Bytes; longer patterns are found by `memmem`, whose time does not grow with the pattern.
+// Bytes of the longest pattern that is searched here; `memmem`, whose time does not grow with the
+// pattern, searches longer ones.
 constexpr size_t kLongText = 64;
 
 bool is_at(const uint8_t* data, std::string_view plain) {
   return std::memcmp(data, plain.data(), plain.size()) == 0;
 }
 
-// Where some text, not empty, begins from `at` on; `stop`: nowhere.
+// Position of a text, not empty, from `at` on; `stop` if there is none.
 int64_t find_baseline(const Content& content, int64_t at, std::string_view plain) {
   const int64_t last = content.stop - static_cast<int64_t>(plain.size());
 #if defined(__linux__) || defined(__APPLE__)
@@ -48,8 +49,8 @@ int64_t find_baseline(const Content& content, int64_t at, std::string_view plain
   }
 #endif
   for (; at <= last; ++at) {
-    const auto left = static_cast<size_t>(last - at + 1);
-    const void* place = std::memchr(content.data + at, plain[0], left);
+    const auto num_places = static_cast<size_t>(last - at + 1);
+    const void* place = std::memchr(content.data + at, plain[0], num_places);
     if (!place) break;
     at = static_cast<const uint8_t*>(place) - content.data;
     if (is_at(content.data + at, plain)) return at;
@@ -58,7 +59,7 @@ int64_t find_baseline(const Content& content, int64_t at, std::string_view plain
 }
 
 #if defined(__x86_64__)
-// The same: 32 places are ruled out at once by the first and the last byte.
+// The same; 32 positions are ruled out at once by the first and the last byte.
 ALANCE_AVX2 int64_t find_avx2(const Content& content, int64_t at, std::string_view plain) {
   if (plain.size() > kLongText) return find_baseline(content, at, plain);
   const auto behind = static_cast<int64_t>(plain.size()) - 1;
@@ -94,7 +95,7 @@ int64_t behind_character(const uint8_t* data, int64_t at, int64_t stop) {
   return at;
 }
 
-// Whether a text matches from `at` on, which is then behind the match.
+// True if a text matches a segment from `at` on; moves `at` behind the match.
 bool matches_from(const uint8_t* data, int64_t& at, int64_t stop, std::string_view segment) {
   for (const char byte : segment) {
     if (at == stop) return false;
@@ -106,7 +107,7 @@ bool matches_from(const uint8_t* data, int64_t& at, int64_t stop, std::string_vi
   return true;
 }
 
-// Whether a text matches up to `stop`, which is then where the match begins.
+// True if a text matches a segment up to `stop`; moves `stop` to the start of the match.
 bool matches_to(const uint8_t* data, int64_t at, int64_t& stop, std::string_view segment) {
   for (size_t i = segment.size(); i--;) {
     if (at == stop) return false;
@@ -119,7 +120,7 @@ bool matches_to(const uint8_t* data, int64_t at, int64_t& stop, std::string_view
   return true;
 }
 
-// A segment between two `%`. Texts are asked for in the order of their bytes.
+// Search for a segment between two `%`. Texts are passed in the order of their bytes.
 class Sought {
  public:
   explicit Sought(std::string_view segment) {
@@ -129,7 +130,7 @@ class Sought {
     rest_ = segment.substr(plain_.size());
   }
 
-  // Whether the segment is between `at`, which is then behind it, and `stop`.
+  // True if the segment lies between `at` and `stop`; moves `at` behind it.
   bool is_in(const Content& content, Find find, int64_t& at, int64_t stop) {
     for (size_t i = 0; i < skipped_; ++i) {
       if (at == stop) return false;
@@ -151,7 +152,7 @@ class Sought {
  private:
   size_t skipped_ = 0;  // characters before the plain text
   std::string_view plain_, rest_;
-  int64_t place_ = -1;  // of the plain text, the next one from where it was last sought
+  int64_t place_ = -1;  // last position of the plain text
 };
 
 class Like {

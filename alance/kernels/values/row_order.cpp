@@ -10,12 +10,13 @@
 namespace alance {
 namespace {
 
-constexpr int BITS = 11;
-constexpr size_t BUCKETS = size_t{1} << BITS;
-constexpr uint64_t LOW = 0xFFFFFFFF;
-constexpr size_t FEW_RUNS = 8;  // are merged in three rounds, which takes no longer than a radix sort
+constexpr int kDigitBits = 11;
+constexpr size_t kBuckets = size_t{1} << kDigitBits;
+constexpr uint64_t kLowHalf = 0xFFFFFFFF;
+// Runs that are merged in three rounds, which takes no longer than a radix sort.
+constexpr size_t kFewRuns = 8;
 
-// A number, less the least of all, and where it was: in one word, where both have 32 bits.
+// Number less the smallest of all, and its position: in one word, if both fit 32 bits.
 struct Narrow {
   uint64_t word;
   Narrow(uint64_t key, uint64_t place) : word(key << 32 | place) {}
@@ -30,23 +31,23 @@ struct Wide {
   uint32_t place() const { return static_cast<uint32_t>(row); }
 };
 
-// Sorts by the digits of keys up to `span`, the lowest first; `other` is as long.
+// Sort by the digits of keys up to `span`, the lowest first; `other` is as long as `items`.
 template <typename E>
 void sort_digits(Owned<E>& items, Owned<E>& other, uint64_t span) {
-  for (int shift = 0; shift < 64 && span >> shift; shift += BITS) {
-    std::array<int64_t, BUCKETS> starts{};
+  for (int shift = 0; shift < 64 && span >> shift; shift += kDigitBits) {
+    std::array<int64_t, kBuckets> starts{};
     const E* source = items.data();
-    for (int64_t i = 0; i < items.size(); ++i) ++starts[source[i].key() >> shift & (BUCKETS - 1)];
+    for (int64_t i = 0; i < items.size(); ++i) ++starts[source[i].key() >> shift & (kBuckets - 1)];
     int64_t total = 0;
     for (auto& bucket : starts) total += std::exchange(bucket, total);
     E* target = other.data();
     for (int64_t i = 0; i < items.size(); ++i)
-      target[starts[source[i].key() >> shift & (BUCKETS - 1)]++] = source[i];
+      target[starts[source[i].key() >> shift & (kBuckets - 1)]++] = source[i];
     std::swap(items, other);
   }
 }
 
-// Merges neighbouring runs, which begin at `starts` and end with all items, until one is left.
+// Merge adjacent runs, which begin at `starts`, until a single run remains.
 template <typename E>
 void merge_runs(Owned<E>& items, Owned<E>& other, std::vector<int64_t> starts) {
   const auto is_less = [](const E& left, const E& right) { return left.key() < right.key(); };
@@ -63,10 +64,10 @@ void merge_runs(Owned<E>& items, Owned<E>& other, std::vector<int64_t> starts) {
   }
 }
 
-// Where runs in order begin; of more than a few not all.
+// Starts of ascending runs; not all of them if there are more than kFewRuns.
 std::vector<int64_t> runs_of(const uint64_t* keys, int64_t count) {
   std::vector<int64_t> starts;
-  for (int64_t i = 0; i < count && starts.size() <= FEW_RUNS; ++i)
+  for (int64_t i = 0; i < count && starts.size() <= kFewRuns; ++i)
     if (i == 0 || keys[i] < keys[i - 1]) starts.push_back(i);
   return starts;
 }
@@ -78,7 +79,7 @@ Sorted sorted(const uint64_t* keys, int64_t count, uint64_t least, uint64_t span
   Owned<E> items(count), other(count);
   for (int64_t i = 0; i < count; ++i) items[i] = E(keys[i] - least, static_cast<uint64_t>(i));
   const auto runs = runs_of(keys, count);
-  if (runs.size() <= FEW_RUNS)
+  if (runs.size() <= kFewRuns)
     merge_runs(items, other, runs);
   else
     sort_digits(items, other, span);
@@ -90,20 +91,20 @@ Sorted sorted(const uint64_t* keys, int64_t count, uint64_t least, uint64_t span
   return out;
 }
 
-// The numbers in ascending order, and the positions where they were; equal ones stay in their order.
+// Numbers in ascending order, and their positions before; equal numbers stay in their order.
 nb::tuple order_of(In<uint64_t> keys) {
   const auto count = static_cast<int64_t>(keys.size());
   const uint64_t* key = keys.data();
   auto run = [&] {
     nb::gil_scoped_release release;
-    if (static_cast<uint64_t>(count) > LOW) corrupt("order: more than 32 bits count");
+    if (static_cast<uint64_t>(count) > kLowHalf) corrupt("order: more than 32 bits count");
     uint64_t least = UINT64_MAX, most = 0;
     for (int64_t i = 0; i < count; ++i) {
       least = std::min(least, key[i]);
       most = std::max(most, key[i]);
     }
     const uint64_t span = count ? most - least : 0;
-    return span > LOW ? sorted<Wide>(key, count, least, span)
+    return span > kLowHalf ? sorted<Wide>(key, count, least, span)
                       : sorted<Narrow>(key, count, least, span);
   };
   auto [ordered, order] = run();
