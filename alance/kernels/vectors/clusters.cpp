@@ -21,8 +21,7 @@ using FloatsOf = typename Register<W>::Floats;
 template <int64_t W>
 using NumbersOf = typename Register<W>::Numbers;
 
-// The scores of R points beside the two vectors of centroids of a panel; what is nearer than
-// before is noted.
+// Score R points against the two registers of centroids of a panel, and note nearer centroids.
 template <int64_t W, int64_t R>
 ALANCE_INLINE void tile(const float* points, int64_t dim, const float* panel, int32_t first,
                         FloatsOf<W>* best, NumbersOf<W>* numbers) {
@@ -99,7 +98,7 @@ __attribute__((target("avx512f,fma"))) void nearest_16(const Panels& panels, con
 }
 #endif
 
-// The widest registers of this processor, of at most so many floats.
+// Floats in the widest registers of this processor, at most `lanes`; 0: no limit.
 int lanes_here(int lanes) {
 #ifdef ALANCE_AVX2
   static const bool has_avx512 = __builtin_cpu_supports("avx512f");
@@ -116,7 +115,7 @@ void check_centroids(size_t size, int64_t dim) {
     corrupt(std::to_string(size) + " values of centroids of dimension " + std::to_string(dim));
 }
 
-// The number of the nearest centroid of each vector.
+// Number of the nearest centroid of each vector.
 nb::object nearest_centroids(Bytes values, int type, int64_t dim, int metric, In<float> centroids,
                              int lanes) {
   const Points points(values, type, dim, metric);
@@ -142,8 +141,8 @@ nb::object nearest_centroids(Bytes values, int type, int64_t dim, int metric, In
   return nb::cast(out.numpy());
 }
 
-// Rounds of k-means over some columns of points. Threads add pieces of the points at once; what a
-// round gives does not depend on them, nor on their order.
+// Rounds of k-means over some columns of points. Threads may add pieces of the points at once; the
+// result of a round depends neither on the threads nor on their order.
 class KMeans {
  public:
   using Floats = In<float>;
@@ -163,7 +162,7 @@ class KMeans {
     prepare();
   }
 
-  // Adds the points of a piece to the clusters of this round.
+  // Add the points of a piece to the clusters of this round.
   void add(int64_t number) {
     const auto num_pieces = static_cast<int64_t>(pieces_.size());
     if (number < 0 || number >= num_pieces) corrupt("piece " + std::to_string(number));
@@ -179,12 +178,12 @@ class KMeans {
       add_rows(piece, start, std::min(step, stop - start), block);
   }
 
-  // Ends the round: centroids are the means of their points. Gives the loss that there was.
+  // End the round: centroids become the means of their points. Returns the loss before that.
   double update() {
     Piece& all = pieces_[0];
     for (size_t number = 1; number < pieces_.size(); ++number) {
       const Piece& piece = pieces_[number];
-      if (piece.sums.size() != all.sums.size()) continue;  // without points, never added
+      if (piece.sums.size() != all.sums.size()) continue;  // never added: it has no points
       for (size_t i = 0; i < all.sums.size(); ++i) all.sums[i] += piece.sums[i];
       for (size_t i = 0; i < all.counts.size(); ++i) all.counts[i] += piece.counts[i];
       all.loss += piece.loss;
@@ -241,10 +240,10 @@ class KMeans {
     piece.loss += squares;
   }
 
-  // An empty cluster takes half of the largest one: their centroids begin close to each other.
+  // Give an empty cluster half of the largest one; their centroids begin close to each other.
   void split(std::vector<int64_t>& counts) {
     constexpr float kApart = 1.0f / 1024;
-    using Sized = std::pair<int64_t, int64_t>;  // points, and the negative number: the first of equals
+    using Sized = std::pair<int64_t, int64_t>;  // points; negative number: of equals the first
     std::priority_queue<Sized> sizes;
     for (size_t c = 0; c < counts.size(); ++c) sizes.emplace(counts[c], -static_cast<int64_t>(c));
     uint64_t state = 0x9E3779B97F4A7C15u;

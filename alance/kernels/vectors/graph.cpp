@@ -8,7 +8,7 @@ namespace {
   corrupt("graph: level " + std::to_string(level) + ": " + what);
 }
 
-// The place of a row among the ascending rows of a level.
+// Position of a row among the ascending rows of a level.
 uint32_t place_of(const Graph::Level& level, size_t number, uint32_t row) {
   const auto at = std::lower_bound(level.rows.begin(), level.rows.end(), row);
   if (at == level.rows.end() || *at != row)
@@ -62,7 +62,7 @@ Graph::Graph(In<uint32_t> rows, In<int32_t> starts, In<uint32_t> links, In<int64
     }
     levels_.push_back(std::move(level));
   }
-  // Rows of a level are on those below: a walk comes down where it stands.
+  // Rows of a level are on the level below, too: a walk descends at its row.
   for (size_t number = 2; number < levels_.size(); ++number)
     for (const uint32_t row : levels_[number].rows) place_of(levels_[number - 1], number - 1, row);
   if (num_rows == 0) return;

@@ -25,18 +25,18 @@ struct Place {
   bool operator>(const Place& other) const { return other < *this; }
 };
 
-// Its links are checked when it is made, so that a search can follow each of them unchecked.
+// Links are checked at construction, so that a search follows them unchecked.
 class Graph {
  public:
-  // `rows`: the rows on each level, level after level; `starts`: where the links of each begin in
-  // `links`, and where the last ones end; `levels`: where each level begins, and the end.
+  // `rows`: rows on each level, level after level; `starts`: start of each row's links in `links`,
+  // and the end; `levels`: start of each level in `rows`, and the end.
   Graph(In<uint32_t> rows, In<int32_t> starts, In<uint32_t> links, In<int64_t> levels, int64_t entry,
         int64_t num_rows);
 
   struct Level {
-    std::vector<uint32_t> rows;  // empty on level 0, which has them all
+    std::vector<uint32_t> rows;  // empty on level 0, which has every row
     std::vector<uint32_t> starts;
-    std::vector<uint32_t> links;  // above level 0: places in `rows`
+    std::vector<uint32_t> links;  // above level 0: positions in `rows`
 
     std::span<const uint32_t> links_of(uint32_t place) const {
       return {links.data() + starts[place], links.data() + starts[place + 1]};
@@ -54,12 +54,12 @@ class Graph {
   std::vector<Level> levels_;
 };
 
-// Spreads along links; its memory is used again for the next query.
+// Best-first search along links; its memory is reused for the next query.
 class Walk {
  public:
-  // The rows near to a query that `counts(place)` is true of, at most `most`, in no order.
-  // `links_of(row)`: a span of rows; `distances.at(row)`: how far it is. A row at no distance (NaN)
-  // is never among them.
+  // The nearest rows for which `counts(place)` is true, at most `most`, in no order.
+  // `links_of(row)` is a span of rows, `distances.at(row)` the distance of a row. A row whose
+  // distance is NaN is never among them.
   template <class LinksOf, class Distances, class Counts>
   std::vector<Place>& spread(uint32_t start, int64_t num_rows, size_t most, const LinksOf& links_of,
                              const Distances& distances, const Counts& counts) {
@@ -86,7 +86,7 @@ class Walk {
     return nearest_;
   }
 
-  // Goes to a nearer row as long as the one where it stands is linked to one. As of `spread`.
+  // Greedy search: go to a nearer row as long as a linked row is nearer. Arguments as in `spread`.
   template <class LinksOf, class Distances>
   static Place approach(Place here, const LinksOf& links_of, const Distances& distances) {
     for (bool is_nearer = true; is_nearer;) {
@@ -102,7 +102,7 @@ class Walk {
   }
 
  private:
-  static constexpr size_t kAhead = 4;  // rows that are on their way while others are compared
+  static constexpr size_t kAhead = 4;  // rows that are prefetched while others are compared
 
   static void prefetch(std::span<const uint32_t> links) {
     for (size_t i = 0; i < links.size(); i += 16) __builtin_prefetch(links.data() + i);
@@ -135,11 +135,11 @@ class Walk {
   }
 
   std::vector<uint64_t> seen_;
-  std::vector<Place> waiting_, nearest_;  // heaps: the nearest first, and the farthest first
+  std::vector<Place> waiting_, nearest_;  // heaps: nearest first, farthest first
   std::vector<uint32_t> fresh_;
 };
 
-// The row of level 0 where a search begins: on each level above none linked to it is nearer.
+// Row of level 0 where a search begins: the end of greedy searches on the levels above.
 template <class Distances>
 uint32_t descend(const Graph& graph, const Distances& distances) {
   uint32_t row = graph.entry();
@@ -158,7 +158,8 @@ uint32_t descend(const Graph& graph, const Distances& distances) {
   return row;
 }
 
-// Adds what a walk finds to the nearest rows of queries. `distances.ask(number)` turns to a query.
+// Add the rows that a walk finds to the nearest of queries. `distances.ask(number)` selects a
+// query.
 template <class Distances>
 void follow(Nearest& nearest, const In<int32_t>& numbers, const Rows& rows, const Graph& graph,
             int64_t ef, Distances& distances) {
@@ -179,8 +180,8 @@ void follow(Nearest& nearest, const In<int32_t>& numbers, const Rows& rows, cons
   }
 }
 
-// Adds the nearest rows of queries: what a walk over a graph finds, or of all rows, by blocks.
-// `few(number, start, stop)`: a block was dealt with, without the distances of all its rows.
+// Add rows to the nearest of queries: those that a walk over a graph finds, or all, block by block.
+// `few(number, start, stop)` is true if it handled a block without the distances of all its rows.
 template <class Distances, class Few>
 void add_rows(Nearest& nearest, const In<int32_t>& numbers, const Rows& rows, const Graph* graph,
               int64_t ef, Distances& distances, const Few& few) {
@@ -198,7 +199,7 @@ void add_rows(Nearest& nearest, const In<int32_t>& numbers, const Rows& rows, co
   }
 }
 
-// Checked before the GIL is released.
+// Check a graph and `ef` against the rows.
 inline void check_graph(const Graph* graph, int64_t ef, const Rows& rows) {
   if (graph && (graph->num_rows() != rows.count || ef < 1))
     corrupt("a graph of " + std::to_string(graph->num_rows()) + " rows for " +

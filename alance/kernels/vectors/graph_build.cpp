@@ -12,7 +12,7 @@
 namespace alance::vectors {
 namespace {
 
-// Well mixed bits of a number (splitmix64).
+// Mixed bits of a number (splitmix64).
 uint64_t mixed(uint64_t value) {
   value += 0x9E3779B97F4A7C15u;
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -20,8 +20,8 @@ uint64_t mixed(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// Nearer to `row` first; of rows as near in another order for each row: the same few would get all
-// links of rows that are alike.
+// Order by distance from `row`; ties have another order for each row, or the same few rows would
+// get all links of equal rows.
 struct NearerTo {
   uint64_t row;
 
@@ -38,7 +38,7 @@ class GraphBuilder {
     if (m < 2 || m > 1024 || ef < 1 || levels < 1 || levels > 64)
       corrupt("graph: m " + std::to_string(m) + ", ef " + std::to_string(ef) + ", levels " +
               std::to_string(levels));
-    // The links of all levels are counted in 31 bits: level 0 has most of them.
+    // Links of all levels are counted in 31 bits; level 0 has most of them.
     if (num_rows_ > INT32_MAX / (4 * m))
       corrupt("graph: " + std::to_string(num_rows_) + " rows with " + std::to_string(2 * m) + " links");
     nb::gil_scoped_release release;
@@ -97,13 +97,13 @@ class GraphBuilder {
  private:
   using List = std::vector<Place>;
 
-  // The links of its rows: those of a row lie together, their distances apart from them, since a
-  // walk asks for links alone.
+  // Links of the level's rows: those of a row lie together, and apart from their distances, since a
+  // walk reads links alone.
   struct Level {
-    size_t most, room;               // links of a row in the end, and until they are chosen anew
+    size_t most, room;  // links of a row at the end, and before they are chosen anew
     std::vector<uint32_t> rows;      // ascending
-    std::vector<uint32_t> place_of;  // of rows; empty on level 0, which has them all
-    std::vector<uint32_t> sizes;     // of the lists of links, and what there was no room for
+    std::vector<uint32_t> place_of;  // position of a row; empty on level 0
+    std::vector<uint32_t> sizes;  // of the lists of links, with those that found no room
     std::vector<uint32_t> links;
     std::vector<float> distances;
 
@@ -130,7 +130,7 @@ class GraphBuilder {
       for (const Place& near : list) add(row, near);
     }
 
-    // False where there is no room for it.
+    // False if there is no room for the link.
     bool add(uint32_t row, Place near) {
       const size_t size = sizes[place(row)]++, at = place(row) * room + size;
       if (size >= room) return false;
@@ -140,7 +140,8 @@ class GraphBuilder {
     }
   };
 
-  // Every row is on level 0, and of each level one of m on the next: by chance, the same each time.
+  // Place every row on level 0, and of each level about one row of m on the next: by chance, but
+  // the same each time.
   void place_rows(int64_t m, int64_t levels, uint64_t seed) {
     const double scale = 1 / std::log(static_cast<double>(m));
     for (int64_t number = 0; number < levels; ++number)
@@ -182,10 +183,10 @@ class GraphBuilder {
         near = Walk::approach(near, links_of, rows_);
         continue;
       }
-      if (number < top) rows_.ask(row, true);  // others were asked for to choose
+      if (number < top) rows_.ask(row, true);  // `choose` has asked for other rows
       List& near_rows = walk_.spread(near.row, num_rows_, static_cast<size_t>(ef_), links_of, rows_,
                                      [](const Place&) { return true; });
-      if (near_rows.empty()) continue;  // nothing is near to NaN
+      if (near_rows.empty()) continue;  // no row is near to NaN
       choose(row, near_rows, level.most);
       near = near_rows.front();
       level.set(row, near_rows);
@@ -205,7 +206,7 @@ class GraphBuilder {
     level.set(row, list_);
   }
 
-  // Leaves `most` of the rows near to one of them, nearest first but for those that fill the rest.
+  // Keep `most` of the rows near to a row: nearest first, then those that fill the list.
   void choose(uint32_t row, List& list, size_t most) {
     std::sort(list.begin(), list.end(), NearerTo{row});
     if (list.size() <= most) return;
@@ -226,7 +227,7 @@ class GraphBuilder {
     list.assign(chosen_.begin(), chosen_.end());
   }
 
-  // Links to the rows of level 0 that none lead to: of clusters far from others, for one.
+  // Link to the rows of level 0 that no row leads to, such as clusters far from all others.
   void connect(Level& level) {
     if (num_rows_ == 0) return;
     std::vector<uint8_t> is_reached(static_cast<size_t>(num_rows_));
@@ -248,7 +249,7 @@ class GraphBuilder {
     const auto links_of = [&](uint32_t here) { return level.links_of(here); };
     for (uint32_t row = 0; row < num_rows_; ++row) {
       if (is_reached[row]) continue;
-      const Place* from = nullptr;  // of the rows that it leads to the one with the fewest links
+      const Place* from = nullptr;  // reached row that `row` links to, with the fewest links
       level.get(row, list_);
       for (const Place& near : list_)
         if (is_reached[near.row] && (!from || level.sizes[near.row] < level.sizes[from->row]))
@@ -270,13 +271,13 @@ class GraphBuilder {
 
   GraphRows& rows_;
   int64_t num_rows_, ef_, next_ = 0;
-  std::vector<uint8_t> tops_;  // the highest level of each row
+  std::vector<uint8_t> tops_;  // highest level of each row
   std::vector<Level> levels_;
   uint32_t entry_ = 0;
-  int top_ = -1;  // of the rows so far
+  int top_ = -1;  // highest level so far
   Walk walk_;
   List list_, chosen_, others_;
-  std::unordered_map<uint32_t, List> further_;  // links of level 0 that its lists have no room for
+  std::unordered_map<uint32_t, List> further_;  // links of level 0 beyond the room of its lists
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ ALANCE_CLONES uint32_t product_of(const uint8_t* left, const uint8_t* right, int
   return total;
 }
 
-// Adds what a component with each of some values adds to the distance from one with `value`.
+// Add a component's share of the distance between `value` and each of some values.
 ALANCE_CLONES void add_component(const float* values, float value, int64_t count, bool by_product,
                                  float* out) {
   if (by_product) {
@@ -30,7 +30,7 @@ ALANCE_CLONES void add_component(const float* values, float value, int64_t count
   }
 }
 
-// The number of the value of a part.
+// Code of a part.
 inline int64_t code_of(const uint8_t* codes, int bits, int64_t part) {
   return bits == 8 ? codes[part] : codes[part / 2] >> (part % 2 * 4) & 15;
 }
@@ -45,7 +45,7 @@ float sum_of_table(const uint8_t* codes, const float* table, int64_t parts) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// What the values that codes stand for add to the distance from a vector.
+// Share of the distance from a vector that the values of codes have.
 ALANCE_CLONES float sum_of_values(const uint8_t* codes, int bits, const float* codebook,
                                   const float* vector, int64_t parts, int64_t width,
                                   bool by_product) {
@@ -70,7 +70,7 @@ ALANCE_CLONES float sum_of_values(const uint8_t* codes, int bits, const float* c
   return rest;
 }
 
-// As they are (FLAT). By cosine a vector without length is at 1 from all others.
+// Uncompressed vectors (FLAT). By cosine a vector of length 0 is at distance 1 from all others.
 class GraphVectors : public GraphRows {
  public:
   GraphVectors(Bytes values, int type, int64_t dim, int metric)
@@ -99,7 +99,7 @@ class GraphVectors : public GraphRows {
   std::vector<double> exact_;
 };
 
-// A byte c of each number, which stands for low + unit c (SQ).
+// A byte c for each number, which stands for low + unit * c (SQ).
 class GraphBytes : public GraphRows {
  public:
   GraphBytes(Bytes codes, int64_t dim, double low, double high, bool by_product)
@@ -112,31 +112,31 @@ class GraphBytes : public GraphRows {
       sums_[static_cast<size_t>(row)] = sum_of(stored(static_cast<uint32_t>(row)), dim);
   }
 
-  void ask(uint32_t row, bool) override { asked_ = row; }
+  void ask(uint32_t row, bool) override { selected_ = row; }
 
   float at(uint32_t row) const override {
-    const uint8_t *here = stored(row), *there = stored(asked_);
+    const uint8_t *here = stored(row), *other = stored(selected_);
     if (sums_.empty()) {
       float distance;
-      square_gaps(here, 1, dim_, there, static_cast<float>(unit_ * unit_), &distance);
+      square_gaps(here, 1, dim_, other, static_cast<float>(unit_ * unit_), &distance);
       return distance;
     }
-    const double sums = static_cast<double>(sums_[row]) + static_cast<double>(sums_[asked_]);
+    const double sums = static_cast<double>(sums_[row]) + static_cast<double>(sums_[selected_]);
     const double fixed = low_ * (low_ * static_cast<double>(dim_) + unit_ * sums);
-    return static_cast<float>(1 - fixed - unit_ * unit_ * product_of(here, there, dim_));
+    return static_cast<float>(1 - fixed - unit_ * unit_ * product_of(here, other, dim_));
   }
 
  private:
   int64_t dim_;
   double low_, unit_;
   std::vector<uint32_t> sums_;  // of the bytes of each row, by product
-  uint32_t asked_ = 0;
+  uint32_t selected_ = 0;
 };
 
-// Numbers of values of a codebook, for each part of a vector (PQ).
+// Number of a codebook value for each part of a vector (PQ).
 class GraphProducts : public GraphRows {
  public:
-  // `codes`: row after row; `codebook`: the values of each part, one behind the other.
+  // `codes`: row after row; `codebook`: the values of each part, part after part.
   GraphProducts(Bytes codes, In<float> codebook, int64_t parts, int bits, bool by_product)
       : GraphRows(codes, bits == 8 ? parts : parts / 2), codebook_(codebook), parts_(parts),
         bits_(bits), by_product_(by_product) {
@@ -147,7 +147,7 @@ class GraphProducts : public GraphRows {
       corrupt("graph: " + std::to_string(parts) + " codes of " + std::to_string(bits) +
               " bits, a codebook of " + std::to_string(size) + " values");
     nb::gil_scoped_release release;
-    asked_.resize(static_cast<size_t>(parts * width_));
+    selected_.resize(static_cast<size_t>(parts * width_));
     table_.resize(static_cast<size_t>(parts << bits));
     by_component_.resize(codebook.size());
     for (int64_t part = 0; part < parts; ++part)
@@ -157,15 +157,15 @@ class GraphProducts : public GraphRows {
               codebook.data()[((part << bits) + code) * width_ + i];
   }
 
-  // Many rows are compared by a table of what each value adds to the distance.
+  // Many rows are compared by a table of each value's share of the distance.
   void ask(uint32_t row, bool many) override {
-    decode(row, asked_.data());
+    decode(row, selected_.data());
     has_table_ = many;
     if (!many) return;
     std::fill(table_.begin(), table_.end(), 0.0f);
     const float* values = by_component_.data();
     for (int64_t at = 0; at < parts_ * width_; ++at, values += int64_t{1} << bits_)
-      add_component(values, asked_[static_cast<size_t>(at)], int64_t{1} << bits_, by_product_,
+      add_component(values, selected_[static_cast<size_t>(at)], int64_t{1} << bits_, by_product_,
                     table_.data() + (at / width_ << bits_));
   }
 
@@ -173,7 +173,7 @@ class GraphProducts : public GraphRows {
     const uint8_t* codes = stored(row);
     const float first = by_product_ ? 1 : 0;
     if (!has_table_)
-      return first + sum_of_values(codes, bits_, codebook_.data(), asked_.data(), parts_, width_,
+      return first + sum_of_values(codes, bits_, codebook_.data(), selected_.data(), parts_, width_,
                                    by_product_);
     return first + (bits_ == 8 ? sum_of_table<8>(codes, table_.data(), parts_)
                                : sum_of_table<4>(codes, table_.data(), parts_));
@@ -192,8 +192,8 @@ class GraphProducts : public GraphRows {
   int bits_;
   int64_t width_ = 0;  // components of a part
   bool by_product_, has_table_ = false;
-  std::vector<float> by_component_;  // the codebook: the values of all codes side by side
-  std::vector<float> asked_, table_;
+  std::vector<float> by_component_;  // codebook with the values of all codes side by side
+  std::vector<float> selected_, table_;
 };
 
 }  // namespace

@@ -9,20 +9,20 @@ class GraphRows {
   virtual ~GraphRows() = default;
   int64_t count() const { return count_; }
 
-  // Turns to a row that others are compared with: `many` of them, or a few.
+  // Select the row that others are compared with: `many` of them, or a few.
   virtual void ask(uint32_t row, bool many) = 0;
-  // How far a row is from the one that was asked for.
+  // Distance of a row from the selected one.
   virtual float at(uint32_t row) const = 0;
 
   void prefetch(uint32_t row) const {
-    constexpr int64_t kMost = 1024;  // what follows is foreseen by the processor
+    constexpr int64_t kMost = 1024;  // bytes: the processor prefetches what follows
     const uint8_t* first = stored(row);
     for (int64_t byte = 0; byte < row_bytes_ && byte < kMost; byte += 64)
       __builtin_prefetch(first + byte);
   }
 
  protected:
-  // Holds the values, row after row; raises where they are no whole rows.
+  // Holds the values, row after row; throws if they are not whole rows.
   GraphRows(Bytes values, int64_t row_bytes) : values_(values), row_bytes_(row_bytes) {
     const int64_t size = static_cast<int64_t>(values.size());
     if (row_bytes < 1 || size % row_bytes)

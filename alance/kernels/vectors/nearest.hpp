@@ -25,12 +25,12 @@ namespace alance::vectors {
 
 enum Metric : int { kL2 = 0, kCosine = 1, kDot = 2, kHamming = 3 };
 
-// Eight values: one register of AVX2, or two of what every processor has.
+// Eight floats: one register of AVX2, or two smaller ones.
 using Lanes = float __attribute__((vector_size(32)));
 constexpr int64_t kLanes = 8;
-constexpr int64_t kBlock = 256;  // rows whose distances are kept on the stack
+constexpr int64_t kBlock = 256;  // rows whose distances lie on the stack
 
-// Whether this processor has AVX2, and what has come with it ever since.
+// True if the processor has AVX2, FMA, F16C and POPCNT.
 inline bool has_avx2() {
 #ifdef ALANCE_AVX2
   static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -49,7 +49,7 @@ struct Candidate {
   }
 };
 
-// Rows that are offered to a query: their ids, and where `mask` is not null, which of them count.
+// Rows that are offered to a query: ids, and a mask of the rows that count; null: all do.
 struct Rows {
   const uint64_t* ids;
   const uint8_t* mask;
@@ -63,19 +63,19 @@ struct Rows {
   }
 };
 
-// A query as a table for product codes: for each value of each byte of a code, its part of the
-// distance. `steps` has the same in whole steps, if it is not empty: these fit into a byte, so that
-// a vector instruction looks up many at once, and most rows are dismissed by their rounded sums.
+// Query as a table for product codes: for each value of each byte of a code, its share of the
+// distance. `steps`, unless empty, has the shares as whole steps that fit a byte: a vector
+// instruction looks up many at once, and most rows are dismissed by their rounded sums.
 struct QueryTable {
-  uint64_t book;  // its number
+  uint64_t book;  // number of the codebook
   std::vector<float> parts;
-  std::vector<uint8_t> steps;  // above the least of their byte, rounded down
-  float step = 0, least = 0;  // the size of a step; the sum of the least parts
-  float size = 0;  // the sum of the largest parts, without their signs
+  std::vector<uint8_t> steps;  // above the smallest share of their byte, rounded down
+  float step = 0, least = 0;  // size of a step; sum of the smallest shares
+  float size = 0;  // sum of the largest absolute shares
 };
 
-// A vector that rows are compared with, in the types that loops compute with. Zeros follow its
-// values up to a multiple of eight, so that loops have no rest of fewer values.
+// Vector that rows are compared with, in the types that loops compute in. Zeros follow its values
+// up to a multiple of eight, so that loops have no remainder.
 struct Query {
   int64_t dim;
   const float* floats;
@@ -84,12 +84,12 @@ struct Query {
   double length;  // by cosine
 };
 
-// Queries with the rows nearest to each. Distances outside of [lower, upper), and NaN, are left
-// out. Several threads may add rows at once.
+// Queries with the rows nearest to each. Distances outside [lower, upper) and NaN are left out.
+// Several threads may add rows at once.
 //
 // A query is one vector, or `width` vectors in a row if rows are lists of vectors. Of the rows
-// whose distances are below the range, the `below` farthest of each query are kept as well: their
-// distances are estimates by codes, and an exact comparison may bring them into the range.
+// below the range, the `below` farthest of each query are kept as well: their distances are
+// estimates by codes, and an exact comparison may bring them into the range.
 class Nearest {
  public:
   Nearest(In<double> queries, int64_t dim, int64_t k, float lower, float upper, int64_t width,
@@ -120,7 +120,7 @@ class Nearest {
 
   int64_t dim() const { return dim_; }
   int64_t width() const { return width_; }
-  // The values of a query's vector, followed by zeros up to a multiple of eight.
+  // Values of a query's vector, followed by zeros up to a multiple of eight.
   const float* floats(int64_t vector) const { return floats_.data() + vector * stride_; }
   const double* exact(int64_t vector) const { return exact_.data() + vector * stride_; }
   const uint8_t* bytes(int64_t vector) const { return bytes_.data() + vector * stride_; }
@@ -129,8 +129,8 @@ class Nearest {
     return {dim_, floats(vector), exact(vector), bytes(vector), length};
   }
 
-  // The rows that a kernel was given, and the queries that it is to answer; `width`: vectors that
-  // it expects of a query.
+  // Check the arguments of a kernel; returns the rows. `width`: vectors that the kernel expects in
+  // a query.
   Rows checked(const In<uint64_t>& ids, const Bytes& mask, const In<int32_t>& numbers,
                int64_t width = 1) const {
     if (width != width_)
@@ -144,7 +144,7 @@ class Nearest {
     return {ids.data(), mask.size() ? mask.data() : nullptr, static_cast<int64_t>(ids.size())};
   }
 
-  // Offers the rows from `start` to `stop`; `distances` begins with that of the first.
+  // Offer the rows from `start` to `stop`; `distances` begins with that of row `start`.
   void offer(int64_t query, const float* distances, const Rows& rows, int64_t start, int64_t stop) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Candidate>& heap = heaps_[static_cast<size_t>(query)];
@@ -161,24 +161,24 @@ class Nearest {
     }
   }
 
-  // Offers a row that counts.
+  // Offer a row that the mask includes.
   void offer(int64_t query, float distance, uint64_t id) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (is_in_range(distance)) keep(heaps_[static_cast<size_t>(query)], {distance, id}, k_);
   }
 
-  // How far a row may be to be kept; infinity as long as a query has fewer than k.
+  // Largest distance that is still accepted; infinity while a query has fewer than k rows.
   float bound(int64_t query) {
     std::lock_guard<std::mutex> lock(mutex_);
     return worst_of(heaps_[static_cast<size_t>(query)]);
   }
 
-  // What a codebook has made of a query, for the partitions that follow; null: nothing is kept.
+  // Table of a query for a codebook, from an earlier partition; null if there is none.
   std::shared_ptr<const QueryTable> table(int64_t query, uint64_t book) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (tables_.empty()) return nullptr;
-    const auto& kept = tables_[static_cast<size_t>(query)];
-    return kept && kept->book == book ? kept : nullptr;
+    const auto& cached = tables_[static_cast<size_t>(query)];
+    return cached && cached->book == book ? cached : nullptr;
   }
   void keep_table(int64_t query, std::shared_ptr<const QueryTable> table) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -186,16 +186,16 @@ class Nearest {
     tables_[static_cast<size_t>(query)] = std::move(table);
   }
 
-  // Whether rows at that distance are kept, where it is a number.
+  // True if rows at this distance, a number, are accepted.
   bool is_in_range(float distance) const {
     return !(distance < lower_) &&
            (distance < upper_ || upper_ == std::numeric_limits<float>::infinity());
   }
 
-  // Of each query the number of rows; then the distances and ids of all, nearest first.
+  // Number of rows of each query; distances and ids of all rows, nearest first.
   nb::tuple result() const { return sorted_of(heaps_); }
 
-  // The same of the rows below the range, the farthest first; their distances are negated.
+  // The same for the rows below the range, farthest first, with negated distances.
   nb::tuple below() const { return sorted_of(below_heaps_); }
 
  private:

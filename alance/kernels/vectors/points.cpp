@@ -16,12 +16,13 @@ ALANCE_INLINE void convert(const uint8_t* values, int64_t count, float* out) {
     const int64_t whole = count / kLanes * kLanes;
     Lanes lanes;
     for (int64_t i = 0; i < whole; i += kLanes) {
-      T::load(lanes, values + i * T::width);
+      T::load(lanes, values + i * T::kValueBytes);
       std::memcpy(out + i, &lanes, sizeof lanes);
     }
     if (whole < count) {
       uint8_t rest[32] = {};
-      std::memcpy(rest, values + whole * T::width, static_cast<size_t>((count - whole) * T::width));
+      std::memcpy(rest, values + whole * T::kValueBytes,
+                  static_cast<size_t>((count - whole) * T::kValueBytes));
       T::load(lanes, rest);
       std::memcpy(out + whole, &lanes, static_cast<size_t>(4 * (count - whole)));
     }
@@ -61,7 +62,7 @@ Convert convert_of(int type) {
   }
 }
 
-// To length one; zero stays zero.
+// Scale to length one; zero stays zero.
 void make_unit(float* point, int64_t dim) {
   double squares = 0;
   for (int64_t i = 0; i < dim; ++i) squares += double{point[i]} * double{point[i]};
@@ -80,7 +81,8 @@ nb::object vector_points(Bytes values, int type, int64_t dim, int metric) {
   return nb::cast(out.numpy());
 }
 
-// Whether numbers of 2, 4 or 8 bytes are below a bound, by their bits without the sign.
+// Mark the rows whose numbers of 2, 4 or 8 bytes are all below a bound, by their bits without the
+// sign.
 template <class Word>
 void finite_rows(const uint8_t* values, int64_t count, int64_t dim, Word bound, uint8_t* out) {
   constexpr Word kMagnitude = static_cast<Word>(~Word{0}) >> 1;
@@ -95,7 +97,7 @@ void finite_rows(const uint8_t* values, int64_t count, int64_t dim, Word bound, 
   }
 }
 
-// Which vectors have finite numbers alone, as they are in float32, in which vectors are compared.
+// Mask of the vectors whose numbers are all finite as float32, the type of comparisons.
 nb::object whole_vectors(Bytes values, int type, int64_t dim) {
   const Points points(values, type, dim, kL2);
   const int64_t count = points.count();
@@ -108,7 +110,8 @@ nb::object whole_vectors(Bytes values, int type, int64_t dim) {
       case kBfloat16: finite_rows<uint16_t>(from, count, dim, 0x7F80, out.data()); break;
       case kFloat32: finite_rows<uint32_t>(from, count, dim, 0x7F800000, out.data()); break;
       case kFloat64:
-        finite_rows<uint64_t>(from, count, dim, 0x47EFFFFFF0000000, out.data());  // half beyond its last
+        // The bound is half a step above float32's largest number.
+        finite_rows<uint64_t>(from, count, dim, 0x47EFFFFFF0000000, out.data());
         break;
       default: std::fill_n(out.data(), count, uint8_t{1});
     }

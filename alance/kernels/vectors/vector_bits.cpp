@@ -14,12 +14,13 @@ namespace {
 
 using Floats = In<float>;
 
-// Whole blocks of 32 rows have their sign bits side by side, byte by byte of a row: see the
-// specification of index files, "Packing". The rest of the rows has them column by column.
+// Positions of rows in half a block: whole blocks of 32 rows have their sign bits side by side,
+// byte by byte of a row (docs/format/search-indices.md, "Packing"). Rows behind the last whole
+// block are stored column by column.
 constexpr int kPlaces[16] = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15};
 
-// A query as signs are compared with it: for each four components what each of the sixteen values
-// of their bits stands for, the sum of the components, halved, with these signs: [four][value].
+// Fill a query's table for signs, [four][value]: for each four components, and each value of their
+// four bits, half the sum of the components with these signs.
 void fill_signs(const float* query, int64_t dim, float* table) {
   for (int64_t d = 0; d < dim; d += 4, table += 16)
     for (int value = 0; value < 16; ++value) {
@@ -29,12 +30,12 @@ void fill_signs(const float* query, int64_t dim, float* table) {
     }
 }
 
-// What the signs of each row of a block of 32 stand for. All ways add in the same order: the
-// distance of a row depends on neither its place nor the processor.
+// Sums of the table values of each row in a block of 32. All versions add in the same order: the
+// distance of a row depends neither on its position nor on the processor.
 using SumBlock = void (*)(const uint8_t* block, int64_t row_bytes, const float* table, float* out);
 
 void sum_block_any(const uint8_t* block, int64_t row_bytes, const float* table, float* out) {
-  float sums[32] = {};  // of the places of a block
+  float sums[32] = {};  // by position in the block
   for (int64_t i = 0; i < row_bytes; ++i, block += 32, table += 32)
     for (int j = 0; j < 16; ++j) {
       sums[j] = sums[j] + table[block[j] & 15] + table[16 + (block[16 + j] & 15)];
@@ -47,16 +48,16 @@ void sum_block_any(const uint8_t* block, int64_t row_bytes, const float* table, 
 }
 
 #if defined(__x86_64__)
-// Sixteen values are a register of AVX-512, and a look into them is one instruction.
+// Sixteen table values fill a register of AVX-512; one instruction looks up sixteen.
 __attribute__((target("avx512f"))) void sum_block_avx512(const uint8_t* block, int64_t row_bytes,
                                                          const float* table, float* out) {
   __m512 low = _mm512_setzero_ps(), high = low;
   for (int64_t i = 0; i < 2 * row_bytes; ++i, block += 16, table += 16) {
     const __m512 values = _mm512_loadu_ps(table);
-    const __m512i both =
+    const __m512i bytes =
         _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block)));
-    low = _mm512_add_ps(low, _mm512_permutexvar_ps(both, values));  // by the lowest four bits
-    high = _mm512_add_ps(high, _mm512_permutexvar_ps(_mm512_srli_epi32(both, 4), values));
+    low = _mm512_add_ps(low, _mm512_permutexvar_ps(bytes, values));  // by the lowest four bits
+    high = _mm512_add_ps(high, _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), values));
   }
   const __m512i order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
   _mm512_storeu_ps(out, _mm512_permutexvar_ps(order, low));
@@ -73,19 +74,19 @@ SumBlock sum_block(bool baseline) {
   return &sum_block_any;
 }
 
-// The signs of the rows of a partition.
+// Signs of the rows of a partition.
 struct Signs {
   const uint8_t* packed;
   int64_t count, row_bytes;
   bool is_packed;
   SumBlock sum;
 
-  // What those of some rows stand for; `start` is that of a block.
+  // Sums of the table values of some rows; `start` is that of a block.
   void sums(int64_t start, int64_t stop, const float* table, float* out) const {
     const int64_t whole = is_packed ? count / 32 * 32 : 0;
     for (; start < std::min(stop, whole); start += 32, out += 32)
       sum(packed + start * row_bytes, row_bytes, table, out);
-    // The rest of them is stored column by column.
+    // Rows behind the last whole block: column by column, or row by row if signs are not packed.
     const int64_t row_step = is_packed ? 1 : row_bytes, byte_step = is_packed ? count - whole : 1;
     for (; start < stop; ++start) {
       const uint8_t* from = packed + whole * row_bytes + (start - whole) * row_step;
@@ -103,16 +104,16 @@ inline uint64_t word_of(const uint8_t* in, int number) {
   return word;
 }
 
-constexpr uint64_t kOnes = 0x0101010101010101u;  // a bit of each byte
+constexpr uint64_t kOnes = 0x0101010101010101u;  // lowest bit of each byte
 
-// Eight codes of six bits; of the last sixteen of a block the bits are above those of the others.
+// Eight codes of six bits; the bits of the last sixteen of a block are above those of the others.
 inline uint64_t six_bits(const uint8_t* in, int m) {
   if (m < 6) return word_of(in, m) & 63 * kOnes;
   const auto top = [&](int number) { return word_of(in, number + m % 2) >> 6 & 3 * kOnes; };
   return top(0) | top(2) << 2 | top(4) << 4;
 }
 
-// The further bits of eight components, from component 8 m of a block of 64 on, a byte each.
+// Further bits of eight components, from component 8 m of a block of 64 on, one byte each.
 inline uint64_t extra_bits(const uint8_t* in, int ex, int m) {
   switch (ex) {
     case 1: {
@@ -130,7 +131,7 @@ inline uint64_t extra_bits(const uint8_t* in, int ex, int m) {
   }
 }
 
-// The further bits of rows, a byte each.
+// Unpack the further bits of rows, one byte each.
 template <int Ex>
 void unpack_extra(const uint8_t* in, int64_t count, int64_t dim, uint8_t* out) {
   for (int64_t r = 0; r < count; ++r)
@@ -146,7 +147,7 @@ constexpr Unpack kUnpack[] = {nullptr,          unpack_extra<1>, unpack_extra<2>
                               unpack_extra<3>, unpack_extra<4>, unpack_extra<5>,
                               unpack_extra<6>, unpack_extra<7>, unpack_extra<8>};
 
-// The queries, and the centroid of the partition, are rotated as the vectors were.
+// Queries and the centroid of the partition are rotated like the vectors.
 void add_rabitq(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask, Bytes signs,
                 bool is_packed, int ex, Bytes extra, Floats add, Floats factor, Floats centroid,
                 int metric, float scale, bool baseline) {
@@ -162,7 +163,8 @@ void add_rabitq(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes m
     corrupt("bit codes: " + std::to_string(signs.size()) + " and " + std::to_string(extra.size()) +
             " bytes for " + std::to_string(count) + " rows of dimension " + std::to_string(dim));
   nb::gil_scoped_release release;
-  // What a query is asked for: its tables, its distance from the centroid, half of its further bits.
+  // For each query: its table, its distance from the centroid, the term of its further bits, and
+  // its share along the centroid.
   std::vector<float> tables(numbers.size() * static_cast<size_t>(4 * dim));
   std::vector<float> gaps(numbers.size()), halves(numbers.size()), shares(numbers.size(), 1);
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -175,8 +177,8 @@ void add_rabitq(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes m
       norm += centre * centre;
       sum += value;
     }
-    // By dot only what of a query is across the centroid is estimated: of the share along it a row
-    // tells the product, in what it adds to 1.
+    // By dot only the part of a query across the centroid is estimated: a row's `add` has the exact
+    // product for the share along it.
     if (metric == kDot) {
       const double share = norm > 0 ? -gap / norm : 0;
       gap += 1 - share;

@@ -24,7 +24,7 @@ ALANCE_CLONES void square_gaps_any(const uint8_t* rows, int64_t count, int64_t d
 #if defined(__x86_64__)
 #define ALANCE_VNNI __attribute__((target("avx512f,avx512bw,avx512vnni")))
 
-// The gaps of 32 bytes, 16 bits each.
+// Differences of 32 bytes, 16 bits each.
 ALANCE_VNNI inline __m512i gaps_of(const uint8_t* row, const uint8_t* query) {
   const auto* left = reinterpret_cast<const __m256i*>(row);
   const auto* right = reinterpret_cast<const __m256i*>(query);
@@ -32,7 +32,7 @@ ALANCE_VNNI inline __m512i gaps_of(const uint8_t* row, const uint8_t* query) {
                           _mm512_cvtepu8_epi16(_mm256_loadu_si256(right)));
 }
 
-// The squares of two gaps are added to a sum by one instruction.
+// One instruction adds the squares of two differences to a sum.
 ALANCE_VNNI void square_gaps_avx512(const uint8_t* rows, int64_t count, int64_t dim,
                                     const uint8_t* query, float factor, float* out) {
   for (int64_t r = 0; r < count; ++r, rows += dim) {
@@ -69,7 +69,8 @@ void square_gaps(const uint8_t* rows, int64_t count, int64_t dim, const uint8_t*
 
 namespace {
 
-// The scaled bytes of a partition: a value v is stored as 255 (v - low) / (high - low), cut to bytes.
+// Scaled bytes of a partition: a value v is stored as 255 (v - low) / (high - low), clamped to a
+// byte.
 class ScaledBytes {
  public:
   ScaledBytes(const Nearest& nearest, int64_t num_rows, const Bytes& codes, double low, double high,

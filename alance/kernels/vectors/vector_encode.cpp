@@ -7,7 +7,7 @@ namespace {
 using Floats = In<float>;
 constexpr int64_t kMaxRows = 2 * kRowStep;
 
-// Without `centroids` it is the vectors that are coded, else what they are beside their own.
+// Encode vectors, or with `centroids` their residuals.
 nb::object encode_pq(Bytes values, int type, int64_t dim, int metric, In<int64_t> labels,
                      Floats centroids, Floats codebook, int64_t subs, int bits) {
   const Points points(values, type, dim, metric);
@@ -52,7 +52,7 @@ nb::object encode_pq(Bytes values, int type, int64_t dim, int metric, In<int64_t
   return nb::cast(out.numpy());
 }
 
-// A value v is stored as 255 (v - low) / (high - low), cut to bytes.
+// Encode a value v as 255 (v - low) / (high - low), clamped to a byte.
 nb::object encode_sq(Bytes values, int type, int64_t dim, int metric, double low, double high) {
   const Points points(values, type, dim, metric);
   const int64_t count = points.count(), wide = points.dim(), step = rows_at_once(wide);

@@ -9,7 +9,7 @@ using Floats = In<float>;
 constexpr int64_t kRounds = 4;
 constexpr int64_t kGroup = 64;  // components whose further bits are stored together
 
-// The Walsh-Hadamard transform, of length one.
+// Walsh-Hadamard transform that keeps lengths.
 template <class Real>
 ALANCE_INLINE void hadamard(Real* values, int64_t size) {
   for (int64_t half = 1; half < size; half *= 2)
@@ -23,8 +23,8 @@ ALANCE_INLINE void hadamard(Real* values, int64_t size) {
   for (int64_t i = 0; i < size; ++i) values[i] *= scale;
 }
 
-// Rounds of signs and transforms: of the first and the last components in turn, where their number
-// is no power of two.
+// Rounds of signs and transforms; if the dimension is no power of two, of the first and of the last
+// components in turn.
 template <class Real>
 ALANCE_INLINE void rotate(Real* values, int64_t dim, const Real* signs) {
   int64_t part = 1;
@@ -44,7 +44,7 @@ ALANCE_INLINE void rotate(Real* values, int64_t dim, const Real* signs) {
     for (int64_t i = 0; i < dim; ++i) values[i] *= Real{0.25};
 }
 
-// Bit b of the codes of a group whose top bits are a plane of 64 bits: see vector_bits.cpp.
+// Set a bit of component i in a plane, the 64 top bits of a group: see vector_bits.cpp.
 inline void put_plane_bit(uint8_t* plane, int i, uint32_t value) {
   const int k = i / 16, b = i % 16, bit = 8 * (b % 8) + 2 * k + b / 8;
   plane[bit / 8] |= static_cast<uint8_t>(value << (bit % 8));
@@ -59,7 +59,7 @@ inline void put_six_bits(uint8_t* out, int i, uint32_t value) {
   for (int j = 0; j < 3; ++j) out[16 * j + b] |= static_cast<uint8_t>((value >> (2 * j) & 3) << 6);
 }
 
-// Puts the further bits of component i (of 64) into a group that was zero.
+// Put the further bits of component i (of 64) into a group that was zero.
 inline void put_extra_bits(uint8_t* out, int ex, int i, uint32_t value) {
   switch (ex) {
     case 1: out[i / 8] |= static_cast<uint8_t>(value << (i % 8)); break;
@@ -76,8 +76,8 @@ inline void put_extra_bits(uint8_t* out, int ex, int i, uint32_t value) {
   }
 }
 
-// How near magnitudes are to their codes of steps of 1/t: the product by the codes' length.
-// `padding`: zeros behind the magnitudes, whose codes count nothing.
+// Closeness of magnitudes to their codes in steps of 1/t: product of both, divided by the length of
+// the codes. `padding`: zeros behind the magnitudes, whose codes do not count.
 ALANCE_INLINE float closeness(const float* sizes, int64_t padded, int64_t padding, float t,
                               float top) {
   Lanes products{}, squares{};
@@ -95,7 +95,7 @@ ALANCE_INLINE float closeness(const float* sizes, int64_t padded, int64_t paddin
          std::sqrt(sum<Float32>(squares) - 0.25f * static_cast<float>(padding));
 }
 
-// The steps of codes that are nearest to magnitudes, of length one: by a grid, then a finer one.
+// Scale t of the codes that are closest to magnitudes of length one: by a grid, then a finer one.
 ALANCE_INLINE float best_scale(const float* sizes, int64_t dim, int64_t padded, int ex) {
   float most = 0;
   for (int64_t i = 0; i < dim; ++i) most = std::max(most, sizes[i]);
@@ -113,7 +113,7 @@ ALANCE_INLINE float best_scale(const float* sizes, int64_t dim, int64_t padded, 
   return best;
 }
 
-// What is written of a row, beside its codes.
+// Numbers that are stored for a row beside its codes.
 struct Factors {
   float *add, *scale, *error, *add_ex, *scale_ex;
 };
@@ -124,8 +124,8 @@ struct Form {
   bool is_dot;
 };
 
-// The codes and factors of a row: `rest` is what is left of it without its centroid, and `centroid`
-// that one, both rotated. `sizes` has room for whole groups.
+// Codes and factors of a row: `rest` is its residual, and `centroid` its centroid, both rotated.
+// `sizes` has room for whole groups.
 ALANCE_INLINE void code_row(const Form& form, const float* rest, const float* centroid, float* sizes,
                             uint8_t* signs, uint8_t* extra, const Factors& out, int64_t row) {
   const int64_t dim = form.dim, padded = (dim + kGroup - 1) / kGroup * kGroup;
@@ -177,7 +177,7 @@ ALANCE_INLINE void encode_body(const Work& work, uint8_t* signs, uint8_t* extra,
                                const Factors& out) {
   const int64_t dim = work.form.dim, step = rows_at_once(dim), count = work.points.count();
   std::vector<float> block(static_cast<size_t>(step * dim)), sizes(static_cast<size_t>(dim + kGroup));
-  // Centroids are rotated when they are first met: few vectors are near few of them.
+  // Centroids are rotated at first use: few vectors are near to few centroids.
   std::vector<std::vector<float>> rotated(static_cast<size_t>(work.num_centroids));
   for (int64_t start = 0; start < count; start += step) {
     const int64_t stop = std::min(count, start + step);
@@ -209,7 +209,7 @@ ALANCE_AVX2 void encode_avx2(const Work& work, uint8_t* signs, uint8_t* extra, c
 }
 #endif
 
-// Vectors after four rounds of signs, 1 or -1, and transforms; row after row.
+// Vectors after four rounds of signs (1 or -1) and transforms, row after row.
 Numpy<double> rotated(In<double> values, In<double> signs) {
   const int64_t dim = static_cast<int64_t>(signs.size()) / kRounds;
   if (dim < 2 || static_cast<int64_t>(signs.size()) != kRounds * dim ||
@@ -225,8 +225,8 @@ Numpy<double> rotated(In<double> values, In<double> signs) {
   return out.numpy();
 }
 
-// `rotation`: four rounds of signs, 1 or -1. Gives sign bits, further bits, and the factors add,
-// scale and error; then add and scale of the further bits, where there are any.
+// `rotation`: four rounds of signs, 1 or -1. Returns sign bits, further bits, the factors add,
+// scale and error, and the factors add and scale of the further bits, if there are any.
 nb::tuple encode_rabitq(Bytes values, int type, int64_t dim, int metric, In<int64_t> labels,
                         Floats centroids, Floats rotation, int ex, bool baseline) {
   const Points points(values, type, dim, metric);

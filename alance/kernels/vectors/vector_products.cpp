@@ -1,8 +1,8 @@
 // Distances of product codes (IVF_PQ) by look-up tables.
 //
-// A code has a codebook entry for each sub-vector of a row. Its entries stand for a vector w, which
-// for l2 is relative to the centroid c of the row's partition. For any point o, the same for all
-// rows,
+// A code has a number for each sub-vector of a row, whose codebook entry it stands for. The entries
+// make a vector w, which for l2 is relative to the centroid c of the row's partition. For any point
+// o, the same for all rows,
 //
 //   |q - c - w|^2 = |q - c|^2 - 2 (q - o) w + (|w|^2 + 2 (c - o) w)
 //
@@ -23,11 +23,11 @@ namespace {
 
 using Floats = In<float>;
 constexpr int64_t kCodes = 256;  // values of a byte of codes
-constexpr int64_t kTablesBytes = 32 << 20;  // that are kept, of all queries
-constexpr int64_t kFewRows = kBlock / 16;  // of a block, that are cheaper to look up one by one
+constexpr int64_t kTablesBytes = 32 << 20;  // bound of the tables that are kept, of all queries
+constexpr int64_t kFewRows = kBlock / 16;  // of a block: fewer near rows are looked up one by one
 
-// For each code of each sub-vector the sum of w (factor + square w) over its components w. Of the
-// codebook the values of all codes are side by side: [sub][component][code].
+// For each code of each sub-vector, the sum of w (factor + square w) over its components w. The
+// codebook has the values of all codes side by side: [sub][component][code].
 ALANCE_CLONES void fill_parts(const float* factors, float square, const float* codebook,
                               int64_t subs, int64_t codes, int64_t width, float* parts) {
   std::fill_n(parts, subs * codes, 0.0f);
@@ -39,13 +39,13 @@ ALANCE_CLONES void fill_parts(const float* factors, float square, const float* c
   }
 }
 
-// Where a byte of the codes of a row is: every `step` bytes from `first` there is the next row's.
+// Position of a byte in the codes of each row: `step` bytes from one row to the next.
 struct CodeRows {
   const uint8_t* first;
   int64_t step;
 };
 
-// Adds what N bytes of each row's codes stand for, in the order of the bytes.
+// Add the table values of N bytes of each row's codes, in the order of the bytes.
 template <int64_t N>
 void add_bytes(CodeRows codes, int64_t byte_step, int64_t count, const float* table, float* out) {
   for (int64_t r = 0; r < count; ++r) {
@@ -57,10 +57,10 @@ void add_bytes(CodeRows codes, int64_t byte_step, int64_t count, const float* ta
   }
 }
 
-// Rows of a block whose distance may be within a limit, a bit each: `steps` has the table in steps
-// of `step`, rounded down, and `terms` is null where rows have none.
+// Search of a block for rows whose distance may be within a limit. `steps` has the table in steps
+// of `step`, rounded down; `terms` is null if rows have none. The result has a bit a row.
 struct Coarse {
-  const uint8_t* codes;  // of the first row; a byte of all rows is followed by the next of all
+  const uint8_t* codes;  // of the first row; first byte of all rows, then the next byte
   int64_t byte_step, row_bytes;
   const uint8_t* steps;
   const float* terms;
@@ -69,7 +69,7 @@ struct Coarse {
 using Sift = void (*)(const Coarse& rows, int64_t count, uint64_t* near);
 
 #if defined(__x86_64__)
-// A table of 256 bytes is four registers of AVX-512, and a look into two of them one instruction.
+// A table of 256 bytes fills four registers of AVX-512; one instruction looks up in two of them.
 __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void sift_avx512(const Coarse& rows,
                                                                        int64_t count,
                                                                        uint64_t* near) {
@@ -77,8 +77,8 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void sift_avx512(const Co
   __mmask64 here[kChunks];
   __m512i even[kChunks], odd[kChunks];
   for (int64_t c = 0; c < kChunks; ++c) {
-    const int64_t left = std::clamp<int64_t>(count - 64 * c, 0, 64);
-    here[c] = left == 64 ? ~uint64_t{0} : (uint64_t{1} << left) - 1;
+    const int64_t remaining = std::clamp<int64_t>(count - 64 * c, 0, 64);
+    here[c] = remaining == 64 ? ~uint64_t{0} : (uint64_t{1} << remaining) - 1;
     even[c] = odd[c] = _mm512_setzero_si512();
   }
   const __m512i low_bytes = _mm512_set1_epi16(0xff);
@@ -99,19 +99,19 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void sift_avx512(const Co
   }
   const __m512 step = _mm512_set1_ps(rows.step), limit = _mm512_set1_ps(rows.limit);
   for (int64_t c = 0; c < kChunks; ++c) {
-    // Each 128 bits of the first have eight rows, and those of the second the next eight.
+    // 128 bits of the first array have eight rows, those of the second the next eight.
     __m128i halves[2][4];
     _mm512_storeu_si512(halves[0], _mm512_unpacklo_epi16(even[c], odd[c]));
     _mm512_storeu_si512(halves[1], _mm512_unpackhi_epi16(even[c], odd[c]));
     uint64_t mask = 0;
     for (int64_t r = 0; r < 64; r += 16) {
-      const __mmask16 wanted = static_cast<__mmask16>(here[c] >> r);
+      const __mmask16 present = static_cast<__mmask16>(here[c] >> r);
       const __m512i wide =
           _mm512_cvtepu16_epi32(_mm256_set_m128i(halves[1][r / 16], halves[0][r / 16]));
       __m512 sum = _mm512_mul_ps(_mm512_cvtepi32_ps(wide), step);
       if (rows.terms)
-        sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(wanted, rows.terms + 64 * c + r));
-      const __mmask16 is_near = _mm512_mask_cmp_ps_mask(wanted, sum, limit, _CMP_LE_OQ);
+        sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(present, rows.terms + 64 * c + r));
+      const __mmask16 is_near = _mm512_mask_cmp_ps_mask(present, sum, limit, _CMP_LE_OQ);
       mask |= uint64_t{is_near} << r;
     }
     near[c] = mask;
@@ -119,7 +119,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void sift_avx512(const Co
 }
 #endif
 
-// Null where this processor has nothing that is quicker than to add floats.
+// Null if this processor has nothing faster than adding floats.
 Sift sift_here() {
 #if defined(__x86_64__)
   static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -129,7 +129,7 @@ Sift sift_here() {
   return nullptr;
 }
 
-// The least and the largest of the values of a byte.
+// Smallest and largest table value of a byte.
 ALANCE_CLONES void range_of(const float* parts, float* least, float* largest) {
   float low[kLanes], high[kLanes];
   std::copy_n(parts, kLanes, low);
@@ -151,7 +151,7 @@ ALANCE_CLONES void steps_of(const float* parts, float least, float per_step, flo
   }
 }
 
-// The same table in steps of one size, as few as sums of two bytes hold.
+// Add the table in steps of one size, the finest whose sums fit two bytes.
 void round_down(QueryTable& table, int64_t row_bytes) {
   const float most = static_cast<float>(std::min<int64_t>(255, 65535 / row_bytes));
   std::vector<float> least(static_cast<size_t>(row_bytes));
@@ -173,17 +173,17 @@ void round_down(QueryTable& table, int64_t row_bytes) {
              most, table.steps.data() + byte * kCodes);
 }
 
-// The sum of squared differences.
-ALANCE_CLONES double gaps_of(const float* one, const float* other, int64_t dim) {
+// Sum of squared differences.
+ALANCE_CLONES double gaps_of(const float* a, const float* b, int64_t dim) {
   double sums[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= dim; i += kLanes)
     for (int64_t j = 0; j < kLanes; ++j) {
-      const double gap = double{one[i + j]} - double{other[i + j]};
+      const double gap = double{a[i + j]} - double{b[i + j]};
       sums[j] += gap * gap;
     }
   for (; i < dim; ++i) {
-    const double gap = double{one[i]} - double{other[i]};
+    const double gap = double{a[i]} - double{b[i]};
     sums[i % kLanes] += gap * gap;
   }
   double total = 0;
@@ -191,7 +191,7 @@ ALANCE_CLONES double gaps_of(const float* one, const float* other, int64_t dim) 
   return total;
 }
 
-// A codebook, and how its codes are compared.
+// Codebook, and the comparison of its codes.
 class ProductBook {
  public:
   ProductBook(Floats values, Floats origin, int bits, int64_t subs, bool is_transposed, int metric,
@@ -211,7 +211,7 @@ class ProductBook {
     row_bytes_ = bits == 8 ? subs : subs / 2;
   }
 
-  // What of the distance of each row no query changes; nothing by dot.
+  // Part of the distance of each row that does not depend on the query; empty by dot.
   nb::object terms(Bytes codes, Floats centroid) const {
     check_centroid(centroid);
     const int64_t count = is_dot_ ? 0 : static_cast<int64_t>(codes.size()) / row_bytes_;
@@ -252,7 +252,7 @@ class ProductBook {
               std::to_string(num_rows) + " rows of " + std::to_string(row_bytes_));
   }
 
-  // For each value of each byte of a row's codes what it stands for: `fill_parts`.
+  // Table of shares for each value of each byte of a row's codes; see `fill_parts`.
   std::vector<float> parts(const float* factors, float square) const {
     const int64_t codes = int64_t{1} << bits_, width = dim() / subs_;
     std::vector<float> of_subs(static_cast<size_t>(subs_ * codes));
@@ -260,14 +260,15 @@ class ProductBook {
     if (bits_ == 8) return of_subs;
     std::vector<float> of_bytes(static_cast<size_t>(row_bytes_ * kCodes));
     for (int64_t byte = 0; byte < row_bytes_; ++byte) {
-      const float* two = of_subs.data() + 2 * byte * codes;  // the codes of two share a byte
-      for (int64_t both = 0; both < kCodes; ++both)
-        of_bytes[static_cast<size_t>(byte * kCodes + both)] = two[both & 15] + two[16 + (both >> 4)];
+      const float* two = of_subs.data() + 2 * byte * codes;  // two codes share a byte
+      for (int64_t byte_value = 0; byte_value < kCodes; ++byte_value)
+        of_bytes[static_cast<size_t>(byte * kCodes + byte_value)] =
+            two[byte_value & 15] + two[16 + (byte_value >> 4)];
     }
     return of_bytes;
   }
 
-  // The sums of what the codes of rows stand for.
+  // Sums of the table values of rows' codes.
   void sums(const Codes& codes, int64_t start, int64_t count, const std::vector<float>& table,
             float* out) const {
     const int64_t step = byte_step(codes);
@@ -283,8 +284,8 @@ class ProductBook {
   }
 
   std::shared_ptr<const QueryTable> table_of(Nearest& nearest, int64_t query) const {
-    std::shared_ptr<const QueryTable> kept = nearest.table(query, number_);
-    if (kept) return kept;
+    std::shared_ptr<const QueryTable> cached = nearest.table(query, number_);
+    if (cached) return cached;
     auto table = std::make_shared<QueryTable>();
     table->book = number_;
     const float* values = nearest.floats(query);
@@ -307,7 +308,7 @@ class ProductBook {
   uint64_t number_;
 };
 
-// The codes of a partition, compared with one query after the other.
+// Codes of a partition, compared with one query after the other.
 class ProductCodes {
  public:
   ProductCodes(const ProductBook& book, Nearest& nearest, ProductBook::Codes codes,
@@ -325,7 +326,7 @@ class ProductCodes {
     for (int64_t r = 0; r < count; ++r) distances[r] = whole(start + r, distances[r]);
   }
 
-  // The same sum as of `run`, in the same order.
+  // The same sum as in `run`, in the same order.
   float at(int64_t row) const {
     const uint8_t* code = codes_.data + row * book_.row_step();
     const int64_t step = book_.byte_step(codes_);
@@ -338,13 +339,13 @@ class ProductCodes {
 
   void prefetch(int64_t row) const { __builtin_prefetch(codes_.data + row * book_.row_step()); }
 
-  // Offers the rows of a block to a query that has its rows already, of which `bound` is the
-  // farthest. False, and nothing is done: more rows may be near than are worth to be sifted.
+  // Offer the rows of a block to a query that has k rows already, the farthest at `bound`. False,
+  // with nothing done, if so many rows may be near that sifting does not pay.
   bool offer_few(int64_t number, const Rows& rows, int64_t start, int64_t stop, float bound,
                  Sift sift) {
     if (!sift || table_->steps.empty()) return false;
     const auto row_bytes = static_cast<float>(book_.row_bytes_);
-    // What rounding may change: of a step, and of sums of floats.
+    // Bound of the effect of rounding: of a step, and of sums of floats.
     const float slack = table_->step + 0x1p-22f * (row_bytes + 8) *
                                            (std::abs(base_) + std::abs(bound) + table_->size);
     const Coarse coarse{codes_.data + start, codes_.num_rows,

@@ -1,4 +1,4 @@
-// Exact distances between blocks of vectors and queries, and the nearest rows.
+// Exact distances of vectors from queries, and the nearest rows.
 #include "vectors/vectors.hpp"
 
 #include "vectors/graph.hpp"
@@ -95,7 +95,7 @@ void add_vectors(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes 
     return follow(nearest, numbers, rows, *graph, ef, linked);
   }
   float distances[kBlock];
-  // A block stays in the processor's cache while all queries look at it.
+  // A block stays in the processor's cache while all queries are compared with it.
   const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock);
   std::vector<Query> queries;
   for (size_t i = 0; i < numbers.size(); ++i) queries.push_back(query_of(nearest, numbers.data()[i]));
@@ -109,9 +109,9 @@ void add_vectors(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes 
   }
 }
 
-// Adds rows that are lists of vectors: the end of each one's, in `values`. The distance of a row is
-// the sum over the query's vectors of that of the nearest vector of the row. Vectors that cannot be
-// compared, as those with NaN, are passed over; so are lists without others.
+// Add rows that are lists of vectors, which end at `ends` in `values`. The distance of a row is the
+// sum, over the query's vectors, of the distance of the nearest vector in the row. Vectors that
+// cannot be compared (NaN) are skipped, and so are lists without others.
 void add_lists(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask,
                In<int64_t> ends, Bytes values, int type, int metric, bool baseline) {
   const Rows rows = nearest.checked(ids, mask, numbers, nearest.width());
@@ -135,7 +135,7 @@ void add_lists(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes ma
   int64_t stop = 0;
   for (int64_t start = 0; start < rows.count; start = stop) {
     const int64_t first = start ? ends.data()[start - 1] : 0;
-    // Rows of about a block of vectors, which stays in the processor's cache; at least a row.
+    // Rows with about a block of vectors, which stays in the processor's cache; at least one row.
     stop = start + 1;
     while (stop < rows.count && stop - start < kBlock && ends.data()[stop] - first <= step) ++stop;
     if (!rows.any(start, stop)) continue;
@@ -175,8 +175,8 @@ Loop loop_of(int type, int metric, bool baseline) {
 }
 
 int64_t width_of(int type) {
-  constexpr int64_t widths[] = {2, 2, 4, 8, 1};
-  return widths[type];
+  constexpr int64_t kWidths[] = {2, 2, 4, 8, 1};
+  return kWidths[type];
 }
 
 }  // namespace alance::vectors

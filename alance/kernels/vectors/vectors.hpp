@@ -6,18 +6,18 @@ namespace alance::vectors {
 
 enum Type : int { kFloat16 = 0, kBfloat16 = 1, kFloat32 = 2, kFloat64 = 3, kUint8 = 4 };
 
-// Each type: how eight (of doubles four) values become the lanes that are computed with.
+// Types of values, with the conversion of eight values (four of float64) to lanes.
 struct Float32 {
   using Vec = Lanes;
   using Real = float;
-  static constexpr int64_t width = 4, lanes = kLanes;
+  static constexpr int64_t kValueBytes = 4, kLaneCount = kLanes;
   static ALANCE_INLINE void load(Vec& out, const uint8_t* from) { std::memcpy(&out, from, 32); }
 };
 
 struct Float16 {
   using Vec = Lanes;
   using Real = float;
-  static constexpr int64_t width = 2, lanes = kLanes;
+  static constexpr int64_t kValueBytes = 2, kLaneCount = kLanes;
   using Halves = _Float16 __attribute__((vector_size(16)));
   static ALANCE_INLINE void load(Vec& out, const uint8_t* from) {
     Halves halves;
@@ -29,7 +29,7 @@ struct Float16 {
 struct Bfloat16 {
   using Vec = Lanes;
   using Real = float;
-  static constexpr int64_t width = 2, lanes = kLanes;
+  static constexpr int64_t kValueBytes = 2, kLaneCount = kLanes;
   using Words = uint16_t __attribute__((vector_size(16)));
   using Wide = uint32_t __attribute__((vector_size(32)));
   static ALANCE_INLINE void load(Vec& out, const uint8_t* from) {
@@ -43,13 +43,13 @@ struct Bfloat16 {
 struct Uint8 {
   using Vec = Lanes;
   using Real = float;
-  static constexpr int64_t width = 1, lanes = kLanes;
+  static constexpr int64_t kValueBytes = 1, kLaneCount = kLanes;
   using Pair = uint64_t __attribute__((vector_size(16)));
   using Words = uint8_t __attribute__((vector_size(16)));
   using Halves = uint16_t __attribute__((vector_size(32)));
   using Wide = int32_t __attribute__((vector_size(32)));
   static ALANCE_INLINE void load(Vec& out, const uint8_t* from) {
-    // Compilers take vectors of eight bytes apart; these are half of one that they know.
+    // Compilers split vectors of eight bytes; these are half of a vector that they handle.
     uint64_t word;
     std::memcpy(&word, from, 8);
     const Pair pair = {word, 0};
@@ -62,14 +62,14 @@ struct Uint8 {
 struct Float64 {
   using Vec = double __attribute__((vector_size(32)));
   using Real = double;
-  static constexpr int64_t width = 8, lanes = 4;
+  static constexpr int64_t kValueBytes = 8, kLaneCount = 4;
   static ALANCE_INLINE void load(Vec& out, const uint8_t* from) { std::memcpy(&out, from, 32); }
 };
 
 template <class T>
 ALANCE_INLINE typename T::Real sum(const typename T::Vec& lanes) {
   typename T::Real total = 0;
-  for (int64_t i = 0; i < T::lanes; ++i) total += lanes[i];
+  for (int64_t i = 0; i < T::kLaneCount; ++i) total += lanes[i];
   return total;
 }
 
@@ -88,28 +88,29 @@ ALANCE_INLINE void step(typename T::Vec& all, typename T::Vec& squares, const ty
   }
 }
 
-// The distances of `count` rows from a query that has zeros behind its end. `length`: the query's.
+// Distances of `count` rows from a query that zeros follow; `length` is the query's.
 template <class T, Metric M>
 ALANCE_INLINE void distances_of(const uint8_t* rows, int64_t count, int64_t dim,
                                 const typename T::Real* query, double length, float* out) {
-  const int64_t row_bytes = dim * T::width, whole = dim / T::lanes * T::lanes;
+  const int64_t row_bytes = dim * T::kValueBytes, whole = dim / T::kLaneCount * T::kLaneCount;
   for (int64_t r = 0; r < count; ++r, rows += row_bytes) {
-    // Four sums, so that one addition need not wait for the one before it.
+    // Four sums, so that an addition does not wait for the one before it.
     typename T::Vec all[4] = {}, squares[4] = {}, row;
     int64_t i = 0;
-    for (; i + 4 * T::lanes <= whole; i += 4 * T::lanes)
+    for (; i + 4 * T::kLaneCount <= whole; i += 4 * T::kLaneCount)
 #pragma GCC unroll 4
       for (int64_t j = 0; j < 4; ++j) {
-        T::load(row, rows + (i + j * T::lanes) * T::width);
-        step<T, M>(all[j], squares[j], row, query + i + j * T::lanes);
+        T::load(row, rows + (i + j * T::kLaneCount) * T::kValueBytes);
+        step<T, M>(all[j], squares[j], row, query + i + j * T::kLaneCount);
       }
-    for (; i < whole; i += T::lanes) {
-      T::load(row, rows + i * T::width);
+    for (; i < whole; i += T::kLaneCount) {
+      T::load(row, rows + i * T::kValueBytes);
       step<T, M>(all[0], squares[0], row, query + i);
     }
     if (whole < dim) {
       uint8_t rest[32] = {};
-      std::memcpy(rest, rows + whole * T::width, static_cast<size_t>((dim - whole) * T::width));
+      std::memcpy(rest, rows + whole * T::kValueBytes,
+                  static_cast<size_t>((dim - whole) * T::kValueBytes));
       T::load(row, rest);
       step<T, M>(all[1], squares[1], row, query + whole);
     }
@@ -126,12 +127,12 @@ ALANCE_INLINE void distances_of(const uint8_t* rows, int64_t count, int64_t dim,
       squares[2] += squares[3];
       squares[0] += squares[2];
       const double distance = 1 - total / (length * std::sqrt(double{sum<T>(squares[0])}));
-      out[r] = distance < 0 ? 0.0f : static_cast<float>(distance);  // by rounding alone
+      out[r] = distance < 0 ? 0.0f : static_cast<float>(distance);  // negative by rounding alone
     }
   }
 }
 
-// The numbers of bits in which rows differ from a query.
+// Number of bits in which each row differs from a query.
 ALANCE_INLINE void bits_of(const uint8_t* rows, int64_t count, int64_t dim, const uint8_t* query,
                            float* out) {
   for (int64_t r = 0; r < count; ++r, rows += dim) {
@@ -147,15 +148,15 @@ ALANCE_INLINE void bits_of(const uint8_t* rows, int64_t count, int64_t dim, cons
   }
 }
 
-// The sums of squared differences of bytes, times a factor.
+// Sum of squared differences of bytes, times a factor, for each row.
 void square_gaps(const uint8_t* rows, int64_t count, int64_t dim, const uint8_t* query, float factor,
                  float* out);
-constexpr int64_t kMostBytes = 65536;  // of a row: such sums are counted in 32 bits
+constexpr int64_t kMostBytes = 65536;  // of a row: sums fit 32 bits
 
-// Distances of rows from a query, by the best loop of this processor.
+// Loop for distances of rows from a query.
 using Loop = void (*)(const Query& query, const uint8_t* rows, int64_t count, float* out);
 
-// The loop of a type and metric; null where there is none.
+// Best loop of this processor for a type and metric; null if there is none.
 Loop loop_of(int type, int metric, bool baseline);
 int64_t width_of(int type);
 
