@@ -15,12 +15,12 @@
 namespace alance {
 namespace {
 
-constexpr int64_t kBlockWords = 8;  // words between two counts of ones: 512 bits
-constexpr int kWalks = 16;  // through the text at once
+constexpr int64_t kBlockWords = 8;  // words between two stored counts of ones: 512 bits
+constexpr int kWalks = 16;  // walks through the text at once
 constexpr int64_t kMaxText = int64_t{1} << 31;
-constexpr int64_t kMaxDepth = 256;  // of a tree of 256 leaves
+constexpr int64_t kMaxDepth = 256;  // nodes: enough for 256 leaves
 
-// Where the suffixes of each symbol begin, or end.
+// Start, or end, of the suffixes of each symbol.
 void buckets(const std::vector<int32_t>& counts, std::vector<int32_t>& out, bool ends) {
   int32_t sum = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
@@ -29,7 +29,8 @@ void buckets(const std::vector<int32_t>& counts, std::vector<int32_t>& out, bool
   }
 }
 
-// Induces the order of all suffixes from that of the leftmost S suffixes in `sa`; -1 is empty.
+// Induce the order of all suffixes from that of the leftmost S suffixes in `sa`; -1 is an empty
+// slot.
 template <typename Symbol>
 void induce(const Symbol* text, const std::vector<bool>& is_s, int32_t n, int32_t* sa,
             const std::vector<int32_t>& counts, std::vector<int32_t>& places) {
@@ -45,7 +46,7 @@ void induce(const Symbol* text, const std::vector<bool>& is_s, int32_t n, int32_
   }
 }
 
-// `text` ends with its least symbol, which stands nowhere else.
+// Sort the suffixes of a text that ends with its smallest symbol, which occurs nowhere else.
 template <typename Symbol>
 void suffix_sort(const Symbol* text, int32_t n, int32_t num_symbols, int32_t* sa) {
   if (n == 1) {
@@ -67,7 +68,7 @@ void suffix_sort(const Symbol* text, int32_t n, int32_t num_symbols, int32_t* sa
     if (is_leftmost(i)) sa[--places[text[i]]] = i;
   induce(text, is_s, n, sa, counts, places);
 
-  // 2. Name them, equal ones alike; names stand in the upper half of `sa`.
+  // 2. Name them, equal substrings alike; names stand in the upper half of `sa`.
   int32_t num_leftmost = 0;
   for (int32_t i = 0; i < n; ++i)
     if (is_leftmost(sa[i])) sa[num_leftmost++] = sa[i];
@@ -100,7 +101,7 @@ void suffix_sort(const Symbol* text, int32_t n, int32_t num_symbols, int32_t* sa
     std::copy(order.begin(), order.end(), sa);
   }
 
-  // 4. Induce the order of all suffixes from theirs.
+  // 4. Induce the order of all suffixes from that of the leftmost S suffixes.
   std::vector<int32_t> starts;
   starts.reserve(num_leftmost);
   for (int32_t i = 1; i < n; ++i)
@@ -118,9 +119,8 @@ void suffix_sort(const Symbol* text, int32_t n, int32_t num_symbols, int32_t* sa
 
 using Numbers = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// The Burrows-Wheeler transform of bytes that end with a 0, which stands nowhere else; every
-// `rate`th entry of the suffix array; and how often each byte is there. The array is given back
-// before anything is made of the transform.
+// Burrows-Wheeler transform of bytes that end with their only zero; every `rate`th entry of the
+// suffix array; count of each byte.
 nb::tuple burrows_wheeler(Bytes text, int64_t rate) {
   const auto n = static_cast<int64_t>(text.size());
   if (n == 0 || n >= kMaxText) throw std::invalid_argument("suffix array: no text, or over 2 GiB");
@@ -146,7 +146,7 @@ nb::tuple burrows_wheeler(Bytes text, int64_t rate) {
   return nb::make_tuple(transform.numpy(), samples.numpy(), counts.numpy());
 }
 
-// Texts one behind the other, a byte FF behind each; bytes 00 and FF inside of them are blanks.
+// Texts, each followed by a byte FF; bytes 00 and FF inside of texts become blanks.
 Numpy<uint8_t> separated(Numbers offsets, Bytes content) {
   const auto count = static_cast<int64_t>(offsets.size()) - 1;
   if (count < 0) throw std::invalid_argument("texts without offsets");
@@ -170,8 +170,8 @@ Numpy<uint8_t> separated(Numbers offsets, Bytes content) {
   return out.numpy();
 }
 
-// FNV-1a of 64 bits: of some bytes, then of each row its number, the length of its text, and that.
-// `ends`: behind the separator of each text.
+// FNV-1a hash of 64 bits: of `head`, then of each row its number, the length of its text, and the
+// text. `ends[i]` is behind the separator of text i.
 uint64_t fnv1a_rows(Bytes head, Numbers rows, Numbers ends, Bytes content) {
   const auto count = static_cast<int64_t>(rows.size());
   if (static_cast<int64_t>(ends.size()) != count) throw std::invalid_argument("other rows than texts");
@@ -201,7 +201,7 @@ uint64_t fnv1a_rows(Bytes head, Numbers rows, Numbers ends, Bytes content) {
   return hash;
 }
 
-// The children of a node: another node (0 or more), or -1 minus a symbol.
+// Children of a node: another node (0 or more), or -1 minus a symbol.
 using Children = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Words = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -215,7 +215,7 @@ struct Step {
   bool right;
 };
 
-// Checks that children make a tree with node 0 as root, and finds the way to each symbol.
+// Check that children make a tree with node 0 as root; returns the path to each symbol.
 std::array<std::vector<Step>, 256> ways(const Children& children) {
   std::array<std::vector<Step>, 256> out;
   const auto count = static_cast<int32_t>(children.shape(0));
@@ -246,7 +246,7 @@ std::array<std::vector<Step>, 256> ways(const Children& children) {
   return out;
 }
 
-// Writes the bits of all nodes. `starts`: the first word of each node; one more: all words.
+// Bits of all nodes. `starts`: first word of each node, and the number of all words.
 Numpy<uint64_t> wavelet_words(Bytes symbols, Children children, Numbers starts) {
   const auto paths = ways(children);
   const auto count = static_cast<int64_t>(children.shape(0));
@@ -281,7 +281,7 @@ Numpy<uint64_t> wavelet_words(Bytes symbols, Children children, Numbers starts) 
   return out.numpy();
 }
 
-// A partition of an FM index in memory.
+// Partition of an FM index in memory.
 class FmIndex {
  public:
   FmIndex(Words words, Children children, Numbers starts, Numbers lengths, Numbers totals,
@@ -317,7 +317,7 @@ class FmIndex {
       if (size % kBlockWords == 0) ones_.push_back({static_cast<uint64_t>(sum), 0});
       lengths_.push_back(bits);
     }
-    // The bits of a node are those that its parent's send to it: then no rank leaves a node.
+    // A node has as many bits as its parent sends to it: so no rank leaves its node.
     if (lengths_[0] != length) throw std::invalid_argument("FM index: a root of another text");
     std::array<int64_t, 256> counts{};
     for (int64_t node = 0; node < count; ++node) {
@@ -338,7 +338,8 @@ class FmIndex {
     }
   }
 
-  // The suffixes that begin with a pattern: the first, and behind the last.
+  // Range of the suffixes that begin with a pattern, [first, stop); (0, 0) for none and for an
+  // empty pattern.
   nb::tuple find(Bytes pattern) const {
     int64_t low = 0, high = pattern.size() ? length_ : 0;
     {
@@ -352,7 +353,8 @@ class FmIndex {
     return low < high ? nb::make_tuple(low, high) : nb::make_tuple(0, 0);
   }
 
-  // The places in the text of some suffixes. Several go at once: each step waits for memory.
+  // Positions in the text of the suffixes [low, high). Several walks run at once, because each step
+  // waits for memory.
   Numpy<int64_t> locate(int64_t low, int64_t high) const {
     if (low < 0 || high < low || high > length_) throw std::invalid_argument("FM index: suffixes out of range");
     Owned<int64_t> out(high - low);
@@ -363,7 +365,7 @@ class FmIndex {
       int64_t steps[kWalks], of[kWalks];
       int64_t waiting = low;
       while (!is_lost) {
-        // Walks that are at a sample end, and others begin.
+        // Walks that have reached a sample end, and others begin.
         for (int i = walks.count; i-- > 0;) {
           if (walks.at[i] % rate_ != 0) continue;
           out[of[i] - low] =
@@ -388,14 +390,14 @@ class FmIndex {
     return out.numpy();
   }
 
-  // The text, from its end to its begin: its last symbol is the terminator of suffix 0. It is cut
-  // into pieces that end at samples, and several of these go at once.
+  // The text, decoded from its end to its beginning: its last symbol is the terminator, suffix 0.
+  // It is cut into pieces that end at samples, and several pieces are decoded at once.
   Numpy<uint8_t> text() const {
     Owned<uint8_t> out(length_);
     {
       nb::gil_scoped_release release;
       std::fill(out.data(), out.data() + length_, 0);
-      std::vector<std::pair<int64_t, int64_t>> ends;  // place of a piece's end, and its suffix
+      std::vector<std::pair<int64_t, int64_t>> ends;  // position of a piece's end, and its suffix
       const int64_t piece = length_ / kWalks + 1;
       std::vector<std::pair<int64_t, int64_t>> nearest(kWalks, {length_, 0});
       for (size_t i = 0; i < samples_.size(); ++i) {
@@ -451,14 +453,14 @@ class FmIndex {
     return at;
   }
 
-  // Suffixes that go back through the text, and the symbols before them.
+  // Suffixes that go back through the text, and the symbols in front of them.
   struct Walks {
     int64_t at[kWalks + 1];
     uint8_t symbols[kWalks + 1];
     int count = 0;
   };
 
-  // Moves each walk to the suffix that begins a symbol before.
+  // Move each walk to the suffix that begins one symbol earlier.
   void step(Walks& walks) const {
     int open[kWalks + 1];
     int32_t nodes[kWalks + 1];

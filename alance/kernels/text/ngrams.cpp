@@ -11,10 +11,10 @@ namespace {
 constexpr uint32_t kBase = 37;
 constexpr uint32_t kNumCharacters = 0x110000;
 constexpr size_t kNumGrams = 256 * (kBase * kBase + kBase + 1);
-constexpr uint16_t kParts = 256;  // of a character that parts words
+constexpr uint16_t kParts = 256;  // digit of a character that separates words
 
-// What a byte adds to an n-gram. Texts are in lower case: capitals are those that folding brings
-// in, and are told from small letters by a difference that wraps.
+// Digit of a byte in an n-gram. Texts are in lower case: capitals come from folding alone, and get
+// other digits than small letters because their difference wraps.
 uint16_t digit_of(uint8_t byte) {
   if (byte >= '0' && byte <= '9') return byte - '0' + 1;
   if ((byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z'))
@@ -31,7 +31,7 @@ const std::array<uint16_t, 256>& digits() {
   return table;
 }
 
-// The character at `at`, of several bytes, behind which `at` is then.
+// Character of several bytes at `at`, which moves behind it.
 inline uint32_t long_character(const uint8_t* data, int64_t& at, int64_t end) {
   const uint8_t first = data[at++];
   const int more = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : 1;
@@ -44,7 +44,7 @@ Numpy<uint32_t> letters_of(Bytes data) {
   std::vector<uint32_t> letters;
   {
     nb::gil_scoped_release release;
-    std::vector<bool> is_there;
+    std::vector<bool> has_letter;
     const auto end = static_cast<int64_t>(data.size());
     for (int64_t at = 0; at < end;) {
       if (data.data()[at] < 0x80) {
@@ -52,9 +52,9 @@ Numpy<uint32_t> letters_of(Bytes data) {
         continue;
       }
       const uint32_t letter = long_character(data.data(), at, end);
-      if (letter >= is_there.size()) is_there.resize(letter + 1);
-      if (!is_there[letter]) letters.push_back(letter);
-      is_there[letter] = true;
+      if (letter >= has_letter.size()) has_letter.resize(letter + 1);
+      if (!has_letter[letter]) letters.push_back(letter);
+      has_letter[letter] = true;
     }
     std::sort(letters.begin(), letters.end());
   }
@@ -63,7 +63,7 @@ Numpy<uint32_t> letters_of(Bytes data) {
   return out.numpy();
 }
 
-// The n-grams of one text after the other.
+// Distinct n-grams of each text, one text after the other.
 class Grams {
  public:
   Grams() : last_(kNumGrams, 0) {}
@@ -73,7 +73,7 @@ class Grams {
     length_ = 0;
   }
 
-  // Adds a byte, and the n-gram that it ends.
+  // Add a byte, and the n-gram that it ends if the text has not had it before.
   void add(uint8_t byte) {
     const uint16_t digit = table_[byte];
     if (digit == kParts) {
@@ -84,18 +84,18 @@ class Grams {
       const uint32_t gram = (before_ * kBase + last_digit_) * kBase + digit;
       if (last_[gram] != text_) {
         last_[gram] = text_;
-        found.push_back(gram);
+        codes.push_back(gram);
       }
     }
     before_ = last_digit_;
     last_digit_ = digit;
   }
 
-  std::vector<uint32_t> found;
+  std::vector<uint32_t> codes;
 
  private:
   const std::array<uint16_t, 256>& table_ = digits();
-  std::vector<uint32_t> last_;  // of each n-gram the last text that has it
+  std::vector<uint32_t> last_;  // last text that has each n-gram
   uint32_t text_ = 0, before_ = 0, last_digit_ = 0;
   int length_ = 0;  // letters and digits in a row
 };
@@ -142,14 +142,14 @@ nb::tuple ngrams(In<int64_t> offsets, Bytes data, In<uint64_t> rows, In<uint32_t
         for (int64_t k = starts.data()[place - 1]; k < starts.data()[place]; ++k)
           grams.add(pieces.data()[k]);
       }
-      ends[i] = static_cast<int64_t>(grams.found.size());
+      ends[i] = static_cast<int64_t>(grams.codes.size());
     }
   }
-  Owned<uint32_t> tokens(static_cast<int64_t>(grams.found.size()));
+  Owned<uint32_t> tokens(static_cast<int64_t>(grams.codes.size()));
   Owned<uint64_t> numbers(tokens.size());
   {
     nb::gil_scoped_release release;
-    std::copy(grams.found.begin(), grams.found.end(), tokens.data());
+    std::copy(grams.codes.begin(), grams.codes.end(), tokens.data());
     for (int64_t i = 0; i < count; ++i)
       std::fill(numbers.data() + (i ? ends[i - 1] : 0), numbers.data() + ends[i], rows.data()[i]);
   }

@@ -16,7 +16,7 @@ namespace alance::text {
 constexpr int64_t kLaneValues = 32;
 constexpr int64_t kMaxBlock = 256;
 
-// What a token weighs in a document that has it so often (BM25), but for that of the token.
+// Weight of a token in a document (BM25), without the token's own factor (idf).
 inline float weight_of(float frequency, float length, float mean_length) {
   constexpr float kK1 = 1.2f, kB = 0.75f;
   const float norm = kK1 * (1 - kB + kB * length / mean_length);
@@ -42,7 +42,7 @@ inline void unpack_block(const uint8_t* in, unsigned width, uint32_t* out) {
   }
 }
 
-// Appends a byte of width and 128 values.
+// Append the width, one byte, and 128 packed values.
 inline void pack_block(const uint32_t* values, std::vector<uint8_t>& out) {
   uint32_t all = 0;
   for (int i = 0; i < 128; ++i) all |= values[i];
@@ -71,7 +71,7 @@ inline void put_u32(uint32_t value, std::vector<uint8_t>& out) {
   out.insert(out.end(), bytes, bytes + 4);
 }
 
-// Reads the numbers of a block; every read is checked.
+// Checked reader of the numbers of a block.
 class BlockReader {
  public:
   BlockReader(const uint8_t* at, const uint8_t* end) : at_(at), end_(end) {}
@@ -86,7 +86,7 @@ class BlockReader {
     return static_cast<uint32_t>(value);
   }
 
-  // Of 35 bits at most.
+  // Varint of at most 35 bits.
   uint64_t long_varint() {
     uint64_t value = 0;
     for (unsigned shift = 0; shift < 35; shift += 7) {
@@ -97,7 +97,7 @@ class BlockReader {
     corrupt("text index: a number of more than 32 bits");
   }
 
-  // `count` is 128 or 256.
+  // Unpack `count` values, 128 or 256.
   void block(unsigned width, int64_t count, uint32_t* out) {
     if (width > 32) corrupt("text index: numbers of " + std::to_string(width) + " bits");
     const uint8_t* in = take(count / 8 * width);

@@ -14,7 +14,7 @@ namespace alance::text {
 namespace {
 
 constexpr int64_t kBlock = 128;
-constexpr int64_t kGroup = 32;  // blocks whose bounds are joined
+constexpr int64_t kGroup = 32;  // blocks whose bounds are merged
 
 template <typename T>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(const std::vector<T>& values) {
@@ -23,28 +23,28 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(const std::vector<T>& values) {
   return out.numpy();
 }
 
-// A length as a byte that is never more than it: exact below 8, then three bits behind the first.
+// Length rounded down to one byte: exact below 8, then the highest bit and three bits below it.
 inline uint8_t norm_of(uint32_t length) {
   if (length < 8) return static_cast<uint8_t>(length);
   const int shift = std::bit_width(length) - 4;
   return static_cast<uint8_t>(((shift + 1) << 3) | ((length >> shift) & 7));
 }
 
-// What a document may score at most: a frequency, and a length as a byte.
+// Upper bound of documents' scores: a frequency, and a length as a byte.
 struct Bound {
   uint32_t frequency;
   uint8_t norm;
 };
 
-// Leaves out bounds that another one is above: frequencies ascend with the lengths.
+// Keep the Pareto front, the bounds that no other bound dominates: frequencies ascend with lengths.
 void keep_front(std::vector<Bound>& bounds) {
   std::sort(bounds.begin(), bounds.end(), [](const Bound& a, const Bound& b) {
     return a.norm != b.norm ? a.norm < b.norm : a.frequency > b.frequency;
   });
-  size_t kept = 0;
+  size_t size = 0;
   for (const Bound& bound : bounds)
-    if (!kept || bound.frequency > bounds[kept - 1].frequency) bounds[kept++] = bound;
-  bounds.resize(kept);
+    if (!size || bound.frequency > bounds[size - 1].frequency) bounds[size++] = bound;
+  bounds.resize(size);
 }
 
 void put_bounds(uint32_t last_doc, const std::vector<Bound>& bounds, std::vector<uint8_t>& out) {
@@ -60,7 +60,7 @@ void put_bounds(uint32_t last_doc, const std::vector<Bound>& bounds, std::vector
   }
 }
 
-// The columns of a file of posting lists.
+// Columns of a file of posting lists.
 struct Columns {
   std::vector<int32_t> posting_lists{0}, impact_lists{0}, position_lists{0};
   std::vector<int64_t> posting_ends{0}, impact_ends{0}, position_ends{0};
@@ -86,7 +86,7 @@ void put_block(const uint32_t* docs, const uint32_t* frequencies, int64_t count,
   pack_block(frequencies, out);
 }
 
-// The positions of a block's documents: the first of each document, then differences.
+// Positions of a block's documents: the first of each document, then differences.
 int64_t put_positions(const uint32_t* positions, const uint32_t* frequencies, int64_t count,
                       std::vector<uint8_t>& out) {
   std::vector<uint32_t> values;
@@ -122,7 +122,7 @@ void check_lists(const In<int64_t>& starts, const In<uint32_t>& docs,
     corrupt("text: positions of other documents");
 }
 
-// Makes columns of posting lists, one after the other.
+// Encoder of posting lists, one after the other, to columns.
 class ListEncoder {
  public:
   ListEncoder(const uint32_t* doc_lengths, int64_t num_docs, float mean_length, bool with_positions)
@@ -131,7 +131,7 @@ class ListEncoder {
         mean_length_(mean_length),
         with_positions_(with_positions) {}
 
-  // Adds a list of some documents, one at least, which are there; `position` moves behind theirs.
+  // Add a list of at least one document; `position` moves behind its positions.
   void add(const uint32_t* docs, const uint32_t* frequencies, int64_t count,
            const uint32_t*& position) {
     const auto length = static_cast<float>(count), total = static_cast<float>(num_docs_);
@@ -204,7 +204,7 @@ class ListEncoder {
   std::vector<std::vector<uint8_t>> groups_;
 };
 
-// The columns of posting lists.
+// Posting lists as columns.
 nb::tuple encode_postings(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> frequencies,
                           In<uint32_t> positions, bool with_positions, In<uint32_t> doc_lengths,
                           float mean_length) {
@@ -222,16 +222,16 @@ nb::tuple encode_postings(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> fr
   return out.columns();
 }
 
-// Bytes of many lists that grow side by side, in slabs that all share: a list is a chain of blocks,
-// each twice as long as the one before it, up to a bound. So no list is ever moved, and next to
-// nothing is kept for what may come.
+// Bytes of many growing lists in shared slabs: a list is a chain of blocks, each twice as long as
+// the one before it, up to a bound. So no list is ever moved, and little memory is reserved in
+// advance.
 class Chains {
  public:
   struct Chain {
-    uint32_t first = 0;  // a block's number, 0: none; of the chain's blocks the first and the last
-    uint32_t last = 0;
-    uint16_t room = 0;  // bytes that are left in the last one
-    uint16_t size = 0;  // of which it has so many
+    uint32_t first = 0;  // number of the first block; 0: none
+    uint32_t last = 0;  // number of the last block
+    uint16_t room = 0;  // bytes that remain in the last block
+    uint16_t size = 0;  // bytes of the last block
   };
 
   void append(Chain& chain, const uint8_t* bytes, size_t size) {
@@ -245,7 +245,7 @@ class Chains {
     }
   }
 
-  // Puts all bytes of a chain in the place of others.
+  // Replace `out` by all bytes of a chain.
   void read(const Chain& chain, std::vector<uint8_t>& out) const {
     out.clear();
     size_t size = kLeast;
@@ -261,8 +261,8 @@ class Chains {
   void clear() { *this = Chains(); }
 
  private:
-  static constexpr size_t kSlab = size_t{1} << 20, kUnit = 16;  // blocks are numbered by units
-  static constexpr size_t kLink = 4;                            // the number of the next block
+  static constexpr size_t kSlab = size_t{1} << 20, kUnit = 16;  // blocks are numbered in units
+  static constexpr size_t kLink = 4;  // bytes of the number of the next block
   static constexpr size_t kLeast = 16, kMost = 512;
 
   static size_t longer(size_t size) { return std::min(kMost, 2 * size); }
@@ -277,7 +277,7 @@ class Chains {
     if (slabs_.empty() || used_ + size > kSlab) {
       if (slabs_.size() >= UINT32_MAX / (kSlab / kUnit)) throw std::bad_alloc();
       slabs_.emplace_back(static_cast<int64_t>(kSlab));
-      used_ = slabs_.size() > 1 ? 0 : kUnit;  // no block has the number 0
+      used_ = slabs_.size() > 1 ? 0 : kUnit;  // number 0 means no block
     }
     const size_t begin = (slabs_.size() - 1) * kSlab + used_;
     const auto block = static_cast<uint32_t>(begin / kUnit);
@@ -293,17 +293,17 @@ class Chains {
   }
 
   std::vector<Owned<uint8_t>> slabs_;
-  size_t used_ = 0;  // bytes of the last slab
+  size_t used_ = 0;  // of the last slab, in bytes
   int64_t num_bytes_ = 0;
 };
 
-// The posting lists of documents that come one after the other.
+// Posting lists of documents, collected in the order of the documents.
 class TextPostings {
  public:
   explicit TextPostings(bool with_positions) : with_positions_(with_positions) {}
   TextPostings(const TextPostings&) = delete;
 
-  // Adds documents: of each the number of its tokens; of all the tokens' numbers and places.
+  // Add documents: the number of tokens of each; numbers and positions of all tokens.
   void add(In<int64_t> counts, In<uint32_t> tokens, In<uint32_t> places) {
     int64_t total = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
@@ -324,7 +324,7 @@ class TextPostings {
         const uint64_t token = sorted[first] >> 32;
         size_t stop = first;
         while (stop < sorted.size() && sorted[stop] >> 32 == token) ++stop;
-        add_one(token, &sorted[first], stop - first);
+        add_posting(token, &sorted[first], stop - first);
         first = stop;
       }
       ++num_docs_;
@@ -336,7 +336,7 @@ class TextPostings {
   }
   int64_t num_tokens() const { return static_cast<int64_t>(lists_.size()); }
 
-  // The lists of some tokens: where each begins, documents, frequencies, positions.
+  // Lists of some tokens: start of each list, documents, frequencies, positions.
   nb::tuple lists(int64_t first, int64_t stop) const {
     if (first < 0 || first > stop || stop > num_tokens())
       corrupt("text: tokens " + std::to_string(first) + " to " + std::to_string(stop));
@@ -352,8 +352,8 @@ class TextPostings {
     return nb::make_tuple(owned(starts), owned(docs), owned(frequencies), owned(positions));
   }
 
-  // The columns of the lists from `first` on that have about so many bytes, one at least, and
-  // behind which list they end. These lists are gone then; with the last all are, and their memory.
+  // Columns of the lists from `first` on that have about `num_bytes` bytes, at least one list, and
+  // the end of these lists. They are freed; with the last list all memory is.
   nb::tuple take(int64_t first, int64_t num_bytes, In<uint32_t> doc_lengths, float mean_length) {
     if (first < 0 || first >= num_tokens())
       corrupt("text: token " + std::to_string(first) + " of " + std::to_string(num_tokens()));
@@ -386,10 +386,10 @@ class TextPostings {
  private:
   struct List {
     Chains::Chain chain;
-    uint32_t doc = 0;  // the last one
+    uint32_t doc = 0;  // last document
   };
 
-  // Adds what a list has: documents, frequencies, positions; gives its bytes.
+  // Append a list's documents, frequencies and positions; returns its bytes.
   int64_t read_list(const List& list, std::vector<uint32_t>& docs,
                     std::vector<uint32_t>& frequencies, std::vector<uint32_t>& positions) const {
     std::vector<uint8_t> bytes;
@@ -407,9 +407,9 @@ class TextPostings {
     return static_cast<int64_t>(bytes.size());
   }
 
-  // Adds a document: how far it is from the one before, and whether it has the token once; if not,
-  // how often.
-  void add_one(uint64_t token, const uint64_t* sorted, size_t frequency) {
+  // Append a document: its distance from the previous one, with a flag for frequency 1; a greater
+  // frequency; positions.
+  void add_posting(uint64_t token, const uint64_t* sorted, size_t frequency) {
     if (token >= lists_.size()) lists_.resize(token + 1);
     List& list = lists_[token];
     entry_.clear();

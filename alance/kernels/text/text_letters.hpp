@@ -5,7 +5,7 @@
 
 namespace alance::text {
 
-// Above ASCII, in turn: how many are none, then how many are; of Unicode 17.
+// Lengths of runs of characters above ASCII, outside and inside of the class in turn; Unicode 17.
 constexpr uint32_t kLetterRuns[] = {
     42, 1, 7, 2, 1, 1, 3, 2, 1, 3, 1, 23, 1, 31, 1, 458, 4, 12, 14, 5, 7, 1, 1, 1, 86, 1, 29, 18, 1,
     2, 2, 4, 1, 1, 6, 1, 1, 3, 1, 1, 1, 20, 1, 83, 1, 139, 8, 166, 1, 38, 2, 1, 6, 41, 39, 14, 1, 1,

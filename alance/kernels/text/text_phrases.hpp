@@ -7,7 +7,7 @@
 
 namespace alance::text {
 
-// A token of a phrase in one document: where it stands, less its place in the phrase.
+// Token of a phrase in one document: its positions, relative to its place in the phrase.
 struct Slot {
   const uint32_t* at;
   const uint32_t* end;
@@ -20,9 +20,9 @@ struct Slot {
   }
 };
 
-// Whether each token stands behind the one before it, with `slop` places between them at most.
-// All tokens move forward at once to where the first two that do not fit might: so some
-// arrangements with a slop are passed by, as they are in pylance's indices.
+// True if each token stands behind the one before it, with at most `slop` positions in between. All
+// tokens move forward at once to where the first misfit may end: so some arrangements with a slop
+// are missed, as in pylance's indices.
 inline bool is_phrase_of_index(std::vector<Slot>& slots, int64_t slop) {
   for (;;) {
     int64_t least = INT64_MIN;
@@ -41,9 +41,9 @@ inline bool is_phrase_of_index(std::vector<Slot>& slots, int64_t slop) {
   }
 }
 
-// The same, with no arrangement passed by, as in texts that pylance reads without an index.
+// The same without a miss, as in texts that pylance searches without an index.
 inline bool is_phrase(const std::vector<Slot>& slots, int64_t slop) {
-  std::vector<int64_t> ends, next;  // where the tokens so far may end
+  std::vector<int64_t> ends, next;  // positions at which the tokens so far may end
   for (size_t i = 0; i < slots.size(); ++i) {
     next.clear();
     size_t before = 0;

@@ -7,7 +7,7 @@
 namespace alance::text {
 namespace {
 
-// Binary values in lists, as Arrow has them: of each list the values, of each value the bytes.
+// Binary values in lists, as in Arrow: offsets of lists, offsets of values, bytes.
 struct Lists {
   const int64_t* lists;
   const int64_t* values;
@@ -37,11 +37,11 @@ struct Lists {
 
 enum Tail : int { kFixed32 = 0, kVarint = 1 };
 
-// The documents and frequencies of one block.
+// Decode the documents and frequencies of one block.
 void read_block(BlockReader in, int64_t count, int64_t block, int tail, uint32_t* docs,
                 uint32_t* frequencies) {
   const bool is_full = count == block, is_wide = block == 256;
-  if (!is_wide) in.u32();  // the block's score at the time when it was written
+  if (!is_wide) in.u32();  // greatest score of the block when it was written
   if (is_full) {
     docs[0] = in.u32();
     uint32_t differences[kMaxBlock];
@@ -86,7 +86,7 @@ nb::tuple decode_postings(In<int64_t> list_offsets, In<int64_t> offsets, Bytes d
     corrupt("text index: " + std::to_string(lists.count) + " lists in blocks of " +
             std::to_string(block));
   const int64_t total = total_of(lengths, num_docs);
-  // Every document has a byte at least, or is in a full block.
+  // Each document takes a byte at least, or is in a full block.
   if (total / 16 > static_cast<int64_t>(data.size()) + 16)
     corrupt("text index: posting lists longer than their bytes");
   Owned<uint32_t> docs(total), frequencies(total);
@@ -122,7 +122,7 @@ int64_t positions_of(const In<uint32_t>& frequencies, int64_t limit) {
   return total;
 }
 
-// Positions of a block in one stream: 128 at a time packed, the rest as varints.
+// Positions of a block in one stream: packed blocks of 128, the rest as varints.
 nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> decode_positions(
     In<int64_t> offsets, Bytes data, In<int64_t> list_offsets, In<uint32_t> block_offsets,
     In<uint32_t> lengths, In<uint32_t> frequencies, int64_t block) {
@@ -172,8 +172,8 @@ nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> decode_positions(
   return positions.numpy();
 }
 
-// Positions of format 1: of each document a count, blocks of 128 with their first one, the rest
-// as they are.
+// Positions of format 1: for each document a count, packed blocks of 128 that store their first
+// position apart, and the rest as u32.
 nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> decode_positions_v1(In<int64_t> list_offsets,
                                                                   In<int64_t> offsets, Bytes data,
                                                                   In<uint32_t> frequencies) {

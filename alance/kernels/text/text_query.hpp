@@ -1,5 +1,5 @@
-// Query tree over the posting lists of one collection: words, phrases and combinations; it tells
-// matching documents and their scores.
+// Query tree over the posting lists of one collection: words, phrases and combinations. It decides
+// which documents match, and scores them.
 #pragma once
 #include <limits>
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace alance::text {
 
-// A place in a list. Its documents before that are done with.
+// Position in a list; the documents before it are done with.
 struct Cursor {
   const PostingList* list;
   std::shared_ptr<const PostingList::Weights> weights;
   float weight;
-  float greatest;  // score of a document by this list
+  float greatest;  // upper bound of a document's score by this list
   int64_t at = 0;
 
   bool is_done() const { return at == list->size(); }
@@ -23,13 +23,13 @@ struct Cursor {
   float score(int64_t i) const { return weight * weights->values.data()[i]; }
   float bound_of_block(int64_t block) const { return weight * weights->greatest.data()[block]; }
 
-  // Moves to the first document at or behind `next`.
+  // Move to the first document at or behind `next`.
   void skip_to(int64_t next) {
     if (is_done() || doc() >= next) return;
     const uint32_t* lasts = list->lasts();
     const int64_t count = list->num_blocks();
     int64_t block = at / kBounded, step = 1;
-    if (lasts[block] < next) {  // by steps that double, then between the last two
+    if (lasts[block] < next) {  // galloping, then binary search
       while (block + step < count && lasts[block + step] < next) {
         block += step;
         step *= 2;
@@ -41,17 +41,17 @@ struct Cursor {
       }
       at = block * kBounded;
     }
-    // Without branches: where a search inside of a block goes cannot be foreseen.
+    // Branch-free: the turns of a search inside a block cannot be predicted.
     const uint32_t* base = list->docs() + at;
-    for (int64_t left = std::min(list->size(), (block + 1) * kBounded) - at; left > 1;) {
-      const int64_t half = left / 2;
+    for (int64_t size = std::min(list->size(), (block + 1) * kBounded) - at; size > 1;) {
+      const int64_t half = size / 2;
       base += base[half - 1] < next ? half : 0;
-      left -= half;
+      size -= half;
     }
     at = base - list->docs();
   }
 
-  // No document before `stop` has more by this list.
+  // Upper bound of the scores by this list of documents before `stop`.
   float bound(int64_t stop) const {
     if (is_done() || doc() >= stop) return 0;
     const int64_t first = at / kBounded;
@@ -62,19 +62,19 @@ struct Cursor {
   }
 };
 
-// A query as Python describes it: numbers, each part before the parts that it is made of.
+// Query as Python encodes it: numbers, each part in front of the parts that it consists of.
 //
-//     0  words      first list, end of lists, whether all groups are needed, number of groups;
-//                   of each the number of its lists, and these
-//     1  phrase     first list, end of lists, slop, number of tokens; of each its list and place
-//     2  boolean    number of parts that must match, that should, and that must not; these
-//     3  boost      a part that matches, and one whose score is taken off, times the factor
+//     0  words      first list, end of lists, 1 if all groups are needed, number of groups;
+//                   for each group the number of its lists, and the lists
+//     1  phrase     first list, end of lists, slop, number of tokens; list and place of each
+//     2  boolean    number of parts that must, that should, and that must not match; the parts
+//     3  boost      a part that matches, and a part whose score, times the factor, is subtracted
 //     4  nothing    no document matches
 //
-// Each part has a factor: of words and phrases, what their score is multiplied by.
+// Each part has a factor, which multiplies the score of words and phrases.
 class Query {
  public:
-  using Lists = std::vector<size_t>;  // some of the lists, any of which will do
+  using Lists = std::vector<size_t>;  // lists of which any may match
 
   Query(const In<int32_t>& program, const In<float>& factors, std::vector<Cursor>& cursors,
         bool of_index)
@@ -89,13 +89,13 @@ class Query {
     for (const Lists& group : nodes_[root_].groups) is_all &= group.size() == 1;
   }
 
-  std::vector<bool> scoring;    // lists that only add to scores
-  std::vector<Lists> required;  // a document that matches is in a list of each
+  std::vector<bool> scoring;  // lists that add to scores
+  std::vector<Lists> required;  // a document that matches is in a list of each group
   bool is_any = false;          // documents of any list match, with the sum of their scores
-  bool is_all = false;          // documents of all lists do
-  bool is_bounded = true;       // no score is above the sum of those by the lists that add
+  bool is_all = false;  // documents of all lists match, with that sum
+  bool is_bounded = true;  // no score is above the sum of the scoring lists'
 
-  // Whether a document matches, and its score. Documents are asked for in order.
+  // True if a document matches, with its score. Documents are passed in ascending order.
   bool matches(uint32_t doc, float& score) { return matches(root_, doc, score); }
 
  private:
@@ -108,7 +108,7 @@ class Query {
     size_t first = 0, stop = 0;     // lists
     std::vector<Lists> groups;      // of words
     int64_t slop = 0;
-    std::vector<int64_t> places;    // of a phrase, whose groups are of a list each
+    std::vector<int64_t> places;  // of a phrase, whose groups have one list each
     std::vector<size_t> parts;      // of a combination
     size_t num_must = 0, num_should = 0;
   };
@@ -162,13 +162,13 @@ class Query {
     node.needs_all = next(0, 1);
     node.groups.resize(static_cast<size_t>(next(1, end_ - at_)));
     for (Lists& group : node.groups)
-      for (int32_t left = next(1); left; --left) group.push_back(list_of(node));
+      for (int32_t remaining = next(1); remaining; --remaining) group.push_back(list_of(node));
   }
 
   void parse_phrase(Node& node) {
     node.slop = next();
     node.needs_all = true;
-    for (int32_t left = next(1); left; --left) {
+    for (int32_t remaining = next(1); remaining; --remaining) {
       node.groups.push_back({list_of(node)});
       node.places.push_back(next());
     }
@@ -191,7 +191,7 @@ class Query {
     for (size_t i = 0; i < node.num_must; ++i)
       for (Lists& group : required_of(node.parts[i])) groups.push_back(std::move(group));
     if (node.num_must) return groups;
-    Lists any;  // of each part that should match the group of the fewest lists
+    Lists any;  // of each part that should match, its group with the fewest postings
     for (size_t i = 0; i < node.num_should; ++i) {
       const std::vector<Lists> own = required_of(node.parts[i]);
       const Lists& least = *std::min_element(
@@ -280,7 +280,7 @@ class Query {
   }
 
  public:
-  // Postings of some lists.
+  // Number of postings in some lists.
   int64_t size(const Lists& lists) const {
     int64_t total = 0;
     for (const size_t list : lists) total += cursors_[list].list->size();

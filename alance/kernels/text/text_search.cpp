@@ -15,24 +15,24 @@
 namespace alance::text {
 namespace {
 
-constexpr int64_t kWindow = 1 << 12;  // documents whose scores are summed at once
-constexpr int64_t kAtOnce = 16;       // scores that are looked at together
-constexpr int64_t kLookUp = 16;       // postings that are added in the time that it takes to find one
+constexpr int64_t kWindow = 1 << 12;  // documents whose scores are summed together
+constexpr int64_t kAtOnce = 16;  // scores that are compared together
+constexpr int64_t kLookUp = 16;  // postings that are added in the time of one look-up
 
 struct Scored {
   float score;
   uint64_t id;
   uint32_t doc;
-  bool operator<(const Scored& other) const {  // the better comes first
+  bool operator<(const Scored& other) const {  // the better first
     if (score != other.score) return score > other.score;
-    return id != other.id ? id < other.id : doc < other.doc;  // elements of one row's list
+    return id != other.id ? id < other.id : doc < other.doc;  // same id: items of one row's list
   }
 };
 
 class Search {
  public:
-  // `count`: documents at most, 0: all; `floor`: those with less are not asked for. Equal scores
-  // are in the order of ids, which ascend with the documents where `is_ordered`.
+  // `count`: number of best documents, 0 for all; `floor`: documents with less may be left out. Of
+  // equal scores the smaller id wins; ids ascend with the documents if `is_ordered`.
   Search(std::vector<Cursor>& cursors, Query& query, const uint8_t* mask, const uint64_t* ids,
          bool is_ordered, int64_t num_docs, int64_t count, float floor)
       : cursors_(cursors), query_(query), mask_(mask), ids_(ids), is_ordered_(is_ordered),
@@ -54,7 +54,7 @@ class Search {
       of_any(*driver);
   }
 
-  // Some documents, ascending, instead of all.
+  // Search some documents, ascending, instead of all.
   void run(const In<uint32_t>& docs) {
     for (size_t i = 0; i < docs.size(); ++i) {
       const uint32_t doc = docs.data()[i];
@@ -63,13 +63,13 @@ class Search {
     }
   }
 
-  // The documents, ascending, and their scores.
+  // Matching documents, ascending, and their scores.
   void result(Owned<uint32_t>& docs, Owned<float>& scores) {
-    std::sort(kept_.begin(), kept_.end(),
+    std::sort(best_.begin(), best_.end(),
               [](const Scored& a, const Scored& b) { return a.doc < b.doc; });
-    for (const Scored& kept : kept_) {
-      docs_.push_back(kept.doc);
-      scores_.push_back(kept.score);
+    for (const Scored& scored : best_) {
+      docs_.push_back(scored.doc);
+      scores_.push_back(scored.score);
     }
     docs = Owned<uint32_t>(static_cast<int64_t>(docs_.size()));
     scores = Owned<float>(docs.size());
@@ -78,11 +78,11 @@ class Search {
   }
 
  private:
-  // Documents of a list that is needed.
+  // Match the documents of a required list.
   void of_list(size_t driving) {
     Cursor& driver = cursors_[driving];
     if (cursors_.size() == 1 && is_plain()) raise_floor();
-    std::vector<size_t> needed;  // further lists, and those that only add to scores
+    std::vector<size_t> needed;  // further required lists; `others` add to scores only
     for (const Query::Lists& group : query_.required)
       if (group.size() == 1 && group[0] != driving) needed.push_back(group[0]);
     std::sort(needed.begin(), needed.end(), [this](size_t a, size_t b) {
@@ -93,7 +93,8 @@ class Search {
     for (const size_t i : order_)
       if (i != driving && std::find(needed.begin(), needed.end(), i) == needed.end())
         others.push_back(i);
-    std::vector<float> rests(needed.size() + 1);  // what lists that are asked later may add
+    // Upper bounds of what the lists probed later may add.
+    std::vector<float> rests(needed.size() + 1);
     for (int64_t block = 0; block < driver.list->num_blocks(); ++block) {
       const int64_t start = block * kBounded;
       const int64_t stop = std::min(driver.list->size(), start + kBounded);
@@ -134,7 +135,7 @@ class Search {
     }
   }
 
-  // Documents of any list of a group, of which one is needed.
+  // Match the documents of any list of a required group.
   void of_any(const Query::Lists& group) {
     is_driving_.assign(cursors_.size(), false);
     for (const size_t i : group) is_driving_[i] = true;
@@ -161,7 +162,7 @@ class Search {
     }
   }
 
-  // Lists that are not needed first, then by what they may give.
+  // Order lists: those that do not drive the search first, then by ascending value.
   template <typename Value>
   void sort(Value value) {
     std::sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
@@ -170,15 +171,15 @@ class Search {
   }
 
   bool is_plain() const { return query_.is_any || query_.is_all; }
-  bool is_full() const { return count_ && static_cast<int64_t>(kept_.size()) == count_; }
+  bool is_full() const { return count_ && static_cast<int64_t>(best_.size()) == count_; }
   bool counts(uint32_t doc) const { return !mask_ || mask_[doc]; }
 
-  // Whether documents that come now with that score, or less, are not asked for.
+  // True if documents that come now with this score, or less, are not in the result.
   bool loses(float score) const {
     if (!prunes_) return false;
     if (score < floor_) return true;
     if (!is_full()) return false;
-    const float worst = kept_.front().score;
+    const float worst = best_.front().score;
     return score < worst || (is_ordered_ && score == worst);
   }
 
@@ -190,16 +191,16 @@ class Search {
     }
     const Scored scored{score, ids_[doc], doc};
     if (is_full()) {
-      if (!(scored < kept_.front())) return;
-      std::pop_heap(kept_.begin(), kept_.end());
-      kept_.back() = scored;
+      if (!(scored < best_.front())) return;
+      std::pop_heap(best_.begin(), best_.end());
+      best_.back() = scored;
     } else {
-      kept_.push_back(scored);
+      best_.push_back(scored);
     }
-    std::push_heap(kept_.begin(), kept_.end());
+    std::push_heap(best_.begin(), best_.end());
   }
 
-  // The greatest scores of blocks are of as many documents.
+  // Raise the floor: the greatest scores of blocks belong to as many documents.
   void raise_floor() {
     if (!count_ || mask_) return;
     std::vector<float> bounds;
@@ -212,7 +213,7 @@ class Search {
     }
   }
 
-  // The next document of the lists that can bring one by themselves.
+  // Next document of the lists that can bring a document into the result without the lists before.
   int64_t next_doc() {
     sort([this](size_t i) { return cursors_[i].greatest; });
     int64_t first = num_docs_;
@@ -226,11 +227,11 @@ class Search {
     return first;
   }
 
-  // Documents of a window. Lists of the rest lift none by more than `rest` together; those of
-  // greater bounds, which stand last in the order, are asked first.
+  // Score the documents of a window. The first `num_rest` lists in the order add no more than
+  // `rest` together; they are probed for candidates, greatest bounds first.
   void window(int64_t first, int64_t stop, size_t num_rest, float rest) {
     std::fill(sums_.begin(), sums_.end(), 0.0f);
-    // Sums of all lists are in the order of the lists: these are the scores.
+    // Sums of all lists in their own order are the final scores.
     const bool is_sum = query_.is_any && !num_rest;
     for (size_t i = num_rest; i < order_.size(); ++i)
       sum_up(cursors_[is_sum ? i : order_[i]], first, stop);
@@ -261,7 +262,7 @@ class Search {
     }
   }
 
-  // Adds the scores of the documents of a window by one list.
+  // Add one list's scores to the documents of a window.
   void sum_up(const Cursor& cursor, int64_t first, int64_t stop) {
     const uint32_t* doc = cursor.list->docs() + cursor.at;
     const uint32_t* end = cursor.list->docs() + cursor.list->size();
@@ -270,7 +271,7 @@ class Search {
     for (; doc < end && *doc < stop; ++doc, ++value) sums[*doc - first] += cursor.weight * *value;
   }
 
-  // The same, where it is less, for those alone that are near.
+  // The same for candidates alone, if that is less work.
   void look_into(Cursor cursor, int64_t first, int64_t stop) {
     Cursor last = cursor;
     last.skip_to(stop);
@@ -283,16 +284,17 @@ class Search {
     }
   }
 
-  // Documents with less, to which the rest of the lists comes, lose; above 0.
+  // Smallest sum, above 0, with which a document may be in the result if the other lists add
+  // `rest`.
   float least_of(float rest) const {
     if (!prunes_) return std::numeric_limits<float>::min();
     double least = floor_;
-    if (is_full()) least = std::max<double>(least, kept_.front().score);
+    if (is_full()) least = std::max<double>(least, best_.front().score);
     least = (least / slack_ - rest) * (1 - 1e-6);
     return std::max(static_cast<float>(least), std::numeric_limits<float>::min());
   }
 
-  // The score of a document, its parts added in the order of the lists.
+  // Score of a document, summed in the order of the lists.
   float score_of(uint32_t doc) {
     float score = 0;
     for (Cursor& cursor : cursors_) {
@@ -312,9 +314,9 @@ class Search {
   const bool prunes_;
   std::vector<size_t> order_;  // lists that add to scores
   std::vector<bool> is_driving_;
-  std::vector<float> sums_, bounds_;  // of the documents of a window; of the lists in it
-  std::vector<int64_t> near_;         // places in it of what may be among the best
-  std::vector<Scored> kept_;  // a heap, the worst in front; where all are asked for:
+  std::vector<float> sums_, bounds_;  // scores of a window's documents; bounds of lists in it
+  std::vector<int64_t> near_;  // positions in the window of candidates
+  std::vector<Scored> best_;  // heap, the worst in front; for `count` 0 instead:
   std::vector<uint32_t> docs_;
   std::vector<float> scores_;
 };
@@ -323,15 +325,15 @@ nb::tuple search_postings(nb::list lists, In<float> weights, In<int32_t> program
                           bool of_index, In<uint32_t> doc_lengths, float mean_length, float times,
                           Bytes mask, In<uint64_t> ids, bool is_ordered, int64_t count, float floor,
                           In<uint32_t> only) {
-  const std::vector<PostingList*> asked = lists_of(lists);
+  const std::vector<PostingList*> terms = lists_of(lists);
   const auto num_docs = static_cast<int64_t>(doc_lengths.size());
-  if (asked.size() != weights.size() || ids.size() != doc_lengths.size() || count < 0 ||
+  if (terms.size() != weights.size() || ids.size() != doc_lengths.size() || count < 0 ||
       (mask.size() && mask.size() != ids.size()) || !(mean_length > 0) || !(times > 0))
     corrupt("text index: " + std::to_string(weights.size()) + " weights of " +
-            std::to_string(asked.size()) + " posting lists, " + std::to_string(ids.size()) +
+            std::to_string(terms.size()) + " posting lists, " + std::to_string(ids.size()) +
             " rows of " + std::to_string(num_docs) + " documents");
-  for (size_t i = 0; i < asked.size(); ++i) {
-    const PostingList& list = *asked[i];
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const PostingList& list = *terms[i];
     if (list.size() && list.docs()[list.size() - 1] >= num_docs)
       corrupt("text index: document " + std::to_string(list.docs()[list.size() - 1]) + " of " +
               std::to_string(num_docs));
@@ -345,12 +347,12 @@ nb::tuple search_postings(nb::list lists, In<float> weights, In<int32_t> program
   {
     nb::gil_scoped_release release;
     std::vector<Cursor> cursors;
-    for (size_t i = 0; i < asked.size(); ++i) {
-      auto of_docs = asked[i]->weights(doc_lengths.data(), mean_length, times);
+    for (size_t i = 0; i < terms.size(); ++i) {
+      auto of_docs = terms[i]->weights(doc_lengths.data(), mean_length, times);
       float most = 0;
       for (const float value : of_docs->greatest) most = std::max(most, value);
       const float weight = weights.data()[i];
-      cursors.push_back({asked[i], std::move(of_docs), weight, weight * most});
+      cursors.push_back({terms[i], std::move(of_docs), weight, weight * most});
     }
     Query query(program, factors, cursors, of_index);
     Search search(cursors, query, mask.size() ? mask.data() : nullptr, ids.data(), is_ordered,
@@ -364,14 +366,14 @@ nb::tuple search_postings(nb::list lists, In<float> weights, In<int32_t> program
   return nb::make_tuple(docs.numpy(), scores.numpy());
 }
 
-// The documents of some lists, ascending, each once.
+// Documents of some lists, ascending, without repetition.
 nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> documents_of(nb::list lists) {
-  const std::vector<PostingList*> asked = lists_of(lists);
+  const std::vector<PostingList*> terms = lists_of(lists);
   Owned<uint32_t> out(0);
   {
     nb::gil_scoped_release release;
     std::vector<uint32_t> docs;
-    for (const PostingList* list : asked)
+    for (const PostingList* list : terms)
       docs.insert(docs.end(), list->docs(), list->docs() + list->size());
     std::sort(docs.begin(), docs.end());
     docs.erase(std::unique(docs.begin(), docs.end()), docs.end());
@@ -381,7 +383,7 @@ nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> documents_of(nb::list lists) {
   return out.numpy();
 }
 
-// Lists, one after the other, each in memory of its own; `positions` of all of them, or none.
+// Posting lists, each in memory of its own; `positions` of all lists in turn, or none.
 nb::list posting_lists(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> frequencies,
                        In<uint32_t> positions) {
   const auto count = static_cast<int64_t>(starts.size()) - 1;
@@ -414,7 +416,7 @@ nb::list posting_lists(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> frequ
   return out;
 }
 
-// How often some documents, in any order, have the token.
+// Frequency of the token in some documents, in any order; 0 if a document lacks it.
 Numpy<uint32_t> frequencies_of(const PostingList& list, In<int64_t> docs) {
   Owned<uint32_t> out(static_cast<int64_t>(docs.size()));
   const uint32_t *first = list.docs(), *last = first + list.size();

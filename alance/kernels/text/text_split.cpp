@@ -13,7 +13,7 @@ namespace {
 
 enum Kind : int { kSimple = 0, kWhitespace = 1, kRaw = 2, kNgram = 3 };
 
-// The character at `at`, whose end it gives; text is UTF-8.
+// Character at `at`, which moves behind it; the text is UTF-8.
 inline uint32_t next_character(const char* data, int64_t& at, int64_t end) {
   const auto first = static_cast<uint8_t>(data[at++]);
   if (first < 0x80) return first;
@@ -27,7 +27,7 @@ inline bool is_space(uint8_t byte) {
   return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\f' || byte == '\r';
 }
 
-// Distinct tokens, numbered as they come.
+// Distinct tokens, numbered in order of first appearance, in a hash table with linear probing.
 class Numbers {
  public:
   Numbers() : table_(1 << 12, 0) {}
@@ -53,7 +53,7 @@ class Numbers {
   }
   bool is_crowded() const { return hashes_.size() * 2 >= table_.size(); }
 
-  // After the last use of what `of` gave: the table's places change.
+  // Enlarge the table; not inside of `of`, which holds a slot.
   void grow() {
     std::vector<uint32_t> wider(table_.size() * 4, 0);
     for (size_t number = 0; number < hashes_.size(); ++number) {
@@ -73,7 +73,7 @@ class Numbers {
     return static_cast<uint32_t>(hashes_.size());
   }
 
-  std::vector<uint32_t> table_;  // numbers + 1; 0: nothing
+  std::vector<uint32_t> table_;  // numbers + 1; 0: free
   std::vector<size_t> hashes_;
   std::vector<size_t> starts_{0};
   std::string data_;
@@ -91,9 +91,9 @@ class TextSplitter {
       corrupt("text: tokens of " + std::to_string(shortest) + " to " + std::to_string(longest));
   }
 
-  // Of each document the number of its tokens; then the tokens' numbers and places in their
-  // documents. Document i has the texts from rows[i] to rows[i + 1].
-  // `valid`: not zero for texts that are there; empty: all are.
+  // Number of tokens of each document; numbers of all tokens; their positions in their documents.
+  // Document i has the texts from `rows[i]` to `rows[i + 1]`. `valid`: not zero for valid texts;
+  // empty if all are valid.
   nb::tuple split(In<int64_t> rows, In<int64_t> offsets, Bytes data, Bytes valid) {
     const int64_t num_texts = static_cast<int64_t>(offsets.size()) - 1;
     const int64_t count = static_cast<int64_t>(rows.size()) - 1;
@@ -115,7 +115,7 @@ class TextSplitter {
           const int64_t start = offsets.data()[text], stop = offsets.data()[text + 1];
           if (start < 0 || start > stop || stop > total) corrupt("text: offsets out of order");
           if (!valid.size() || valid.data()[text])
-            split_one(bytes, start, stop, place, numbers, places);
+            split_text(bytes, start, stop, place, numbers, places);
         }
         counts[i] = static_cast<int64_t>(numbers.size() - before);
       }
@@ -127,11 +127,11 @@ class TextSplitter {
     return nb::make_tuple(counts.numpy(), out.numpy(), out_places.numpy());
   }
 
-  // The distinct tokens that were not given yet, in the order of their numbers.
+  // Distinct tokens that were not returned before, in the order of their numbers.
   nb::list fresh() {
     nb::list tokens;
-    for (; given_ < numbers_.size(); ++given_) {
-      const std::string_view token = numbers_[given_];
+    for (; num_returned_ < numbers_.size(); ++num_returned_) {
+      const std::string_view token = numbers_[num_returned_];
       tokens.append(nb::str(token.data(), token.size()));
     }
     return tokens;
@@ -148,8 +148,8 @@ class TextSplitter {
     if (numbers_.is_crowded()) numbers_.grow();
   }
 
-  // `place`: of the first token; then of the one behind the last.
-  void split_one(const char* bytes, int64_t start, int64_t stop, uint32_t& place,
+  // `place`: position of the first token, then of the token behind the last.
+  void split_text(const char* bytes, int64_t start, int64_t stop, uint32_t& place,
                  std::vector<uint32_t>& numbers, std::vector<uint32_t>& places) {
     if (kind_ == kRaw) {
       add(bytes, start, stop, place++, numbers, places);
@@ -164,7 +164,7 @@ class TextSplitter {
     }
   }
 
-  // The end of the characters from `at` on that are of tokens, or that are not.
+  // End of the run, from `at` on, of characters that belong to tokens, or that do not.
   int64_t skip(const char* bytes, int64_t at, int64_t stop, bool of_token) const {
     while (at < stop) {
       int64_t next = at;
@@ -192,7 +192,7 @@ class TextSplitter {
   int64_t max_bytes_, shortest_, longest_;
   bool prefix_only_;
   Numbers numbers_;
-  int64_t given_ = 0;
+  int64_t num_returned_ = 0;
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace alance::text {
 namespace {
 
-// The first token that is not behind the one before it; -1: they ascend.
+// Number of the first token that is not greater than the one before it; -1 if all ascend.
 int64_t first_unordered(In<int64_t> offsets, Bytes data) {
   const Tokens tokens(offsets, data);
   nb::gil_scoped_release release;
@@ -20,10 +20,11 @@ int64_t first_unordered(In<int64_t> offsets, Bytes data) {
   return -1;
 }
 
-// The places of tokens among others that ascend; -1 where there is none.
+// Position of each query token among ascending tokens; -1 if there is none.
 nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> find_tokens(In<int64_t> offsets, Bytes data,
-                                                         In<int64_t> asked_offsets, Bytes asked) {
-  const Tokens tokens(offsets, data), queries(asked_offsets, asked);
+                                                         In<int64_t> query_offsets,
+                                                         Bytes query_data) {
+  const Tokens tokens(offsets, data), queries(query_offsets, query_data);
   Owned<int64_t> places(queries.count);
   for (int64_t i = 0; i < queries.count; ++i) {
     int64_t low = 0, high = tokens.count;
@@ -39,7 +40,7 @@ nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> find_tokens(In<int64_t> offsets, By
   return places.numpy();
 }
 
-// Bytes of a character, by its first one.
+// Bytes of a character, by its first byte.
 size_t size_of(char byte) {
   const auto first = static_cast<uint8_t>(byte);
   return first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
@@ -58,21 +59,21 @@ std::vector<uint32_t> characters(std::string_view text) {
   return out;
 }
 
-// How far the beginnings of a text and of a token are apart: a row for each character of the token,
-// and one before. What tokens begin with alike is compared once.
+// Edit distances of the prefixes of a query and a token: a row for each character of the token, and
+// one before. Prefixes that adjacent tokens share are compared once.
 class Distances {
  public:
-  Distances(std::vector<uint32_t> asked, int64_t most)
-      : asked_(std::move(asked)), width_(asked_.size() + 1), most_(most), rows_(width_), ends_{0} {
+  Distances(std::vector<uint32_t> query, int64_t most)
+      : query_(std::move(query)), width_(query_.size() + 1), most_(most), rows_(width_), ends_{0} {
     std::iota(rows_.begin(), rows_.end(), int64_t{0});
   }
 
-  // Whether a token is near. Where it is not, `dead` is how many bytes tell that: all tokens that
-  // begin with these are far.
+  // True if a token is near. If not, all tokens that share its first `dead` bytes are far, too;
+  // 0: unknown.
   bool is_near(std::string_view token, size_t& dead) {
     const auto differs = std::mismatch(before_.begin(), before_.end(), token.begin(), token.end());
-    const auto same = static_cast<size_t>(differs.second - token.begin());
-    while (ends_.back() > same) ends_.pop_back();
+    const auto shared = static_cast<size_t>(differs.second - token.begin());
+    while (ends_.back() > shared) ends_.pop_back();
     before_ = token;
     const std::vector<uint32_t> rest = characters(token.substr(ends_.back()));
     dead = 0;
@@ -83,7 +84,8 @@ class Distances {
       int64_t* row = rows_.data() + depth * width_;
       int64_t least = row[0] = static_cast<int64_t>(depth);
       for (size_t j = 1; j < width_; ++j) {
-        row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (asked_[j - 1] != character)});
+        row[j] = std::min(
+            {above[j] + 1, row[j - 1] + 1, above[j - 1] + (query_[j - 1] != character)});
         least = std::min(least, row[j]);
       }
       ends_.push_back(std::min(token.size(), ends_.back() + size_of(token[ends_.back()])));
@@ -96,16 +98,16 @@ class Distances {
   }
 
  private:
-  std::vector<uint32_t> asked_;
+  std::vector<uint32_t> query_;
   const size_t width_;
   const int64_t most_;
   std::vector<int64_t> rows_;
-  std::vector<size_t> ends_;  // of the characters of the token before, in bytes
+  std::vector<size_t> ends_;  // byte ends of the characters of the previous token
   std::string_view before_;
 };
 
-// The places of the first tokens, of `limit` at most, that need no more than `distance` characters
-// inserted, removed or replaced to be another, and begin with its first `prefix` bytes.
+// Positions of the first `limit` tokens that begin with the first `prefix` bytes of `token` and
+// differ from it by at most `distance` characters (Levenshtein).
 nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> near_tokens(In<int64_t> offsets, Bytes data,
                                                          Bytes token, int64_t distance,
                                                          int64_t prefix, int64_t limit) {
@@ -118,7 +120,7 @@ nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> near_tokens(In<int64_t> offsets, By
     nb::gil_scoped_release release;
     const auto start = text.substr(0, static_cast<size_t>(prefix));
     Distances distances(characters(text), distance);
-    // The first token from `first` on of which `is_before` is not true.
+    // First token from `first` on for which `is_before` is false; galloping search.
     const auto behind = [&](int64_t first, auto is_before) {
       int64_t low = first, high = tokens.count;
       for (int64_t step = 1; low + step < high; step *= 2) {
@@ -160,7 +162,7 @@ void register_text_tokens(nanobind::module_& m) {
   namespace nb = nanobind;
   m.def("first_unordered", &alance::text::first_unordered, nb::arg("offsets"), nb::arg("data"));
   m.def("find_tokens", &alance::text::find_tokens, nb::arg("offsets"), nb::arg("data"),
-        nb::arg("asked_offsets"), nb::arg("asked"));
+                nb::arg("query_offsets"), nb::arg("query_data"));
   m.def("near_tokens", &alance::text::near_tokens, nb::arg("offsets"), nb::arg("data"),
         nb::arg("token"), nb::arg("distance"), nb::arg("prefix"), nb::arg("limit"));
 }

@@ -15,11 +15,11 @@
 namespace alance::text {
 namespace {
 
-// Inputs that a node can name in its state byte, without a byte of their own.
+// Inputs that the state byte of a node can name, instead of a byte of their own.
 constexpr char kCommon[] = "te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHG";
 constexpr int64_t kHeader = 16, kTrailer = 20;
 
-// Eight bytes per step, with a table for each of them.
+// Checksum CRC-32C, eight bytes a step, with a table for each of the eight.
 uint32_t crc32c(const uint8_t* data, int64_t size) {
   static const auto tables = [] {
     std::array<std::array<uint32_t, 256>, 8> entries{};
@@ -52,12 +52,12 @@ uint64_t little(const uint8_t* at, int64_t size) {
   return value;
 }
 
-// A node of a transducer. Its address is that of its last byte, and it is read backward.
+// Node of a transducer. Its address is that of its last byte, and it is read backward.
 struct Node {
   int64_t num = 0;  // transitions
   bool is_final = false;
   uint64_t final_output = 0;
-  int64_t inputs = 0, deltas = 0, outputs = 0;  // where those of the first transition are
+  int64_t inputs = 0, deltas = 0, outputs = 0;  // positions of those of the first transition
   int64_t delta_width = 0, output_width = 0;
   int64_t low = 0;      // the node's first byte
   int common = -1;      // index in kCommon of the only input; -1: inputs have bytes
@@ -84,7 +84,7 @@ Node node_at(const uint8_t* data, int64_t at) {
   }
   if (at < kHeader) corrupt("text index: a node of the dictionary outside of it");
   const uint8_t state = data[at];
-  int64_t below = at;  // the lowest byte that was read
+  int64_t below = at;  // lowest byte that was read
   if (state < 0x80) {
     node.is_final = state & 64;
     node.num = state & 63;
@@ -127,8 +127,8 @@ Node node_at(const uint8_t* data, int64_t at) {
 
 struct Step {
   Node node;
-  int64_t next;      // transition
-  uint64_t output;   // up to the node
+  int64_t next;  // number of the next transition
+  uint64_t output;  // sum of outputs up to the node
 };
 
 class Transducer {
@@ -150,15 +150,15 @@ class Transducer {
     root_ = static_cast<int64_t>(root);
   }
 
-  // Returns the number of each token; -1 if the dictionary lacks it.
-  Numpy<int64_t> find(In<int64_t> asked_offsets, Bytes asked) const {
-    const Tokens queries(asked_offsets, asked);
+  // Number of each token; -1 if the dictionary lacks it.
+  Numpy<int64_t> find(In<int64_t> query_offsets, Bytes query_data) const {
+    const Tokens queries(query_offsets, query_data);
     Owned<int64_t> numbers(queries.count);
     for (int64_t i = 0; i < queries.count; ++i) numbers[i] = number_of(queries[i]);
     return numbers.numpy();
   }
 
-  // The tokens in order, and their numbers.
+  // Tokens in order, and their numbers.
   nb::tuple tokens(int64_t num_bytes) const {
     if (num_bytes < 0 || num_bytes >> 16 > num_tokens_)
       corrupt("text index: a dictionary of " + std::to_string(num_bytes) + " bytes");
@@ -266,7 +266,7 @@ class WrittenNodes {
  public:
   WrittenNodes() : cells_(2 * kBuckets) {}
 
-  // Returns the address of a node for reading and setting; 0 if the node is not yet written.
+  // Address of a node, to read or to set; 0 if the node is not written yet.
   int64_t& address(const NewNode& node) {
     Cell* pair = cells_.data() + 2 * (hash(node) % kBuckets);
     if (pair[0].address && pair[0].node == node) return pair[0].address;
@@ -311,7 +311,7 @@ class TransducerWriter {
     put(0, 8);  // the type
   }
 
-  // Adds a token; tokens ascend.
+  // Add a token; tokens ascend.
   void add(std::string_view token, uint64_t number) {
     ++num_tokens_;
     size_t shared = 0;  // bytes in common with the previous token
@@ -350,14 +350,14 @@ class TransducerWriter {
   }
 
  private:
-  // A node on the way to the last token, whose last transition leads to the next such node.
+  // Node on the way to the last token; its last transition leads to the next such node.
   struct Open {
     NewNode node;
     Transition pending{};
     bool is_pending = false;
   };
 
-  // Writes all open nodes except the first `depth + 1`.
+  // Write all open nodes except the first `depth + 1`.
   void close(size_t depth) {
     while (open_.size() > depth + 1) {
       const int64_t target = written(open_.back().node);
@@ -431,11 +431,11 @@ class TransducerWriter {
   std::vector<uint8_t> out_;
   std::vector<Open> open_;  // from the root on
   WrittenNodes nodes_;
-  int64_t last_ = 1;  // the node that was written last
+  int64_t last_ = 1;  // address of the last written node
   uint64_t num_tokens_ = 0;
 };
 
-// Encodes a map from ascending tokens to numbers as a transducer.
+// Transducer that maps ascending tokens to numbers.
 Numpy<uint8_t> encode_transducer(In<int64_t> offsets, Bytes data, In<uint32_t> numbers) {
   const Tokens tokens(offsets, data);
   if (tokens.count != static_cast<int64_t>(numbers.size()))
@@ -465,7 +465,7 @@ void register_text_transducer(nanobind::module_& m) {
   using alance::text::Transducer;
   nb::class_<Transducer>(m, "Transducer")
       .def(nb::init<alance::Bytes, int64_t>(), nb::arg("content"), nb::arg("num_tokens"))
-      .def("find", &Transducer::find, nb::arg("asked_offsets"), nb::arg("asked"))
+            .def("find", &Transducer::find, nb::arg("query_offsets"), nb::arg("query_data"))
       .def("tokens", &Transducer::tokens, nb::arg("num_bytes"));
   m.def("encode_transducer", &alance::text::encode_transducer, nb::arg("offsets"), nb::arg("data"),
         nb::arg("numbers"));
