@@ -19,50 +19,51 @@
 namespace alance {
 namespace {
 
-using fastlanes::BLOCK;
+using fastlanes::kBlockValues;
 using fastlanes::lanes;
 using fastlanes::Loop;
 using fastlanes::loops_of;
-using fastlanes::row_at;
-using fastlanes::ROW_BYTES;
+using fastlanes::kRowAt;
+using fastlanes::kRowBytes;
 
 template <int T, int W, int R>
 ALANCE_INLINE void unpack_word(const uint8_t* in, uint8_t* out) {
-  constexpr int word = R * W / T, shift = R * W % T;
-  constexpr int here = W < T - shift ? W : T - shift;  // bits of the code in this word
-  uint64_t code = (load<uint64_t>(in + word * ROW_BYTES) >> shift) & lanes<T>(here);
-  if constexpr (here < W)
-    code |= (load<uint64_t>(in + (word + 1) * ROW_BYTES) << here) & (lanes<T>(W) ^ lanes<T>(here));
-  store(out + row_at<T, R>, code);
+  constexpr int kWord = R * W / T, kShift = R * W % T;
+  constexpr int kHere = W < T - kShift ? W : T - kShift;  // bits of the code in this word
+  uint64_t code = (load<uint64_t>(in + kWord * kRowBytes) >> kShift) & lanes<T>(kHere);
+  if constexpr (kHere < W)
+    code |= (load<uint64_t>(in + (kWord + 1) * kRowBytes) << kHere) &
+            (lanes<T>(W) ^ lanes<T>(kHere));
+  store(out + kRowAt<T, R>, code);
 }
 
 template <int T, int W, int... R>
 ALANCE_INLINE void unpack_rows(const uint8_t* __restrict in, uint8_t* __restrict out,
                                std::integer_sequence<int, R...>) {
-  for (int word = 0; word < ROW_BYTES / 8; ++word)
+  for (int word = 0; word < kRowBytes / 8; ++word)
     (unpack_word<T, W, R>(in + 8 * word, out + 8 * word), ...);
 }
 
-// From 128 * W bytes, 1024 values of T bits.
+// Unpack 128 * W bytes into 1024 values of T bits.
 struct Unpack {
   template <int T, int W>
   static ALANCE_INLINE void block(const uint8_t* __restrict in, uint8_t* __restrict out) {
     if constexpr (W == 0)
-      std::memset(out, 0, BLOCK * T / 8);
+      std::memset(out, 0, kBlockValues * T / 8);
     else
       unpack_rows<T, W>(in, out, std::make_integer_sequence<int, T>());
   }
 };
 
-// One block; only its first `count` values are wanted.
+// Unpack the first `count` values of one block.
 void unpack_some(Loop unpack, const uint8_t* in, uint8_t* out, int64_t count, int bits) {
-  if (count == BLOCK) return unpack(in, out);
-  alignas(64) uint8_t whole[BLOCK * 8];
+  if (count == kBlockValues) return unpack(in, out);
+  alignas(64) uint8_t whole[kBlockValues * 8];
   unpack(in, whole);
   std::memcpy(out, whole, static_cast<size_t>(count) * bits / 8);
 }
 
-// Every chunk: whole blocks of one known width, then the rest: raw, or one more block.
+// Unpack chunks: whole blocks of one width, then the rest, raw or packed as one more block.
 Numpy<uint8_t> unpack_blocks(Bytes data, In<int64_t> starts, In<int64_t> sizes,
                              In<int64_t> counts_, int bits, int width, bool baseline) {
   auto decode = [&] {
@@ -71,12 +72,13 @@ Numpy<uint8_t> unpack_blocks(Bytes data, In<int64_t> starts, In<int64_t> sizes,
     Spans chunks(data, starts, sizes, "bit-packing");
     Counts counts(counts_, chunks, "bit-packing");
     const Unlocked unlocked(counts.total);
-    const int64_t value_bytes = bits / 8, block_bytes = ROW_BYTES * int64_t{width};
+    const int64_t value_bytes = bits / 8, block_bytes = kRowBytes * int64_t{width};
     auto raw_size = [&](int64_t count) {
-      return product(count / BLOCK, block_bytes, "bit-packing") + count % BLOCK * value_bytes;
+      return product(count / kBlockValues, block_bytes, "bit-packing") +
+             count % kBlockValues * value_bytes;
     };
     for (int64_t i = 0; i < chunks.num; ++i) {
-      int64_t tail = counts[i] % BLOCK, raw = raw_size(counts[i]);
+      int64_t tail = counts[i] % kBlockValues, raw = raw_size(counts[i]);
       int64_t packed = raw - tail * value_bytes + block_bytes;
       if (chunks.sizes[i] != raw && (tail == 0 || chunks.sizes[i] != packed))
         corrupt("bit-packing: " + std::to_string(chunks.sizes[i]) + " bytes for " +
@@ -86,12 +88,12 @@ Numpy<uint8_t> unpack_blocks(Bytes data, In<int64_t> starts, In<int64_t> sizes,
     uint8_t* out = values.data();
     for (int64_t i = 0; i < chunks.num; ++i) {
       const uint8_t* in = chunks.at(i);
-      for (int64_t block = 0; block < counts[i] / BLOCK; ++block) {
+      for (int64_t block = 0; block < counts[i] / kBlockValues; ++block) {
         loops[width](in, out);
         in += block_bytes;
-        out += BLOCK * value_bytes;
+        out += kBlockValues * value_bytes;
       }
-      int64_t tail = counts[i] % BLOCK;
+      int64_t tail = counts[i] % kBlockValues;
       if (tail == 0) continue;
       if (chunks.sizes[i] == raw_size(counts[i]))
         std::memcpy(out, in, static_cast<size_t>(tail * value_bytes));

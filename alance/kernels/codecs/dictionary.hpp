@@ -15,7 +15,7 @@ struct AllValid {
   constexpr bool operator()(int64_t) const { return true; }
 };
 
-// Whether all indices mean items. No branch: the compiler makes vectors of it.
+// True if all indices are below `num_items`. Branch-free: the compiler vectorises it.
 template <typename Index>
 bool are_inside(const Index* indices, int64_t count, int64_t num_items) {
   Index most = 0;
@@ -23,7 +23,7 @@ bool are_inside(const Index* indices, int64_t count, int64_t num_items) {
   return count == 0 || uint64_t{most} < static_cast<uint64_t>(num_items);
 }
 
-// Makes all indices mean items, where there are any: absent values may have arbitrary ones.
+// Set out-of-range indices of nulls, which are arbitrary, to 0; throws if a valid value has one.
 template <typename Index, typename Valid>
 void settle(Index* indices, int64_t count, int64_t num_items, const Valid& is_valid) {
   if (are_inside(indices, count, num_items)) return;
@@ -36,7 +36,7 @@ void settle(Index* indices, int64_t count, int64_t num_items, const Valid& is_va
   }
 }
 
-// Items of `width` bytes; the indices are settled.
+// Copy items of `width` bytes; the indices are settled.
 template <typename Index>
 void gather(const uint8_t* items, int64_t width, const Index* indices, int64_t count,
             uint8_t* out) {
@@ -54,14 +54,14 @@ void gather(const uint8_t* items, int64_t width, const Index* indices, int64_t c
   }
 }
 
-// Items that are strings, whose `num_items + 1` offsets rise and stay inside of the bytes.
+// Dictionary of strings, whose `num_items + 1` offsets ascend and stay inside the bytes.
 template <typename Item>
 class Strings {
  public:
   Strings(const Item* offsets, int64_t num_items, const uint8_t* bytes, int64_t num_bytes)
       : offsets_(offsets), num_items_(num_items), bytes_(bytes), bytes_end_(bytes + num_bytes) {}
 
-  // The strings of settled indices, end to end, with their offsets from 0; absent ones are empty.
+  // Strings of settled indices, one after the other, with offsets from 0; nulls are empty.
   template <typename Offset, typename Index, typename Valid>
   std::pair<Owned<Offset>, Owned<uint8_t>> expand(const Index* indices, int64_t count,
                                                   const Valid& is_valid) const {
@@ -87,12 +87,12 @@ class Strings {
   }
 
  private:
-  static constexpr std::array<int64_t, 3> kSlots{8, 16, 32};  // bytes that are copied at once
-  static constexpr int64_t kMaxSlots = 1 << 14;  // half a MiB of slots: more leave the cache
+  static constexpr std::array<int64_t, 3> kSlots{8, 16, 32};  // bytes of one fixed-size copy
+  static constexpr int64_t kMaxSlots = 1 << 14;  // half a MiB of slots: more would leave the cache
 
   int64_t size(int64_t item) const { return offsets_[item + 1] - offsets_[item]; }
 
-  // Of slots that each hold an item; 0: items are too many or too long to be copied into slots.
+  // Bytes of a slot that fits every item; 0 if items are too many or too long for slots.
   int64_t slot_size(int64_t count) const {
     if (num_items_ == 0 || num_items_ > std::min(count, kMaxSlots)) return 0;
     int64_t longest = 0;
@@ -117,7 +117,7 @@ class Strings {
     return offsets;
   }
 
-  // Slots at the strings' offsets: what is too much of each is written over, or is slack.
+  // Copy whole slots to the strings' offsets: the next string, or slack, takes the excess bytes.
   template <typename Offset, typename Index>
   static Owned<uint8_t> slotted(const uint8_t* slots, int64_t slot, const Index* indices,
                                 int64_t count, const Offset* offsets) {
@@ -137,7 +137,7 @@ class Strings {
 
   template <typename Offset, typename Index>
   Owned<uint8_t> copied(const Index* indices, int64_t count, const Offset* offsets) const {
-    constexpr int64_t kBurst = kSlots.back();  // copied at once where there is room
+    constexpr int64_t kBurst = kSlots.back();  // bytes of one fixed-size copy, if there is room
     Owned<uint8_t> bytes(offsets[count], kBurst);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t num_bytes = int64_t{offsets[i + 1]} - offsets[i];

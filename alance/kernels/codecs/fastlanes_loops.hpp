@@ -16,22 +16,22 @@
 
 namespace alance::fastlanes {
 
-// The lowest `width` bits of each T-bit lane of a word of 64 bits.
+// Mask of the lowest `width` bits of each T-bit lane of a 64-bit word.
 template <int T>
 constexpr uint64_t lanes(int width) {
-  uint64_t one = width >= 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1, all = 0;
-  for (int lane = 0; lane < 64; lane += T) all |= one << lane;
+  uint64_t low = width >= 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1, all = 0;
+  for (int lane = 0; lane < 64; lane += T) all |= low << lane;
   return all;
 }
 
-// Byte of an unpacked block at which the first lane of row R begins.
+// Byte offset of the first lane of row R in an unpacked block.
 template <int T, int R>
-constexpr int row_at = (16 * ORDER[R / 8] + 128 * (R % 8)) * T / 8;
+constexpr int kRowAt = (16 * kOrder[R / 8] + 128 * (R % 8)) * T / 8;
 
-// Reads one block, writes one block; neither needs alignment.
+// Loop that reads one block and writes one block, without alignment.
 using Loop = void (*)(const uint8_t*, uint8_t*);
 
-// `Work::block<T, W>(in, out)` is the loop; it has to be ALANCE_INLINE.
+// The loop body is `Work::block<T, W>(in, out)`, which must be ALANCE_INLINE.
 template <class Work, int T, int W>
 void baseline_loop(const uint8_t* __restrict in, uint8_t* __restrict out) {
   Work::template block<T, W>(in, out);
@@ -54,17 +54,17 @@ constexpr std::array<Loop, T + 1> avx2_table(std::integer_sequence<int, W...>) {
 }
 #endif
 
-// The loops for values of T bits, by packed width.
+// Loops for values of T bits, by packed width.
 template <class Work, int T>
 const Loop* loops_of(bool baseline) {
   using Widths = std::make_integer_sequence<int, T + 1>;
-  static constexpr auto portable = baseline_table<Work, T>(Widths());
+  static constexpr auto kPortable = baseline_table<Work, T>(Widths());
 #if ALANCE_HAS_AVX2
-  static constexpr auto avx2 = avx2_table<Work, T>(Widths());
-  if (!baseline && __builtin_cpu_supports("avx2")) return avx2.data();
+  static constexpr auto kAvx2 = avx2_table<Work, T>(Widths());
+  if (!baseline && __builtin_cpu_supports("avx2")) return kAvx2.data();
 #endif
   (void)baseline;
-  return portable.data();
+  return kPortable.data();
 }
 
 template <class Work>

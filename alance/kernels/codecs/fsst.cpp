@@ -15,22 +15,22 @@ namespace {
 
 using namespace fsst;
 
-constexpr int64_t kBlock = 2048;        // codes between two looks at the room that is left
-constexpr int64_t kSample = 16 << 10;   // codes that tell how long all of them get
-constexpr uint32_t kInside = UINT32_MAX;  // a place inside an escape: no string may begin there
+constexpr int64_t kBlockCodes = 2048;  // codes between two checks of the remaining room
+constexpr int64_t kSampleCodes = 16 << 10;  // codes from which the decoded size is estimated
+constexpr uint32_t kInside = UINT32_MAX;  // place inside an escape, where no string may begin
 
-// A place in a block that is far shorter than 4 GiB.
+// Low half of an address: enough for differences within a block, which is shorter than 4 GiB.
 inline uint32_t low(const uint8_t* place) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place));
 }
 
-// Which of eight codes are the escape or have no symbol: are at least `count`.
+// Search of eight codes for the escape and for codes without a symbol: those of `count` or more.
 class Special {
  public:
   explicit Special(uint64_t count)
       : add_((0x80 - (count & 0x7F)) * kOnes), high_(count >= 0x80) {}
 
-  // The high bit of each such byte.
+  // High bit of each such byte.
   uint64_t in(uint64_t eight) const {
     const uint64_t above = (eight & (0x7F * kOnes)) + add_;
     return (high_ ? above & eight : above | eight) & (0x80 * kOnes);
@@ -42,25 +42,25 @@ class Special {
   bool high_;
 };
 
-// Bytes for what codes stand for: guessed by the first of them, counted where that is too little.
+// Output buffer; its size is estimated from the first codes, and counted if that is too small.
 class Room {
  public:
   Room(const Table& table, const std::vector<Stream>& streams, uint64_t limit)
       : table_(table), streams_(streams), limit_(limit), bytes_(0) {
     int64_t count = 0, sampled = 0;
     uint64_t size = 0;
-    for (const Stream& one : streams) count += one.end - one.begin;
-    for (const Stream& one : streams) {
-      if (sampled >= kSample) break;
-      const int64_t some = std::min<int64_t>(kSample, one.end - one.begin);
-      size += counted(one.begin, one.begin + some);
-      sampled += some;
+    for (const Stream& stream : streams) count += stream.end - stream.begin;
+    for (const Stream& stream : streams) {
+      if (sampled >= kSampleCodes) break;
+      const int64_t sample = std::min<int64_t>(kSampleCodes, stream.end - stream.begin);
+      size += counted(stream.begin, stream.begin + sample);
+      sampled += sample;
     }
     is_exact_ = sampled == count;
     if (!is_exact_) {
       size = static_cast<uint64_t>(1.03 * static_cast<double>(size) /
                                    static_cast<double>(sampled) * static_cast<double>(count)) +
-             (kBlock + 8) * MAX_SYMBOL;
+             (kBlockCodes + 8) * kMaxSymbolBytes;
       if (size > limit_) {
         is_exact_ = true;
         size = behind(0, nullptr);
@@ -69,10 +69,11 @@ class Room {
     bytes_ = make(size);
   }
 
-  // Where to write on; there is room for what `kBlock` codes from `code` of a stream stand for.
+  // Returns where to continue writing, with room for what `kBlockCodes` codes from `code` of a
+  // stream decode to.
   uint8_t* need(size_t stream, const uint8_t* code, uint8_t* out) {
     const int64_t used = out - bytes_.data();
-    if (is_exact_ || bytes_.size() - used >= (kBlock + 8) * MAX_SYMBOL) return out;
+    if (is_exact_ || bytes_.size() - used >= (kBlockCodes + 8) * kMaxSymbolBytes) return out;
     is_exact_ = true;
     Owned<uint8_t> larger = make(static_cast<uint64_t>(used) + behind(stream, code));
     std::memcpy(larger.data(), bytes_.data(), static_cast<size_t>(used));
@@ -87,11 +88,11 @@ class Room {
  private:
   uint64_t counted(const uint8_t* code, const uint8_t* end) const {
     const uint64_t size = decoded_size(table_, code, end);
-    if (size >= INVALID) corrupt("fsst: a code without a symbol");
+    if (size >= kInvalid) corrupt("fsst: a code without a symbol");
     return size;
   }
 
-  // Of all codes behind `code` of a stream; null: from its begin.
+  // Decoded size of all codes from `code` of a stream on; null: from its beginning.
   uint64_t behind(size_t stream, const uint8_t* code) const {
     uint64_t size = 0;
     for (size_t i = stream; i < streams_.size(); ++i) {
@@ -105,7 +106,7 @@ class Room {
     if (size > limit_)
       throw std::overflow_error("fsst: " + std::to_string(size) +
                                 " bytes are too many for the offsets of this type");
-    return Owned<uint8_t>(static_cast<int64_t>(size), MAX_SYMBOL);
+    return Owned<uint8_t>(static_cast<int64_t>(size), kMaxSymbolBytes);
   }
 
   const Table& table_;
@@ -117,20 +118,21 @@ class Room {
 
 }  // namespace
 
-// The strings of all streams. Where strings end is no branch of the loop: their offsets are looked
-// up in the places that codes were written to. Eight codes can be read before `data_end`.
+// Decode the strings of all streams. The ends of strings are no branch of the loop: `places`
+// records where each code was written, and offsets are looked up there. Codes can be read up to
+// `data_end`.
 template <typename Offset>
 Decoded<Offset> fsst::decode_streams(const Table& table, uint64_t num_codes,
                                      const std::vector<Stream>& streams, int64_t num_strings,
                                      const uint8_t* data_end) {
   const Special special(num_codes);
-  constexpr auto limit = static_cast<uint64_t>(std::numeric_limits<Offset>::max());
-  Room room(table, streams, limit);
+  constexpr auto kLimit = static_cast<uint64_t>(std::numeric_limits<Offset>::max());
+  Room room(table, streams, kLimit);
   Owned<Offset> out_offsets(num_strings + 1);
   Offset* out_offset = out_offsets.data();
   uint8_t* out = room.begin();
   uint8_t escaped = 0;
-  uint32_t places[kBlock + 8];  // of the codes of a block
+  uint32_t places[kBlockCodes + 8];  // where the codes of a block were written
   for (size_t number = 0; number < streams.size(); ++number) {
     const Stream& stream = streams[number];
     const uint8_t* code = stream.begin;
@@ -138,13 +140,13 @@ Decoded<Offset> fsst::decode_streams(const Table& table, uint64_t num_codes,
     const auto string_at = [&, before = load<Offset>(stream.offsets)](int64_t i) {
       return stream.begin + (load<Offset>(stream.offsets + sizeof(Offset) * i) - before);
     };
-    int64_t next = 0;  // string whose offset is looked for
+    int64_t next = 0;  // first string without an offset yet
     while (code < end) {
       out = room.need(number, code, out);
       const uint8_t* const block = code;
       uint8_t* const first = out;
       const uint32_t inside = low(first) + kInside;
-      const uint8_t* const stop = code + std::min<int64_t>(kBlock, end - code);
+      const uint8_t* const stop = code + std::min<int64_t>(kBlockCodes, end - code);
       while (code < stop) {
         uint32_t* place = places + (code - block);
         if (data_end - code >= 8) {
@@ -152,7 +154,7 @@ Decoded<Offset> fsst::decode_streams(const Table& table, uint64_t num_codes,
           int64_t count = std::min<int64_t>(8, end - code);
           const uint64_t unusual = special.in(eight);
           if (unusual) count = std::min<int64_t>(count, std::countr_zero(unusual) / 8);
-          if (count < 8) eight = keep(eight, count, ESCAPE);  // which is of no length
+          if (count < 8) eight = keep(eight, count, kEscape);  // which has length 0 in the table
           for (int i = 0; i < 8; ++i) {
             const uint8_t symbol = static_cast<uint8_t>(eight >> (8 * i));
             place[i] = low(out);
@@ -164,20 +166,20 @@ Decoded<Offset> fsst::decode_streams(const Table& table, uint64_t num_codes,
           place += count;
         }
         *place = low(out);
-        if (*code == ESCAPE) {
+        if (*code == kEscape) {
           if (end - code < 2) corrupt("fsst: a string ends with an escape");
           place[1] = inside;
           escaped |= code[1];
           *out++ = code[1];
           code += 2;
         } else {
-          if (table.lengths[*code] >= INVALID) corrupt("fsst: a code without a symbol");
+          if (table.lengths[*code] >= kInvalid) corrupt("fsst: a code without a symbol");
           store(out, table.symbols[*code]);
           out += table.lengths[*code++];
         }
       }
       const int64_t before = first - room.begin();
-      if (static_cast<uint64_t>(out - room.begin()) > limit)
+      if (static_cast<uint64_t>(out - room.begin()) > kLimit)
         throw std::overflow_error("fsst: the bytes are too many for the offsets of this type");
       for (; next < stream.count; ++next) {
         const uint8_t* const string = string_at(next);
@@ -205,7 +207,7 @@ template Decoded<int64_t> fsst::decode_streams<int64_t>(const Table&, uint64_t,
 
 namespace {
 
-// Strings of offsets and codes.
+// Decode strings from their offsets and codes.
 template <typename Offset>
 nb::tuple decode_strings(In<Offset> offsets, Bytes data, In<uint64_t> symbols, Bytes lengths) {
   auto run = [&] {

@@ -7,17 +7,18 @@
 
 namespace alance::fsst {
 
-constexpr uint8_t ESCAPE = 255;
-constexpr int64_t MAX_SYMBOL = 8;
-constexpr uint64_t INVALID = uint64_t{1} << 56;  // "length" of a code without symbol: any sum shows it
+constexpr uint8_t kEscape = 255;
+constexpr int64_t kMaxSymbolBytes = 8;
+// Length of a code without symbol: any sum shows it.
+constexpr uint64_t kInvalid = uint64_t{1} << 56;
 
-// Whether one of the eight codes is the escape: complemented, it is a zero byte.
+// True if one of eight codes is the escape: complemented, it is a zero byte.
 inline bool has_escape(uint64_t codes) {
   uint64_t flipped = ~codes;
   return ((flipped - 0x0101010101010101u) & ~flipped & 0x8080808080808080u) != 0;
 }
 
-// The first `count` (0 to 8) of eight codes, and `filler` for the others.
+// The first `count` (0 to 8) of eight codes, followed by `filler`.
 inline uint64_t keep(uint64_t eight, int64_t count, uint8_t filler) {
   uint64_t behind = count < 8 ? ~uint64_t{0} << (8 * count) : 0;
   return (eight & ~behind) | (behind & (filler * 0x0101010101010101u));
@@ -25,21 +26,21 @@ inline uint64_t keep(uint64_t eight, int64_t count, uint8_t filler) {
 
 struct Table {
   uint64_t symbols[256] = {};
-  uint64_t lengths[256];  // of ESCAPE 0: it fills up words, its real meaning is looked for before
+  uint64_t lengths[256];  // 0 for kEscape, which pads words; true escapes are found before
 
   Table(const In<uint64_t>& symbols_, const Bytes& lengths_)
       : Table(reinterpret_cast<const uint8_t*>(symbols_.data()), size_of(symbols_, lengths_),
               lengths_.data()) {}
 
-  // Of symbols of 8 bytes each, and their lengths.
+  // From symbols of 8 bytes each, and their lengths.
   Table(const uint8_t* symbols_, size_t size, const uint8_t* lengths_) {
-    if (size > ESCAPE) corrupt("fsst: a table of " + std::to_string(size) + " symbols");
-    std::fill(std::begin(lengths), std::end(lengths), INVALID);
+    if (size > kEscape) corrupt("fsst: a table of " + std::to_string(size) + " symbols");
+    std::fill(std::begin(lengths), std::end(lengths), kInvalid);
     if (size != 0) std::memcpy(symbols, symbols_, 8 * size);
     std::copy_n(lengths_, size, lengths);
-    lengths[ESCAPE] = 0;
+    lengths[kEscape] = 0;
     for (size_t code = 0; code < size; ++code)
-      if (lengths[code] < 1 || lengths[code] > MAX_SYMBOL)
+      if (lengths[code] < 1 || lengths[code] > kMaxSymbolBytes)
         corrupt("fsst: a symbol of " + std::to_string(lengths[code]) + " bytes");
   }
 
@@ -49,20 +50,20 @@ struct Table {
     return symbols.size();
   }
 
-  // Whether all bytes of all symbols are below 128.
+  // True if all bytes of all symbols are below 128.
   bool is_ascii() const {
     uint64_t all = 0;
-    for (int code = 0; code < ESCAPE; ++code)
-      if (lengths[code] <= MAX_SYMBOL)
+    for (int code = 0; code < kEscape; ++code)
+      if (lengths[code] <= kMaxSymbolBytes)
         all |= keep(symbols[code], static_cast<int64_t>(lengths[code]), 0);
     return (all & 0x8080808080808080u) == 0;
   }
 };
 
-// Bytes that the codes in [code, end) stand for, as one stream.
+// Number of bytes that the codes in [code, end) decode to, as one stream.
 inline uint64_t decoded_size(const Table& table, const uint8_t* code, const uint8_t* end) {
   uint64_t size = 0;
-  while (code < end && size < INVALID) {
+  while (code < end && size < kInvalid) {
     if (end - code >= 8) {
       uint64_t eight = load<uint64_t>(code);
       if (!has_escape(eight)) {
@@ -76,24 +77,24 @@ inline uint64_t decoded_size(const Table& table, const uint8_t* code, const uint
         continue;
       }
     }
-    bool escaped = *code == ESCAPE;
+    bool escaped = *code == kEscape;
     size += escaped ? 1 : table.lengths[*code];
     code += escaped ? 2 : 1;
   }
   return size;
 }
 
-// Writes what the codes of one string stand for; may scribble MAX_SYMBOL bytes behind it. Codes can
-// be read up to `data_end`.
+// Decode the codes of one string; may overwrite kMaxSymbolBytes bytes behind it. Codes can be read
+// up to `data_end`.
 inline uint8_t* decode(const Table& table, const uint8_t* code, const uint8_t* end,
                 const uint8_t* data_end, uint8_t* out) {
   while (code < end) {
     if (data_end - code >= 8) {
-      // The end of the string inside the eight costs stores, not a branch that is guessed wrong.
+      // Eight codes beyond the string's end cost stores, not a mispredicted branch.
       int64_t count = std::min<int64_t>(end - code, 8);
       uint64_t eight = load<uint64_t>(code);
       if (!has_escape(keep(eight, count, 0))) {
-        eight = keep(eight, count, ESCAPE);
+        eight = keep(eight, count, kEscape);
         for (int i = 0; i < 64; i += 8) {
           uint8_t symbol = static_cast<uint8_t>(eight >> i);
           store(out, table.symbols[symbol]);
@@ -103,7 +104,7 @@ inline uint8_t* decode(const Table& table, const uint8_t* code, const uint8_t* e
         continue;
       }
     }
-    if (*code == ESCAPE) {
+    if (*code == kEscape) {
       if (end - code < 2) corrupt("fsst: a string ends with an escape");
       *out++ = code[1];
       code += 2;

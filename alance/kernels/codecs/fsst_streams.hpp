@@ -7,8 +7,8 @@
 
 namespace alance::fsst {
 
-// Codes of strings end to end, and where each string begins: `count` + 1 offsets, checked to rise,
-// of which the first means `begin` and the last `end`.
+// Codes of adjacent strings, and `count` + 1 offsets, checked to ascend, of which the first means
+// `begin` and the last `end`.
 struct Stream {
   const uint8_t* begin;
   const uint8_t* end;
@@ -26,7 +26,8 @@ struct Decoded {
   nb::tuple numpy() { return nb::make_tuple(offsets.numpy(), bytes.numpy(size), is_ascii); }
 };
 
-// The strings of all streams. Eight codes can be read before `data_end`; `num_codes` have symbols.
+// Decode the strings of all streams; `num_codes` codes have symbols. Codes can be read up to
+// `data_end`.
 template <typename Offset>
 Decoded<Offset> decode_streams(const Table& table, uint64_t num_codes,
                                const std::vector<Stream>& streams, int64_t num_strings,

@@ -1,4 +1,4 @@
-// Rows of full-zip pages, split into control words, values and lengths.
+// Split of rows of full-zip pages into control words, values and lengths.
 //
 // Source: docs/format/file.md, "Full-zip layout".
 #include <vector>
@@ -8,8 +8,8 @@
 namespace alance {
 namespace {
 
-// How an entry is written. Rows are zipped as: control word, then for a fixed-width value its
-// bytes (also where it is null), for a variable-width one that is present its length and bytes.
+// Form of an entry: a control word, then the bytes of a fixed-width value (of a null, too), or the
+// length and bytes of a variable-width value that is present.
 struct Form {
   int64_t control_bytes;  // 0, 1, 2 or 4
   int64_t bits_def;
@@ -23,7 +23,7 @@ struct Form {
 struct Entry {
   int64_t rep;
   int64_t def;
-  int64_t value_start;  // -1: no bytes of a value
+  int64_t value_start;  // -1 if the value has no bytes
   int64_t value_size;
 };
 
@@ -36,7 +36,7 @@ void check_form(const Form& form) {
     corrupt("full-zip: a form of entry that cannot be");
 }
 
-// Reads one entry and returns the position behind it. `stop` is inside the data.
+// Read one entry; returns the position behind it. `stop` lies inside the data.
 inline int64_t read_entry(const uint8_t* data, int64_t position, int64_t stop, const Form& form,
                           Entry& entry) {
   if (stop - position < form.control_bytes)
@@ -72,8 +72,8 @@ inline int64_t read_entry(const uint8_t* data, int64_t position, int64_t stop, c
   return position + entry.value_size;
 }
 
-// Walks all entries of `data`, whose pieces end at `stops` and hold `rows` rows each: whole rows,
-// so a piece begins with an entry of repetition `max_rep` and its last entry ends where it does.
+// Visit all entries of `data`. Its pieces end at `stops` and hold `rows` whole rows each: a piece
+// begins with an entry of repetition `max_rep`, and its last entry ends where it does.
 template <typename Visit>
 void walk(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows, const Form& form,
           Visit visit) {
@@ -85,19 +85,19 @@ void walk(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows, 
     if (stop < position || stop > static_cast<int64_t>(data.size()))
       corrupt("full-zip: rows end at " + std::to_string(stop) + ", expected at least " +
               std::to_string(position) + " and at most " + std::to_string(data.size()));
-    int64_t found = 0;
+    int64_t num_rows = 0;
     Entry entry;
     while (position < stop) {
       position = read_entry(data.data(), position, stop, form, entry);
       if (entry.rep == form.max_rep)
-        ++found;
-      else if (found == 0)
+        ++num_rows;
+      else if (num_rows == 0)
         corrupt("full-zip: rows begin with repetition level " + std::to_string(entry.rep) +
                 ", expected " + std::to_string(form.max_rep));
       visit(entry);
     }
-    if (found != rows.data()[piece])
-      corrupt("full-zip: " + std::to_string(found) + " rows in a piece, expected " +
+    if (num_rows != rows.data()[piece])
+      corrupt("full-zip: " + std::to_string(num_rows) + " rows in a piece, expected " +
               std::to_string(rows.data()[piece]));
   }
   if (position != static_cast<int64_t>(data.size()))
@@ -105,7 +105,7 @@ void walk(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows, 
             " bytes behind the last row");
 }
 
-// The levels of all entries, and where the values that have bytes begin and how many these are.
+// Levels of all entries; then start and size of each value that has bytes.
 nb::tuple zipped_entries(const Bytes& data, const In<int64_t>& stops, const In<int64_t>& rows,
                          int64_t control_bytes, int64_t bits_def, int64_t max_rep,
                          int64_t max_def, int64_t max_visible, int64_t width, bool fixed) {

@@ -3,7 +3,7 @@
 
 namespace alance {
 
-// (offsets or None, bytes) of a dictionary; None: it must be decoded with more care.
+// (offsets or None, bytes) of a dictionary; None if it must be decoded step by step.
 nb::object decode_items(Bytes content, bool compressed, bool strings, int bits, int64_t count) {
   ItemBlock items;
   bool is_good;
@@ -13,7 +13,7 @@ nb::object decode_items(Bytes content, bool compressed, bool strings, int bits, 
                          {compressed, strings, bits, count});
   }
   if (!is_good) return nb::none();
-  // Bytes: arrays of our own would be two objects more that the collector of garbage looks at.
+  // Bytes, not arrays: each array would give the garbage collector two more objects to track.
   const auto part = [&](int64_t start, int64_t size) {
     return nb::bytes(items.block + start, static_cast<size_t>(size));
   };

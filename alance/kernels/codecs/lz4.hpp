@@ -13,13 +13,13 @@
 
 namespace alance::lz4 {
 
-constexpr int64_t BURST = 16;        // bytes copied at once where both sides have room
-constexpr int64_t MAX_RATIO = 255;   // a byte of length stands for 255 bytes of match
-constexpr int64_t MAX_EXTRA = 32;    // what a tiny block may hold on top of its ratio
+constexpr int64_t kBurst = 16;  // bytes of one copy, if both sides have room
+constexpr int64_t kMaxRatio = 255;  // a byte of a length adds up to 255 bytes of match
+constexpr int64_t kMaxExtra = 32;  // bytes of a tiny block beyond its ratio
 
 [[noreturn]] inline void damaged(const char* what) { corrupt(std::string("lz4: ") + what); }
 
-// A length of 15 or more goes on in bytes, of which the first below 255 is the last.
+// A length of 15 or more continues in further bytes, up to the first below 255.
 inline int64_t length(int64_t nibble, const uint8_t*& in, const uint8_t* end) {
   if (nibble < 15) return nibble;
   int64_t total = nibble;
@@ -31,7 +31,7 @@ inline int64_t length(int64_t nibble, const uint8_t*& in, const uint8_t* end) {
   }
 }
 
-// `out` has `size` bytes to fill and at least BURST more that may be scribbled on.
+// Fill `size` bytes at `out`; at least kBurst more may be overwritten.
 inline void decode(const uint8_t* in, const uint8_t* end, uint8_t* const out, int64_t size) {
   uint8_t* to = out;
   uint8_t* const stop = out + size;
@@ -40,8 +40,8 @@ inline void decode(const uint8_t* in, const uint8_t* end, uint8_t* const out, in
     const uint8_t token = *in++;
     const int64_t literals = length(token >> 4, in, end);
     if (literals > end - in || literals > stop - to) damaged("literals leave their buffer");
-    if (literals <= BURST && end - in >= BURST)
-      std::memcpy(to, in, BURST);
+    if (literals <= kBurst && end - in >= kBurst)
+      std::memcpy(to, in, kBurst);
     else
       std::memcpy(to, in, static_cast<size_t>(literals));
     in += literals;
@@ -54,10 +54,11 @@ inline void decode(const uint8_t* in, const uint8_t* end, uint8_t* const out, in
     if (distance == 0 || distance > to - out) damaged("a match before the content");
     if (match > stop - to) damaged("a match behind the content");
     const uint8_t* from = to - distance;
-    if (distance >= BURST) {
-      for (int64_t done = 0; done < match; done += BURST) std::memcpy(to + done, from + done, BURST);
+    if (distance >= kBurst) {
+      for (int64_t done = 0; done < match; done += kBurst)
+        std::memcpy(to + done, from + done, kBurst);
     } else {
-      // The match overlaps itself: what is there doubles with every copy.
+      // The match overlaps itself: each copy doubles what is there.
       for (int64_t done = 0; done < match;) {
         int64_t piece = std::min(distance + done, match - done);
         std::memcpy(to + done, from, static_cast<size_t>(piece));

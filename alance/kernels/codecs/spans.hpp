@@ -1,4 +1,4 @@
-// Start and size of each chunk's part in one buffer of many chunks, checked once.
+// Unaligned access, and checked positions of chunks in one buffer.
 #pragma once
 #include "base/bounds.hpp"
 
@@ -18,7 +18,7 @@ inline void store(uint8_t* to, T value) {
 
 inline int64_t bytes_of_bits(int64_t bits) { return bits / 8 + (bits % 8 != 0); }
 
-// a * b of two sizes; what does not fit is no size of any buffer.
+// a * b of two sizes; throws on overflow, since no buffer is that large.
 inline int64_t product(int64_t a, int64_t b, const char* what) {
   int64_t result;
   if (__builtin_mul_overflow(a, b, &result)) corrupt(std::string(what) + ": sizes overflow");
@@ -49,7 +49,7 @@ struct Spans {
   const uint8_t* at(int64_t i) const { return data + starts[i]; }
 };
 
-// The number of values of each chunk.
+// Number of values of each chunk, checked.
 struct Counts {
   const int64_t* data;
   int64_t total = 0;

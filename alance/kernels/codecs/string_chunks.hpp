@@ -4,29 +4,29 @@
 
 namespace alance {
 
-// Where the bytes of a chunk begin and end, from its start.
+// Begin and end of the bytes of a chunk's strings, from the chunk's start.
 template <typename Offset>
 struct StringSpan {
   Offset first = 0, last = 0;
 };
 
-// Checks all of a chunk but that its offsets rise.
+// Check everything of a chunk except that its offsets ascend.
 template <typename Offset>
 inline StringSpan<Offset> string_span(const uint8_t* chunk, int64_t size, int64_t count) {
-  constexpr int64_t WIDTH = sizeof(Offset);
+  constexpr int64_t kWidth = sizeof(Offset);
   if (count == 0 && size == 0) return {};
-  if (size % WIDTH != 0 || count >= size / WIDTH)
+  if (size % kWidth != 0 || count >= size / kWidth)
     corrupt("variable: a chunk of " + std::to_string(size) + " bytes for " +
-            std::to_string(count) + " values with offsets of " + std::to_string(WIDTH));
-  const Offset first = load<Offset>(chunk), last = load<Offset>(chunk + WIDTH * count);
-  if (first < WIDTH * (count + 1) || last < first || last > size)
+            std::to_string(count) + " values with offsets of " + std::to_string(kWidth));
+  const Offset first = load<Offset>(chunk), last = load<Offset>(chunk + kWidth * count);
+  if (first < kWidth * (count + 1) || last < first || last > size)
     corrupt("variable: values from " + std::to_string(first) + " to " + std::to_string(last) +
             " in a chunk of " + std::to_string(size) + " bytes");
   return {first, last};
 }
 
-// Whether count + 1 offsets rise. No branch, and a mark of an offset's width: the compiler makes
-// vectors of it.
+// True if `count` + 1 offsets ascend. Branch-free, with a flag as wide as an offset: the compiler
+// vectorises it.
 template <typename Offset>
 inline bool rises(const uint8_t* offsets, int64_t count) {
   Offset falls = 0;

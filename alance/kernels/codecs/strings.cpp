@@ -1,4 +1,4 @@
-// Byte strings by their places or by index.
+// Copies of byte strings, by position or by index.
 #include <limits>
 
 #include "base/bounds.hpp"
@@ -8,7 +8,7 @@
 namespace alance {
 namespace {
 
-constexpr int64_t BURST = 32;  // bytes copied at once where there is room: most strings are short
+constexpr int64_t kBurst = 32;  // bytes of one copy, if there is room: most strings are short
 
 template <typename Offset>
 struct Strings {
@@ -25,20 +25,20 @@ void check_total(int64_t total) {
                               " bytes are too many for the offsets of this type");
 }
 
-// Copies; may scribble up to BURST bytes behind the copy, and reads only before `in_end`.
+// Copy a string; may overwrite up to kBurst bytes behind it, and reads only before `in_end`.
 inline void copy_string(uint8_t* out, const uint8_t* in, int64_t size, const uint8_t* in_end) {
-  if (size <= BURST && in_end - in >= BURST)
-    std::memcpy(out, in, BURST);
+  if (size <= kBurst && in_end - in >= kBurst)
+    std::memcpy(out, in, kBurst);
   else
     std::memcpy(out, in, static_cast<size_t>(size));
 }
 
-// Values by their places in `data`, in any order.
+// Concatenate values by their positions in `data`, in any order.
 nb::tuple concat_spans(Bytes data, In<int64_t> starts, In<int64_t> sizes) {
   auto decode = [&] {
     nb::gil_scoped_release release;
     Spans values(data, starts, sizes, "values");
-    Strings<int64_t> strings{Owned<int64_t>(values.num + 1), Owned<uint8_t>(values.total, BURST)};
+    Strings<int64_t> strings{Owned<int64_t>(values.num + 1), Owned<uint8_t>(values.total, kBurst)};
     int64_t at = 0;
     for (int64_t i = 0; i < values.num; ++i) {
       strings.offsets[i] = at;
@@ -75,7 +75,7 @@ nb::tuple gather_strings(In<Offset> offsets, Bytes data, In<int64_t> indices) {
       if (__builtin_add_overflow(total, stop - start, &total)) corrupt("strings: sizes overflow");
     }
     check_total<Offset>(total);
-    Strings<Offset> strings{Owned<Offset>(num + 1), Owned<uint8_t>(total, BURST)};
+    Strings<Offset> strings{Owned<Offset>(num + 1), Owned<uint8_t>(total, kBurst)};
     int64_t at = 0;
     for (int64_t i = 0; i < num; ++i) {
       int64_t start = offset[indices.data()[i]], size = offset[indices.data()[i] + 1] - start;

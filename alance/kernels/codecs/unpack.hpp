@@ -4,8 +4,8 @@
 
 namespace alance::fastlanes {
 
-// Of values of 8, 16, 32 or 64 bits, one a packed width; it reads 128 * width bytes and writes 1024
-// values.
+// Loops for values of 8, 16, 32 or 64 bits, by packed width; each reads 128 * width bytes and
+// writes 1024 values.
 using Unpacker = void (*)(const uint8_t*, uint8_t*);
 const Unpacker* unpackers(int bits);
 

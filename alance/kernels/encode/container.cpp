@@ -15,8 +15,9 @@
 namespace alance {
 namespace {
 
-// Of one page in the search-cache buffer; a larger repetition index stays with its page.
-constexpr uint64_t PAGE_BYTES = 32 << 10;
+// Limit of one page's bytes in the search-cache buffer; a larger repetition index stays with its
+// page.
+constexpr uint64_t kPageSearchBytes = 32 << 10;
 
 constexpr std::array<uint32_t, 256> crc_table() {
   std::array<uint32_t, 256> table{};
@@ -28,7 +29,7 @@ constexpr std::array<uint32_t, 256> crc_table() {
   return table;
 }
 
-// The description of a page, which stands in the metadata: Encoding, direct, of an Any.
+// Description of a page in column metadata: an Encoding, direct, of an Any.
 std::string encoding_of(std::string_view url, std::string_view layout) {
   ProtoOut any, direct, encoding;
   any.bytes(1, url).bytes(2, layout);
@@ -42,15 +43,15 @@ std::string_view view(const nb::bytes& content) { return {content.c_str(), conte
 }  // namespace
 
 uint32_t crc_of(std::string_view content) {
-  static constexpr std::array<uint32_t, 256> table = crc_table();
+  static constexpr std::array<uint32_t, 256> kTable = crc_table();
   uint32_t crc = ~0u;
-  for (const char byte : content) crc = crc >> 8 ^ table[(crc ^ static_cast<uint8_t>(byte)) & 255];
+  for (const char byte : content) crc = crc >> 8 ^ kTable[(crc ^ static_cast<uint8_t>(byte)) & 255];
   return ~crc;
 }
 
 uint64_t Container::place(uint64_t size) {
   const uint64_t start = num_bytes_;
-  num_bytes_ += size + -size % ALIGNMENT;
+  num_bytes_ += size + -size % kAlignment;
   return start;
 }
 
@@ -65,7 +66,8 @@ std::vector<int64_t> Container::add_page(size_t column, std::string_view url,
     if (number >= buffers.size()) corrupt("container: no buffer " + std::to_string(number));
     num_search += buffers[number].size();
   }
-  const bool keeps = num_search <= PAGE_BYTES && kept_bytes_ + num_search <= search_bytes_;
+  const bool defers =
+      num_search <= kPageSearchBytes && deferred_bytes_ + num_search <= search_bytes_;
   Page page{encoding_of(url, layout), num_rows, priority, {}, {}, {}, 0};
   std::vector<int64_t> starts;
   starts.reserve(buffers.size());
@@ -74,18 +76,18 @@ std::vector<int64_t> Container::add_page(size_t column, std::string_view url,
   for (size_t number = 0; number < buffers.size(); ++number) {
     const uint64_t size = buffers[number].size();
     page.sizes.push_back(size);
-    if (keeps && size && std::count(search.begin(), search.end(), number)) {
-      page.kept.push_back({number, std::string(buffers[number])});
-      page.kept_bytes += size;
+    if (defers && size && std::count(search.begin(), search.end(), number)) {
+      page.deferred.push_back({number, std::string(buffers[number])});
+      page.deferred_bytes += size;
       page.starts.push_back(0);  // until the end
-      starts.push_back(KEPT);
+      starts.push_back(kDeferred);
     } else {
       page.starts.push_back(place(size));
       starts.push_back(static_cast<int64_t>(page.starts.back()));
     }
   }
-  kept_bytes_ += page.kept_bytes;
-  if (page.kept_bytes) with_kept_.emplace_back(column, columns_[column].size());
+  deferred_bytes_ += page.deferred_bytes;
+  if (page.deferred_bytes) deferring_.emplace_back(column, columns_[column].size());
   columns_[column].push_back(std::move(page));
   return starts;
 }
@@ -95,24 +97,24 @@ size_t Container::add_buffer(uint64_t size) {
   return buffers_.size() - 1;
 }
 
-// Small pages come last: as many as can be lie within a read of the file's end.
+// Small pages come last, so that as many as possible lie within a read of the file's end.
 std::string Container::end_search() {
   std::vector<Page*> pages;
-  for (const auto& [column, number] : with_kept_) pages.push_back(&columns_[column][number]);
+  for (const auto& [column, number] : deferring_) pages.push_back(&columns_[column][number]);
   if (pages.empty()) return {};
   std::stable_sort(pages.begin(), pages.end(), [](const Page* a, const Page* b) {
-    return a->kept_bytes > b->kept_bytes;
+    return a->deferred_bytes > b->deferred_bytes;
   });
   const uint64_t start = num_bytes_;
   std::string out, table;
   uint32_t count = 0;
   for (Page* page : pages)
-    for (const Kept& kept : page->kept) {
-      page->starts[kept.number] = place(kept.content.size());
-      append(table, page->starts[kept.number]);
-      append(table, static_cast<uint32_t>(kept.content.size()));
-      append(table, crc_of(kept.content));
-      append_padded(out, kept.content);
+    for (const Deferred& buffer : page->deferred) {
+      page->starts[buffer.number] = place(buffer.content.size());
+      append(table, page->starts[buffer.number]);
+      append(table, static_cast<uint32_t>(buffer.content.size()));
+      append(table, crc_of(buffer.content));
+      append_padded(out, buffer.content);
       ++count;
     }
   append(table, count);

@@ -10,54 +10,55 @@
 
 namespace alance {
 
-// Little-endian, as everything of a file.
+// Append a value, little-endian as everything in a file.
 template <typename T>
 void append(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
+// CRC-32 (IEEE 802.3), as in zlib.
 uint32_t crc_of(std::string_view content);
 
-constexpr size_t ALIGNMENT = 64;  // of every buffer, as readers of 2.1 and later demand
+constexpr size_t kAlignment = 64;  // bytes, of every buffer: readers of 2.1 and later require it
 
-// Bytes of a buffer, and what fills them up to where the next one begins.
+// Append a buffer and its padding.
 inline void append_padded(std::string& out, std::string_view content) {
-  out.append(content).append(-content.size() % ALIGNMENT, 0x48);
+  out.append(content).append(-content.size() % kAlignment, 0x48);
 }
 
 class Container {
  public:
-  static constexpr int64_t KEPT = -1;
+  static constexpr int64_t kDeferred = -1;  // position of a buffer that is written at the end
 
   struct Version {
-    uint16_t major, minor;  // as footers say them
+    uint16_t major, minor;  // as in footers
   };
 
-  // Of each column; files of one schema share them.
+  // Encoding of each column; files of one schema share the vector.
   using Encodings = std::shared_ptr<const std::vector<std::string>>;
 
-  // Of so many columns as there are encodings; `search_bytes` at most are kept back for the
-  // search-cache buffer (docs/search-cache-buffer.md).
+  // As many columns as encodings. At most `search_bytes` are held back for the search-cache buffer
+  // (docs/search-cache-buffer.md).
   Container(Encodings encodings, Version version, uint64_t search_bytes)
       : encodings_(std::move(encodings)),
         version_(version),
         search_bytes_(search_bytes),
         columns_(encodings_->size()) {}
 
-  // The place of `size` bytes that go next and are filled up to the alignment; none take no space.
+  // Position of the next `size` bytes, which are padded to the alignment; 0 bytes take no space.
   uint64_t place(uint64_t size);
 
-  // Where each buffer of a page begins, or KEPT: readers need these (`search`) before others, and
-  // they come with the end.
+  // Position of each buffer of a page. Readers need the buffers in `search` before others: these
+  // are kDeferred to the end if they are small.
   std::vector<int64_t> add_page(size_t column, std::string_view url, std::string_view layout,
                                 const std::vector<std::string_view>& buffers,
                                 const std::vector<size_t>& search, uint64_t num_rows,
                                 uint64_t priority);
 
-  // The number of a global buffer, whose bytes go next.
+  // Number of a global buffer whose `size` bytes come next.
   size_t add_buffer(uint64_t size);
 
-  // All bytes behind those that have a place: search-cache buffer, descriptor, metadata, footer.
+  // All bytes behind the placed ones: search-cache buffer, descriptor, metadata, tables, footer.
   std::string end(std::string_view descriptor);
 
   uint64_t num_bytes() const { return num_bytes_; }
@@ -66,7 +67,7 @@ class Container {
   struct Place {
     uint64_t start, size;
   };
-  struct Kept {
+  struct Deferred {
     size_t number;
     std::string content;
   };
@@ -74,8 +75,8 @@ class Container {
     std::string encoding;
     uint64_t num_rows, priority;
     std::vector<uint64_t> starts, sizes;
-    std::vector<Kept> kept;
-    uint64_t kept_bytes = 0;
+    std::vector<Deferred> deferred;
+    uint64_t deferred_bytes = 0;
   };
 
   std::string end_search();
@@ -84,9 +85,10 @@ class Container {
 
   Encodings encodings_;
   Version version_;
-  uint64_t search_bytes_, kept_bytes_ = 0, num_bytes_ = 0;
+  uint64_t search_bytes_, deferred_bytes_ = 0, num_bytes_ = 0;
   std::vector<std::vector<Page>> columns_;
-  std::vector<std::pair<size_t, size_t>> with_kept_;  // column and place of pages, as they came
+  // Column and number of each page with deferred buffers.
+  std::vector<std::pair<size_t, size_t>> deferring_;
   std::vector<Place> buffers_{{0, 0}};
 };
 

@@ -1,4 +1,4 @@
-// Shared parts of the encoder's kernels: values in pieces, and their common bits.
+// Interfaces between the encoder's kernels.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -8,7 +8,7 @@
 #include "base/owned.hpp"
 #include "codecs/spans.hpp"
 
-// A loop that the compiler vectorises, in two versions of which the loader takes one.
+// Loop compiled for AVX2 and for every processor, of which the loader takes one version.
 #if defined(__x86_64__) && defined(__linux__)
 #define ALANCE_CLONES __attribute__((target_clones("avx2", "default")))
 #else
@@ -17,7 +17,7 @@
 
 namespace alance {
 
-// The number of values of each chunk; `data` holds exactly these, end to end.
+// Number of values of each chunk; `data` holds exactly these, one chunk after the other.
 struct Pieces {
   const int64_t* counts;
   int64_t num;
@@ -40,23 +40,24 @@ struct Pieces {
   int64_t operator[](int64_t i) const { return counts[i]; }
 };
 
-// The bitwise or of all values of 8, 16, 32 or 64 bits.
+// Bitwise or of all values of 8, 16, 32 or 64 bits.
 uint64_t either(const uint8_t* data, int64_t num_bytes, int bits);
 
 enum class ChunkForm : int { kFlat, kPacked, kRuns };
 
-// What takes least bytes of values of 8, 16, 32 or 64 bits in the chunks of a page. Runs only where
-// there are fewer than `most_runs` of them for each value.
+// Smallest form of values of 8, 16, 32 or 64 bits in the chunks of a page. Runs only if there are
+// fewer than `most_runs` runs a value.
 ChunkForm chunk_form(const uint8_t* data, int64_t num_values, int bits,
                      std::optional<double> most_runs);
 
-// What values of 8, 16, 32 or 64 bits cost: bit-packed, a width in front of each 1024; their runs.
+// Costs of values of 8, 16, 32 or 64 bits: bytes when bit-packed, with a width in front of each
+// 1024 values; number of runs.
 struct ValueCosts {
   int64_t packed_bytes, num_runs;
 };
 ValueCosts costs_of(const uint8_t* data, int64_t num_values, int bits);
 
-// Chunks end to end, and the bytes of each.
+// Chunks, one after the other, and the bytes of each.
 struct SizedChunks {
   Owned<uint8_t> data;
   Owned<int64_t> sizes;
@@ -64,20 +65,21 @@ struct SizedChunks {
   nb::tuple numpy() { return nb::make_tuple(data.numpy(), sizes.numpy()); }
 };
 
-// Every chunk: its width as one value, then one block. At most 1024 values a chunk.
+// Bit-packed chunks of at most 1024 values: the width as one value, then one block.
 SizedChunks pack_inline(const uint8_t* data, const Pieces& counts, int bits);
 
-// Every chunk: blocks of one width for all, then the rest: raw, unless a block is smaller.
+// Bit-packed chunks of one width: blocks of 1024 values, then the rest raw, or as one more block if
+// that is smaller.
 SizedChunks pack_blocks(const uint8_t* data, const Pieces& counts, int bits, int width,
                         bool baseline = false);
 
-// Values that are not whole bytes, cut into chunks that begin with a byte.
+// Chunks of values that are not whole bytes; each chunk begins on a byte.
 SizedChunks cut_bits(const uint8_t* data, const Pieces& counts, int64_t bits);
 
-// Every chunk: byte 0 of all its values of 32 or 64 bits, then byte 1 of all, and so on.
+// Byte stream split: in each chunk byte 0 of all values of 32 or 64 bits, then byte 1, and so on.
 Owned<uint8_t> split_bytes(const uint8_t* data, const Pieces& counts, int bits);
 
-// Units of LZ4, one a piece.
+// LZ4 units, one a piece.
 SizedChunks encode_lz4(const uint8_t* data, const Pieces& sizes);
 
 struct RunChunks {
@@ -85,33 +87,33 @@ struct RunChunks {
   Owned<int64_t> counts, value_sizes, length_sizes;  // of each chunk
 };
 
-// Chunks of at most `most` values, of which the runs take at most `max_bytes`.
+// Run-length coded chunks of at most `most` values, whose runs take at most `max_bytes`.
 RunChunks encode_runs(const uint8_t* data, int64_t num_values, int bits, int64_t most,
                       int64_t max_bytes);
 
-// Bytes of the runs of each chunk as one block: u64 bytes of the values, values, lengths.
+// Runs of each chunk as one block, and its size: bytes of the values (u64), values, lengths.
 Owned<int64_t> run_block_sizes(const uint8_t* data, const Pieces& counts, int bits);
 Owned<uint8_t> run_blocks(const uint8_t* data, const Pieces& counts, int bits);
 
 // Mini-block chunks: part b of chunk c is the next `sizes[b * num_chunks + c]` bytes of
-// `buffers[b]`. The first `level_buffers` parts have sizes of 16 bits in the header, the others of
-// 32 if `large`.
+// `buffers[b]`. Sizes in a chunk's header have 16 bits, and 32 behind the first `level_buffers`
+// parts if `large`.
 SizedChunks assemble_chunks(std::span<const std::span<const uint8_t>> buffers,
                             std::span<const int64_t> sizes, std::span<const int64_t> entries,
                             int64_t level_buffers, bool large);
 
-// Strings: `num` of them, whose offsets have been checked.
+// `num` strings, whose offsets have been checked.
 template <typename Offset>
 struct StringsIn {
   const Offset* offset;
   int64_t num;
   const uint8_t* data;
-  int64_t num_bytes;  // that can be read from `data` on
+  int64_t num_bytes;  // readable from `data` on
 
   int64_t total() const { return int64_t{offset[num]} - int64_t{offset[0]}; }
 };
 
-// Checks that offsets rise and stay in the data.
+// Check that offsets ascend and stay in the data.
 template <typename Offset>
 StringsIn<Offset> strings_in(std::span<const Offset> offsets, std::span<const uint8_t> data,
                              const char* what) {
@@ -135,15 +137,15 @@ struct StringChunks {
   Owned<int64_t> counts, sizes;  // of each chunk
 };
 
-// Chunks of a power of two of strings, at least 2 and at most `most`, that take at most
-// `chunk_bytes` if they can; the last has what is left.
+// Chunks of strings. Each has a power of two of strings, from 2 to `most`, in at most `chunk_bytes`
+// if possible; the last chunk has the rest.
 template <typename Offset>
 StringChunks chunk_strings(const StringsIn<Offset>& strings, int64_t chunk_bytes, int64_t most);
 
 template <typename Offset>
 int64_t longest_string(const Offset* offset, int64_t num);
 
-// Symbols learned from a sample, its bytes as they are, and as they would be encoded.
+// Symbols learned from a sample, and the sample's bytes before and after encoding.
 struct LearnedSymbols {
   Owned<uint64_t> symbols;
   Owned<uint8_t> lengths;
@@ -153,7 +155,7 @@ struct LearnedSymbols {
 template <typename Offset>
 LearnedSymbols learn_fsst(const StringsIn<Offset>& strings, int64_t most);
 
-// Strings as codes, with bytes of no use behind them.
+// Strings as codes; unused bytes follow the last code.
 template <typename Offset>
 struct CodedStrings {
   Owned<Offset> ends;
@@ -165,7 +167,7 @@ CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
                                  std::span<const uint64_t> symbols,
                                  std::span<const uint8_t> lengths);
 
-// The number of each value among the distinct ones, and these in the order in which they appear.
+// Index of each value among the distinct values, and these in order of first appearance.
 struct DistinctValues {
   Owned<uint32_t> indices;
   Owned<uint8_t> items;
@@ -178,11 +180,11 @@ struct DistinctStrings {
   Owned<uint8_t> items;
 };
 
-// Values of 8 or 16 bytes; nothing where there are more than `most` distinct ones.
+// Distinct values of 8 or 16 bytes; nothing if there are, or probably are, more than `most`.
 std::optional<DistinctValues> distinct_values(const uint8_t* data, int64_t num, int width,
                                               int64_t most);
 
-// The same of strings, of at most `most_bytes` in all.
+// The same for strings, whose distinct ones have at most `most_bytes` in total.
 template <typename Offset>
 std::optional<DistinctStrings<Offset>> distinct_strings(const StringsIn<Offset>& strings,
                                                         int64_t most, int64_t most_bytes);

@@ -10,37 +10,37 @@
 namespace alance {
 namespace {
 
-using fastlanes::BLOCK;
+using fastlanes::kBlockValues;
 using fastlanes::lanes;
 using fastlanes::Loop;
 using fastlanes::loops_of;
-using fastlanes::row_at;
-using fastlanes::ROW_BYTES;
+using fastlanes::kRowAt;
+using fastlanes::kRowBytes;
 
-// Adds row R to the word of the output that is under way; stores it when it is full.
+// Add row R to the current output word, and store the word when it is full.
 template <int T, int W, int R>
 ALANCE_INLINE void pack_word(const uint8_t* in, uint8_t* out, uint64_t& word) {
-  constexpr int shift = R * W % T;
-  constexpr int here = W < T - shift ? W : T - shift;  // bits of the code in this word
-  const uint64_t code = load<uint64_t>(in + row_at<T, R>);
-  const uint64_t part = (code & lanes<T>(here)) << shift;
-  word = shift == 0 ? part : word | part;
-  if constexpr (shift + W >= T) {
-    store(out + R * W / T * ROW_BYTES, word);
-    if constexpr (here < W) word = (code >> here) & lanes<T>(W - here);
+  constexpr int kShift = R * W % T;
+  constexpr int kHere = W < T - kShift ? W : T - kShift;  // bits of the code in this word
+  const uint64_t code = load<uint64_t>(in + kRowAt<T, R>);
+  const uint64_t part = (code & lanes<T>(kHere)) << kShift;
+  word = kShift == 0 ? part : word | part;
+  if constexpr (kShift + W >= T) {
+    store(out + R * W / T * kRowBytes, word);
+    if constexpr (kHere < W) word = (code >> kHere) & lanes<T>(W - kHere);
   }
 }
 
 template <int T, int W, int... R>
 ALANCE_INLINE void pack_rows(const uint8_t* __restrict in, uint8_t* __restrict out,
                              std::integer_sequence<int, R...>) {
-  for (int i = 0; i < ROW_BYTES / 8; ++i) {
+  for (int i = 0; i < kRowBytes / 8; ++i) {
     uint64_t word = 0;
     (pack_word<T, W, R>(in + 8 * i, out + 8 * i, word), ...);
   }
 }
 
-// From 1024 values of T bits, 128 * W bytes.
+// Pack 1024 values of T bits into 128 * W bytes.
 struct Pack {
   template <int T, int W>
   static ALANCE_INLINE void block(const uint8_t* __restrict in, uint8_t* __restrict out) {
@@ -48,10 +48,10 @@ struct Pack {
   }
 };
 
-// One block of the first `count` values; zeros stand for the others.
+// Pack one block of `count` values, padded with zeros.
 void pack_some(Loop pack, const uint8_t* in, uint8_t* out, int64_t count, int bits) {
-  if (count == BLOCK) return pack(in, out);
-  alignas(64) uint8_t whole[BLOCK * 8] = {};
+  if (count == kBlockValues) return pack(in, out);
+  alignas(64) uint8_t whole[kBlockValues * 8] = {};
   std::memcpy(whole, in, static_cast<size_t>(count * (bits / 8)));
   pack(whole, out);
 }
@@ -66,10 +66,10 @@ SizedChunks pack_inline(const uint8_t* in, const Pieces& counts, int bits) {
   const uint8_t* at = in;
   int64_t total = 0;
   for (int64_t i = 0; i < counts.num; ++i) {
-    if (counts[i] > BLOCK)
+    if (counts[i] > kBlockValues)
       corrupt("bit-packing: " + std::to_string(counts[i]) + " values in one block of 1024");
     widths[i] = static_cast<uint8_t>(std::bit_width(either(at, counts[i] * value_bytes, bits)));
-    sizes[i] = value_bytes + ROW_BYTES * int64_t{widths[i]};
+    sizes[i] = value_bytes + kRowBytes * int64_t{widths[i]};
     total += sizes[i];
     at += counts[i] * value_bytes;
   }
@@ -88,7 +88,7 @@ SizedChunks pack_inline(const uint8_t* in, const Pieces& counts, int bits) {
 SizedChunks pack_blocks(const uint8_t* in, const Pieces& counts, int bits, int width,
                         bool baseline) {
   const Loop* loops = loops_of<Pack>(bits, baseline);
-  const int64_t value_bytes = bits / 8, block_bytes = ROW_BYTES * int64_t{width};
+  const int64_t value_bytes = bits / 8, block_bytes = kRowBytes * int64_t{width};
   const int64_t num_bytes = counts.total * value_bytes;
   const int needed = static_cast<int>(std::bit_width(either(in, num_bytes, bits)));
   if (width < 1 || width > bits || needed > width)
@@ -97,19 +97,20 @@ SizedChunks pack_blocks(const uint8_t* in, const Pieces& counts, int bits, int w
   int64_t total = 0;
   for (int64_t i = 0; i < counts.num; ++i) {
     sizes[i] =
-        counts[i] / BLOCK * block_bytes + std::min(counts[i] % BLOCK * value_bytes, block_bytes);
+        counts[i] / kBlockValues * block_bytes +
+        std::min(counts[i] % kBlockValues * value_bytes, block_bytes);
     total += sizes[i];
   }
   Owned<uint8_t> packed(total);
   uint8_t* out = packed.data();
   for (int64_t i = 0; i < counts.num; ++i) {
     uint8_t* const end = out + sizes[i];
-    for (int64_t block = 0; block < counts[i] / BLOCK; ++block) {
+    for (int64_t block = 0; block < counts[i] / kBlockValues; ++block) {
       loops[width](in, out);
-      in += BLOCK * value_bytes;
+      in += kBlockValues * value_bytes;
       out += block_bytes;
     }
-    const int64_t tail = counts[i] % BLOCK;
+    const int64_t tail = counts[i] % kBlockValues;
     if (tail * value_bytes <= block_bytes)
       std::memcpy(out, in, static_cast<size_t>(tail * value_bytes));
     else

@@ -1,6 +1,6 @@
-// Chunks of values: run-length coded, bit-packed, byte stream split, FSST or flat, by least size;
-// and dictionaries, if they save bytes. Values are bit patterns, without zig-zag or frame of
-// reference: one negative number makes its 1024 values full-width.
+// Chunks of values in their smallest form: run-length coded, bit-packed, byte stream split, FSST or
+// flat; and dictionaries, if they save bytes. Values are bit patterns, without zig-zag or frame of
+// reference: one negative number makes its block of 1024 full-width.
 //
 // Source: docs/format/encodings.md, "Chunk limits" and "What pylance 14.0.2 chooses".
 #include "encode/encode_chunks.hpp"
@@ -16,29 +16,30 @@ namespace alance::pages {
 namespace {
 
 // --- chunks of values ---
-constexpr int64_t MAX_VALUES = 4096;   // of a chunk: more would make taking one row dear
-constexpr int64_t MAX_BYTES = 8186;    // with a header and fillers less than 8 KiB
-constexpr int64_t MIN_BYTES = 4096;    // a page of less is not worth the units' sizes
-constexpr int64_t ENTROPY_VALUES = 64;  // so many tell whether splitting bytes helps
-constexpr double MAX_ENTROPY = 4.0;    // bits of a byte, as a mean over the bytes of a value
+constexpr int64_t kMaxValues = 4096;  // of a chunk: more would make taking one row costly
+// Bytes of a chunk, which has less than 8 KiB with header and padding.
+constexpr int64_t kMaxBytes = 8186;
+constexpr int64_t kMinBytes = 4096;  // general compression does not pay for smaller pages
+constexpr int64_t kEntropyValues = 64;  // sample that decides whether splitting bytes helps
+constexpr double kMaxEntropy = 4.0;  // bits of information a byte, mean over the bytes of a value
 
 // --- strings ---
-constexpr int64_t MAX_STRINGS = 2048;         // of a chunk
-constexpr int64_t V2_1_CHUNK_BYTES = 16384;   // of 32 KiB in all: as much is left for levels
-constexpr int64_t V2_1_MAX_BYTES = 32000;
-constexpr int64_t MIN_STRING_BYTES = 32768;   // below it a symbol table is not worth it
-constexpr int64_t FSST_LENGTH = 5;   // shorter strings have nothing that a symbol could say
-constexpr int64_t SAMPLE_BYTES = 32768;       // more finds hardly better symbols
-constexpr int64_t MAX_FSST_BYTES = 1 << 30;   // all may be escaped, and offsets have 32 bits
-constexpr size_t TABLE_BYTES = 2312;
-constexpr double WORTH_IT = 0.95;  // of the bytes: else strings are read faster as they are
+constexpr int64_t kMaxStrings = 2048;         // of a chunk
+constexpr int64_t kV21ChunkBytes = 16384;  // of 32 KiB in all: the other half is for levels
+constexpr int64_t kV21MaxBytes = 32000;
+constexpr int64_t kMinStringBytes = 32768;  // fewer are not worth a symbol table
+constexpr int64_t kFsstLength = 5;  // bytes: symbols do not shorten shorter strings
+constexpr int64_t kSampleBytes = 32768;  // a larger sample finds hardly better symbols
+constexpr int64_t kMaxFsstBytes = 1 << 30;  // escapes may double them, and offsets have 32 bits
+constexpr size_t kTableBytes = 2312;  // of a stored symbol table
+constexpr double kMaxFsstShare = 0.95;  // of the bytes: a smaller saving does not pay for decoding
 
 // --- dictionaries ---
-constexpr int64_t MIN_DICTIONARY_VALUES = 100;
-constexpr int64_t MAX_ITEMS = 100000;  // a page is read with all of them
-constexpr int64_t RUN_BYTES = 5;       // of a run of indices
-constexpr int64_t WIDTH_BYTES = 4;     // of packed indices, with each 1024
-constexpr int64_t FEW = 16;            // one item for so many values: nothing else comes near
+constexpr int64_t kMinDictionaryValues = 100;
+constexpr int64_t kMaxItems = 100000;  // a page is read with all of its items
+constexpr int64_t kRunBytes = 5;       // of a run of indices
+constexpr int64_t kWidthBytes = 4;  // of the width of each 1024 packed indices
+constexpr int64_t kManyRepeats = 16;  // values an item: no other encoding comes near
 
 ProtoOut variable(int offset_bits) {
   return ProtoOut().message(2, ProtoOut().message(1, flat(offset_bits)));
@@ -62,15 +63,15 @@ Sizes counts_of(int64_t num_values, int64_t per_chunk) {
   return counts;
 }
 
-// The power of two of values that a chunk has where they are stored as they are.
+// Power of two of values in a chunk of flat values.
 int64_t values_per_chunk(int64_t bits_per_value) {
-  // A chunk of values that are no whole bytes is counted twice, as other writers do.
+  // Values that are not whole bytes count twice, as in other writers.
   const int64_t bits = bits_per_value % 8 ? 2 * bits_per_value : bits_per_value;
-  int64_t count = MAX_VALUES;
-  while (count > 1 && count * bits >= 8 * MAX_BYTES) count /= 2;
+  int64_t count = kMaxValues;
+  while (count > 1 && count * bits >= 8 * kMaxBytes) count /= 2;
   if (count < 2)
     refuse("mini-blocks of values of " + std::to_string(bits_per_value / 8) +
-           " bytes: two must fit " + std::to_string(MAX_BYTES) +
+           " bytes: two must fit " + std::to_string(kMaxBytes) +
            " bytes; use lance-encoding:structural-encoding = fullzip");
   return count;
 }
@@ -107,7 +108,7 @@ bool is_general(Compression scheme) {
   return scheme == Compression::kLz4 || scheme == Compression::kZstd;
 }
 
-// Neighbouring pieces, each as one unit.
+// Compress adjacent pieces, each to one unit.
 std::pair<Buffer, Sizes> compressed(Compression scheme, std::optional<int32_t> level, View data,
                                     const Sizes& sizes, const Zstd& zstd) {
   if (scheme == Compression::kLz4) {
@@ -128,9 +129,9 @@ std::pair<Buffer, Sizes> compressed(Compression scheme, std::optional<int32_t> l
   return {Buffer(copy_of(out)), std::move(unit_sizes)};
 }
 
-// The first buffer as units, if that is asked for and makes it smaller; whether it was.
+// Compress the first buffer to units, if the options ask for it and it saves bytes; true if done.
 bool compress_chunks(Chunks& chunks, const Options& options, const Zstd& zstd) {
-  if (!is_general(options.compression) || chunks.buffers[0].size() < MIN_BYTES) return false;
+  if (!is_general(options.compression) || chunks.buffers[0].size() < kMinBytes) return false;
   auto [units, sizes] = compressed(options.compression, options.level, chunks.buffers[0].view(),
                                    chunks.sizes[0], zstd);
   if (units.size() >= chunks.buffers[0].size()) return false;
@@ -142,9 +143,9 @@ bool compress_chunks(Chunks& chunks, const Options& options, const Zstd& zstd) {
 
 // --- values of fixed width ---
 
-// Bits of information in a byte of the first values, as a mean over their places.
+// Entropy of the first values: bits of information a byte, mean over the bytes of a value.
 double entropy(const FixedIn& values, int64_t count) {
-  const int64_t width = values.bits / 8, num = std::min(count, ENTROPY_VALUES);
+  const int64_t width = values.bits / 8, num = std::min(count, kEntropyValues);
   if (num == 0) return 0;
   double total = 0;
   for (int64_t place = 0; place < width; ++place) {
@@ -160,7 +161,7 @@ double entropy(const FixedIn& values, int64_t count) {
 
 bool splits(const FixedIn& values, int64_t count, const Options& options) {
   if ((values.bits != 32 && values.bits != 64) || !is_general(options.compression)) return false;
-  if (options.split == Split::kAuto) return entropy(values, count) < MAX_ENTROPY;
+  if (options.split == Split::kAuto) return entropy(values, count) < kMaxEntropy;
   return options.split == Split::kOn;
 }
 
@@ -176,13 +177,13 @@ Chunks split_chunks(const FixedIn& values, int64_t count) {
   return chunks;
 }
 
-// The chunks without general compression around them.
+// Chunks before general compression.
 Chunks plain_chunks(const FixedIn& values, int64_t count, const Options& options) {
   if (!is_countable(values.bits)) return flat_chunks(count, values);
   const int bits = static_cast<int>(values.bits);
   switch (chunk_form(values.data.data(), count, bits, options.most_runs)) {
     case ChunkForm::kPacked: {
-      Chunks chunks{packed_inline(bits), counts_of(count, PACKED_VALUES), {}, {}};
+      Chunks chunks{packed_inline(bits), counts_of(count, kPackedValues), {}, {}};
       auto packed =
           pack_inline(values.data.data(), pieces(chunks.counts, values.data, bits), bits);
       chunks.sizes.push_back(sizes_of(packed.sizes));
@@ -190,12 +191,12 @@ Chunks plain_chunks(const FixedIn& values, int64_t count, const Options& options
       return chunks;
     }
     case ChunkForm::kRuns: {
-      auto made = encode_runs(values.data.data(), count, bits, MAX_VALUES, MAX_BYTES);
-      Chunks chunks{runs(bits), sizes_of(made.counts), {}, {}};
-      chunks.sizes.push_back(sizes_of(made.value_sizes));
-      chunks.sizes.push_back(sizes_of(made.length_sizes));
-      chunks.buffers.emplace_back(std::move(made.values));
-      chunks.buffers.emplace_back(std::move(made.lengths));
+      auto encoded = encode_runs(values.data.data(), count, bits, kMaxValues, kMaxBytes);
+      Chunks chunks{runs(bits), sizes_of(encoded.counts), {}, {}};
+      chunks.sizes.push_back(sizes_of(encoded.value_sizes));
+      chunks.sizes.push_back(sizes_of(encoded.length_sizes));
+      chunks.buffers.emplace_back(std::move(encoded.values));
+      chunks.buffers.emplace_back(std::move(encoded.lengths));
       return chunks;
     }
     default: return flat_chunks(count, values);
@@ -216,43 +217,44 @@ Chunks fixed_chunks(const FixedIn& values, int64_t count, const Options& options
 
 // --- strings ---
 
-// Bytes and offsets.
+// Bytes of strings and offsets.
 template <typename Offset>
 int64_t raw_bytes(const StringsIn<Offset>& strings) {
   return strings.total() + (strings.num + 1) * static_cast<int64_t>(sizeof(Offset));
 }
 
-// Whether a symbol table is worth a trial.
+// True if a symbol table is worth a trial.
 template <typename Offset>
 bool has_codes(const StringsIn<Offset>& strings, const Options& options) {
   if (options.compression == Compression::kFsst) return true;
-  return options.compression == Compression::kAuto && raw_bytes(strings) >= MIN_STRING_BYTES &&
-         longest_string(strings.offset, strings.num) >= FSST_LENGTH;
+  return options.compression == Compression::kAuto && raw_bytes(strings) >= kMinStringBytes &&
+         longest_string(strings.offset, strings.num) >= kFsstLength;
 }
 
 template <typename Offset>
 Chunks variable_chunks(const StringsIn<Offset>& strings, int64_t chunk_bytes, int minor) {
   const bool is_2_1 = minor == 1;
-  if (is_2_1) chunk_bytes = std::min(chunk_bytes, V2_1_CHUNK_BYTES);
-  StringChunks cut = chunk_strings(strings, chunk_bytes, MAX_STRINGS);
+  if (is_2_1) chunk_bytes = std::min(chunk_bytes, kV21ChunkBytes);
+  StringChunks cut = chunk_strings(strings, chunk_bytes, kMaxStrings);
   Chunks chunks{variable(8 * static_cast<int>(sizeof(Offset))), sizes_of(cut.counts), {}, {}};
   chunks.sizes.push_back(sizes_of(cut.sizes));
   chunks.buffers.emplace_back(std::move(cut.data));
-  if (const int64_t most = largest(chunks.sizes[0]); is_2_1 && most > V2_1_MAX_BYTES)
+  if (const int64_t most = largest(chunks.sizes[0]); is_2_1 && most > kV21MaxBytes)
     refuse("mini-blocks of strings: two take " + std::to_string(most) +
-           " bytes, a chunk of version 2.1 has " + std::to_string(V2_1_MAX_BYTES) +
+           " bytes, a chunk of version 2.1 has " + std::to_string(kV21MaxBytes) +
            "; use lance-encoding:structural-encoding = fullzip");
   return chunks;
 }
 
-// The strings as codes of symbols; nothing if they would hardly be smaller.
+// Strings as FSST codes; nothing if they would hardly be smaller.
 template <typename Offset>
 std::optional<Chunks> coded_chunks(const StringsIn<Offset>& strings, const Options& options,
                                    int minor) {
   const int64_t num_bytes = strings.total();
-  if (num_bytes <= 0 || num_bytes >= MAX_FSST_BYTES) return {};
-  LearnedSymbols learned = learn_fsst(strings, SAMPLE_BYTES);
-  const double most = WORTH_IT * static_cast<double>(num_bytes) - static_cast<double>(TABLE_BYTES);
+  if (num_bytes <= 0 || num_bytes >= kMaxFsstBytes) return {};
+  LearnedSymbols learned = learn_fsst(strings, kSampleBytes);
+  const double most =
+      kMaxFsstShare * static_cast<double>(num_bytes) - static_cast<double>(kTableBytes);
   const double share = static_cast<double>(learned.encoded) /
                        static_cast<double>(std::max<int64_t>(learned.plain, 1));
   if (share * static_cast<double>(num_bytes) > most) return {};
@@ -261,12 +263,12 @@ std::optional<Chunks> coded_chunks(const StringsIn<Offset>& strings, const Optio
                                    {learned.lengths.data(), num_symbols});
   const int64_t size = coded.ends[strings.num];
   if (static_cast<double>(size) > most) return {};
-  // The header says that strings are compressed.
+  // Header: the strings are compressed.
   std::string table{static_cast<char>(num_symbols), 0, 0, 1};
   table += "TSSF";
   table.append(reinterpret_cast<const char*>(learned.symbols.data()), 8 * num_symbols);
   table.append(reinterpret_cast<const char*>(learned.lengths.data()), num_symbols);
-  table.resize(TABLE_BYTES, '\0');
+  table.resize(kTableBytes, '\0');
   const StringsIn<Offset> codes{coded.ends.data(), strings.num, coded.codes.data(), size};
   Chunks chunks = variable_chunks(codes, options.chunk_bytes, minor);
   chunks.encoding = fsst(table, chunks.encoding);
@@ -287,14 +289,14 @@ Chunks string_chunks(const StringsIn<Offset>& strings, const Options& options, i
 
 int64_t packed_indices(int64_t count, int64_t num_items) {
   const auto width = std::bit_width(static_cast<uint64_t>(num_items - 1));
-  return count * std::max<int64_t>(1, width) / 8 + count / PACKED_VALUES * WIDTH_BYTES;
+  return count * std::max<int64_t>(1, width) / 8 + count / kPackedValues * kWidthBytes;
 }
 
 int64_t index_bytes(int64_t count, int64_t num_items, int64_t num_runs) {
-  return std::min(packed_indices(count, num_items), num_runs * RUN_BYTES);
+  return std::min(packed_indices(count, num_items), num_runs * kRunBytes);
 }
 
-// Of `most` items as many as take, with their indices, no more than `limit` bytes.
+// Largest number of items, at most `most`, that take at most `limit` bytes with their indices.
 int64_t items_that_pay(int64_t most, int64_t count, int64_t num_runs, int64_t width,
                        int64_t limit) {
   while (most > 0) {
@@ -307,13 +309,13 @@ int64_t items_that_pay(int64_t most, int64_t count, int64_t num_runs, int64_t wi
 }
 
 int64_t most_items(int64_t count, const Options& options) {
-  return std::min(MAX_ITEMS, count / options.dict_divisor);
+  return std::min(kMaxItems, count / options.dict_divisor);
 }
 
 std::optional<Dictionary> dictionary_of(const FixedIn& values, int64_t count,
                                         const Options& options, int minor) {
   const int64_t bits = values.bits, width = bits / 8, raw = count * width;
-  if (count < MIN_DICTIONARY_VALUES || !(bits == 128 || (bits == 64 && minor >= 2))) return {};
+  if (count < kMinDictionaryValues || !(bits == 128 || (bits == 64 && minor >= 2))) return {};
   int64_t direct = raw, num_runs = count;
   if (bits == 64) {
     const ValueCosts costs = costs_of(values.data.data(), count, 64);
@@ -330,21 +332,21 @@ std::optional<Dictionary> dictionary_of(const FixedIn& values, int64_t count,
   auto distinct = distinct_values(values.data.data(), count, static_cast<int>(width), most);
   if (!distinct) return {};
   const int64_t num_items = distinct->items.size() / width;
-  std::vector<Buffer> kept;
-  kept.emplace_back(std::move(distinct->items));
-  const Values items{num_items, FixedIn{bits, kept[0].view()}};
-  return Dictionary{std::move(distinct->indices), items, std::move(kept)};
+  std::vector<Buffer> buffers;
+  buffers.emplace_back(std::move(distinct->items));
+  const Values items{num_items, FixedIn{bits, buffers[0].view()}};
+  return Dictionary{std::move(distinct->indices), items, std::move(buffers)};
 }
 
 template <typename Offset>
 std::optional<Dictionary> dictionary_of(const StringsIn<Offset>& strings, const Options& options) {
-  constexpr int64_t word = sizeof(Offset);
+  constexpr int64_t kWord = sizeof(Offset);
   const int64_t count = strings.num, num_bytes = strings.total();
-  if (count < MIN_DICTIONARY_VALUES) return {};
-  const int64_t offset_bytes = (count + 1) * word;
+  if (count < kMinDictionaryValues) return {};
+  const int64_t offset_bytes = (count + 1) * kWord;
   const auto limit = static_cast<int64_t>(options.dict_size_ratio *
                                           static_cast<double>(num_bytes + offset_bytes));
-  const int64_t most = std::min(most_items(count, options), limit / word);
+  const int64_t most = std::min(most_items(count, options), limit / kWord);
   const int64_t most_bytes =
       options.dict_max_bytes ? std::min(limit, *options.dict_max_bytes) : limit;
   if (most < 1) return {};
@@ -352,31 +354,31 @@ std::optional<Dictionary> dictionary_of(const StringsIn<Offset>& strings, const 
   if (!distinct) return {};
   const int64_t num_items = distinct->ends.size() - 1;
   const int64_t size = packed_indices(count, num_items) + distinct->items.size() +
-                       distinct->ends.size() * word;
+                       distinct->ends.size() * kWord;
   if (size > limit) return {};
-  if (num_items * FEW > count && has_codes(strings, options)) {
-    const LearnedSymbols learned = learn_fsst(strings, SAMPLE_BYTES);
+  if (num_items * kManyRepeats > count && has_codes(strings, options)) {
+    const LearnedSymbols learned = learn_fsst(strings, kSampleBytes);
     const double coded = static_cast<double>(num_bytes * learned.encoded) /
                          static_cast<double>(std::max<int64_t>(learned.plain, 1));
     if (static_cast<double>(size) > static_cast<double>(offset_bytes) + coded) return {};
   }
-  std::vector<Buffer> kept;
-  kept.emplace_back(copy_of(bytes_of<Offset>({distinct->ends.data(),
+  std::vector<Buffer> buffers;
+  buffers.emplace_back(copy_of(bytes_of<Offset>({distinct->ends.data(),
                                               static_cast<size_t>(num_items) + 1})));
-  kept.emplace_back(std::move(distinct->items));
-  const Values items{num_items, StringsView{static_cast<int>(word), kept[0].view().data(),
-                                            kept[1].view()}};
-  return Dictionary{std::move(distinct->indices), items, std::move(kept)};
+  buffers.emplace_back(std::move(distinct->items));
+  const Values items{num_items, StringsView{static_cast<int>(kWord), buffers[0].view().data(),
+                                            buffers[1].view()}};
+  return Dictionary{std::move(distinct->indices), items, std::move(buffers)};
 }
 
-// The smallest of runs, bit-packing and the values as they are.
+// Smallest of bit-packed, run-length coded (from 2.2 on) and flat values.
 Block fixed_block(const FixedIn& values, int64_t count, int minor) {
   Block best{flat(values.bits), Buffer(values.data), false};
   if (!is_countable(values.bits) || count == 0) return best;
   const int bits = static_cast<int>(values.bits);
   const Sizes counts{count};
   const Pieces whole = pieces(counts, values.data, bits);
-  if (count <= PACKED_VALUES) {
+  if (count <= kPackedValues) {
     auto packed = pack_inline(values.data.data(), whole, bits);
     if (packed.data.size() < best.data.size())
       best = {packed_inline(bits), Buffer(std::move(packed.data)), true};
@@ -395,20 +397,20 @@ Block fixed_block(const FixedIn& values, int64_t count, int minor) {
   return best;
 }
 
-// Bits of an offset, where the bytes begin, offsets, bytes.
+// Block of strings: bits of an offset, start of the bytes, offsets, bytes.
 template <typename Offset>
 Block string_block(const StringsIn<Offset>& strings) {
-  constexpr int64_t word = sizeof(Offset);
+  constexpr int64_t kWord = sizeof(Offset);
   const Offset start = strings.offset[0];
   std::string out;
-  out.reserve(static_cast<size_t>((strings.num + 3) * word + strings.total()));
-  append(out, static_cast<Offset>(8 * word));
-  append(out, static_cast<Offset>((strings.num + 3) * word));
+  out.reserve(static_cast<size_t>((strings.num + 3) * kWord + strings.total()));
+  append(out, static_cast<Offset>(8 * kWord));
+  append(out, static_cast<Offset>((strings.num + 3) * kWord));
   for (int64_t i = 0; i <= strings.num; ++i)
     append(out, static_cast<Offset>(strings.offset[i] - start));
   out.append(reinterpret_cast<const char*>(strings.data) + start,
              static_cast<size_t>(strings.total()));
-  return {variable(8 * static_cast<int>(word)), Buffer(copy_of(out)), false};
+  return {variable(8 * static_cast<int>(kWord)), Buffer(copy_of(out)), false};
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 namespace alance::pages {
 
-constexpr int64_t PACKED_VALUES = 1024;  // that are bit-packed together
-constexpr int64_t ROW_BYTES = 128;  // of packed values, for each bit of their width
+constexpr int64_t kPackedValues = 1024;  // values of one bit-packed block
+constexpr int64_t kRowBytes = 128;  // bytes of such a block for each bit of width
 
 [[noreturn]] inline void refuse(const std::string& what) { throw std::overflow_error(what); }
 
@@ -70,10 +70,10 @@ inline int64_t largest(const Sizes& sizes) {
   return sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
 }
 
-// Values compressed in chunks; part b of chunk c has `sizes[b][c]` bytes.
+// Values encoded in chunks; part b of chunk c has `sizes[b][c]` bytes.
 struct Chunks {
   ProtoOut encoding;
-  Sizes counts;  // of values
+  Sizes counts;  // values of each chunk
   std::vector<Buffer> buffers;
   std::vector<Sizes> sizes;
 };
@@ -85,14 +85,14 @@ inline Pieces pieces(const Sizes& counts, View data, int64_t bits) {
 struct Dictionary {
   Owned<uint32_t> indices;
   Values items;
-  std::vector<Buffer> kept;  // what the items are views of
+  std::vector<Buffer> buffers;  // memory of the items
 };
 
-// One block, and what it is.
+// Block of values and its description.
 struct Block {
   ProtoOut encoding;
   Buffer data;
-  bool is_final;  // no general compression goes around it
+  bool is_final;  // general compression is not applied to it
 };
 
 template <typename Offset>
@@ -101,16 +101,16 @@ StringsIn<Offset> strings_of(const StringsView& view, int64_t count) {
                              static_cast<size_t>(count) + 1}, view.data, "strings");
 }
 
-// Whether runs and widths of values are counted.
+// True if runs and widths of such values are counted.
 inline bool is_countable(int64_t bits) { return bits == 8 || bits == 16 || bits == 32 || bits == 64; }
 
-// The values of a page, by what costs least.
+// Values of a page in their smallest form.
 Chunks value_chunks(const Values& values, const Input& input, const Zstd& zstd);
 
-// The dictionary of a page, if it makes it smaller.
+// Dictionary of a page; nothing if it would not make the page smaller.
 std::optional<Dictionary> dictionary_of(const Input& input);
 
-// The items of a dictionary as one block.
+// Items of a dictionary as one block.
 Block items_block(const Values& items, const Options& options, int minor, const Zstd& zstd);
 
 }  // namespace alance::pages

@@ -1,5 +1,5 @@
 // Distinct values of a page in order of first appearance, and the index of each value among them,
-// by a hash table. Stops if there are too many, which a sample predicts.
+// by a hash table with linear probing. Stops if there are too many, which a sample predicts.
 #include <vector>
 
 #include "encode/encode.hpp"
@@ -7,21 +7,21 @@
 namespace alance {
 namespace {
 
-constexpr int64_t SAMPLE_STRETCHES = 128;  // anywhere, so that values that come in turn repeat
-constexpr int64_t STRETCH = 32;            // and in a row, so that sorted ones do
-constexpr int64_t SAMPLE = SAMPLE_STRETCHES * STRETCH;
-constexpr int64_t SAMPLED = 16 * SAMPLE;  // fewer values are counted at once
-constexpr int64_t PATIENCE = 16;          // probes a value: more means that hashes collide on purpose
+constexpr int64_t kSampleStretches = 128;  // spread over the page: values that alternate repeat
+constexpr int64_t kStretchValues = 32;  // values in a row: sorted values repeat
+constexpr int64_t kSampleValues = kSampleStretches * kStretchValues;
+constexpr int64_t kMinSampled = 16 * kSampleValues;  // fewer values are counted without a sample
+constexpr int64_t kMaxProbes = 16;  // probes a value: more are a sign of collisions on purpose
 
-constexpr uint64_t MIX = 0x9E3779B97F4A7C15;
+constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
 
 inline uint64_t mixed(uint64_t hash, uint64_t word) {
-  const auto wide = static_cast<unsigned __int128>(hash ^ word ^ MIX) * 0xD6E8FEB86659FD93;
+  const auto wide = static_cast<unsigned __int128>(hash ^ word ^ kMix) * 0xD6E8FEB86659FD93;
   return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
 }
 
-// A key stands for a value: of two equal values it is the same. Where it is exact, also only of
-// these; else the values are compared.
+// A key stands for a value: equal values have equal keys. Values with the same exact key are equal;
+// with another key they are compared.
 
 // Fixed-width values of 8 or 16 bytes.
 template <int Width>
@@ -40,18 +40,18 @@ struct Fixed {
 
 template <typename Offset>
 struct Strings {
-  static constexpr int64_t EXACT = 7;  // bytes of a string that fit a key with their number
+  static constexpr int64_t kExactBytes = 7;  // bytes of a string that fit a key with their length
 
   const Offset* offset;
   const uint8_t* data;
-  int64_t num_bytes;  // that can be read
+  int64_t num_bytes;  // readable from `data` on
 
   int64_t size(int64_t i) const { return int64_t{offset[i + 1]} - int64_t{offset[i]}; }
 
   uint64_t key(int64_t i) const {
     const int64_t start = offset[i], length = size(i);
     const uint8_t* at = data + start;
-    if (length <= EXACT) {
+    if (length <= kExactBytes) {
       uint64_t word = 0;
       if (num_bytes - start >= 8)
         word = load<uint64_t>(at) & ~(~uint64_t{0} << 8 * length);
@@ -72,7 +72,7 @@ struct Strings {
   }
 };
 
-// A set of values that numbers them as they come.
+// Set of values, numbered in order of first appearance.
 template <typename Values>
 class Numbers {
  public:
@@ -81,7 +81,7 @@ class Numbers {
   int64_t size() const { return static_cast<int64_t>(firsts_.size()); }
   int64_t num_bytes() const { return num_bytes_; }
   int64_t probes() const { return probes_; }
-  const std::vector<int64_t>& firsts() const { return firsts_; }  // where each appears first
+  const std::vector<int64_t>& firsts() const { return firsts_; }  // positions of first appearance
 
   uint32_t number(int64_t i) {
     const uint64_t key = values_.key(i);
@@ -104,8 +104,8 @@ class Numbers {
  private:
   struct Slot {
     uint64_t key = 0;
-    uint32_t number = 0;  // from 1 on
-    uint32_t first = 0;   // where the value appears first
+    uint32_t number = 0;  // from 1 on; 0: the slot is free
+    uint32_t first = 0;  // position of first appearance
   };
 
   size_t place(uint64_t key) const { return static_cast<size_t>(mixed(key, 0) >> shift_); }
@@ -132,54 +132,56 @@ class Numbers {
   int64_t num_bytes_ = 0, probes_ = 0;
 };
 
-// Whether a sample has more distinct values, or they repeat as seldom as those of twice `most` would.
+// True if a sample has more than `most` distinct values, or fewer repeats than a sample of 2 *
+// `most` distinct values would have (birthday problem).
 template <typename Values>
 bool too_many(const Values& values, int64_t num, int64_t most) {
   Numbers<Values> sample(values);
-  for (int64_t s = 0; s < SAMPLE_STRETCHES; ++s) {
-    const uint64_t place = static_cast<uint64_t>(s + 1) * MIX;
-    const int64_t first = static_cast<int64_t>(place % static_cast<uint64_t>(num - STRETCH));
-    for (int64_t i = first; i < first + STRETCH; ++i) sample.number(i);
+  for (int64_t s = 0; s < kSampleStretches; ++s) {
+    const uint64_t place = static_cast<uint64_t>(s + 1) * kMix;
+    const int64_t first = static_cast<int64_t>(place % static_cast<uint64_t>(num - kStretchValues));
+    for (int64_t i = first; i < first + kStretchValues; ++i) sample.number(i);
   }
   return sample.size() > most ||
-         2 * (SAMPLE - sample.size()) < SAMPLE * SAMPLE / (2 * std::max(most, SAMPLE));
+         2 * (kSampleValues - sample.size()) <
+             kSampleValues * kSampleValues / (2 * std::max(most, kSampleValues));
 }
 
 template <typename Values>
-struct Found {
+struct Numbered {
   Numbers<Values> numbers;
   Owned<uint32_t> indices;
   bool complete;
 };
 
 template <typename Values>
-Found<Values> number_all(const Values& values, int64_t num, int64_t most, int64_t most_bytes) {
-  Found<Values> found{Numbers<Values>(values), Owned<uint32_t>(num), false};
+Numbered<Values> number_all(const Values& values, int64_t num, int64_t most, int64_t most_bytes) {
+  Numbered<Values> numbered{Numbers<Values>(values), Owned<uint32_t>(num), false};
   most = std::min<int64_t>(most, INT32_MAX);
-  if (num > INT64_C(0xFFFFFFFF)) return found;
-  if (num > SAMPLED && too_many(values, num, most)) return found;
-  Numbers<Values>& numbers = found.numbers;
+  if (num > INT64_C(0xFFFFFFFF)) return numbered;
+  if (num > kMinSampled && too_many(values, num, most)) return numbered;
+  Numbers<Values>& numbers = numbered.numbers;
   for (int64_t i = 0; i < num; ++i) {
-    found.indices[i] = numbers.number(i);
+    numbered.indices[i] = numbers.number(i);
     if (numbers.size() > most || numbers.num_bytes() > most_bytes ||
-        numbers.probes() > PATIENCE * (i + 1024))
-      return found;
+        numbers.probes() > kMaxProbes * (i + 1024))
+      return numbered;
   }
-  found.complete = true;
-  return found;
+  numbered.complete = true;
+  return numbered;
 }
 
 template <int Width>
 std::optional<DistinctValues> distinct_of(const uint8_t* data, int64_t num, int64_t most) {
-  auto found = number_all(Fixed<Width>{data}, num, most, INT64_MAX);
-  if (!found.complete) return {};
-  Owned<uint8_t> items(found.numbers.size() * Width);
+  auto numbered = number_all(Fixed<Width>{data}, num, most, INT64_MAX);
+  if (!numbered.complete) return {};
+  Owned<uint8_t> items(numbered.numbers.size() * Width);
   uint8_t* out = items.data();
-  for (int64_t first : found.numbers.firsts()) {
+  for (int64_t first : numbered.numbers.firsts()) {
     std::memcpy(out, data + first * Width, Width);
     out += Width;
   }
-  return DistinctValues{std::move(found.indices), std::move(items)};
+  return DistinctValues{std::move(numbered.indices), std::move(items)};
 }
 
 }  // namespace
@@ -195,20 +197,20 @@ template <typename Offset>
 std::optional<DistinctStrings<Offset>> distinct_strings(const StringsIn<Offset>& in, int64_t most,
                                                         int64_t most_bytes) {
   const Strings<Offset> strings{in.offset, in.data, in.num_bytes};
-  auto found = number_all(strings, in.num, most, most_bytes);
-  if (!found.complete) return {};
-  Owned<Offset> ends(found.numbers.size() + 1);
-  Owned<uint8_t> items(found.numbers.num_bytes());
+  auto numbered = number_all(strings, in.num, most, most_bytes);
+  if (!numbered.complete) return {};
+  Owned<Offset> ends(numbered.numbers.size() + 1);
+  Owned<uint8_t> items(numbered.numbers.num_bytes());
   ends[0] = 0;
   int64_t item = 0, at = 0;
-  for (int64_t first : found.numbers.firsts()) {
+  for (int64_t first : numbered.numbers.firsts()) {
     const int64_t size = strings.size(first);
     if (size)
       std::memcpy(items.data() + at, in.data + in.offset[first], static_cast<size_t>(size));
     at += size;
     ends[++item] = static_cast<Offset>(at);
   }
-  return DistinctStrings<Offset>{std::move(found.indices), std::move(ends), std::move(items)};
+  return DistinctStrings<Offset>{std::move(numbered.indices), std::move(ends), std::move(items)};
 }
 
 template std::optional<DistinctStrings<int32_t>> distinct_strings<int32_t>(
@@ -218,8 +220,8 @@ template std::optional<DistinctStrings<int64_t>> distinct_strings<int64_t>(
 
 namespace {
 
-// Strings, at most `most` distinct ones of `most_bytes` in all: the number of each, and the
-// offsets and bytes of the distinct ones; or None.
+// Index of each string, and offsets and bytes of the distinct strings; None if there are more than
+// `most`, or than `most_bytes` in total.
 template <typename Offset>
 nb::object numbered_strings(const In<Offset>& offsets, const Bytes& data, int64_t most,
                             int64_t most_bytes) {
@@ -227,9 +229,9 @@ nb::object numbered_strings(const In<Offset>& offsets, const Bytes& data, int64_
     nb::gil_scoped_release release;
     return distinct_strings(strings_in(offsets, data, "strings"), most, most_bytes);
   };
-  auto found = run();
-  if (!found) return nb::none();
-  return nb::make_tuple(found->indices.numpy(), found->ends.numpy(), found->items.numpy());
+  auto numbered = run();
+  if (!numbered) return nb::none();
+  return nb::make_tuple(numbered->indices.numpy(), numbered->ends.numpy(), numbered->items.numpy());
 }
 
 }  // namespace

@@ -18,29 +18,30 @@ namespace {
 
 using namespace fsst;
 
-constexpr int64_t STRETCH = 512;      // bytes of the sample that are taken from one place
-constexpr int ROUNDS = 5;
-constexpr uint32_t PLAIN = 256;       // codes below are bytes without a symbol, while learning
-constexpr uint32_t BYTE_FAVOUR = 4;   // a byte without a symbol would cost two
+constexpr int64_t kStretchBytes = 512;  // bytes of the sample from one place
+constexpr int kRounds = 5;
+constexpr uint32_t kPlain = 256;  // while learning, codes below are bytes without a symbol
+constexpr uint32_t kByteFavour = 4;  // factor of a one-byte symbol: its byte would cost two
 
 struct Sample {
   std::vector<uint8_t> bytes;
-  std::vector<int64_t> ends;  // of the strings, or of parts of them
+  std::vector<int64_t> ends;  // of the strings, or of the parts in the sample
 };
 
-// Stretches at even distances, each of strings from its place on.
+// Sample of stretches at even distances, each of whole strings if they are short.
 template <typename Offset>
 Sample sample_of(const Offset* offset, int64_t num, const uint8_t* data, int64_t most) {
   Sample sample;
   const int64_t begin = offset[0], total = offset[num] - begin;
-  const int64_t places = std::max<int64_t>(1, std::min(total, most) / STRETCH);
+  const int64_t places = std::max<int64_t>(1, std::min(total, most) / kStretchBytes);
   int64_t covered = begin;
   for (int64_t place = 0; place < places; ++place) {
     int64_t at = std::max(covered, begin + total / places * place);
-    int64_t budget = total <= most ? total : STRETCH;
+    int64_t budget = total <= most ? total : kStretchBytes;
     int64_t i = std::upper_bound(offset, offset + num + 1, static_cast<Offset>(at)) - offset - 1;
-    // From the beginning of a string, unless it is longer than all that is taken here.
-    if (i < num && offset[i] >= covered && offset[i + 1] - offset[i] <= STRETCH) at = offset[i];
+    // Begin with a whole string, unless it is longer than a stretch.
+    if (i < num && offset[i] >= covered && offset[i + 1] - offset[i] <= kStretchBytes)
+      at = offset[i];
     for (; i < num && budget > 0; ++i) {
       const int64_t from = std::max<int64_t>(at, offset[i]);
       const int64_t size = std::min<int64_t>(offset[i + 1] - from, budget);
@@ -55,25 +56,25 @@ Sample sample_of(const Offset* offset, int64_t num, const uint8_t* data, int64_t
 }
 
 struct Counts {
-  std::vector<uint32_t> single = std::vector<uint32_t>(2 * PLAIN);
-  std::vector<uint32_t> pair = std::vector<uint32_t>(4 * PLAIN * PLAIN);
+  std::vector<uint32_t> single = std::vector<uint32_t>(2 * kPlain);
+  std::vector<uint32_t> pair = std::vector<uint32_t>(4 * kPlain * kPlain);
   std::vector<uint32_t> seen;  // pairs with a count
   int64_t size = 0;            // bytes of the codes
 
   void clear() {
     std::fill(single.begin(), single.end(), 0);
-    for (uint32_t both : seen) pair[both] = 0;
+    for (uint32_t code_pair : seen) pair[code_pair] = 0;
     seen.clear();
     size = 0;
   }
 
   void add_pair(uint32_t first, uint32_t second) {
-    const uint32_t both = first * 2 * PLAIN + second;
-    if (pair[both]++ == 0) seen.push_back(both);
+    const uint32_t code_pair = first * 2 * kPlain + second;
+    if (pair[code_pair]++ == 0) seen.push_back(code_pair);
   }
 };
 
-// Encodes every `share` of 8 strings of the sample.
+// Encode `share` of every 8 strings of the sample, and count codes and pairs.
 void count(const Finder& finder, const Sample& sample, int share, Counts& counts) {
   const uint8_t* const data = sample.bytes.data();
   const uint8_t* const end = data + sample.bytes.size();
@@ -85,24 +86,24 @@ void count(const Finder& finder, const Sample& sample, int share, Counts& counts
       at = stop;
       continue;
     }
-    uint32_t before = 2 * PLAIN;
+    uint32_t before = 2 * kPlain;
     while (at < stop) {
-      const int64_t left = stop - at;
-      const uint64_t word = word_of(data + at, left, end);
-      const Finder::Found found = view.find(word, left);
+      const int64_t remaining = stop - at;
+      const uint64_t word = word_of(data + at, remaining, end);
+      const Finder::Match match = view.find(word, remaining);
       const uint32_t byte = static_cast<uint32_t>(word & 255);
-      const bool escaped = found.code == ESCAPE;
-      const uint32_t code = escaped ? byte : PLAIN + found.code;
+      const bool escaped = match.code == kEscape;
+      const uint32_t code = escaped ? byte : kPlain + match.code;
       counts.size += escaped ? 2 : 1;
       ++counts.single[code];
-      if (before < 2 * PLAIN) counts.add_pair(before, code);
-      if (found.length > 1) {
-        // A symbol may also have been better one byte longer, and its first byte alone.
+      if (before < 2 * kPlain) counts.add_pair(before, code);
+      if (match.length > 1) {
+        // Count its first byte, too: alone, and as an extension of the symbol before.
         ++counts.single[byte];
-        if (before < 2 * PLAIN) counts.add_pair(before, byte);
+        if (before < 2 * kPlain) counts.add_pair(before, byte);
       }
       before = code;
-      at += found.length;
+      at += match.length;
     }
   }
 }
@@ -112,57 +113,58 @@ struct Candidate {
   uint64_t gain;
 };
 
-// The symbols of the next round, the best first.
+// Symbols of the next round, the best first.
 std::vector<Candidate> candidates(const Finder& finder, const Counts& counts, int share) {
-  std::vector<Candidate> found;
-  const uint32_t least = static_cast<uint32_t>(5 * share / 8);  // fewer is chance
+  std::vector<Candidate> result;
+  const uint32_t least = static_cast<uint32_t>(5 * share / 8);  // rarer symbols are chance
   auto symbol_of = [&](uint32_t code) {
-    return code < PLAIN ? Symbol{code, 1} : finder[code - PLAIN];
+    return code < kPlain ? Symbol{code, 1} : finder[code - kPlain];
   };
   auto consider = [&](const Symbol& symbol, uint32_t number) {
     if (number < least || number == 0) return;
     uint64_t gain = uint64_t{number} * static_cast<uint64_t>(symbol.length);
-    if (symbol.length == 1) gain *= BYTE_FAVOUR;
-    found.push_back({symbol, gain});
+    if (symbol.length == 1) gain *= kByteFavour;
+    result.push_back({symbol, gain});
   };
-  for (uint32_t code = 0; code < PLAIN + static_cast<uint32_t>(finder.size()); ++code)
+  for (uint32_t code = 0; code < kPlain + static_cast<uint32_t>(finder.size()); ++code)
     consider(symbol_of(code), counts.single[code]);
   if (share < 8) {
-    for (uint32_t both : counts.seen) {
-      const Symbol first = symbol_of(both / (2 * PLAIN)), second = symbol_of(both % (2 * PLAIN));
-      if (first.length < MAX_SYMBOL) consider(first.with(second), counts.pair[both]);
+    for (uint32_t code_pair : counts.seen) {
+      const Symbol first = symbol_of(code_pair / (2 * kPlain));
+      const Symbol second = symbol_of(code_pair % (2 * kPlain));
+      if (first.length < kMaxSymbolBytes) consider(first.with(second), counts.pair[code_pair]);
     }
   }
   auto before = [](const Candidate& a, const Candidate& b) {
     return a.symbol.length != b.symbol.length ? a.symbol.length < b.symbol.length
                                               : a.symbol.bytes < b.symbol.bytes;
   };
-  std::sort(found.begin(), found.end(), before);
-  size_t kept = 0;
-  for (const Candidate& one : found) {
-    if (kept && found[kept - 1].symbol.length == one.symbol.length &&
-        found[kept - 1].symbol.bytes == one.symbol.bytes)
-      found[kept - 1].gain += one.gain;
+  std::sort(result.begin(), result.end(), before);
+  size_t num_distinct = 0;
+  for (const Candidate& candidate : result) {
+    if (num_distinct && result[num_distinct - 1].symbol.length == candidate.symbol.length &&
+        result[num_distinct - 1].symbol.bytes == candidate.symbol.bytes)
+      result[num_distinct - 1].gain += candidate.gain;
     else
-      found[kept++] = one;
+      result[num_distinct++] = candidate;
   }
-  found.resize(kept);
-  std::stable_sort(found.begin(), found.end(),
+  result.resize(num_distinct);
+  std::stable_sort(result.begin(), result.end(),
                    [](const Candidate& a, const Candidate& b) { return a.gain > b.gain; });
-  return found;
+  return result;
 }
 
-// Symbols for strings like those of the sample; `size` becomes that of the encoded sample.
+// Learn symbols from a sample; `size` becomes the sample's encoded size.
 std::unique_ptr<Finder> learn(const Sample& sample, int64_t& size) {
   auto finder = std::make_unique<Finder>();
   Counts counts;
-  for (int round = 0; round < ROUNDS; ++round) {
-    const int share = 8 * (round + 1) / ROUNDS;
+  for (int round = 0; round < kRounds; ++round) {
+    const int share = 8 * (round + 1) / kRounds;
     counts.clear();
     count(*finder, sample, share, counts);
-    const std::vector<Candidate> found = candidates(*finder, counts, share);
+    const std::vector<Candidate> best = candidates(*finder, counts, share);
     finder->clear();
-    for (const Candidate& one : found) finder->add(one.symbol);
+    for (const Candidate& candidate : best) finder->add(candidate.symbol);
   }
   counts.clear();
   count(*finder, sample, 8, counts);
@@ -191,12 +193,12 @@ template <typename Offset>
 CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
                                  std::span<const uint64_t> symbols,
                                  std::span<const uint8_t> lengths) {
-  if (symbols.size() > MAX_SYMBOLS || symbols.size() != lengths.size())
+  if (symbols.size() > kMaxSymbols || symbols.size() != lengths.size())
     corrupt("fsst: a table of " + std::to_string(symbols.size()) + " symbols");
   auto finder = std::make_unique<Finder>();
   for (size_t i = 0; i < symbols.size(); ++i) {
     const int length = lengths[i];
-    if (length < 1 || length > MAX_SYMBOL)
+    if (length < 1 || length > kMaxSymbolBytes)
       corrupt("fsst: a symbol of " + std::to_string(length) + " bytes");
     if (!finder->add({symbols[i] & Symbol::mask(length), length}))
       corrupt("fsst: two symbols that begin alike");
@@ -219,10 +221,10 @@ CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
     return lane;
   };
   Lane<Offset> first = lane_of(0, num / 2), second = lane_of(num / 2, num);
-  const uint8_t* const safe = strings.num_bytes < MAX_SYMBOL ? bytes : end - MAX_SYMBOL;
+  const uint8_t* const safe = strings.num_bytes < kMaxSymbolBytes ? bytes : end - kMaxSymbolBytes;
   run_both(first, second, *finder, offset, bytes, safe, ends.data());
-  run_one(first, *finder, offset, bytes, end, ends.data());
-  run_one(second, *finder, offset, bytes, end, ends.data());
+  run_lane(first, *finder, offset, bytes, end, ends.data());
+  run_lane(second, *finder, offset, bytes, end, ends.data());
   const int64_t before = first.out - first.begin, size = second.out - second.begin;
   if (size) std::memmove(first.out, second.begin, static_cast<size_t>(size));
   for (int64_t i = num / 2; i < num; ++i) ends[i + 1] = static_cast<Offset>(ends[i + 1] + before);
@@ -240,19 +242,20 @@ template CodedStrings<int64_t> encode_fsst<int64_t>(const StringsIn<int64_t>&,
 
 namespace {
 
-// Symbols learned from about `most` bytes of the strings. Gives them and their lengths, and the
-// bytes of the sample as it is and as it would be encoded.
+// Learn symbols from about `most` bytes of the strings. Returns symbols and their lengths, and the
+// sample's bytes before and after encoding.
 template <typename Offset>
 nb::tuple learned(const In<Offset>& offsets, const Bytes& data, int64_t most) {
   auto run = [&] {
     nb::gil_scoped_release release;
     return learn_fsst(strings_in(offsets, data, "fsst"), most);
   };
-  LearnedSymbols found = run();
-  return nb::make_tuple(found.symbols.numpy(), found.lengths.numpy(), found.plain, found.encoded);
+  LearnedSymbols table = run();
+  return nb::make_tuple(table.symbols.numpy(), table.lengths.numpy(), table.plain, table.encoded);
 }
 
-// Strings by a table. Gives the offsets of the codes and the codes, with bytes of no use behind.
+// Encode strings by a table. Returns the offsets of the codes, and the codes with unused bytes
+// behind.
 template <typename Offset>
 nb::tuple coded(const In<Offset>& offsets, const Bytes& data, const In<uint64_t>& symbols,
                 const Bytes& lengths) {

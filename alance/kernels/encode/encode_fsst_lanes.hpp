@@ -8,19 +8,19 @@
 namespace alance {
 namespace fsst {
 
-// Neighbouring strings on their way to codes. Finding one code waits for the one before, so
-// several lanes go side by side; everything is local, or stores to bytes would reload it.
+// Adjacent strings being encoded. Each code waits for the one before, so two lanes run side by
+// side; all state is local, because stores to bytes would force reloads of anything else.
 template <typename Offset>
 struct Lane {
   const uint8_t* at;
-  const uint8_t* stop;  // of the string under way
+  const uint8_t* stop;  // end of the current string
   uint8_t* out;
-  uint8_t* begin;  // of the codes of this lane
-  int64_t i, last;  // the string under way, and the end of this lane's strings
+  uint8_t* begin;  // of this lane's codes
+  int64_t i, last;  // current string, end of this lane's strings
 
   bool runs() const { return i < last; }
 
-  // Goes to the next string that has bytes left.
+  // Go to the next string that is not empty.
   void advance(const Offset* offset, const uint8_t* data, Offset* ends) {
     while (at == stop && i < last) {
       ends[i + 1] = static_cast<Offset>(out - begin);
@@ -29,15 +29,15 @@ struct Lane {
   }
 
   void step(const Finder::View& view, uint64_t word) {
-    const Finder::Found found = view.find(word, stop - at);
-    out[0] = static_cast<uint8_t>(found.code);
+    const Finder::Match match = view.find(word, stop - at);
+    out[0] = static_cast<uint8_t>(match.code);
     out[1] = static_cast<uint8_t>(word);
-    out += 1 + (found.code == ESCAPE);
-    at += found.length;
+    out += 1 + (match.code == kEscape);
+    at += match.length;
   }
 };
 
-// Both lanes until one has come to its end, or to strings behind `safe`.
+// Run both lanes until one ends or reaches a string behind `safe`.
 template <typename Offset>
 void run_both(Lane<Offset>& first, Lane<Offset>& second, const Finder& finder,
               const Offset* offset, const uint8_t* data, const uint8_t* safe, Offset* ends) {
@@ -57,7 +57,7 @@ void run_both(Lane<Offset>& first, Lane<Offset>& second, const Finder& finder,
 }
 
 template <typename Offset>
-void run_one(Lane<Offset>& lane, const Finder& finder, const Offset* offset, const uint8_t* data,
+void run_lane(Lane<Offset>& lane, const Finder& finder, const Offset* offset, const uint8_t* data,
              const uint8_t* end, Offset* ends) {
   const Finder::View view = finder.view();
   while (lane.runs()) {

@@ -7,18 +7,18 @@
 namespace alance {
 namespace {
 
-constexpr int64_t PREFIX = 4;
-constexpr int64_t MIN_MATCH = 4;
-constexpr int64_t LAST_LITERALS = 5;   // a block ends with so many literals
-constexpr int64_t LAST_MATCH = 12;     // and no match begins so close to the end
-constexpr int64_t MAX_DISTANCE = 65535;
-constexpr int HASH_BITS = 12;
-constexpr int PATIENCE = 6;            // misses, as a power of two, before the next longer step
-constexpr int64_t MAX_UNIT = int64_t{1} << 31;
+constexpr int64_t kPrefix = 4;
+constexpr int64_t kMinMatch = 4;
+constexpr int64_t kLastLiterals = 5;  // literals at the end of a block
+constexpr int64_t kLastMatch = 12;  // bytes at the end of a block in which no match begins
+constexpr int64_t kMaxDistance = 65535;
+constexpr int kHashBits = 12;
+constexpr int kPatience = 6;  // log2 of the misses between two growths of the step
+constexpr int64_t kMaxUnit = int64_t{1} << 31;
 
-inline int64_t most_bytes(int64_t size) { return PREFIX + size + size / 255 + 16; }
+inline int64_t most_bytes(int64_t size) { return kPrefix + size + size / 255 + 16; }
 
-inline uint32_t hash(uint32_t four) { return (four * 2654435761u) >> (32 - HASH_BITS); }
+inline uint32_t hash(uint32_t four) { return (four * 2654435761u) >> (32 - kHashBits); }
 
 inline uint8_t* put_length(uint8_t* out, int64_t rest) {
   for (; rest >= 255; rest -= 255) *out++ = 255;
@@ -27,7 +27,7 @@ inline uint8_t* put_length(uint8_t* out, int64_t rest) {
 }
 
 inline uint8_t* put_literals(uint8_t* out, const uint8_t* from, int64_t literals, int64_t match) {
-  const int64_t low = match < 0 ? 0 : std::min<int64_t>(match - MIN_MATCH, 15);
+  const int64_t low = match < 0 ? 0 : std::min<int64_t>(match - kMinMatch, 15);
   *out++ = static_cast<uint8_t>(std::min<int64_t>(literals, 15) << 4 | low);
   if (literals >= 15) out = put_length(out, literals - 15);
   if (literals) std::memcpy(out, from, static_cast<size_t>(literals));
@@ -50,31 +50,32 @@ inline int64_t match_length(const uint8_t* a, const uint8_t* b, const uint8_t* s
 }
 
 uint8_t* compress(const uint8_t* const in, int64_t size, uint8_t* out) {
-  int64_t anchor = 0;  // from here on nothing is written
-  if (size > LAST_MATCH) {
-    uint32_t table[1 << HASH_BITS] = {};
-    const int64_t last = size - LAST_MATCH;
-    const uint8_t* const stop = in + size - LAST_LITERALS;
-    int64_t at = 1, misses = int64_t{1} << PATIENCE;
+  int64_t anchor = 0;  // start of the bytes that are not written yet
+  if (size > kLastMatch) {
+    uint32_t table[1 << kHashBits] = {};
+    const int64_t last = size - kLastMatch;
+    const uint8_t* const stop = in + size - kLastLiterals;
+    int64_t at = 1, misses = int64_t{1} << kPatience;
     while (at <= last) {
       const uint32_t four = load<uint32_t>(in + at), slot = hash(four);
-      int64_t found = table[slot];
+      int64_t candidate = table[slot];
       table[slot] = static_cast<uint32_t>(at);
-      if (found >= at || at - found > MAX_DISTANCE || load<uint32_t>(in + found) != four) {
-        at += misses++ >> PATIENCE;
+      if (candidate >= at || at - candidate > kMaxDistance ||
+          load<uint32_t>(in + candidate) != four) {
+        at += misses++ >> kPatience;
         continue;
       }
-      misses = int64_t{1} << PATIENCE;
-      while (at > anchor && found > 0 && in[at - 1] == in[found - 1]) {
+      misses = int64_t{1} << kPatience;
+      while (at > anchor && candidate > 0 && in[at - 1] == in[candidate - 1]) {
         --at;
-        --found;
+        --candidate;
       }
       const int64_t match =
-          MIN_MATCH + match_length(in + found + MIN_MATCH, in + at + MIN_MATCH, stop);
+          kMinMatch + match_length(in + candidate + kMinMatch, in + at + kMinMatch, stop);
       out = put_literals(out, in + anchor, at - anchor, match);
-      store(out, static_cast<uint16_t>(at - found));
+      store(out, static_cast<uint16_t>(at - candidate));
       out += 2;
-      if (match - MIN_MATCH >= 15) out = put_length(out, match - MIN_MATCH - 15);
+      if (match - kMinMatch >= 15) out = put_length(out, match - kMinMatch - 15);
       at += match;
       anchor = at;
       if (at <= last) table[hash(load<uint32_t>(in + at - 2))] = static_cast<uint32_t>(at - 2);
@@ -88,7 +89,7 @@ uint8_t* compress(const uint8_t* const in, int64_t size, uint8_t* out) {
 SizedChunks encode_lz4(const uint8_t* in, const Pieces& sizes) {
   int64_t most = 0;
   for (int64_t i = 0; i < sizes.num; ++i) {
-    if (sizes[i] >= MAX_UNIT)
+    if (sizes[i] >= kMaxUnit)
       corrupt("lz4: a unit of " + std::to_string(sizes[i]) + " bytes, at most 2^31 - 1");
     most += most_bytes(sizes[i]);
   }
@@ -97,7 +98,7 @@ SizedChunks encode_lz4(const uint8_t* in, const Pieces& sizes) {
   uint8_t* out = scratch.data();
   for (int64_t i = 0; i < sizes.num; ++i) {
     store(out, static_cast<uint32_t>(sizes[i]));
-    uint8_t* const end = compress(in, sizes[i], out + PREFIX);
+    uint8_t* const end = compress(in, sizes[i], out + kPrefix);
     unit_sizes[i] = end - out;
     in += sizes[i];
     out = end;
@@ -109,7 +110,7 @@ SizedChunks encode_lz4(const uint8_t* in, const Pieces& sizes) {
 
 namespace {
 
-// Compresses pieces of `data` that lie end to end. Gives the units and their sizes.
+// Compress adjacent pieces of `data`. Returns the units and their sizes.
 nb::tuple units_of(const Bytes& data, const In<int64_t>& sizes) {
   auto encode = [&] {
     nb::gil_scoped_release release;

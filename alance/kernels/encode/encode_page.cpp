@@ -14,29 +14,29 @@
 namespace alance::pages {
 namespace {
 
-constexpr int LEVEL_BITS = 16;
+constexpr int kLevelBits = 16;
 
 // --- pages ---
-constexpr int64_t MAX_ENTRIES = 0xFFFF;     // a chunk says their number in 16 bits
-constexpr int64_t MAX_LEVEL_BITS = 131072;  // of all levels of a chunk: half of a chunk of 2.1
-constexpr int64_t MAX_LEVEL_BYTES = 0xFFFF;
-constexpr int64_t MAX_CHUNK_BYTES = 32768;  // of 2.1, whose chunk words have 16 bits
-constexpr int64_t MAX_RAW_LEVELS = 8192;    // bytes: levels beside a value are not compressed
-constexpr int64_t WIDE_BYTES = 256;
-constexpr int64_t MAX_VALUE_BYTES = 1 << 20;  // of a value that readers of the page have to hold
-constexpr size_t MAX_INLINE_BYTES = 32;       // of a constant in the description
+constexpr int64_t kMaxEntries = 0xFFFF;  // a chunk stores their number in 16 bits
+constexpr int64_t kMaxLevelBits = 131072;  // of all levels of a chunk: half of a 2.1 chunk
+constexpr int64_t kMaxLevelBytes = 0xFFFF;
+constexpr int64_t kMaxChunkBytes = 32768;  // of 2.1, whose chunk words have 16 bits
+constexpr int64_t kMaxRawLevels = 8192;  // bytes: levels beside a constant are not compressed
+constexpr int64_t kWideBytes = 256;  // a longer constant is smaller than chunks of it
+constexpr int64_t kMaxValueBytes = 1 << 20;  // of a constant, which readers of the page hold
+constexpr size_t kMaxInlineBytes = 32;  // of a constant in the page's description
 
 // --- layers ---
 
-constexpr uint8_t ALL_VALID_ITEM = 1, ALL_VALID_LIST = 2, NULLABLE_ITEM = 3, NULL_AND_EMPTY = 6;
+constexpr uint8_t kAllValidItem = 1, kAllValidList = 2, kNullableItem = 3, kNullAndEmpty = 6;
 
-bool is_list(uint8_t layer) { return layer != ALL_VALID_ITEM && layer != NULLABLE_ITEM; }
+bool is_list(uint8_t layer) { return layer != kAllValidItem && layer != kNullableItem; }
 int num_levels(uint8_t layer) {
-  if (layer == ALL_VALID_ITEM || layer == ALL_VALID_LIST) return 0;
-  return layer == NULL_AND_EMPTY ? 2 : 1;
+  if (layer == kAllValidItem || layer == kAllValidList) return 0;
+  return layer == kNullAndEmpty ? 2 : 1;
 }
 
-// What levels may be, by the layers.
+// Largest levels, by the layers.
 struct Limits {
   uint16_t max_rep = 0, max_def = 0, max_visible = 0;
 
@@ -58,57 +58,57 @@ struct LevelBlocks {
   Buffer data = View{};
 };
 
-// The levels of all chunks, by what takes least; of two equals what is read faster.
+// Levels of all chunks in their smallest form; on a tie the form that is read faster.
 LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, uint16_t max_level,
                          int minor) {
   const View data = bytes_of(levels);
-  const Pieces parts = pieces(counts, data, LEVEL_BITS);
+  const Pieces parts = pieces(counts, data, kLevelBits);
   const int width = static_cast<int>(
-      std::bit_width(either(data.data(), static_cast<int64_t>(data.size()), LEVEL_BITS)));
+      std::bit_width(either(data.data(), static_cast<int64_t>(data.size()), kLevelBits)));
   if (width > std::bit_width(max_level))
     refuse("levels of " + std::to_string(width) + " bits, at most " + std::to_string(max_level) +
            " is expected");
   std::vector<LevelBlocks> legal;
   auto consider = [&](ProtoOut encoding, Sizes sizes, std::function<Buffer()> make) {
-    if (largest(sizes) <= MAX_LEVEL_BYTES)
+    if (largest(sizes) <= kMaxLevelBytes)
       legal.push_back({std::move(encoding), std::move(sizes), std::move(make)});
   };
   Sizes flat_sizes;
   for (const int64_t count : counts) flat_sizes.push_back(2 * count);
   const int64_t flat_bytes = 2 * parts.total;
   if (minor >= 2) {
-    Owned<int64_t> sizes = run_block_sizes(data.data(), parts, LEVEL_BITS);
-    consider(runs(LEVEL_BITS), sizes_of(sizes),
-             [&] { return Buffer(run_blocks(data.data(), parts, LEVEL_BITS)); });
+    Owned<int64_t> sizes = run_block_sizes(data.data(), parts, kLevelBits);
+    consider(runs(kLevelBits), sizes_of(sizes),
+             [&] { return Buffer(run_blocks(data.data(), parts, kLevelBits)); });
   }
-  if (parts.total > PACKED_VALUES && width < LEVEL_BITS) {
+  if (parts.total > kPackedValues && width < kLevelBits) {
     const int packed_width = std::max(width, 1);
-    const int64_t block_bytes = ROW_BYTES * packed_width;
+    const int64_t block_bytes = kRowBytes * packed_width;
     Sizes sizes;
     for (const int64_t count : counts)
-      sizes.push_back(count / PACKED_VALUES * block_bytes +
-                      std::min(2 * (count % PACKED_VALUES), block_bytes));
-    consider(packed_apart(LEVEL_BITS, packed_width), std::move(sizes), [&, packed_width] {
-      return Buffer(pack_blocks(data.data(), parts, LEVEL_BITS, packed_width).data);
+      sizes.push_back(count / kPackedValues * block_bytes +
+                      std::min(2 * (count % kPackedValues), block_bytes));
+    consider(packed_apart(kLevelBits, packed_width), std::move(sizes), [&, packed_width] {
+      return Buffer(pack_blocks(data.data(), parts, kLevelBits, packed_width).data);
     });
   }
-  if (largest(counts) <= PACKED_VALUES) {
+  if (largest(counts) <= kPackedValues) {
     Sizes sizes;
     const uint8_t* at = data.data();
     for (const int64_t count : counts) {
-      sizes.push_back(2 + ROW_BYTES * std::bit_width(either(at, 2 * count, LEVEL_BITS)));
+      sizes.push_back(2 + kRowBytes * std::bit_width(either(at, 2 * count, kLevelBits)));
       at += 2 * count;
     }
-    consider(packed_inline(LEVEL_BITS), std::move(sizes),
-             [&] { return Buffer(pack_inline(data.data(), parts, LEVEL_BITS).data); });
+    consider(packed_inline(kLevelBits), std::move(sizes),
+             [&] { return Buffer(pack_inline(data.data(), parts, kLevelBits).data); });
   }
-  consider(flat(LEVEL_BITS), flat_sizes, [&] { return Buffer(data); });
+  consider(flat(kLevelBits), flat_sizes, [&] { return Buffer(data); });
   if (legal.empty())
     refuse(std::to_string(largest(counts)) + " levels in a chunk of a mini-block");
   auto best = std::min_element(legal.begin(), legal.end(), [](const auto& a, const auto& b) {
     return sum(a.sizes) < sum(b.sizes);
   });
-  // Packing has to gain something.
+  // Packing must save bytes.
   if (sum(best->sizes) >= flat_bytes) best = legal.end() - 1;
   best->data = best->make();
   return std::move(*best);
@@ -118,7 +118,7 @@ LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, 
 
 using Entries = std::span<const uint16_t>;
 
-// How many entries there are up to the end of each chunk, by its values.
+// Number of entries up to the end of each chunk, by its values.
 Sizes entry_ends(const Input& input, const Limits& limits, const Sizes& counts) {
   Sizes ends;
   int64_t values = 0, at = 0, seen = 0;
@@ -139,7 +139,8 @@ Sizes entry_ends(const Input& input, const Limits& limits, const Sizes& counts) 
   return ends;
 }
 
-// A pair a chunk: rows that end in it, and its entries of a row that goes on behind it.
+// Repetition index: for each chunk the rows that end in it, and its entries of a row that continues
+// behind it.
 std::string repetition_index(Entries rep, uint16_t max_rep, const Sizes& ends) {
   std::string out;
   int64_t begun = 0, ended_before = 0, at = 0, last_start = 0;
@@ -161,7 +162,8 @@ std::string repetition_index(Entries rep, uint16_t max_rep, const Sizes& ends) {
   return out;
 }
 
-// Whether the chunks fit this version; false where they have too many levels.
+// True if the chunks fit this version; false if they have too many levels. Throws if values do not
+// fit.
 bool fits(const std::vector<Sizes>& sizes, size_t num_levels, bool is_large) {
   if (is_large) return true;
   const auto header = static_cast<int64_t>((2 + 2 * sizes.size() + 7) / 8 * 8);
@@ -176,14 +178,14 @@ bool fits(const std::vector<Sizes>& sizes, size_t num_levels, bool is_large) {
     most = std::max(most, all);
     most_values = std::max(most_values, values);
   }
-  if (most + header <= MAX_CHUNK_BYTES) return true;
-  if (num_levels && most_values + header <= MAX_CHUNK_BYTES / 2) return false;
+  if (most + header <= kMaxChunkBytes) return true;
+  if (num_levels && most_values + header <= kMaxChunkBytes / 2) return false;
   refuse("mini-block: a chunk of " + std::to_string(most + header) +
-         " bytes, files of 2.1 have at most " + std::to_string(MAX_CHUNK_BYTES) +
+         " bytes, files of 2.1 have at most " + std::to_string(kMaxChunkBytes) +
          "; write full-zip pages or a file of 2.2");
 }
 
-// Size and logarithm of the values of each chunk; the last one has no logarithm.
+// Chunk words: size and log2 of the number of values; the last chunk has no logarithm.
 std::string chunk_words(Owned<int64_t>& chunk_bytes, const Sizes& counts, bool is_large) {
   std::string words;
   for (size_t chunk = 0; chunk < counts.size(); ++chunk) {
@@ -219,7 +221,7 @@ Result chunk_page(const Input& input, const Limits& limits, const Values& values
   const int64_t bits =
       std::bit_width(limits.max_rep) + static_cast<int64_t>(std::bit_width(limits.max_def));
   if (has_levels &&
-      largest(counts) > std::min(MAX_ENTRIES, MAX_LEVEL_BITS / std::max<int64_t>(bits, 1)))
+      largest(counts) > std::min(kMaxEntries, kMaxLevelBits / std::max<int64_t>(bits, 1)))
     return TooManyLevels{};
   std::vector<LevelBlocks> levels;
   if (rep) levels.push_back(level_blocks(*rep, counts, limits.max_rep, input.minor));
@@ -273,7 +275,7 @@ Result null_page(const Input& input, const Limits& limits) {
   ProtoOut message;
   message.numbers(5, input.levels.layers);
   const auto& [layers, rep, definition] = input.levels;
-  if (layers.size() == 1 && layers[0] == NULLABLE_ITEM) return constant(message, {});
+  if (layers.size() == 1 && layers[0] == kNullableItem) return constant(message, {});
   if (input.minor >= 3) return SparseConstant{};
   std::vector<Owned<uint8_t>> buffers;
   if (input.minor == 1) {
@@ -295,7 +297,7 @@ Result null_page(const Input& input, const Limits& limits) {
   return constant(message, std::move(buffers));
 }
 
-// Calls `each` with the slots that have a value, until it gives false.
+// Call `each` with the slots that have a value, until it returns false.
 template <typename Each>
 bool all_present(const Input& input, const Limits& limits, Each each) {
   if (!input.levels.definition) {
@@ -312,7 +314,7 @@ bool all_present(const Input& input, const Limits& limits, Each each) {
   return true;
 }
 
-// The bytes of the value that all have that are not null, and bits of such values.
+// Value that all items share that are not null, as bytes; a bit as one byte.
 using Only = std::optional<std::string>;
 
 Only only_fixed(const Input& input, const Limits& limits, const FixedIn& values) {
@@ -349,9 +351,9 @@ Only only_string(const Input& input, const Limits& limits, const StringsIn<Offse
       first = slot;
       size = own;
       next = start + size;
-      return size <= MAX_VALUE_BYTES;
+      return size <= kMaxValueBytes;
     }
-    // Nulls between them hold no bytes.
+    // Nulls between them have no bytes.
     if (own != size || start != next) return false;
     next += size;
     return std::memcmp(at(slot), at(*first), static_cast<size_t>(size)) == 0;
@@ -370,17 +372,17 @@ Only only_value(const Input& input, const Limits& limits) {
              : only_string(input, limits, strings_of<int32_t>(*view, input.values.count));
 }
 
-// Whether chunks are smaller: run lengths for the values, and compressed levels.
+// True if chunks are smaller, by run lengths of the values and compression of the levels.
 bool is_smaller_in_chunks(const Input& input, const std::string& value) {
   const auto& [layers, rep, definition] = input.levels;
   const size_t levels = (rep ? rep->size_bytes() : 0) + (definition ? definition->size_bytes() : 0);
-  if (static_cast<int64_t>(levels) <= MAX_RAW_LEVELS) return false;
+  if (static_cast<int64_t>(levels) <= kMaxRawLevels) return false;
   if (const auto* fixed = std::get_if<FixedIn>(&input.values.kind))
     return fixed->bits == 1 || is_countable(fixed->bits) || fixed->bits == 128;
-  return static_cast<int64_t>(value.size()) < WIDE_BYTES;
+  return static_cast<int64_t>(value.size()) < kWideBytes;
 }
 
-// The value as the buffers of an Arrow array of one.
+// Value as the buffers of an Arrow array of length 1.
 std::string value_buffer(const Input& input, const std::string& value) {
   std::string out;
   const auto size = static_cast<uint32_t>(value.size());
@@ -402,7 +404,7 @@ Page value_page(const Input& input, const std::string& value) {
   ProtoOut message;
   std::vector<Owned<uint8_t>> buffers;
   message.numbers(5, layers);
-  if (std::holds_alternative<FixedIn>(input.values.kind) && value.size() <= MAX_INLINE_BYTES)
+  if (std::holds_alternative<FixedIn>(input.values.kind) && value.size() <= kMaxInlineBytes)
     message.bytes(6, value);
   else
     buffers.push_back(copy_of(value_buffer(input, value)));
@@ -413,7 +415,7 @@ Page value_page(const Input& input, const std::string& value) {
   return constant(message, std::move(buffers));
 }
 
-// The page, if one value or none is enough for all items.
+// Page without chunks, if all items are null or share one value.
 std::optional<Result> constant_page(const Input& input, const Limits& limits) {
   const auto& definition = input.levels.definition;
   const bool has_present =
@@ -424,7 +426,7 @@ std::optional<Result> constant_page(const Input& input, const Limits& limits) {
   const Only value = only_value(input, limits);
   if (!value || is_smaller_in_chunks(input, *value)) return {};
   if (input.minor < 3) return value_page(input, *value);
-  if (!std::holds_alternative<FixedIn>(input.values.kind) || value->size() > MAX_INLINE_BYTES)
+  if (!std::holds_alternative<FixedIn>(input.values.kind) || value->size() > kMaxInlineBytes)
     return {};
   if (!input.levels.rep && !definition) return value_page(input, *value);
   return SparseConstant{*value};
@@ -440,7 +442,7 @@ int64_t longest_bits(const Values& values) {
                   : longest_string(static_cast<const int32_t*>(view->offsets), values.count));
 }
 
-// Levels are read by the number of values: they have to be of as many.
+// Check that levels are as many as readers expect from the number of values.
 void check(const Input& input, const Limits& limits) {
   const auto& [layers, rep, definition] = input.levels;
   if (!rep != !limits.max_rep) corrupt("pages: repetition levels of other layers");
@@ -473,7 +475,7 @@ std::optional<DictionaryParts> dictionary_parts(const Input& input) {
   auto dictionary = dictionary_of(input);
   if (!dictionary) return {};
   std::vector<Owned<uint8_t>> items;
-  for (const Buffer& buffer : dictionary->kept) items.push_back(copy_of(buffer.view()));
+  for (const Buffer& buffer : dictionary->buffers) items.push_back(copy_of(buffer.view()));
   return DictionaryParts{std::move(dictionary->indices), std::move(items)};
 }
 
@@ -482,7 +484,7 @@ Result page_of(const Input& input, const Zstd& zstd) {
   check(input, limits);
   if (!input.chunks_only) {
     if (auto page = constant_page(input, limits)) return std::move(*page);
-    if (input.is_sparse || std::holds_alternative<OthersIn>(input.values.kind)) return Left{};
+    if (input.is_sparse || std::holds_alternative<OthersIn>(input.values.kind)) return Unhandled{};
     if (!input.items) {
       if (auto dictionary = dictionary_of(input)) {
         const Values indices{
@@ -491,7 +493,7 @@ Result page_of(const Input& input, const Zstd& zstd) {
                                             static_cast<size_t>(input.values.count)})}};
         return chunk_page(input, limits, indices, &dictionary->items, zstd);
       }
-      if (longest_bits(input.values) >= input.zip_bits) return Left{};
+      if (longest_bits(input.values) >= input.zip_bits) return Unhandled{};
     }
   }
   return chunk_page(input, limits, input.values, input.items ? &*input.items : nullptr, zstd);

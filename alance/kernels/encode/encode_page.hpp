@@ -1,4 +1,4 @@
-// Pages of leaf columns: values and levels to the description and the buffers of a page.
+// Pages of leaf columns: from values and levels to the description and buffers of a page.
 #pragma once
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@ namespace alance::pages {
 enum class Compression : int { kAuto, kNone, kFsst, kLz4, kZstd };
 enum class Split : int { kOff, kOn, kAuto };
 
-// What the metadata of a field ask for: format/encode/options.py.
+// Options in the metadata of a field; see format/encode/options.py.
 struct Options {
   Compression compression = Compression::kAuto;
   std::optional<int32_t> level;
@@ -31,12 +31,12 @@ struct Options {
   std::optional<int32_t> dict_level;
 };
 
-// One frame of Zstandard; level 0 is the default.
+// Zstandard frame of bytes; level 0 is the default.
 using Zstd = std::function<std::string(std::span<const uint8_t>, int32_t level)>;
 
 using View = std::span<const uint8_t>;
 
-// Values of fixed width, bits LSB first.
+// Fixed-width values, bits LSB first.
 struct FixedIn {
   int64_t bits;
   View data;
@@ -46,14 +46,14 @@ struct StringsView {
   const void* offsets;
   View data;
 };
-// Rows that are cut into chunks as they are, in one or more buffers: fixed-size lists, structs.
+// Rows that are cut into chunks unchanged, in one or more buffers: fixed-size lists, structs.
 struct RowsIn {
   std::string encoding;
   int64_t row_bits;           // of all buffers
   std::vector<FixedIn> parts;
 };
-struct NullsIn {};   // there are no values
-struct OthersIn {};  // that pages of this kernel do not hold, unless all of them are null
+struct NullsIn {};  // no values: all items are null
+struct OthersIn {};  // values that this kernel does not encode unless all are null
 
 struct Values {
   int64_t count;
@@ -68,40 +68,40 @@ struct Levels {
 struct Input {
   Levels levels;
   Values values;
-  std::optional<Values> items;  // of a dictionary, whose indices `values` are
+  std::optional<Values> items;  // items of a dictionary whose indices are `values`
   Options options;
   int minor = 1;                // of the file version, 2.x
-  bool chunks_only = false;     // as they are: no constant, no dictionary
-  bool is_sparse = false;       // what is not constant is left to the caller
-  int64_t zip_bits = 2048;      // values that have one of so many bits are left to the caller
+  bool chunks_only = false;  // values unchanged: no constant, no dictionary
+  bool is_sparse = false;  // pages that are not constant are left to the caller
+  int64_t zip_bits = 2048;  // pages with a value of so many bits are left to the caller
 };
 
 struct Page {
   std::string layout;  // a PageLayout
   std::vector<Owned<uint8_t>> buffers;
-  bool has_chunks;     // which are the second buffer
+  bool has_chunks;  // in the second buffer
 };
 
-// The buffers that readers need before they can take rows: all but the chunks.
+// Numbers of the buffers that readers need before they can take rows: all but the chunks.
 std::vector<size_t> search_of(const Page& page);
 
-struct Left {};           // to the caller: full-zip pages, sparse values
+struct Unhandled {};  // left to the caller: full-zip pages, sparse values
 struct TooManyLevels {};  // in a chunk
-struct SparseConstant {   // from 2.3 on: one value, or none, and the structure of a sparse page
+struct SparseConstant {  // from 2.3 on: one value, or none, for a sparse page
   std::optional<std::string> value;
 };
 
-using Result = std::variant<Page, Left, TooManyLevels, SparseConstant>;
+using Result = std::variant<Page, Unhandled, TooManyLevels, SparseConstant>;
 
-// A dictionary that makes a page of the values smaller: their numbers, and the items as their bytes,
-// or as offsets and bytes.
+// Dictionary that makes a page smaller: the index of each value, and the items as bytes, or as
+// offsets and bytes.
 struct DictionaryParts {
   Owned<uint32_t> indices;
   std::vector<Owned<uint8_t>> items;
 };
 std::optional<DictionaryParts> dictionary_parts(const Input& input);
 
-// Throws std::overflow_error where values or levels do not fit into the pages of this version.
+// Encode a page. Throws std::overflow_error if values or levels do not fit this version's pages.
 Result page_of(const Input& input, const Zstd& zstd);
 
 }  // namespace alance::pages

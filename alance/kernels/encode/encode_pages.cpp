@@ -10,10 +10,10 @@
 namespace alance::pages {
 namespace {
 
-// What is left to the caller, as Python knows it; the other results are tuples.
-enum class Kind : int { kLeft = 0, kTooManyLevels = 1 };
+// Results that are left to the caller, as Python knows them; other results are tuples.
+enum class Kind : int { kUnhandled = 0, kTooManyLevels = 1 };
 
-// Arrays whose views a group of inputs has.
+// Owner of the arrays that the inputs of a call view.
 class Group {
  public:
   View bytes(nb::handle array) {
@@ -22,12 +22,12 @@ class Group {
   template <typename T>
   std::span<const T> numbers(nb::handle array) {
     const auto view = std::make_shared<In<T>>(nb::cast<In<T>>(array, false));
-    kept_.push_back(view);
+    arrays_.push_back(view);
     return {view->data(), view->size()};
   }
 
-  // By their form: the bits and bytes of values of fixed width, the offsets and bytes of strings,
-  // the encoding, bits and parts of rows, whether there are none at all.
+  // Values by the name of their form: bits and bytes of fixed-width values; offsets and bytes of
+  // strings; encoding, bits and parts of rows; nulls.
   Values values(nb::handle item) {
     const auto parts = nb::cast<nb::tuple>(item);
     const auto count = nb::cast<int64_t>(parts[0]);
@@ -79,7 +79,7 @@ class Group {
     return rows;
   }
 
-  std::vector<std::shared_ptr<void>> kept_;
+  std::vector<std::shared_ptr<void>> arrays_;
 };
 
 Options options_of(nb::handle item) {
@@ -119,9 +119,10 @@ Input input_of(nb::handle item, Group& group) {
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
-// A page as (layout, buffers, search); a sparse constant as its value or None, in a tuple of one.
+// (layout, buffers, search) of a page; (value or None,) of a sparse constant.
 nb::object result_of(Result& result) {
-  if (std::holds_alternative<Left>(result)) return nb::cast(static_cast<int>(Kind::kLeft));
+  if (std::holds_alternative<Unhandled>(result))
+    return nb::cast(static_cast<int>(Kind::kUnhandled));
   if (std::holds_alternative<TooManyLevels>(result))
     return nb::cast(static_cast<int>(Kind::kTooManyLevels));
   if (const auto* constant = std::get_if<SparseConstant>(&result))
@@ -133,8 +134,8 @@ nb::object result_of(Result& result) {
   return nb::make_tuple(bytes_of(page.layout), nb::tuple(buffers), search);
 }
 
-// The number of each value among the distinct ones, and the parts of these: bytes, or offsets and
-// bytes; None where a dictionary would not make a page smaller.
+// Index of each value among the distinct ones, and the parts of these: bytes, or offsets and bytes.
+// None if a dictionary would not make a page smaller.
 nb::object choose_dictionary(nb::handle values, nb::handle options, int minor) {
   Group group;
   Input input;
@@ -152,7 +153,7 @@ nb::object choose_dictionary(nb::handle values, nb::handle options, int minor) {
   return nb::tuple(parts);
 }
 
-// The results of all inputs, in order. `zstd` is called with bytes and a level.
+// Encode all inputs, in order. `zstd` is called with bytes and a level.
 nb::list encode_pages(const nb::list& items, const nb::callable& zstd) {
   Group group;
   std::vector<Input> inputs;

@@ -8,14 +8,14 @@
 namespace alance {
 namespace {
 
-constexpr int64_t RUN_PART = 255;  // what a length of one byte can say
+constexpr int64_t kRunPart = 255;  // largest length of one byte
 
 template <typename T>
 inline T value_at(const uint8_t* data, int64_t i) {
   return load<T>(data + i * static_cast<int64_t>(sizeof(T)));
 }
 
-// Where the run that begins at `first` ends, `stop` at the latest.
+// End of the run that begins at `first`, at most `stop`.
 template <typename T>
 inline int64_t run_end(const uint8_t* data, int64_t first, int64_t stop) {
   const T value = value_at<T>(data, first);
@@ -24,21 +24,21 @@ inline int64_t run_end(const uint8_t* data, int64_t first, int64_t stop) {
   return i;
 }
 
-inline int64_t parts(int64_t length) { return (length + RUN_PART - 1) / RUN_PART; }
+inline int64_t parts(int64_t length) { return (length + kRunPart - 1) / kRunPart; }
 
-// How many of the first `most` values make a chunk: all that are left, or a power of two, of which
-// the runs take at most `max_bytes`.
+// Number of values in the next chunk: all `remaining`, or a power of two of at most `most`, whose
+// runs take at most `max_bytes`.
 template <typename T>
-int64_t chunk_values(const uint8_t* data, int64_t left, int64_t most, int64_t max_bytes) {
-  constexpr int64_t entry_bytes = sizeof(T) + 1;
-  const int64_t window = std::min(left, most);
+int64_t chunk_values(const uint8_t* data, int64_t remaining, int64_t most, int64_t max_bytes) {
+  constexpr int64_t kEntryBytes = sizeof(T) + 1;
+  const int64_t window = std::min(remaining, most);
   int64_t entries = 0, fits = 2, power = 4;
   for (int64_t first = 0; first < window;) {
     const int64_t stop = run_end<T>(data, first, window);
     for (; power <= stop; power *= 2)
-      if ((entries + parts(power - first)) * entry_bytes <= max_bytes) fits = power;
+      if ((entries + parts(power - first)) * kEntryBytes <= max_bytes) fits = power;
     entries += parts(stop - first);
-    if (entries * entry_bytes > max_bytes) return std::min(fits, left);
+    if (entries * kEntryBytes > max_bytes) return std::min(fits, remaining);
     first = stop;
   }
   return window;
@@ -59,7 +59,7 @@ Runs runs_of(const uint8_t* data, int64_t num_values, int64_t most, int64_t max_
       int64_t stop = run_end<T>(data, first, count);
       const uint8_t* value = data + first * static_cast<int64_t>(sizeof(T));
       while (first < stop) {
-        const int64_t part = std::min(stop - first, RUN_PART);
+        const int64_t part = std::min(stop - first, kRunPart);
         runs.values.insert(runs.values.end(), value, value + sizeof(T));
         runs.lengths.push_back(static_cast<uint8_t>(part));
         first += part;
@@ -102,7 +102,7 @@ void write_block(const uint8_t* data, int64_t count, int64_t entries, uint8_t* o
     const int64_t stop = run_end<T>(data, first, count);
     const T value = value_at<T>(data, first);
     while (first < stop) {
-      const int64_t part = std::min(stop - first, RUN_PART);
+      const int64_t part = std::min(stop - first, kRunPart);
       store(values, value);
       values += sizeof(T);
       *lengths++ = static_cast<uint8_t>(part);

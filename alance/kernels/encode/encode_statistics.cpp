@@ -6,9 +6,9 @@
 namespace alance {
 namespace {
 
-constexpr int64_t BLOCK = 1024;     // values that are packed together
-constexpr int64_t RUN_STRETCH = 4096;  // where a run is cut first: the most values of a chunk
-constexpr int64_t RUN_PART = 255;      // and then: what a length of one byte can say
+constexpr int64_t kBlockValues = 1024;  // values of one bit-packed block
+constexpr int64_t kRunStretch = 4096;  // a run is cut into chunks of so many values
+constexpr int64_t kRunPart = 255;  // and there into parts: the largest length of one byte
 
 ALANCE_CLONES uint64_t either_words(const uint8_t* data, int64_t num_words) {
   uint64_t all = 0;
@@ -16,7 +16,7 @@ ALANCE_CLONES uint64_t either_words(const uint8_t* data, int64_t num_words) {
   return all;
 }
 
-// How often neighbours among `count` + 1 values differ.
+// Number of neighbours that differ among `count` + 1 values.
 template <typename T, typename Sum>
 inline int64_t count_changes(const uint8_t* data, int64_t count) {
   int64_t total = 0;
@@ -56,13 +56,13 @@ int64_t changes(const uint8_t* data, int64_t count, int bits) {
   }
 }
 
-// Gives the number of runs; `each` is called with the width of each 1024 values.
+// Returns the number of runs; calls `each` with the bit width of each 1024 values.
 template <typename Each>
 int64_t scan_blocks(const uint8_t* data, int64_t num_values, int bits, Each each) {
   const int64_t value_bytes = bits / 8;
   int64_t runs = num_values > 0;
-  for (int64_t first = 0; first < num_values; first += BLOCK) {
-    const int64_t count = std::min(BLOCK, num_values - first);
+  for (int64_t first = 0; first < num_values; first += kBlockValues) {
+    const int64_t count = std::min(kBlockValues, num_values - first);
     const uint8_t* in = data + first * value_bytes;
     each(std::bit_width(either(in, count * value_bytes, bits)));
     runs += changes(in, std::min(count, num_values - first - 1), bits);
@@ -79,16 +79,15 @@ int64_t entries_of(const uint8_t* data, int64_t num_values, int64_t limit) {
     while (stop < num_values &&
            load<T>(data + stop * static_cast<int64_t>(sizeof(T))) == value)
       ++stop;
-    const int64_t rest = (stop - first) % RUN_STRETCH;
-    entries += (stop - first) / RUN_STRETCH * ((RUN_STRETCH + RUN_PART - 1) / RUN_PART) +
-               (rest + RUN_PART - 1) / RUN_PART;
+    const int64_t rest = (stop - first) % kRunStretch;
+    entries += (stop - first) / kRunStretch * ((kRunStretch + kRunPart - 1) / kRunPart) +
+               (rest + kRunPart - 1) / kRunPart;
     first = stop;
   }
   return entries;
 }
 
-// Run lengths that the values take, where a length has one byte; any number above `limit` if they
-// are more.
+// Number of one-byte run lengths that the values take; any number above `limit` if there are more.
 int64_t run_entries(const uint8_t* data, int64_t num_values, int bits, int64_t limit) {
   switch (bits) {
     case 8: return entries_of<uint8_t>(data, num_values, limit);
@@ -102,8 +101,9 @@ int64_t run_entries(const uint8_t* data, int64_t num_values, int bits, int64_t l
 
 ValueCosts costs_of(const uint8_t* data, int64_t num_values, int bits) {
   int64_t packed = 0;
-  const int64_t runs = scan_blocks(data, num_values, bits,
-                                   [&](int width) { packed += bits / 8 + BLOCK / 8 * width; });
+  const int64_t runs = scan_blocks(data, num_values, bits, [&](int width) {
+    packed += bits / 8 + kBlockValues / 8 * width;
+  });
   return {packed, runs};
 }
 
@@ -114,7 +114,7 @@ ChunkForm chunk_form(const uint8_t* data, int64_t num_values, int bits,
   const bool packs = packed < raw;
   if (!num_values) return ChunkForm::kFlat;
   if (!most_runs || static_cast<double>(runs) < *most_runs * static_cast<double>(num_values)) {
-    // On a tie runs go before bit-packing, and flat values before both.
+    // On a tie runs beat bit-packing, and flat values beat both.
     const int64_t limit = (std::min(raw, packed) - !packs) / (value_bytes + 1);
     if (runs <= limit && run_entries(data, num_values, bits, limit) <= limit)
       return ChunkForm::kRuns;

@@ -1,4 +1,4 @@
-// Fixed-width values to chunks and rows: bit slices, byte stream split, zipped columns.
+// Fixed-width values as chunks and rows: bit slices, byte stream split, zipped columns.
 //
 // Source: docs/format/encodings.md, "Flat", "ByteStreamSplit" and "Packed structs".
 #include <vector>
@@ -9,7 +9,7 @@
 namespace alance {
 namespace {
 
-// Copies bits from `start` on to the beginning of `out`; bits behind them in the last byte are 0.
+// Copy bits from `start` on to the beginning of `out`; zero bits fill the last byte.
 void copy_bits(const uint8_t* in, int64_t start, int64_t num_bits, uint8_t* out) {
   if (num_bits == 0) return;
   const int64_t num_bytes = bytes_of_bits(num_bits);
@@ -18,7 +18,7 @@ void copy_bits(const uint8_t* in, int64_t start, int64_t num_bits, uint8_t* out)
   if (shift == 0) {
     std::memcpy(out, in, static_cast<size_t>(num_bytes));
   } else {
-    const int64_t last = (shift + num_bits - 1) / 8;  // of the bytes that are read
+    const int64_t last = (shift + num_bits - 1) / 8;  // last byte that is read
     for (int64_t i = 0; i < num_bytes; ++i) {
       const unsigned high = i < last ? in[i + 1] : 0;
       out[i] = static_cast<uint8_t>(in[i] >> shift | high << (8 - shift));
@@ -80,10 +80,10 @@ void place_column(const uint8_t* in, int64_t num_rows, int64_t row_bytes, uint8_
     std::memcpy(out, in, Size);
 }
 
-// Rows of columns of fixed width side by side, each in whole bytes.
+// Zip columns of fixed width into rows; each value takes whole bytes.
 Numpy<uint8_t> zip_columns(const nb::list& list, const In<int64_t>& bits_, int64_t num_rows) {
   std::vector<Bytes> columns;
-  for (nb::handle one : list) columns.push_back(nb::cast<Bytes>(one));
+  for (nb::handle column : list) columns.push_back(nb::cast<Bytes>(column));
   if (bits_.size() != columns.size()) corrupt("rows: one width a column");
   auto encode = [&] {
     nb::gil_scoped_release release;
@@ -124,15 +124,15 @@ Numpy<uint8_t> zip_columns(const nb::list& list, const In<int64_t>& bits_, int64
   return encode().numpy();
 }
 
-// Rows of columns of which some are byte strings. `wire` has the bytes of each fixed column, or
-// minus the bytes of the length that stands before each string; `offsets` one array a column,
-// empty for the fixed ones. Gives the offsets of the rows, and the rows.
+// Zip columns, some of them byte strings, into rows. `wire` has the bytes of each fixed-width
+// column, or minus the bytes of the length in front of each string; `offsets` has an array a
+// column, empty for fixed-width ones. Returns the offsets of the rows, and the rows.
 nb::tuple zip_rows(const nb::list& datas_, const nb::list& offsets_, const In<int64_t>& wire_,
                    int64_t num_rows) {
   std::vector<Bytes> datas;
   std::vector<In<int64_t>> offsets;
-  for (nb::handle one : datas_) datas.push_back(nb::cast<Bytes>(one));
-  for (nb::handle one : offsets_) offsets.push_back(nb::cast<In<int64_t>>(one));
+  for (nb::handle array : datas_) datas.push_back(nb::cast<Bytes>(array));
+  for (nb::handle array : offsets_) offsets.push_back(nb::cast<In<int64_t>>(array));
   const size_t num = datas.size();
   if (offsets.size() != num || wire_.size() != num || num_rows < 0)
     corrupt("rows: one width and one array of offsets a column");

@@ -9,35 +9,35 @@
 namespace alance {
 namespace {
 
-constexpr uint8_t FILLER = 0x48;
+constexpr uint8_t kFiller = 0x48;
 
 }  // namespace
 
 template <typename Offset>
 StringChunks chunk_strings(const StringsIn<Offset>& strings, int64_t chunk_bytes, int64_t most) {
-  constexpr int64_t word = sizeof(Offset);
+  constexpr int64_t kWord = sizeof(Offset);
   if (most < 2 || (most & (most - 1)))
     corrupt("strings: chunks of " + std::to_string(most) + " strings");
   const Offset* offset = strings.offset;
   auto size_of = [&](int64_t first, int64_t count) {
-    return word * (count + 1) + int64_t{offset[first + count]} - int64_t{offset[first]};
+    return kWord * (count + 1) + int64_t{offset[first + count]} - int64_t{offset[first]};
   };
   std::vector<int64_t> counts;
   int64_t total = 0;
   for (int64_t first = 0; first < strings.num;) {
-    const int64_t left = strings.num - first;
+    const int64_t remaining = strings.num - first;
     int64_t count = 2;
-    if (left <= 2 || (left <= most && size_of(first, left) <= chunk_bytes)) {
-      count = left;
+    if (remaining <= 2 || (remaining <= most && size_of(first, remaining) <= chunk_bytes)) {
+      count = remaining;
     } else {
-      while (2 * count <= std::min(left, most) && size_of(first, 2 * count) <= chunk_bytes)
+      while (2 * count <= std::min(remaining, most) && size_of(first, 2 * count) <= chunk_bytes)
         count *= 2;
     }
     const int64_t size = size_of(first, count);
-    if (size > std::numeric_limits<Offset>::max() - word)
+    if (size > std::numeric_limits<Offset>::max() - kWord)
       throw std::overflow_error("strings: a chunk of " + std::to_string(size) + " bytes");
     counts.push_back(count);
-    total += (size + word - 1) / word * word;
+    total += (size + kWord - 1) / kWord * kWord;
     first += count;
   }
   const int64_t num_chunks = static_cast<int64_t>(counts.size());
@@ -47,16 +47,16 @@ StringChunks chunk_strings(const StringsIn<Offset>& strings, int64_t chunk_bytes
   int64_t first = 0;
   for (int64_t c = 0; c < num_chunks; ++c) {
     const int64_t count = counts[static_cast<size_t>(c)];
-    const Offset base = static_cast<Offset>(word * (count + 1) - offset[first]);
+    const Offset base = static_cast<Offset>(kWord * (count + 1) - offset[first]);
     for (int64_t i = 0; i <= count; ++i)
-      store(out + i * word, static_cast<Offset>(offset[first + i] + base));
+      store(out + i * kWord, static_cast<Offset>(offset[first + i] + base));
     const int64_t num_bytes = int64_t{offset[first + count]} - int64_t{offset[first]};
-    const int64_t size = word * (count + 1) + num_bytes;
-    const int64_t padded = (size + word - 1) / word * word;
+    const int64_t size = kWord * (count + 1) + num_bytes;
+    const int64_t padded = (size + kWord - 1) / kWord * kWord;
     if (num_bytes)
-      std::memcpy(out + word * (count + 1), strings.data + offset[first],
+      std::memcpy(out + kWord * (count + 1), strings.data + offset[first],
                   static_cast<size_t>(num_bytes));
-    std::memset(out + size, FILLER, static_cast<size_t>(padded - size));
+    std::memset(out + size, kFiller, static_cast<size_t>(padded - size));
     sizes[c] = padded;
     counts_[c] = count;
     out += padded;

@@ -27,17 +27,18 @@ SizedChunks assemble_chunks(std::span<const std::span<const uint8_t>> buffers,
             std::to_string(num_buffers) + " buffers of " + std::to_string(num_chunks) + " chunks");
   std::vector<const uint8_t*> sources;
   for (int64_t b = 0; b < num_buffers; ++b) {
-    int64_t left = static_cast<int64_t>(buffers[static_cast<size_t>(b)].size());
+    int64_t remaining = static_cast<int64_t>(buffers[static_cast<size_t>(b)].size());
     const int64_t limit = b >= level_buffers && large ? INT64_C(0xFFFFFFFF) : 0xFFFF;
     for (int64_t c = 0; c < num_chunks; ++c) {
       const int64_t size = sizes[static_cast<size_t>(b * num_chunks + c)];
-      if (size < 0 || size > left || size > limit)
+      if (size < 0 || size > remaining || size > limit)
         corrupt("chunks: " + std::to_string(size) + " bytes of buffer " + std::to_string(b) +
-                " in chunk " + std::to_string(c) + ", " + std::to_string(left) +
+                " in chunk " + std::to_string(c) + ", " + std::to_string(remaining) +
                 " are left, a chunk may have " + std::to_string(limit));
-      left -= size;
+      remaining -= size;
     }
-    if (left) corrupt("chunks: " + std::to_string(left) + " bytes of a buffer in no chunk");
+    if (remaining)
+      corrupt("chunks: " + std::to_string(remaining) + " bytes of a buffer in no chunk");
     sources.push_back(buffers[static_cast<size_t>(b)].data());
   }
   for (int64_t c = 0; c < num_chunks; ++c)
@@ -86,7 +87,7 @@ SizedChunks assemble_chunks(std::span<const std::span<const uint8_t>> buffers,
 
 namespace {
 
-// Strings at places of a new buffer of `total` bytes, `filler` between them.
+// Place strings in a new buffer of `total` bytes, with `filler` between them.
 template <typename Offset>
 Numpy<uint8_t> place_strings(const In<Offset>& offsets, const Bytes& data,
                              const In<int64_t>& starts, int64_t total, uint8_t filler) {

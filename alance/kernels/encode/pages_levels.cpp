@@ -1,6 +1,8 @@
-// Nested structure to repetition and definition levels, one layer at a time, from the outside in.
+// Repetition and definition levels (Dremel) of a nested structure, one layer at a time, outermost
+// first.
 //
-// Source: docs/format/file.md, "Arrow to levels (writer)"; codecs/levels.cpp names the paper.
+// Source: S. Melnik et al., "Dremel: Interactive Analysis of Web-Scale Datasets", PVLDB 3, 2010;
+// docs/format/file.md, "Arrow to levels (writer)".
 #include <vector>
 
 #include "base/bounds.hpp"
@@ -9,8 +11,8 @@
 namespace alance {
 namespace {
 
-// An entry whose level is above `closed_above` has no slot in the layers further in. Gives the
-// entries with a slot `level` where `nulls` (one byte a slot) is not 0, and nothing further out.
+// Set definition level `level` in the entries whose slot is null (`nulls` has one byte a slot). An
+// entry whose level is above `closed_above` has no slot in this layer and further in.
 void mark_nulls(const Out<uint16_t>& definition, int64_t closed_above, const Bytes& nulls,
                 int64_t level) {
   const int64_t num_entries = static_cast<int64_t>(definition.size());
@@ -27,15 +29,15 @@ void mark_nulls(const Out<uint16_t>& definition, int64_t closed_above, const Byt
   int64_t slot = 0;
   for (int64_t i = 0; i < num_entries; ++i)
     if (defs[i] <= closed_above) {
-      // An entry that is absent further out keeps that reason: readers want the outermost one.
+      // An entry that is absent further out keeps that level: readers want the outermost reason.
       if (null[slot] && defs[i] == 0) defs[i] = static_cast<uint16_t>(level);
       ++slot;
     }
 }
 
-// Opens one list layer: every entry with a slot becomes the entries of its list's children, or one
-// entry that says why there are none. `offsets` are those of the slots, `nulls` one byte a slot or
-// nothing where no list is null. Levels of -1 do not occur.
+// Open one list layer: each entry with a slot becomes the entries of its list's items, or one entry
+// that says why there are none. `offsets` are those of the slots; `nulls` has one byte a slot, and
+// is empty if no list is null. A level of -1 does not occur.
 nb::tuple expand_lists(const In<uint16_t>& rep, const In<uint16_t>& definition,
                        int64_t closed_above, const In<int64_t>& offsets, const Bytes& nulls,
                        int64_t rep_level, int64_t null_level, int64_t empty_level) {
@@ -56,7 +58,7 @@ nb::tuple expand_lists(const In<uint16_t>& rep, const In<uint16_t>& definition,
   Owned<uint16_t> out_rep(0), out_def(0);
   {
     nb::gil_scoped_release release;
-    // Once through to check and to count, so that the second loop writes into what fits.
+    // The first pass checks and counts, so that the second writes into exact sizes.
     int64_t total = 0, slot = 0;
     for (int64_t i = 0; i < num_entries; ++i) {
       if (defs[i] > closed_above) {

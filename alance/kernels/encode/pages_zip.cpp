@@ -1,4 +1,4 @@
-// Full-zip pages: control word, length and value of each entry, interleaved.
+// Full-zip pages: control word, length and value of each entry, one entry after the other.
 //
 // Source: docs/format/file.md, "Full-zip layout".
 #include <vector>
@@ -9,7 +9,7 @@
 namespace alance {
 namespace {
 
-// Levels of all entries: an empty array where all are 0.
+// Levels of all entries; an array is empty if all its levels are 0.
 struct Levels {
   const uint16_t* rep;
   const uint16_t* def;
@@ -45,7 +45,7 @@ struct Levels {
   bool is_present(int64_t i) const { return !def || def[i] == 0; }
   bool is_row(int64_t i) const { return !rep || rep[i] == max_rep; }
 
-  // Checks every level and counts rows and visible entries.
+  // Check every level, and count rows and visible entries.
   void count() {
     const uint64_t def_limit = uint64_t{1} << bits_def;
     const uint64_t word_limit = uint64_t{1} << (8 * control_bytes);
@@ -96,11 +96,11 @@ nb::tuple zip_fixed(const In<uint16_t>& rep, const In<uint16_t>& def, int64_t nu
     starts[row] = total;
     return std::make_pair(std::move(out), std::move(starts));
   };
-  auto found = run();
-  return nb::make_tuple(found.first.numpy(), found.second.numpy());
+  auto zipped = run();
+  return nb::make_tuple(zipped.first.numpy(), zipped.second.numpy());
 }
 
-// `offsets` are those of one string a visible entry; those of nulls are left out.
+// `offsets` has a string for each visible entry; strings of nulls are skipped.
 template <typename Offset>
 nb::tuple zip_variable(const In<uint16_t>& rep, const In<uint16_t>& def, int64_t num_entries,
                        int64_t control_bytes, int64_t bits_def, int64_t max_rep,
@@ -151,8 +151,8 @@ nb::tuple zip_variable(const In<uint16_t>& rep, const In<uint16_t>& def, int64_t
     starts[row] = total;
     return std::make_pair(std::move(out), std::move(starts));
   };
-  auto found = run();
-  return nb::make_tuple(found.first.numpy(), found.second.numpy());
+  auto zipped = run();
+  return nb::make_tuple(zipped.first.numpy(), zipped.second.numpy());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Small files: an Arrow batch of plain columns to all bytes of a file, one page a column.
+// Small files: from an Arrow batch of plain columns to all bytes of a file, one page a column.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
@@ -10,18 +10,18 @@
 namespace alance::small {
 namespace {
 
-constexpr uint64_t MAX_FILE_BYTES = 64 << 20;
+constexpr uint64_t kMaxFileBytes = 64 << 20;  // larger files are left to the caller
 
-// A batch that is given by its owner, and goes when this does.
-class Given {
+// Batch exported by its owner; released with this.
+class Exported {
  public:
   ArrowArray array{};
-  ~Given() {
+  ~Exported() {
     if (array.release) array.release(&array);
   }
 };
 
-// What all small files of one schema and version have in common.
+// Encoder of all small files of one schema and version.
 class SmallFiles {
  public:
   SmallFiles(const nb::list& kinds, const nb::bytes& schema, const nb::bytes& column_encoding,
@@ -50,17 +50,17 @@ class SmallFiles {
     if (kinds_.empty()) corrupt("small files: no columns");
   }
 
-  // The bytes of a file of these rows; None where some column is not small and plain.
+  // Bytes of a file of these rows; None if a column is not plain, or too large.
   nb::object encode(const nb::object& batch, bool statistics, int64_t page_bytes) const {
-    Given given;
-    batch.attr("_export_to_c")(reinterpret_cast<uintptr_t>(&given.array));
-    const std::string content = file_of(given.array, statistics, page_bytes);
+    Exported exported;
+    batch.attr("_export_to_c")(reinterpret_cast<uintptr_t>(&exported.array));
+    const std::string content = file_of(exported.array, statistics, page_bytes);
     if (content.empty()) return nb::none();
     return nb::bytes(content.data(), content.size());
   }
 
  private:
-  // Statistics read values by the width of their kind.
+  // Statistics read values by the width of their kind: check that of the column.
   static void check_zones(const std::string& name, int bits) {
     if (name.empty()) return;
     const Zones zones(0, name, 1, 1);
@@ -81,11 +81,11 @@ class SmallFiles {
     for (size_t i = 0; i < kinds_.size(); ++i) {
       const auto rows = Rows::of(*batch.children[i], kinds_[i]);
       if (!rows || rows->count() != batch.length || rows->num_bytes() >= page_bytes) return {};
-      // Without hints of the field nothing is compressed by Zstandard.
+      // Input without a field's options never asks for Zstandard.
       auto page = pages::page_of(rows->input(version_.minor), nullptr);
       if (!std::holds_alternative<pages::Page>(page)) return {};
       add_page(out, container, i, std::get<pages::Page>(page), num_rows);
-      if (container.num_bytes() > MAX_FILE_BYTES) return {};
+      if (container.num_bytes() > kMaxFileBytes) return {};
       if (!statistics || kinds_[i].zones.empty()) continue;
       zones.emplace_back(static_cast<uint32_t>(i), kinds_[i].zones, zone_rows_, max_zones_);
       rows->add_to(zones.back());
@@ -114,7 +114,7 @@ class SmallFiles {
     const auto starts = container.add_page(column, page_url_, page.layout, buffers,
                                            pages::search_of(page), num_rows, 0);
     for (size_t k = 0; k < starts.size(); ++k)
-      if (starts[k] != Container::KEPT) append_padded(out, buffers[k]);
+      if (starts[k] != Container::kDeferred) append_padded(out, buffers[k]);
   }
 
   std::vector<Kind> kinds_;

@@ -1,4 +1,4 @@
-// Arrow arrays to values and levels of pages, with the results of alance/format/encode/leaves.py.
+// Values and levels of pages from Arrow arrays, with the results of alance/format/encode/leaves.py.
 #include "encode/small_page.hpp"
 
 #include <cmath>
@@ -44,7 +44,8 @@ std::optional<Rows> Rows::of(const ArrowArray& array, const Kind& kind) {
   return rows;
 }
 
-// False where there are nulls that may not be: an error, and who says it knows the field.
+// False if there are nulls in a column without nulls: Python raises the error, which names the
+// field.
 bool Rows::take_validity(const ArrowArray& array) {
   const auto* bits = static_cast<const uint8_t*>(array.buffers[0]);
   if (!bits || array.null_count == 0) return true;
@@ -60,7 +61,7 @@ bool Rows::take_validity(const ArrowArray& array) {
   return kind_.is_nullable;
 }
 
-// Bits moved to the first byte, unless they begin with one.
+// Bits, moved to begin on a byte unless they do.
 void Rows::take_bits(const ArrowArray& array) {
   const auto* bits = static_cast<const uint8_t*>(array.buffers[1]);
   const auto num_bytes = static_cast<size_t>(bytes_of_bits(count_));
@@ -68,15 +69,15 @@ void Rows::take_bits(const ArrowArray& array) {
     data_ = {bits + array.offset / 8, num_bytes};
     return;
   }
-  made_data_.resize(num_bytes);
+  own_data_.resize(num_bytes);
   for (int64_t row = 0; row < count_; ++row) {
-    uint8_t& byte = made_data_[static_cast<size_t>(row / 8)];
+    uint8_t& byte = own_data_[static_cast<size_t>(row / 8)];
     byte = static_cast<uint8_t>(byte | bit_at(bits, array.offset + row) << row % 8);
   }
-  data_ = made_data_;
+  data_ = own_data_;
 }
 
-// Strings from offset 0 on, those of nulls empty.
+// Strings with offsets from 0; strings of nulls become empty.
 template <typename Offset>
 bool Rows::take_strings(const ArrowArray& array) {
   const auto* content = static_cast<const uint8_t*>(array.buffers[1]);
@@ -97,18 +98,18 @@ bool Rows::take_strings(const ArrowArray& array) {
     offsets_ = content;
     return true;
   }
-  made_offsets_.resize((num + 1) * sizeof(Offset));
+  own_offsets_.resize((num + 1) * sizeof(Offset));
   Offset end = 0;
   for (size_t row = 0; row < num; ++row) {
     if (valid_.empty() || valid_[row]) {
       const Offset first = end_at(row), size = static_cast<Offset>(end_at(row + 1) - first);
-      if (!is_clean && size) made_data_.insert(made_data_.end(), data + first, data + first + size);
+      if (!is_clean && size) own_data_.insert(own_data_.end(), data + first, data + first + size);
       end = static_cast<Offset>(end + size);
     }
-    store(made_offsets_.data() + (row + 1) * sizeof(Offset), end);
+    store(own_offsets_.data() + (row + 1) * sizeof(Offset), end);
   }
-  offsets_ = made_offsets_.data();
-  if (!is_clean) data_ = made_data_;
+  offsets_ = own_offsets_.data();
+  if (!is_clean) data_ = own_data_;
   return true;
 }
 

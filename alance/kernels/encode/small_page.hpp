@@ -1,4 +1,4 @@
-// Input of a page from an Arrow array: columns without lists and structs.
+// Input of a page from the Arrow array of a column without lists and structs.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,31 +10,31 @@
 
 namespace alance::small {
 
-// What a column is, by its field.
+// Kind of a column, from its field.
 struct Kind {
-  int bits;           // of a value; 0: byte strings
+  int bits;  // of a value; 0: byte strings
   int offset_bytes;   // of byte strings: 4 or 8
-  std::string zones;  // the kind of its bounds in statistics; empty: it has none
+  std::string zones;  // kind of its bounds in statistics; empty: none
   bool is_nullable;
 };
 
-// The rows of one column: views of its array, and what had to be made of it.
+// Rows of one column: views of its array, or copies of the parts that pages need in another form.
 class Rows {
  public:
-  Rows(const Rows&) = delete;  // views are of its own memory, which moves along
+  Rows(const Rows&) = delete;  // views point into own memory, which moves along
   Rows(Rows&&) = default;
 
-  // Nothing where they are not plain, or nulls are in a column that has none.
+  // Nothing if the column is not plain, or has nulls that its field excludes.
   static std::optional<Rows> of(const ArrowArray& array, const Kind& kind);
 
-  // Of a file of version 2.`minor`; valid as long as this and the array.
+  // Input for a file of version 2.`minor`; valid as long as this and the array.
   pages::Input input(int minor) const;
 
   void add_to(Zones& zones) const;
 
   int64_t count() const { return count_; }
 
-  // Of values and levels.
+  // Bytes of values and levels.
   int64_t num_bytes() const {
     return static_cast<int64_t>(data_.size() + 2 * definition_.size()) +
            (kind_.bits ? 0 : kind_.offset_bytes * (count_ + 1));
@@ -49,11 +49,11 @@ class Rows {
 
   Kind kind_;
   int64_t count_ = 0;
-  std::vector<uint8_t> valid_;  // a byte each; none: all are
+  std::vector<uint8_t> valid_;  // a byte a row; empty: all are valid
   std::vector<uint16_t> definition_;
   pages::View data_;
   const void* offsets_ = nullptr;
-  std::vector<uint8_t> made_data_, made_offsets_;
+  std::vector<uint8_t> own_data_, own_offsets_;
 };
 
 }  // namespace alance::small

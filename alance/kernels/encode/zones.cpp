@@ -15,11 +15,12 @@
 namespace alance {
 namespace {
 
-constexpr uint8_t HAS_LOW = 1, HAS_HIGH = 2, HAS_VALUES = 4, HAS_NANS = 8;
-constexpr size_t HEADER_BYTES = 32, ENTRY_BYTES = 40;
-constexpr size_t STORED_BYTES = 80;  // so few are stored as they are: one zone of any column
+constexpr uint8_t kHasLow = 1, kHasHigh = 2, kHasValues = 4, kHasNans = 8;
+constexpr size_t kHeaderBytes = 32, kEntryBytes = 40;
+// Blocks of at most so many bytes are stored uncompressed: one zone of any column.
+constexpr size_t kStoredBytes = 80;
 
-// The half float of a value that is one.
+// Half float of a value that has one.
 uint16_t half_of(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7FFFFFFF;
@@ -29,7 +30,7 @@ uint16_t half_of(float value) {
   return static_cast<uint16_t>(sign | (magnitude - 0x38000000) >> 13);
 }
 
-// The shortest text of at most `limit` bytes that is no less; there is none above 0xFF alone.
+// Upper bound of a text in at most `limit` bytes; empty if it would be above 0xFF alone.
 std::string rounded_up(const std::string& text, size_t limit) {
   if (text.size() <= limit) return text;
   std::string cut = text.substr(0, limit);
@@ -44,14 +45,14 @@ struct Bounds {
 };
 
 Bounds bounds_of(const Zones& zones, const Zone& zone, size_t limit) {
-  const bool is_half = !zones.is_text() && NUMBER_KINDS[zones.kind()].name == "f2";
-  Bounds bounds{{}, {}, zone.nans ? HAS_NANS : uint8_t{0}};
-  if (zone.has_bounds) bounds.flags |= HAS_VALUES | HAS_LOW | HAS_HIGH;
+  const bool is_half = !zones.is_text() && kNumberKinds[zones.kind()].name == "f2";
+  Bounds bounds{{}, {}, zone.nans ? kHasNans : uint8_t{0}};
+  if (zone.has_bounds) bounds.flags |= kHasValues | kHasLow | kHasHigh;
   if (zones.is_text()) {
     bounds.low = zone.low.substr(0, limit);
     bounds.high = rounded_up(zone.high, limit);
     if (bounds.high.empty() && !zone.high.empty())
-      bounds.flags = static_cast<uint8_t>(bounds.flags & ~HAS_HIGH);
+      bounds.flags = static_cast<uint8_t>(bounds.flags & ~kHasHigh);
   } else if (!zone.has_bounds) {
     const auto width = static_cast<size_t>(is_half ? 2 : zones.width());
     bounds.low = bounds.high = std::string(width, '\0');
@@ -68,7 +69,7 @@ Bounds bounds_of(const Zones& zones, const Zone& zone, size_t limit) {
   return bounds;
 }
 
-// The bytes as zlib stores them: what is so small does not become smaller.
+// Zlib stream of a stored block (RFC 1950, 1951): so few bytes do not become smaller.
 std::string stored(const std::string& raw) {
   uint32_t a = 1, b = 0;
   for (const char byte : raw) {
@@ -82,7 +83,7 @@ std::string stored(const std::string& raw) {
   return out;
 }
 
-// The zones of a column before zlib.
+// Zones of a column before compression.
 std::string raw_block(const Zones& zones, size_t limit) {
   std::string nulls, flags, low_sizes, high_sizes, lows, highs;
   for (const Zone& zone : zones.all()) {
@@ -99,7 +100,7 @@ std::string raw_block(const Zones& zones, size_t limit) {
   return nulls + flags + low_sizes + high_sizes + lows + highs;
 }
 
-// What the buffer says of a column.
+// Part of the buffer for one column.
 struct Entry {
   const Zones& zones;
   Zone whole;
@@ -110,13 +111,13 @@ struct Entry {
 
 Entry entry_of(const Zones& zones, const Compress& compress) {
   Zone whole = zones.whole();
-  for (size_t limit = TEXT_BYTES;; limit /= 2) {
+  for (size_t limit = kTextBytes;; limit /= 2) {
     const std::string raw = raw_block(zones, limit);
-    const bool is_stored = raw.size() <= STORED_BYTES;
+    const bool is_stored = raw.size() <= kStoredBytes;
     std::string block = is_stored ? stored(raw) : compress(raw);
-    // Texts whose bounds do not compress are cut shorter, once.
+    // Text bounds that do not compress are halved, once.
     const bool is_long = block.size() > 3 * limit / 2 * zones.all().size();
-    if (zones.is_text() && !is_stored && is_long && limit == TEXT_BYTES) continue;
+    if (zones.is_text() && !is_stored && is_long && limit == kTextBytes) continue;
     Bounds bounds = bounds_of(zones, whole, limit);
     return {zones, std::move(whole), std::move(bounds), raw.size(), std::move(block)};
   }
@@ -128,13 +129,13 @@ Zones::Zones(uint32_t column, const std::string& kind, int64_t zone_rows, size_t
     : column_(column), zone_rows_(zone_rows), max_zones_(max_zones) {
   if (zone_rows < 1 || max_zones < 1) corrupt("zones of no rows");
   if (kind == "s") return;
-  for (kind_ = 0; kind_ < NUM_NUMBER_KINDS; ++kind_)
-    if (NUMBER_KINDS[kind_].name == kind) return;
+  for (kind_ = 0; kind_ < kNumNumberKinds; ++kind_)
+    if (kNumberKinds[kind_].name == kind) return;
   corrupt("zones of values of kind " + kind);
 }
 
 void Zones::add_numbers(const uint8_t* data, int64_t count, const uint8_t* valid) {
-  const NumberKind& kind = NUMBER_KINDS[kind_];
+  const NumberKind& kind = kNumberKinds[kind_];
   add(count, [&](int64_t first, int64_t stop) {
     return kind.scan(data + first * kind.width, valid ? valid + first : nullptr, stop - first);
   });
@@ -146,7 +147,7 @@ void Zones::merge(Zone& zone, const Zone& other) const {
   zone.nans += other.nans;
   if (!other.has_bounds) return;
   const auto is_less = [&](const std::string& a, const std::string& b) {
-    return is_text() ? a < b : NUMBER_KINDS[kind_].is_less(a, b);
+    return is_text() ? a < b : kNumberKinds[kind_].is_less(a, b);
   };
   if (!zone.has_bounds || is_less(other.low, zone.low)) zone.low = other.low;
   if (!zone.has_bounds || is_less(zone.high, other.high)) zone.high = other.high;
@@ -168,21 +169,21 @@ Zone Zones::whole() const {
   return whole;
 }
 
-std::string statistics_buffer(const std::vector<Zones*>& given, const Compress& compress) {
+std::string statistics_buffer(const std::vector<Zones*>& all_zones, const Compress& compress) {
   int64_t zone_rows = 0;
-  for (const Zones* zones : given)
+  for (const Zones* zones : all_zones)
     if (!zones->all().empty()) zone_rows = std::max(zone_rows, zones->zone_rows());
   if (!zone_rows) return {};
   std::vector<Entry> columns;
-  columns.reserve(given.size());
+  columns.reserve(all_zones.size());
   std::string bounds;
-  for (Zones* zones : given) {
+  for (Zones* zones : all_zones) {
     if (zones->all().empty()) continue;
     while (zones->zone_rows() < zone_rows) zones->widen();
     columns.push_back(entry_of(*zones, compress));
     bounds += columns.back().bounds.low + columns.back().bounds.high;
   }
-  const size_t head_bytes = HEADER_BYTES + ENTRY_BYTES * columns.size() + bounds.size() + 4;
+  const size_t head_bytes = kHeaderBytes + kEntryBytes * columns.size() + bounds.size() + 4;
   std::string out = "alancest";
   append(out, uint16_t{1});
   append(out, uint16_t{0});

@@ -10,54 +10,55 @@
 
 namespace alance {
 
-// Neighbouring rows, with the least and the greatest of their values that are neither null nor NaN
-// (NaN has no place in an order): numbers as they are in memory, or the first bytes of texts.
+// Adjacent rows, with the least and the greatest of their values that are neither null nor NaN
+// (which has no place in an order): numbers as in memory, or the first bytes of texts.
 struct Zone {
   int64_t num_rows = 0, nulls = 0, nans = 0;
   bool has_bounds = false;
   std::string low, high;
 };
 
-constexpr size_t TEXT_BYTES = 32;               // of a bound; 16 where bounds do not compress
-constexpr size_t HEAD_BYTES = TEXT_BYTES + 1;   // of a text in a zone: that it is cut has to show
+constexpr size_t kTextBytes = 32;  // of a text bound; half of it if bounds do not compress
+// Bytes of a text in a zone: the last one shows that the text is cut.
+constexpr size_t kHeadBytes = kTextBytes + 1;
 
-// `valid`: a byte a row, or nothing where all are.
+// `valid`: a byte a row, or null if all rows are valid.
 using ScanNumbers = Zone (*)(const uint8_t* data, const uint8_t* valid, int64_t count);
 using IsLess = bool (*)(const std::string& a, const std::string& b);
 
 struct NumberKind {
   std::string_view name;  // one of KINDS in format/statistics.py
-  int width;              // bytes of a bound; of a value, too, but of a bit
+  int width;  // bytes of a bound, and of a value that is not a bit
   ScanNumbers scan;
   IsLess is_less;
 };
 
-// In the order of KINDS; what comes behind them are texts.
-extern const NumberKind NUMBER_KINDS[];
-constexpr int NUM_NUMBER_KINDS = 13;
+// In the order of KINDS; texts follow.
+extern const NumberKind kNumberKinds[];
+constexpr int kNumNumberKinds = 13;
 
-// Booleans, of which each is a bit.
+// Zone of booleans, one bit each.
 Zone scan_bits(const uint8_t* data, const uint8_t* valid, int64_t first, int64_t stop);
 
 template <typename Offset>
 Zone scan_texts(const Offset* offsets, const uint8_t* data, const uint8_t* end,
                 const uint8_t* valid, int64_t first, int64_t stop);
 
-// The zones of one column, of which rows are added in order.
+// Zones of one column, to which rows are added in order.
 class Zones {
  public:
-  // Each of `zone_rows` rows. At `max_zones`, pairs become one zone: so a file's statistics are
-  // bounded, however many rows it has.
+  // Zones of `zone_rows` rows each. Beyond `max_zones`, pairs of zones are merged: a file's
+  // statistics stay small, however many rows it has.
   Zones(uint32_t column, const std::string& kind, int64_t zone_rows, size_t max_zones);
 
-  // Halves are given as floats.
+  // Half floats are passed as floats.
   void add_numbers(const uint8_t* data, int64_t count, const uint8_t* valid);
 
   void add_bits(const uint8_t* data, int64_t count, const uint8_t* valid) {
     add(count, [&](int64_t first, int64_t stop) { return scan_bits(data, valid, first, stop); });
   }
 
-  // Offsets do not decrease, and end within the data.
+  // Offsets ascend and end within the data.
   template <typename Offset>
   void add_texts(const Offset* offsets, const uint8_t* data, const uint8_t* end, int64_t count,
                  const uint8_t* valid) {
@@ -66,13 +67,13 @@ class Zones {
     });
   }
 
-  void widen();  // each two zones become one
+  void widen();  // merges each two zones
 
   uint32_t column() const { return column_; }
   uint8_t kind() const { return kind_; }
-  bool is_text() const { return kind_ == NUM_NUMBER_KINDS; }
-  bool is_bits() const { return kind_ == NUM_NUMBER_KINDS - 1; }
-  int width() const { return is_text() ? 1 : NUMBER_KINDS[kind_].width; }
+  bool is_text() const { return kind_ == kNumNumberKinds; }
+  bool is_bits() const { return kind_ == kNumNumberKinds - 1; }
+  int width() const { return is_text() ? 1 : kNumberKinds[kind_].width; }
   int64_t zone_rows() const { return zone_rows_; }
   const std::vector<Zone>& all() const { return zones_; }
   Zone whole() const;
@@ -93,7 +94,7 @@ class Zones {
   void merge(Zone& zone, const Zone& other) const;
 
   uint32_t column_;
-  uint8_t kind_ = NUM_NUMBER_KINDS;
+  uint8_t kind_ = kNumNumberKinds;
   int64_t zone_rows_;
   size_t max_zones_;
   std::vector<Zone> zones_;
@@ -101,8 +102,8 @@ class Zones {
 
 using Compress = std::function<std::string(const std::string&)>;
 
-// The statistics buffer; empty where no column has zones. `compress` is zlib's, of what is more
-// than the one zone of a small file; zones become as wide as the widest of all columns.
+// Statistics buffer; empty if no column has zones. All columns get zones as wide as the widest.
+// `compress` is zlib's; it is called for more than one zone of a small file.
 std::string statistics_buffer(const std::vector<Zones*>& columns, const Compress& compress);
 
 }  // namespace alance

@@ -1,4 +1,4 @@
-// Minimum and maximum number of a zone, for statistics.
+// Least and greatest number of a zone, for statistics.
 #include <bit>
 #include <limits>
 #include <type_traits>
@@ -10,14 +10,14 @@
 namespace alance {
 namespace {
 
-constexpr int LANES = 16;  // independent comparisons, which the compiler puts into vectors
+constexpr int kLanes = 16;  // independent comparisons, which the compiler vectorises
 
 using Int128 = __int128;
 
 template <typename T>
 struct Range {
   T low, high;
-  int64_t present = 0, nans = 0;  // values that are not null; of them those that are NaN
+  int64_t present = 0, nans = 0;  // values that are not null; NaNs among them
 };
 
 template <typename T>
@@ -40,15 +40,15 @@ constexpr T most() {
     return std::numeric_limits<T>::max();
 }
 
-// NaNs are neither less nor greater, so they never become a bound.
-template <typename T, bool NULLS>
+// NaN is neither less nor greater, so it never becomes a bound.
+template <typename T, bool HasNulls>
 inline Range<T> bounds(const uint8_t* data, const uint8_t* valid, int64_t count) {
-  T low[LANES], high[LANES];
-  for (int j = 0; j < LANES; ++j) low[j] = most<T>(), high[j] = least<T>();
-  int64_t present = NULLS ? 0 : count, nans = 0;
+  T low[kLanes], high[kLanes];
+  for (int j = 0; j < kLanes; ++j) low[j] = most<T>(), high[j] = least<T>();
+  int64_t present = HasNulls ? 0 : count, nans = 0;
   auto step = [&](int64_t i, int j) {
     const T value = load<T>(data + i * static_cast<int64_t>(sizeof(T)));
-    if constexpr (NULLS) {
+    if constexpr (HasNulls) {
       const T below = valid[i] ? value : most<T>(), above = valid[i] ? value : least<T>();
       low[j] = below < low[j] ? below : low[j];
       high[j] = above > high[j] ? above : high[j];
@@ -58,22 +58,22 @@ inline Range<T> bounds(const uint8_t* data, const uint8_t* valid, int64_t count)
     }
   };
   int64_t i = 0;
-  for (; i + LANES <= count; i += LANES)
-    for (int j = 0; j < LANES; ++j) step(i + j, j);
+  for (; i + kLanes <= count; i += kLanes)
+    for (int j = 0; j < kLanes; ++j) step(i + j, j);
   for (; i < count; ++i) step(i, 0);
-  if constexpr (NULLS)
+  if constexpr (HasNulls)
     for (int64_t k = 0; k < count; ++k) present += valid[k] != 0;
   if constexpr (std::is_floating_point_v<T>)
     for (int64_t k = 0; k < count; ++k) {
       const T value = load<T>(data + k * static_cast<int64_t>(sizeof(T)));
-      nans += (value != value) & (!NULLS || valid[k] != 0);
+      nans += (value != value) & (!HasNulls || valid[k] != 0);
     }
-  for (int j = 1; j < LANES; ++j) {
+  for (int j = 1; j < kLanes; ++j) {
     low[0] = low[j] < low[0] ? low[j] : low[0];
     high[0] = high[j] > high[0] ? high[j] : high[0];
   }
   if constexpr (std::is_floating_point_v<T>) {
-    // The two zeros are equal here and not everywhere: the bounds hold both.
+    // -0.0 equals 0.0 here, but not for every reader: the bounds include both.
     if (low[0] == 0) low[0] = -T{0};
     if (high[0] == 0) high[0] = T{0};
   }
@@ -114,7 +114,7 @@ Zone scan(const uint8_t* data, const uint8_t* valid, int64_t count) {
   return zone;
 }
 
-// Bits that say which of 64 bytes are not 0.
+// Mask of the bytes that are not 0, of 64.
 uint64_t packed(const uint8_t* bytes) {
   constexpr uint64_t kLowest = 0x0101010101010101, kOthers = 0x7F * kLowest;
   uint64_t bits = 0;
@@ -139,7 +139,7 @@ constexpr NumberKind kind_of(std::string_view name) {
 
 }  // namespace
 
-const NumberKind NUMBER_KINDS[NUM_NUMBER_KINDS] = {
+const NumberKind kNumberKinds[kNumNumberKinds] = {
     kind_of<int8_t>("i1"),   kind_of<int16_t>("i2"),  kind_of<int32_t>("i4"),
     kind_of<int64_t>("i8"),  kind_of<Int128>("i16"),  kind_of<uint8_t>("u1"),
     kind_of<uint16_t>("u2"), kind_of<uint32_t>("u4"), kind_of<uint64_t>("u8"),
@@ -150,10 +150,10 @@ const NumberKind NUMBER_KINDS[NUM_NUMBER_KINDS] = {
 Zone scan_bits(const uint8_t* data, const uint8_t* valid, int64_t first, int64_t stop) {
   uint64_t zeros = 0, ones = 0;
   int64_t present = 0;
-  const auto step = [&](uint64_t bits, uint64_t there) {
-    zeros |= ~bits & there;
-    ones |= bits & there;
-    present += std::popcount(there);
+  const auto step = [&](uint64_t bits, uint64_t present_rows) {
+    zeros |= ~bits & present_rows;
+    ones |= bits & present_rows;
+    present += std::popcount(present_rows);
   };
   int64_t row = first;
   const auto until = [&](int64_t last) {

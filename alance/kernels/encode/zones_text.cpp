@@ -1,4 +1,4 @@
-// Minimum and maximum text of a zone, for statistics.
+// Least and greatest text of a zone, for statistics.
 #include <algorithm>
 #include <bit>
 
@@ -8,8 +8,8 @@
 namespace alance {
 namespace {
 
-// A string with its first bytes as a number that sorts as they do, and 16 more that tell whether
-// two of at most 24 bytes are the same: few values that come again and again are not compared.
+// String with its first 8 bytes as a number in the same order, and 16 more bytes that decide
+// whether two strings of at most 24 bytes are equal: values that repeat are not compared in memory.
 struct Text {
   const uint8_t* data;
   int64_t size;
@@ -17,9 +17,9 @@ struct Text {
 
   bool operator<(const Text& other) const {
     if (head != other.head) return head < other.head;
-    const int64_t both = std::min(size, other.size);
-    if (both <= 8) return size < other.size;  // the shorter one is all in its head
-    const int order = std::memcmp(data + 8, other.data + 8, static_cast<size_t>(both - 8));
+    const int64_t shorter = std::min(size, other.size);
+    if (shorter <= 8) return size < other.size;  // the shorter string lies in its head
+    const int order = std::memcmp(data + 8, other.data + 8, static_cast<size_t>(shorter - 8));
     return order != 0 ? order < 0 : size < other.size;
   }
 
@@ -29,8 +29,8 @@ struct Text {
   }
 };
 
-// The bits of the first bytes of a word that was loaded with the first byte on top.
-constexpr uint64_t FIRST[9] = {0,
+// Mask of the first n bytes of a word loaded with the first byte on top.
+constexpr uint64_t kFirstBytes[9] = {0,
                                ~uint64_t{0} << 56,
                                ~uint64_t{0} << 48,
                                ~uint64_t{0} << 40,
@@ -53,8 +53,8 @@ inline Text text_at(const uint8_t* data, int64_t size, const uint8_t* end) {
     from = last;
   }
   const uint8_t* end_word = size > 16 ? data + size - 8 : from + 8;
-  const uint64_t rest = FIRST[std::clamp<int64_t>(size - 8, 0, 8)];
-  const uint64_t head = word_at(from) & FIRST[std::min<int64_t>(size, 8)];
+  const uint64_t rest = kFirstBytes[std::clamp<int64_t>(size - 8, 0, 8)];
+  const uint64_t head = word_at(from) & kFirstBytes[std::min<int64_t>(size, 8)];
   const uint64_t middle = word_at(from + 8) & rest, tail = word_at(end_word) & rest;
   return {data, size, head, middle, tail};
 }
@@ -63,7 +63,7 @@ struct Places {
   int64_t least = -1, greatest = -1, present = 0;
 };
 
-// Where no string has more than 8 bytes: heads and sizes say it all, and nothing branches.
+// Strings of at most 8 bytes: head and size decide, without branches.
 template <typename Offset>
 Places short_strings(const Offset* offset, const uint8_t* data, const uint8_t* end,
                      const uint8_t* valid, int64_t first, int64_t stop) {
@@ -75,22 +75,22 @@ Places short_strings(const Offset* offset, const uint8_t* data, const uint8_t* e
     const int64_t size = offset[i + 1] - offset[i];
     uint64_t head;
     if (end - at >= 8) [[likely]] {
-      head = word_at(at) & FIRST[size];
+      head = word_at(at) & kFirstBytes[size];
     } else {
       head = text_at(at, size, end).head;
     }
-    const bool is_there = !valid || valid[i];
+    const bool is_valid = !valid || valid[i];
     const bool is_less =
-        is_there & ((head < low) | ((head == low) & (size < low_size)));
+        is_valid & ((head < low) | ((head == low) & (size < low_size)));
     const bool is_more =
-        is_there & ((head > high) | ((head == high) & (size > high_size)));
+        is_valid & ((head > high) | ((head == high) & (size > high_size)));
     low = is_less ? head : low;
     low_size = is_less ? size : low_size;
     places.least = is_less ? i : places.least;
     high = is_more ? head : high;
     high_size = is_more ? size : high_size;
     places.greatest = is_more ? i : places.greatest;
-    places.present += is_there;
+    places.present += is_valid;
   }
   return places;
 }
@@ -130,7 +130,7 @@ Zone scan_texts(const Offset* offsets, const uint8_t* data, const uint8_t* end,
   const auto head = [&](int64_t row) {
     const size_t size = static_cast<size_t>(offsets[row + 1] - offsets[row]);
     return std::string(reinterpret_cast<const char*>(data + offsets[row]),
-                       std::min(size, HEAD_BYTES));
+                       std::min(size, kHeadBytes));
   };
   if (!places.present) return {count, count, 0, false, {}, {}};
   return {count, count - places.present, 0, true, head(places.least), head(places.greatest)};

@@ -1,4 +1,4 @@
-// Single values and levels of a chunk, checked as far as they are touched.
+// Single values and levels of a chunk, checked as far as they are read.
 #pragma once
 #include <string>
 
@@ -6,10 +6,10 @@
 
 namespace alance::cells {
 
-using fastlanes::BLOCK;
-using fastlanes::ROW_BYTES;
+using fastlanes::kBlockValues;
+using fastlanes::kRowBytes;
 
-// How levels lie in a chunk.
+// Encoding of levels in a chunk.
 enum class Nulls : int { none, flat, packed, runs, blocks };
 
 struct Part {
@@ -30,35 +30,37 @@ inline uint64_t load_bits(const uint8_t* from, int bits) {
 
 inline bool is_word(int bits) { return bits == 8 || bits == 16 || bits == 32 || bits == 64; }
 
-// One value of a packed block with its width in front.
+// One value of a packed block, which begins with its width.
 inline uint64_t packed_at(Part part, int bits, int64_t count, int64_t i) {
-  if (part.size < bits / 8 || count > BLOCK)
+  if (part.size < bits / 8 || count > kBlockValues)
     corrupt("bit-packing: " + text(count) + " values in a block of " + text(part.size) + " bytes");
   const uint64_t width = load_bits(part.data, bits);
   if (width > static_cast<uint64_t>(bits) ||
-      part.size != bits / 8 + ROW_BYTES * static_cast<int64_t>(width))
+      part.size != bits / 8 + kRowBytes * static_cast<int64_t>(width))
     corrupt("bit-packing: a block of " + text(part.size) + " bytes, width " +
             std::to_string(width));
   return fastlanes::value_at(part.data + bits / 8, bits, static_cast<int>(width), i);
 }
 
-// One level of whole packed blocks of a known width, with raw or packed values behind them.
+// One level of packed blocks of a known width, with raw or packed levels behind them.
 inline uint64_t level_in_blocks(Part part, int width, int64_t count, int64_t i) {
-  const int64_t whole = count / BLOCK, tail = count % BLOCK, block = ROW_BYTES * width;
+  const int64_t whole = count / kBlockValues, tail = count % kBlockValues;
+  const int64_t block = kRowBytes * width;
   const bool raw = part.size == whole * block + 2 * tail;
   if (!raw && (tail == 0 || part.size != (whole + 1) * block))
     corrupt("bit-packing: " + text(part.size) + " bytes for " + text(count) + " levels of width " +
             text(width));
-  if (raw && i >= whole * BLOCK)
-    return load<uint16_t>(part.data + whole * block + 2 * (i - whole * BLOCK));
-  return fastlanes::value_at<uint16_t>(part.data + i / BLOCK * block, width, i % BLOCK);
+  if (raw && i >= whole * kBlockValues)
+    return load<uint16_t>(part.data + whole * block + 2 * (i - whole * kBlockValues));
+  return fastlanes::value_at<uint16_t>(part.data + i / kBlockValues * block, width,
+                                       i % kBlockValues);
 }
 
-// Where a walk over runs stands; it goes forward only.
+// Position of a walk over runs, which only moves forward.
 struct Walk {
-  int64_t run = 0, end = 0;  // values up to the end of the runs before `run`
+  int64_t run = 0, end = 0;  // the next run, and the values before it
 
-  // The run that holds value i.
+  // Number of the run that holds value i.
   int64_t find(Part lengths, int64_t i) {
     while (end <= i) {
       if (run >= lengths.size) corrupt("rle: runs of " + text(end) + " values");
@@ -69,7 +71,7 @@ struct Walk {
   }
 };
 
-// Level i of `count`; the walk goes along from call to call.
+// Level i of `count`; the walk continues from call to call.
 inline uint64_t level_at(Nulls kind, int bits, Part levels, int64_t count, int64_t i, Walk& walk) {
   switch (kind) {
     case Nulls::none: return 0;

@@ -15,9 +15,10 @@ using cells::Part;
 using cells::text;
 
 constexpr uint64_t MAX_CHUNK_VALUES = 32768;
-constexpr int64_t INDEX_BYTES = 16;  // of a chunk: rows that end in it, entries of the row after them
+// Bytes of a chunk's entry: rows that end in it, entries of a row that continues.
+constexpr int64_t INDEX_BYTES = 16;
 
-// Word: (bytes / 8 - 1) << 4 | log2(values); the last chunk has what is left.
+// Chunk word: (bytes / 8 - 1) << 4 | log2(values); the last chunk has the remaining values.
 template <typename T>
 void parse(const uint8_t* words, int64_t count, uint64_t num_items, int64_t chunk_bytes,
            ChunkTable& to) {
@@ -31,7 +32,7 @@ void parse(const uint8_t* words, int64_t count, uint64_t num_items, int64_t chun
     to.first_values[at] = static_cast<int64_t>(values);
     bytes += ((int64_t{word} >> 4) + 1) * 8;
     if (i + 1 < count) {
-      // Only the last chunk may leave out how many values it has: no other has a single one.
+      // Only the last chunk may leave out its number of values: no other chunk has a single value.
       if (low == 0 && unsaid < 0) unsaid = i;
       values += uint64_t{1} << low;
     }
@@ -115,7 +116,7 @@ std::shared_ptr<ChunkTable> chunk_table(Bytes words, std::optional<Bytes> index,
                                       num_rows, chunk_bytes);
 }
 
-// A view of a list of a table.
+// View of a list of a table.
 template <auto member>
 nb::object view(const std::shared_ptr<ChunkTable>& table) {
   const auto& list = (*table).*member;

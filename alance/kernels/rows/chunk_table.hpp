@@ -1,5 +1,5 @@
-// Where the chunks of a mini-block page lie, in bytes, values and rows: of its chunk words, and its
-// repetition index where it has lists.
+// Positions of the chunks of a mini-block page in bytes, values and rows, from its chunk words and,
+// with lists, its repetition index.
 #pragma once
 #include <vector>
 
@@ -7,15 +7,15 @@
 
 namespace alance {
 
-// All chunks of a page, n of them; each list but `carries` has a number behind the last one.
+// All n chunks of a page; each list but `carries` has n + 1 numbers.
 struct ChunkTable {
-  // `index`: null without lists. Checked against each other and the page's numbers.
+  // `index` is null without lists. Both are checked against each other and the page's numbers.
   ChunkTable(cells::Part words, const cells::Part* index, bool large, uint64_t num_items,
              int64_t num_rows, int64_t chunk_bytes);
 
   std::vector<int64_t> first_bytes, first_values;
   std::vector<int64_t> first_rows;  // with lists; else rows are values
-  std::vector<uint8_t> carries;     // with lists: whether a chunk begins inside a row
+  std::vector<uint8_t> carries;  // with lists: 1 if a chunk begins inside a row
 
   const std::vector<int64_t>& rows() const { return first_rows.empty() ? first_values : first_rows; }
   int64_t num_bytes() const {

@@ -11,10 +11,10 @@
 namespace alance {
 namespace {
 
-// The pages of columns from their metadata, those of files one behind the other: None for what must
-// be parsed with more care, and the columns whose own encodings are other than those before them.
-// Metadata i are a span of `contents[numbers[i]]`, of a file of `file_bytes[i]` whose buffers are
-// at multiples of `alignments[i]`; where that is more than 1, columns have encodings.
+// Pages of columns from their metadata, and the columns whose own encoding no column before has. A
+// column is None if its metadata need the protobuf parser. Metadata i are a span of
+// `contents[numbers[i]]`, of a file of `file_bytes[i]` bytes whose buffers lie at multiples of
+// `alignments[i]`; if that is more than 1, columns must have encodings.
 nb::tuple column_pages(const nb::list& contents, const In<int64_t>& numbers,
                        const In<int64_t>& starts, const In<int64_t>& sizes,
                        const In<int64_t>& file_bytes, const In<int64_t>& alignments) {
@@ -61,7 +61,7 @@ nb::tuple column_pages(const nb::list& contents, const In<int64_t>& numbers,
   return nb::make_tuple(found, distinct);
 }
 
-// Pages that were parsed with more care, as `ColumnPages::page` gives them.
+// Pages that the protobuf parser read, in the form of `ColumnPages::page`.
 std::shared_ptr<ColumnPages> listed(const nb::list& pages) {
   auto table = std::make_shared<ColumnTable>();
   for (nb::handle page : pages) {

@@ -1,5 +1,4 @@
-// The pages of one column as flat tables, and what is learned of them, kept for as long as the file
-// is known.
+// Pages of one column as flat tables, and what was learned of them, kept while the file is known.
 #pragma once
 #include <string>
 
@@ -8,12 +7,12 @@
 
 namespace alance {
 
-constexpr size_t NEAR = 4;  // distinct descriptions that a page's is compared with
+constexpr size_t NEAR = 4;  // latest distinct descriptions, with which a page's is compared
 
-// What the metadata of a column say of its pages, in row order.
+// Pages of a column in row order, as its metadata describe them.
 class ColumnTable {
  public:
-  // Null where the metadata must be parsed with more care.
+  // Null if the metadata need the protobuf parser.
   static std::shared_ptr<ColumnTable> parse(std::string_view content, int64_t file_bytes,
                                             int64_t alignment) {
     auto column = std::make_shared<ColumnTable>();
@@ -21,11 +20,11 @@ class ColumnTable {
     if (!ColumnWire(column->pages_, file_bytes, alignment, describe).read(content)) return nullptr;
     std::optional<std::string_view>& own = column->pages_.column_encoding;
     if (own) column->encoding_.emplace(*own);
-    own.reset();  // a view of what does not stay
+    own.reset();  // it views bytes that do not stay
     return column;
   }
 
-  // Adds a page that was parsed with more care.
+  // Add a page that the protobuf parser read.
   void add(const std::vector<std::pair<int64_t, int64_t>>& buffers, int64_t rows,
            std::string_view encoding) {
     for (const auto& [start, size] : buffers) {
@@ -46,7 +45,7 @@ class ColumnTable {
     const Span& span = spans_[encodings_[page]];
     return {content_.data() + span.start, span.size};
   }
-  // The first row of each page, and all.
+  // First row of each page, and the number of all rows.
   std::vector<int64_t> first_rows() const {
     std::vector<int64_t> first{0};
     first.reserve(pages_.rows.size() + 1);
@@ -69,7 +68,7 @@ class ColumnTable {
     size_t start, size;
   };
 
-  // Notes a description: the number of an equal one among the last, or a new one.
+  // Add a description: the number of an equal one among the latest, or a new number.
   void describe(std::string_view encoding) {
     for (size_t back = 1; back <= NEAR && back <= spans_.size(); ++back) {
       const Span& span = spans_[spans_.size() - back];
@@ -86,11 +85,11 @@ class ColumnTable {
   PageTable pages_;
   std::vector<uint32_t> encodings_;
   std::vector<Span> spans_;
-  std::string content_;  // distinct descriptions, one behind the other
+  std::string content_;  // distinct descriptions, one after the other
 };
 
-// The pages of one column, and what is known of them: for the kernels, and in Python for plans of its
-// own. A copy learns for itself.
+// Pages of one column, and what the kernels and plans in Python have learned of them. A copy learns
+// for itself.
 class ColumnPages : public RowTable {
  public:
   explicit ColumnPages(std::shared_ptr<const ColumnTable> table)
@@ -114,8 +113,8 @@ class ColumnPages : public RowTable {
 
   int64_t num_rows() const { return first_rows().back(); }
   int64_t buffer_bytes() const { return table().buffer_bytes; }
-  // About the memory that is needed to know all pages: two numbers for each chunk word of two bytes.
-  // Of zipped rows the second buffer is an index, and the small one.
+  // Approximate memory to know all pages: two numbers for each chunk word of two bytes. In pages of
+  // zipped rows the second buffer is an index, and the smaller one.
   int64_t state_bytes() const {
     const PageTable& pages = table();
     int64_t sum = 0;
@@ -130,7 +129,7 @@ class ColumnPages : public RowTable {
     return static_cast<int64_t>(sizeof(*this) + 16 * count() + table_->num_bytes()) + learned_;
   }
 
-  // A page is known; gives the bytes of memory that this takes.
+  // Store a page that is now known; returns the bytes of memory that it takes.
   int64_t learn(size_t number, std::shared_ptr<const RowPage> kernel,
                 nests::Layers layers) {
     check(number);
@@ -143,13 +142,13 @@ class ColumnPages : public RowTable {
     return num_bytes;
   }
 
-  // What plans in Python know of a page; None: nothing.
+  // State that plans in Python keep for a page; None if there is none.
   nb::object state(size_t number) const {
     check(number);
     return has_state(number) ? states_[number] : nb::none();
   }
   bool has_state(size_t number) const { return number < states_.size() && states_[number].is_valid(); }
-  // Gives the bytes of memory that this takes.
+  // Returns the bytes of memory that the state takes.
   int64_t set_state(size_t number, nb::object state, int64_t num_bytes) {
     check(number);
     if (states_.empty()) states_.resize(count());
@@ -158,7 +157,7 @@ class ColumnPages : public RowTable {
     learned_ += num_bytes;
     return num_bytes;
   }
-  // The chunks of a page that is known without a dictionary.
+  // Chunks of a page that is known and has no dictionary, else null.
   std::shared_ptr<ChunkTable> chunks(size_t number) const {
     check(number);
     const Entry* known = entry(number);

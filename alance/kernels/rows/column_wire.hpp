@@ -1,7 +1,8 @@
-// The wire form of a column's metadata (file2.proto, message ColumnMetadata), for one file or many.
+// Reader of a column's metadata in wire form (file2.proto, message ColumnMetadata).
 //
-// What is unusual is left to a parser that knows more and says what is wrong: fields of another
-// wire type, twice where one is meant, encodings that are not direct, places outside of the file.
+// Unusual metadata are left to the protobuf parser, which reports what is wrong: fields of another
+// wire type, a second value of a single field, encodings that are not direct, positions outside of
+// the file.
 #pragma once
 #include <optional>
 #include <string_view>
@@ -13,16 +14,16 @@ namespace alance {
 
 constexpr int64_t MAX_ROWS = int64_t{1} << 62;
 
-// The pages of columns, one behind the other.
+// Pages of columns, one after the other.
 struct PageTable {
   std::vector<int64_t> rows;                         // of each page
-  std::vector<int64_t> ends{0};                      // buffers before each page, and all
+  std::vector<int64_t> ends{0};  // buffers before each page, and of all
   std::vector<int64_t> starts, sizes;                // of buffers, in bytes
   std::optional<std::string_view> column_encoding;   // of the column that was read last
   int64_t buffer_bytes = 0;
 };
 
-// Reads columns into a table; `describe` is called with the description of each page.
+// Reads columns into a table; calls `describe` with the description of each page.
 template <typename Describe>
 class ColumnWire {
  public:
@@ -32,7 +33,7 @@ class ColumnWire {
         alignment_(static_cast<uint64_t>(alignment)),
         describe_(describe) {}
 
-  // Adds the pages of a column; false where it is unusual, and the table is of no use then.
+  // Add the pages of a column; false if it is unusual, and the table is of no use then.
   bool read(std::string_view content) {
     ProtoWire message(content);
     table_.column_encoding.reset();
@@ -58,7 +59,7 @@ class ColumnWire {
   static constexpr int PAGE_OFFSETS = 1, PAGE_SIZES = 2, PAGE_LENGTH = 3, PAGE_ENCODING = 4,
                        PAGE_PRIORITY = 5;
 
-  // The bytes of an encoding that is direct, and nothing else.
+  // Content of an encoding that is direct and nothing else.
   static bool direct(ProtoWire& message, std::optional<std::string_view>& found) {
     if (message.wire != 2) return false;
     ProtoWire outer(message.bytes());
@@ -76,7 +77,7 @@ class ColumnWire {
     ProtoWire message(content);
     std::optional<std::string_view> encoding;
     uint64_t length = 0;
-    // Numbers that are no place in a file are found out below: they are negative, or too large.
+    // Numbers that are no position in a file are refused below: they are negative, or too large.
     std::vector<int64_t>&starts = table_.starts, &sizes = table_.sizes;
     const size_t first = starts.size();
     while (message.next()) {

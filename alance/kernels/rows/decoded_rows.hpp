@@ -1,4 +1,4 @@
-// Decoded rows of a column as Arrow lays them out, in the order asked for.
+// Decoded rows of a column in Arrow's layout, in the requested order.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -13,8 +13,8 @@
 
 namespace alance {
 
-// The rows of a batch, by their numbers among those that are decoded: all of these as they come, or
-// some in the order asked for, a row as often as it was asked for.
+// Rows of a batch, as numbers of decoded rows: all of these in their order, or some in the
+// requested order, with repetition.
 class Order {
  public:
   Order(const std::optional<In<int64_t>>& rows, int64_t num_decoded)
@@ -23,7 +23,7 @@ class Order {
     for (int64_t i = 0; rows && i < size_; ++i)
       if (rows_[i] < 0 || rows_[i] >= num_decoded) corrupt("row batch: order of other rows");
   }
-  // The items of some lists of so many, all of whose offsets are known; `lists`: in their order.
+  // Items of lists, whose offsets are known, in the order of `lists`.
   Order(const Order& lists, const Growing<int64_t>& offsets) : size_(offsets.back()) {
     if (lists.is_as_decoded()) return;
     for (int64_t i = 0; i < lists.size(); ++i)
@@ -39,14 +39,14 @@ class Order {
   size_t operator[](int64_t i) const { return static_cast<size_t>(rows_ ? rows_[i] : i); }
 
  private:
-  static constexpr int64_t kNone = 0;  // there are no rows: as decoded is something else
+  static constexpr int64_t kNone = 0;  // pointer for no rows: null means all, as decoded
 
   const int64_t* rows_ = nullptr;
   int64_t size_;
   std::vector<int64_t> own_;
 };
 
-// Bytes as bits, which are not set for 0.
+// Bits of bytes: 0 for a byte 0, else 1.
 inline Owned<uint8_t> packed(const uint8_t* bytes, int64_t count) {
   constexpr uint64_t kLow = 0x7F7F7F7F7F7F7F7F;
   Owned<uint8_t> bits((count + 7) / 8);
@@ -61,10 +61,10 @@ inline Owned<uint8_t> packed(const uint8_t* bytes, int64_t count) {
   return bits;
 }
 
-// The decoded rows of a column: those of some sinks, one behind the other.
+// Decoded rows of a column: those of some sinks, one after the other.
 class Decoded {
  public:
-  // `rows`: how many are to be there.
+  // `rows`: expected number of rows.
   Decoded(const std::vector<Sink*>& sinks, int64_t rows) {
     size_t first = 0;
     for (Sink* sink : sinks) {
@@ -75,7 +75,7 @@ class Decoded {
       corrupt("a column of " + std::to_string(first) + " rows");
     size_ = rows;
   }
-  // The values of slots.
+  // Values of slots.
   Decoded(Sink& sink, const nests::Depth& slots)
       : parts_{{&sink, slots.valid(), 0}}, size_(slots.count()) {}
 
@@ -87,7 +87,7 @@ class Decoded {
     const Part& part = part_of(row);
     return part.valid == nullptr || part.valid[row - part.first];
   }
-  // A value of so many bytes.
+  // Value of `width` bytes.
   const uint8_t* value(size_t row, size_t width) const {
     const Part& part = part_of(row);
     return part.sink->bytes.data() + (row - part.first) * width;
@@ -97,7 +97,7 @@ class Decoded {
     const int64_t* offset = part.sink->offsets.data() + (row - part.first);
     return {part.sink->bytes.data() + offset[0], part.sink->bytes.data() + offset[1]};
   }
-  // The validity of the items of a list; null: all are valid.
+  // Validity of the items of a list; null if all are valid.
   const uint8_t* mask(size_t row, size_t depth) const {
     const Part& part = part_of(row);
     const Sink::Mask& mask = part.sink->masks[depth];
@@ -108,10 +108,10 @@ class Decoded {
     return std::any_of(parts_.begin(), parts_.end(),
                        [=](const Part& part) { return !part.sink->masks[depth].bytes.empty(); });
   }
-  // The only sink; null: there are several.
+  // The only sink; null if there are several.
   Sink* single() const { return parts_.size() == 1 ? parts_[0].sink : nullptr; }
   const uint8_t* validity() const { return parts_[0].valid; }
-  // The values of all rows, end to end; they are given away.
+  // Values of all rows, one after the other; gives their memory away.
   Owned<uint8_t> bytes() {
     if (Sink* sink = single()) return sink->bytes.release();
     size_t size = 0;
@@ -138,8 +138,8 @@ class Decoded {
  private:
   struct Part {
     Sink* sink;
-    const uint8_t* valid;  // a byte a row; null: all are
-    size_t first;          // row
+    const uint8_t* valid;  // a byte a row; null: all are valid
+    size_t first;  // its first row
   };
 
   const Part& part_of(size_t row) const {
@@ -152,7 +152,7 @@ class Decoded {
   int64_t size_;
 };
 
-// A column as Arrow lays it out, of the values and validity of decoded rows.
+// Column in Arrow's layout, from the values and validity of decoded rows.
 class Column {
  public:
   Column(Decoded rows, const RangeForm& form, const Order& order, arrow::Batch& batch)
@@ -183,7 +183,7 @@ class Column {
   }
 
  private:
-  // `whole`: the bytes of all rows where there is one sink, which `at` gives one by one.
+  // `whole`: bytes of all rows if there is one sink; `at` returns the byte of one row.
   template <typename At>
   const void* bits(const uint8_t* whole, const At& at) {
     if (order_.is_as_decoded() && rows_.single()) return batch_.keep(packed(whole, order_.size()));
@@ -192,7 +192,7 @@ class Column {
     return batch_.keep(packed(bytes.data(), order_.size()));
   }
 
-  // Indices of a width, and the values that they mean.
+  // Indices of a width, and the dictionary of their values.
   void add_numbers(arrow::Column& column) {
     Distinct& distinct = *rows_.single()->distinct;
     const int64_t size = std::abs(form_.index), count = distinct.count();
@@ -201,7 +201,7 @@ class Column {
       throw std::overflow_error(std::to_string(count) + " distinct values with indices of " +
                                 std::to_string(size) + " bytes");
     Owned<uint8_t> indices(product(order_.size(), size, "row batch"));
-    for (int64_t i = 0; i < order_.size(); ++i) {
+    for (int64_t i = 0; i < order_.size(); ++i) {  // little-endian
       const uint64_t number = load<uint32_t>(rows_.value(order_[i], 4));  // least bytes first
       std::memcpy(indices.data() + i * size, &number, static_cast<size_t>(size));
     }
@@ -217,7 +217,7 @@ class Column {
     column.dictionary.push_back(Column(Decoded({&values}, count), form, all, batch_).finish());
   }
 
-  // The items of lists of one length, and their validity.
+  // Items of lists of one length, and their validity.
   void add_items(arrow::Column& column) {
     std::vector<const void*> valid;
     for (size_t depth = 0; depth < form_.dims.size(); ++depth)
@@ -230,7 +230,7 @@ class Column {
               bits % 8 ? joined(bits, [=, this](size_t row) { return rows_.value(row, width); }) : values());
   }
 
-  // Bits of all rows end to end. `at`: where those of a row begin; null: all are set.
+  // Bits of all rows, concatenated. `at` returns the start of a row's bits; null: all are set.
   template <typename At>
   const void* joined(int64_t bits, const At& at) {
     Owned<uint8_t> out(bytes_of_bits(product(order_.size(), bits, "row batch")));
@@ -267,7 +267,7 @@ class Column {
     return batch_.keep(std::move(copy));
   }
 
-  // Copies values; where the compiler knows their width, by an instruction each.
+  // Copy values, by one instruction each if the compiler knows their width.
   template <typename Width>
   void gather(uint8_t* to, Width width) const {
     for (int64_t i = 0; i < order_.size(); ++i, to += width)
@@ -285,7 +285,7 @@ class Column {
     return batch_.keep(std::move(copy));
   }
 
-  // Offsets of the strings; notes how many bytes they are.
+  // Offsets of the strings; stores their total size in `num_bytes_`.
   template <typename Offset>
   const void* offsets() {
     const Sink* whole = order_.is_as_decoded() ? rows_.single() : nullptr;

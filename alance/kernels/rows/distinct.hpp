@@ -1,4 +1,5 @@
-// The distinct values of a column of indices, in the order in which rows of a batch first have them.
+// Distinct values of a column of indices, in order of first appearance in the rows of a batch: a
+// hash table with linear probing.
 #pragma once
 #include <limits>
 #include <string_view>
@@ -23,8 +24,8 @@ class Distinct {
 
   uint32_t count() const { return count_; }
 
-  // The items that are numbered next are those of a page; `ends`: of strings, one more than items.
-  // Of about so many rows.
+  // Begin a page, whose items are numbered next, for about `num_rows` rows. `ends`: offsets of
+  // strings, one more than items.
   template <typename Offset>
   void enter(const void* page, const uint8_t* items, const Offset* ends, int64_t num_items,
              int64_t num_rows) {
@@ -32,7 +33,7 @@ class Distinct {
     page_ = page;
     numbers_.assign(static_cast<size_t>(num_items), kNone);
     if (num_rows < num_items || num_items == 0 || num_items >= int64_t{kNone}) return;
-    // All of them at once: to look each up takes longer than to decode the rows.
+    // Adopt all items at once: to look each up would take longer than to decode the rows.
     const auto num_bytes = static_cast<size_t>(width != 0 ? num_items * width : ends[num_items] - ends[0]);
     const uint8_t* from = items + (width != 0 ? 0 : ends[0]);
     if (count_ == 0) {
@@ -45,7 +46,7 @@ class Distinct {
     }
     for (uint32_t i = 0; i < adopted_; ++i) numbers_[i] = i;
   }
-  // The number of an item of that page, whose bytes `item` gives.
+  // Number of an item of that page; `item` returns its bytes.
   template <typename Item>
   uint32_t of_item(uint64_t index, const Item& item) {
     uint32_t& number = numbers_[index];
@@ -53,7 +54,7 @@ class Distinct {
     return number;
   }
 
-  // The number of a value.
+  // Number of a value, which is added if it is new.
   uint32_t of(std::string_view value) {
     if (2 * (size_t{count_} + 1) > slots_.size()) grow();
     uint32_t& slot = slot_of(value);
@@ -74,7 +75,7 @@ class Distinct {
     return {from + start, static_cast<size_t>(offsets[size_t{number} + 1]) - start};
   }
 
-  // Whether items are those that the first page had.
+  // True if items are those of the first page, which were adopted.
   template <typename Offset>
   bool are_adopted(const uint8_t* from, const Offset* ends, int64_t num_items, size_t num_bytes) const {
     if (num_items != int64_t{adopted_} || bytes.size() < num_bytes) return false;
@@ -83,7 +84,7 @@ class Distinct {
     return num_bytes == 0 || std::memcmp(bytes.data(), from, num_bytes) == 0;
   }
 
-  // The slot that has a value, or is free for it.
+  // Slot of a value, or the free slot where it would be.
   uint32_t& slot_of(std::string_view value) {
     const size_t mask = slots_.size() - 1;
     size_t slot = std::hash<std::string_view>()(value) & mask;
@@ -98,9 +99,9 @@ class Distinct {
     for (uint32_t number = 0; number < count_; ++number) slot_of(at(number)) = number;
   }
 
-  uint32_t count_ = 0, adopted_ = 0;  // those of the first page, as they lie there
-  std::vector<uint32_t> slots_;    // numbers of values; as many as a power of two
-  std::vector<uint32_t> numbers_;  // of the items of the page
+  uint32_t count_ = 0, adopted_ = 0;  // adopted: items of the first page, in its order
+  std::vector<uint32_t> slots_;  // numbers of values; the size is a power of two
+  std::vector<uint32_t> numbers_;  // of the items of the current page
   const void* page_ = nullptr;
 };
 

@@ -1,8 +1,8 @@
-// The pages of columns of many fragments, of open files or of whole ones of 2.1 and later in memory, and
-// the plan of all their rows. No page has an object of Python.
+// Pages of columns of many fragments, of open files or of whole files (2.1 and later) in memory,
+// and the plan of all their rows, without a Python object for each page.
 //
-// Whatever is unusual, wrong bytes too, is left to the caller, who goes page by page and says what
-// is wrong.
+// Unusual and damaged files are left to the caller, who goes page by page and reports what is
+// wrong.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -24,16 +24,16 @@ namespace alance {
 namespace {
 
 constexpr int64_t kAlign = 64;  // of buffers in files of 2.1 and later
-constexpr int64_t kValueBytes = 32;                    // of one in a description, at most
+constexpr int64_t kValueBytes = 32;  // of the longest value in a description
 constexpr int64_t kConstantBytes = int64_t{16} << 20;  // of a constant page, decoded
 
 using Forms = std::vector<std::shared_ptr<PageForm>>;
 
-// Byte strings that are the same have one number.
+// Numbers of byte strings; equal strings have one number.
 template <typename Text>
 struct Interned {
   std::unordered_map<Text, size_t> numbers;
-  std::vector<std::string_view> values;  // the first of each number
+  std::vector<std::string_view> values;  // first string of each number
 
   size_t number(Text key, std::string_view value) {
     const auto [place, is_new] = numbers.try_emplace(std::move(key), values.size());
@@ -48,12 +48,12 @@ struct Interned {
   }
 };
 
-// The pages of some columns of some fragments, by column, then by fragment.
+// Pages of some columns of some fragments, by column, then by fragment.
 class FileTables {
  public:
-  // Of whole files, set by set, of each a file of every fragment. Column c is column `columns[c]` of the
-  // files of set `sets[c]`, which have `num_rows` of their fragment, `times[c]` times. Null: open them
-  // one by one.
+  // Whole files, set by set, each with a file of every fragment. Column c is column `columns[c]` of
+  // the files of set `sets[c]`, of `num_rows` times `times[c]` rows. Null: open the files one by
+  // one.
   static std::unique_ptr<FileTables> of_files(const nb::list& contents, const In<int64_t>& sets,
                                               const In<int64_t>& columns, const In<int64_t>& times,
                                               const In<int64_t>& num_rows) {
@@ -65,8 +65,7 @@ class FileTables {
     return tables->read(sets, columns, times, num_rows) ? std::move(tables) : nullptr;
   }
 
-  // Of columns of open files, of each column those of `num_fragments`; `files`: of each of these the
-  // number of its file.
+  // Columns of open files, each in `num_fragments` fragments; `files`: number of the file of each.
   static std::unique_ptr<FileTables> of_columns(std::vector<std::shared_ptr<ColumnPages>> columns,
                                                 std::vector<size_t> files, size_t num_fragments) {
     if (num_fragments == 0 || columns.size() % num_fragments || files.size() != columns.size())
@@ -80,7 +79,7 @@ class FileTables {
     return tables;
   }
 
-  // (major, minor) of the whole files, each once.
+  // Distinct (major, minor) of the whole files.
   nb::list versions() const {
     nb::list all;
     for (const auto& [major, minor] : versions_) all.append(nb::make_tuple(major, minor));
@@ -88,17 +87,17 @@ class FileTables {
   }
   nb::list column_encodings() const { return column_encodings_.list(); }
 
-  // Each description once; of those that differ in symbols of strings alone the first.
+  // Distinct descriptions; of those that differ in symbols of strings alone the first.
   nb::list descriptions() {
     describe();
     return described_.list();
   }
 
-  // Of each column of each fragment the number of its file.
+  // Number of the file of each column of each fragment.
   const std::vector<size_t>& files() const { return files_; }
 
-  // The bytes of all pages, coalesced file by file: where those of each file end, starts and stops. Of
-  // files that are marked there are none.
+  // Bytes of all pages, coalesced file by file: end of each file's spans, starts, stops. Marked
+  // files have none.
   nb::tuple spans(const std::vector<bool>& are_here, uint64_t max_gap_bytes) const {
     std::vector<std::vector<ByteRange>> ranges(are_here.size());
     for (size_t page = 0, table = 0, left = 0; page < table_.rows.size(); ++page, --left) {
@@ -125,8 +124,9 @@ class FileTables {
     return nb::make_tuple(ends, numpy_of(starts), numpy_of(stops));
   }
 
-  // All rows of some columns, whose tables keep their numbers; pages that the kernel does not know, or not by these bytes, are the
-  // plan's `unknown`. `forms`: of each description; None: of pages of another kind. `held`: the files.
+  // Plan of all rows of some columns, whose tables keep their numbers. Pages that the kernel does
+  // not know, or not from these bytes, are the plan's `unknown`. `forms`: of each description; None
+  // for pages of another kind. `held`: the files.
   RowPlan plan(const std::vector<size_t>& columns, const Forms& forms,
                const std::vector<const HeldFile*>& held, int64_t num_rows) {
     describe();
@@ -189,7 +189,7 @@ class FileTables {
     return true;
   }
 
-  // The footer of a whole file, with all that it names inside of the file.
+  // Footer of a whole file; all that it names is checked to be in the file.
   static Footer footer_of(const Bytes& content) {
     const Footer footer = Footer::read(content.data(), content.size());
     footer.check(content.size());
@@ -229,7 +229,7 @@ class FileTables {
     }
   }
 
-  // Which encodings have one form, and what of each is its own; and the pages before each table.
+  // Group encodings of one form, note the symbols of each, and count the pages before each table.
   void describe() {
     if (!bounds_.empty()) return;
     for (const std::string_view& encoding : encodings_.values) {
@@ -240,7 +240,7 @@ class FileTables {
     for (const int64_t count : counts_) bounds_.push_back(bounds_.back() + static_cast<size_t>(count));
   }
 
-  // What is known of a page, or is learned of it from its bytes; without a kernel: nothing.
+  // What is known of a page, or is learned from its bytes; without a kernel if nothing.
   RowTable::Entry entry_of(size_t table, size_t page, const Forms& forms, const HeldFile& file,
                            PageBuffers& buffers) const {
     if (!columns_.empty())
@@ -258,11 +258,11 @@ class FileTables {
       return {form->page_of(buffers, table_.rows[page], symbols_[kinds_[page]]), *form->layers,
               buffers.empty() ? 0 : buffers[0].start};
     } catch (const std::invalid_argument&) {
-      return {};  // codecs say what is wrong
+      return {};  // the codecs in Python report what is wrong
     }
   }
 
-  // Whether so many rows of one value take much memory: a damaged file may say anything of them.
+  // True if so many rows of one value take much memory: a damaged file may state any number.
   static bool is_long(const PageBuffers& buffers, int64_t num_rows) {
     int64_t size = kValueBytes;
     for (const PageBuffer& buffer : buffers) size += buffer.size;
@@ -272,15 +272,15 @@ class FileTables {
   size_t num_fragments_ = 0;
   std::set<std::pair<int, int>> versions_;
   PageTable table_;
-  std::vector<int64_t> counts_;  // pages of each (column, fragment): a table
-  std::vector<size_t> bounds_;   // pages before each table, and all
+  std::vector<int64_t> counts_;  // pages of each table, which is a (column, fragment)
+  std::vector<size_t> bounds_;  // pages before each table, and of all
   std::vector<size_t> files_;    // of each table
-  std::vector<size_t> kinds_;    // the number of each page's encoding
+  std::vector<size_t> kinds_;  // number of each page's encoding
   Interned<std::string_view> encodings_, column_encodings_;
   Interned<std::string> described_;
   std::vector<std::string_view> symbols_;  // of each encoding; may be empty
-  std::vector<size_t> alike_;              // of each encoding, the number of its description
-  // What the views are of.
+  std::vector<size_t> alike_;  // number of each encoding's description
+  // Memory of the views.
   std::vector<Bytes> contents_;
   std::vector<std::shared_ptr<ColumnPages>> columns_;
 };

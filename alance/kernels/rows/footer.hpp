@@ -1,8 +1,8 @@
-// The end of a 2.x file: its footer, and the tables of where its columns and buffers are.
+// End of a 2.x file: its footer, and the tables of its columns and buffers.
 //
 //   0  u64  column metadata       24  u32  global buffers
-//   8  u64  their table           28  u32  columns
-//  16  u64  that of buffers       32  u16  major, u16 minor, `LANC`
+//   8  u64  table of columns      28  u32  columns
+//  16  u64  table of buffers      32  u16  major, u16 minor, `LANC`
 #pragma once
 #include "codecs/spans.hpp"
 
@@ -15,7 +15,7 @@ struct Footer {
   uint32_t num_buffers, num_columns;
   uint16_t major, minor;
 
-  // From the last bytes of a file; ValueError if these are of something else.
+  // From the last bytes of a file; ValueError if they are no footer.
   static Footer read(const uint8_t* tail, size_t size) {
     if (size < FOOTER_BYTES) corrupt("a tail of " + std::to_string(size) + " bytes, no footer");
     const uint8_t* at = tail + size - FOOTER_BYTES;
@@ -32,7 +32,7 @@ struct Footer {
             load<uint16_t>(at + 34)};
   }
 
-  // Whether its tables can be in a file of so many bytes; ValueError if not.
+  // Throw ValueError unless its tables can be in a file of `file_bytes` bytes.
   void check(uint64_t file_bytes) const {
     if (file_bytes < FOOTER_BYTES) corrupt("a file of " + std::to_string(file_bytes) + " bytes");
     const uint64_t limit = file_bytes - FOOTER_BYTES;
@@ -44,8 +44,8 @@ struct Footer {
               std::to_string(columns));
   }
 
-  // Where the parts of a table are: `each(start, stop)` in order; ValueError for one that is not in
-  // the file, or at no multiple of `alignment`.
+  // Call `each(start, stop)` for the parts in a table, in order; ValueError for a part that is not
+  // in the file, or at no multiple of `alignment`.
   template <typename Each>
   static void places(const uint8_t* table, uint32_t count, uint64_t file_bytes, uint64_t alignment,
                      const char* what, Each each) {

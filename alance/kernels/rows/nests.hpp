@@ -1,5 +1,5 @@
-// Fields with others inside of them: what the levels of a leaf say of the lists and structs around
-// it. Arithmetic as in `format/layouts/repdef.py`, which says how levels are numbered.
+// Nested fields: the lists and structs around a leaf, from its repetition and definition levels
+// (Dremel; see encode/pages_levels.cpp). format/layouts/repdef.py explains the numbering of levels.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace alance::nests {
 
-// The layers of a page in four bits each, numbered as `RepDefLayer`, the innermost lowest.
+// Layers of a page, four bits each, numbered as `RepDefLayer`, the innermost lowest.
 using Layers = uint64_t;
 constexpr size_t kMostLayers = 16;
 enum Layer : Layers { kAllValidItem = 1, kAllValidList, kNullableItem, kNullableList, kEmptyableList, kNullAndEmptyList };
@@ -23,7 +23,7 @@ inline int num_levels(Layers layers) {
   const Layers layer = innermost(layers);
   return layer == kNullAndEmptyList ? 2 : layer != kAllValidItem && layer != kAllValidList;
 }
-// Levels of the layers up to the next list.
+// Number of levels of the layers up to the next list.
 inline int item_levels(Layers layers) {
   int levels = 0;
   for (; layers != 0 && !is_list(layers); layers >>= 4) levels += num_levels(layers);
@@ -31,12 +31,12 @@ inline int item_levels(Layers layers) {
 }
 inline bool is_plain(Layers layers) { return layers == kAllValidItem || layers == kNullableItem; }
 
-// The nodes of fields, depth-first: a leaf, a list, or a struct of as many members.
+// Nodes of fields, depth-first: a leaf, a list, or a struct with its number of members.
 using Trees = std::vector<int>;
 constexpr int kLeaf = 0, kList = -1, kLargeList = -2;
 
 inline size_t num_children(int node) { return node < 0 ? 1 : static_cast<size_t>(node); }
-// Behind the last node of the field that begins at one.
+// Node behind the field that begins at `node`.
 inline size_t end_of(const Trees& trees, size_t node) {
   for (size_t left = 1; left != 0; ++node) {
     if (node >= trees.size() || trees[node] < kLargeList) corrupt("fields of unknown nodes");
@@ -50,7 +50,7 @@ inline size_t num_leaves(const Trees& trees, size_t first, size_t last) {
   return count;
 }
 
-// The slots at one depth of a leaf.
+// Slots at one depth of a leaf.
 class Depth {
  public:
   explicit Depth(bool is_list) : is_list_(is_list) { offsets_.push_back(0); }
@@ -58,13 +58,13 @@ class Depth {
   bool is_list() const { return is_list_; }
   int64_t count() const { return count_; }
   bool has_nulls() const { return has_nulls_; }
-  // A byte a slot; null: all are valid.
+  // A byte a slot; null if all are valid.
   const uint8_t* valid() const { return has_nulls_ ? valid_.data() : nullptr; }
-  // Of lists: one more than slots.
+  // Offsets of lists, one more than slots.
   const Growing<int64_t>& offsets() const { return offsets_; }
 
-  // Appends slots of entries whose levels are given; those of more than `slot_max` have none. An
-  // entry of at most `base` is valid.
+  // Append slots of entries by their definition levels. Entries above `slot_max` have no slot;
+  // entries of at most `base` are valid.
   void add_items(const Growing<uint16_t>& def, int slot_max, int base) {
     const size_t before = static_cast<size_t>(count_);
     uint8_t* valid = open(def.size());
@@ -77,12 +77,12 @@ class Depth {
     }
     close(before, slot, num_valid);
   }
-  // The same where all are valid.
+  // The same if all entries are valid.
   void add_valid(size_t count) {
     if (is_open_) valid_.fill(count, 1);
     count_ += static_cast<int64_t>(count);
   }
-  // The same of lists. Leaves the levels of the entries that begin a list: those of the layer around.
+  // The same for lists. Keeps the levels of the entries that begin a list, for the layer around.
   void add_lists(Growing<uint16_t>& rep, Growing<uint16_t>& def, int slot_max, int base, int empty) {
     const size_t before = static_cast<size_t>(count_), size = def.size();
     int64_t children = offsets_.back();
@@ -116,7 +116,7 @@ class Depth {
   uint8_t* open(size_t count) {
     if (!is_open_) valid_.fill(static_cast<size_t>(count_), 1);
     is_open_ = true;
-    return valid_.extend(count + 1);  // what follows the last slot is written, too
+    return valid_.extend(count + 1);  // the byte behind the last slot is written, too
   }
   void close(size_t before, size_t count, size_t num_valid) {
     valid_.shrink(before + count);
@@ -130,11 +130,12 @@ class Depth {
   Growing<uint8_t> valid_;
 };
 
-// Appends what levels say to the depths of a leaf, the innermost first. The levels are used up.
+// Append the slots that levels describe to the depths of a leaf, innermost first. Consumes the
+// levels.
 inline void unravel(Layers layers, Growing<uint16_t>& rep, Growing<uint16_t>& def,
                     std::vector<Depth>& depths) {
   size_t depth = 0;
-  int base = 0;  // levels of the layers further in
+  int base = 0;  // levels of the inner layers
   const uint16_t top = def.empty() ? 0 : *std::max_element(def.data(), def.end());
   for (; layers != 0; layers >>= 4, ++depth) {
     if (depth == depths.size() || depths[depth].is_list() != is_list(layers))

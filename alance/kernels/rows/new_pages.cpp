@@ -1,5 +1,5 @@
-// Pages of many columns, learned in one call: which bytes say where their chunks lie,
-// and the pages that place rows, made of these bytes.
+// Pages of many columns, learned in one call: the bytes that tell where their chunks lie, and the
+// pages that are made of these bytes.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -21,7 +21,7 @@ namespace {
 
 class NewPages {
  public:
-  // Pages `unknown[i].second` of `tables[unknown[i].first]`. Table i is of a column of `files[i]`.
+  // Pages `unknown[i].second` of `tables[unknown[i].first]`; table i is of a column of `files[i]`.
   NewPages(std::vector<std::shared_ptr<RowTable>> tables,
            const std::vector<std::pair<size_t, size_t>>& unknown, const std::vector<size_t>& files)
       : tables_(std::move(tables)) {
@@ -43,15 +43,15 @@ class NewPages {
     }
   }
 
-  // Each description once; of those that differ in symbols alone the first.
+  // Distinct descriptions; of those that differ in symbols alone the first.
   nb::list descriptions() const {
     nb::list all;
     for (const std::string_view& text : descriptions_) all.append(nb::bytes(text.data(), text.size()));
     return all;
   }
 
-  // Finds the bytes that have to be known of the pages. `forms`: of each description; None: its
-  // pages are not learned here. `tails`: from where on a file's bytes are at hand.
+  // Find the bytes that must be known of the pages. `forms`: of each description; None: its pages
+  // are not learned here. `tails`: position from which on a file's bytes are at hand.
   void find(std::vector<std::shared_ptr<PageForm>> forms, const std::vector<int64_t>& tails) {
     if (forms.size() != descriptions_.size()) corrupt("new pages: forms of other descriptions");
     forms_ = std::move(forms);
@@ -74,11 +74,11 @@ class NewPages {
   std::vector<size_t> left() const {
     return those([](const Page& page) { return page.form == nullptr; });
   }
-  // Pages whose bytes have to be read.
+  // Pages whose bytes must be read.
   std::vector<size_t> far() const {
     return those([](const Page& page) { return page.form != nullptr && page.is_far; });
   }
-  // Some of these are not learned after all.
+  // Exclude some pages after all.
   void leave(const std::vector<size_t>& numbers) {
     for (const size_t number : numbers) {
       if (number >= pages_.size()) corrupt("new pages: no such page");
@@ -87,8 +87,8 @@ class NewPages {
     std::erase_if(sorted_, [this](size_t i) { return pages_[spans_[i].page].form == nullptr; });
   }
 
-  // The bytes to know of pages that are far, or of the others: files, where those of each end, starts,
-  // stops, their sum.
+  // Bytes to know of far pages, or of the others: files, end of each file's spans, starts, stops,
+  // total size.
   nb::tuple spans(bool far) const {
     nb::list files, ends;
     std::vector<int64_t> starts, stops;
@@ -114,8 +114,8 @@ class NewPages {
     return nb::make_tuple(files, ends, numpy_of(starts), numpy_of(stops), total);
   }
 
-  // Learns pages from those bytes, one behind the other: the files that more is known of, and how many
-  // bytes of memory that takes of each.
+  // Learn pages from those bytes, one after the other; returns (file, bytes of memory) for each
+  // file of which more is known.
   nb::list learn(const Bytes& content, bool far) {
     int64_t at = 0;
     std::vector<const uint8_t*> bytes(spans_.size());
@@ -144,15 +144,15 @@ class NewPages {
     return files;
   }
 
-  // The page that was made last: an error is in it.
+  // Page that is being made: an error is in it.
   size_t page() const { return page_; }
 
  private:
   struct Page {
-    ColumnPages* column = nullptr;  // none: the table is of another kind
+    ColumnPages* column = nullptr;  // null: the table is of another kind
     size_t number = 0, file = 0, description = 0;
     std::string_view symbols;        // of its own; may be empty
-    const PageForm* form = nullptr;  // none: not learned here
+    const PageForm* form = nullptr;  // null: not learned here
     bool is_far = false;             // not all of its bytes are at hand
     size_t first = 0, last = 0;      // its spans
   };
@@ -171,7 +171,7 @@ class NewPages {
 
   size_t file_of(size_t span) const { return pages_[spans_[span].page].file; }
 
-  // The spans of a page; false where it is none that the kernel knows.
+  // Add the spans of a page; false if the kernel does not know such pages.
   bool add(size_t number, const PageForm& form) {
     Page& page = pages_[number];
     const PageTable& table = page.column->table();
@@ -185,7 +185,7 @@ class NewPages {
     return true;
   }
 
-  // The order in which bytes are read. Pages that share bytes are not learned here.
+  // Order the bytes by file and position. Pages that share bytes are not learned here.
   void order() {
     sorted_.resize(spans_.size());
     for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = i;

@@ -1,4 +1,4 @@
-// What the description of a page says to kernels, wherever the page lies.
+// Form of a page, from its description, wherever the page lies.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace alance {
 
-// The only field of a message with this number; null where there is none, or several.
+// The only field of a message with this number; null if there is none, or several.
 inline const char* only(std::string_view message, uint32_t field, std::string_view& part) {
   ProtoWire wire(message);
   int count = 0;
@@ -29,8 +29,8 @@ inline const char* only(std::string_view message, uint32_t field, std::string_vi
   return wire.ok && count == 1 ? part.data() : nullptr;
 }
 
-// The symbols in the description of a mini-block page of compressed strings: each page has its own,
-// and they are most of it. Empty where there are none, or what is unusual.
+// Symbols in the description of a mini-block page of compressed strings: each page has its own, and
+// they are most of it. Empty if there are none, or they are unusual.
 inline std::string_view symbols_in(std::string_view description) {
   // Any.value, PageLayout.mini_block_layout, its value_compression, their fsst, its symbol_table
   std::string_view part = description;
@@ -40,12 +40,12 @@ inline std::string_view symbols_in(std::string_view description) {
   if (part.size() != Symbols::TABLE_BYTES || part.substr(4, 4) != "TSSF" || !(table[3] & 1)) return {};
   const uint8_t* lengths = table + Symbols::HEADER + 8 * size_t{table[0]};
   const bool is_good = std::all_of(lengths, lengths + table[0], [](uint8_t length) {
-    return length >= 1 && length <= fsst::MAX_SYMBOL;
+    return length >= 1 && length <= fsst::kMaxSymbolBytes;
   });
   return is_good ? part : std::string_view{};
 }
 
-// A description but for a part of it.
+// Description without a part of it.
 inline std::string without(std::string_view description, std::string_view part) {
   if (part.empty()) return std::string(description);
   const size_t start = static_cast<size_t>(part.data() - description.data());
@@ -54,7 +54,7 @@ inline std::string without(std::string_view description, std::string_view part) 
   return rest;
 }
 
-// A buffer of a page in its file; `data`: its bytes, where they are at hand.
+// Buffer of a page in its file; `data`: its bytes, if they are at hand.
 struct PageBuffer {
   int64_t start, size;
   const uint8_t* data = nullptr;
@@ -63,7 +63,7 @@ struct PageBuffer {
 };
 using PageBuffers = std::vector<PageBuffer>;
 
-// The buffers of a page, in a list that is used again.
+// Collect the buffers of a page in a list that is reused.
 inline void page_buffers(const PageTable& pages, size_t number, PageBuffers& buffers) {
   buffers.clear();
   for (int64_t i = pages.ends[number]; i < pages.ends[number + 1]; ++i) {
@@ -72,7 +72,7 @@ inline void page_buffers(const PageTable& pages, size_t number, PageBuffers& buf
   }
 }
 
-// Some of the buffers of a page, by number.
+// Numbers of some buffers of a page.
 struct Needed {
   std::array<size_t, 3> numbers{};
   size_t count = 0;
@@ -82,10 +82,10 @@ struct Needed {
   const size_t* end() const { return numbers.data() + count; }
 };
 
-// How the levels of a constant page lie: kind, packed width, count; none: as they are.
+// Encoding of a constant page's levels: kind, packed width, count; empty: raw.
 using LevelsForm = std::optional<std::tuple<int, int, int64_t>>;
 
-// What a description says of its pages, wherever they lie.
+// Form that all pages of a description have.
 class PageForm {
  public:
   PageForm(std::tuple<int, int, int, int, int, bool> kind,
@@ -98,9 +98,9 @@ class PageForm {
           *lists;
   }
 
-  // The form of pages whose items all have one value, or none: `value` where it is in the
-  // description. `maxima`: the highest repetition level, definition level, and definition level of a
-  // value's slot; `null_level`: as of `RowPage::constant`.
+  // Form of pages whose items all have one value, or none; `value` if it is in the description.
+  // `maxima`: highest repetition level, definition level, and definition level of a value's slot;
+  // `null_level`: as in `RowPage::constant`.
   static std::shared_ptr<PageForm> constant(const std::optional<std::string_view>& value,
                                             const std::tuple<int, int, int>& maxima, int null_level,
                                             const LevelsForm& reps, const LevelsForm& defs) {
@@ -119,26 +119,26 @@ class PageForm {
     return form;
   }
 
-  // Layers of the pages; without, they are not looked up in tables.
+  // Layers of the pages; pages without layers are not kept in tables.
   void set_layers(nests::Layers of_pages) { layers = of_pages; }
   void set_symbols(const In<uint64_t>& table, const Bytes& lengths) {
     symbols = std::make_shared<const Symbols>(table, lengths);
   }
-  // How the items of a dictionary lie; without, pages that have one are not known here.
+  // Form of a dictionary's items; without it, pages with a dictionary are not known here.
   void set_items(const ItemsForm& of_pages) { items_ = of_pages; }
 
-  // Values are lists of one length with the validity of their items, as of `PageKind`.
+  // Values are lists of one length with validity of their items, as in `PageKind`.
   void set_masks(std::vector<int64_t> masks) { kind.masks = std::move(masks); }
   void set_scheme(int scheme) { kind.scheme = scheme; }
 
-  // The page of this description whose chunks are in `size` bytes from `start` on.
+  // Page of this description whose chunks are in `size` bytes from `start` on.
   std::unique_ptr<RowPage> page(std::shared_ptr<ChunkTable> chunks, int64_t start, int64_t size,
                                 int64_t num_rows) const {
     if (is_constant()) corrupt("a constant page has no chunks");
     return std::make_unique<RowPage>(std::move(chunks), start, size, num_rows, kind, symbols);
   }
 
-  // The buffers whose bytes say where rows of a page are; none where the kernel does not know such
+  // Buffers whose bytes tell where rows of a page are; nothing if the kernel does not know such
   // pages, or they lack buffers.
   std::optional<Needed> needed(const PageBuffers& buffers, int64_t num_rows) const {
     Needed needed;
@@ -164,8 +164,8 @@ class PageForm {
     return needed;
   }
 
-  // A page, of whose buffers those are at hand that are `needed`. `own_symbols`: those in its own
-  // description. ValueError: bytes that contradict it.
+  // Page whose `needed` buffers are at hand. `own_symbols`: the symbols in its own description.
+  // ValueError: bytes that contradict the description.
   std::shared_ptr<RowPage> page_of(const PageBuffers& buffers, int64_t num_rows,
                                    std::string_view own_symbols) const {
     if (is_constant()) return constant_page(buffers, num_rows);
@@ -199,10 +199,10 @@ class PageForm {
   std::optional<nests::Layers> layers;
 
  private:
-  static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // buffers
-  static constexpr int64_t kMostLevels = int64_t{1} << 22;      // that are decoded: 3 ms
+  static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // numbers of buffers
+  static constexpr int64_t kMostLevels = int64_t{1} << 22;  // that are decoded, in 3 ms
 
-  // Whether a constant page of so many buffers has all that it needs.
+  // True if a constant page with so many buffers has all that it needs.
   bool has_value_and_levels(size_t count) const {
     if (count > 3 || (value_ && (count % 2 != 0 || value_->empty()))) return false;
     return count >= 2 || (!has_lists() && (value_ || count == 1 || kind.max_level != 0));
@@ -232,7 +232,7 @@ class PageForm {
     return {static_cast<Nulls>(kind), bits, count, bytes};
   }
 
-  // One value of fixed width.
+  // Value of fixed width.
   static ItemBlock block_of(Part value) {
     ItemBlock block;
     if (value.size == 0 || !block.find(value.data, value.size, {false, false, static_cast<int>(8 * value.size), 1}))
@@ -240,8 +240,8 @@ class PageForm {
     return block;
   }
 
-  // The value in the buffer of a constant page: u32 n, n times the u32 size of an Arrow buffer, then
-  // the buffers of an array of one value.
+  // Value in the buffer of a constant page: u32 n, n sizes of Arrow buffers (u32), then the buffers
+  // of an array of length 1.
   static ItemBlock value_in(Part buffer) {
     if (buffer.size < 4) corrupt("a value of " + std::to_string(buffer.size) + " bytes");
     const int64_t num_buffers = load<uint32_t>(buffer.data), header = 4 + 4 * num_buffers;
@@ -259,7 +259,7 @@ class PageForm {
                            : block_of<int64_t>(at + 16 + start, stop - start);
   }
 
-  // One string, behind its offsets.
+  // String, behind its offsets.
   template <typename Offset>
   static ItemBlock block_of(const uint8_t* bytes, int64_t size) {
     constexpr int64_t kStart = 2 * sizeof(Offset);
@@ -276,7 +276,7 @@ class PageForm {
     return block;
   }
 
-  std::optional<std::string> value_;  // of a constant page; none: in its buffer, or all are null
+  std::optional<std::string> value_;  // of a constant page; empty: in its buffer, or all are null
   int null_level_ = 0;
   LevelsForm reps_, defs_;
   std::optional<ItemsForm> items_;

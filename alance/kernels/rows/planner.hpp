@@ -1,4 +1,4 @@
-// How a row plan is put together from tables of pages.
+// Construction of a row plan from tables of pages.
 #pragma once
 #include <algorithm>
 #include <utility>
@@ -8,25 +8,25 @@
 
 namespace alance {
 
-// Makes a plan, column by column, and of each table by table.
+// Builder of a plan, column by column, and in a column table by table.
 class Planner {
  public:
-  // Rows from the first to behind the last.
+  // Rows [first, last).
   using Span = std::pair<int64_t, int64_t>;
 
-  // Of single rows.
+  // Plan of single rows.
   Planner(const int64_t* rows, int64_t count, size_t num_columns) : rows_(rows) {
     plan.num_rows = count;
     plan.rows.resize(static_cast<size_t>(count) * num_columns);
   }
-  // Of so many rows in ranges.
+  // Plan of `count` rows in ranges.
   explicit Planner(int64_t count) {
     plan.num_rows = count;
     plan.is_ranges = true;
   }
 
-  // The rows of a span, which are of a table of the column that has no end yet. The bytes of a page
-  // are read at once; all of a column are a group.
+  // Add the rows of a span of a table of the current column. The bytes of a page are read at once;
+  // all pages of a column are one group.
   void add(const RowTable& table, size_t number, const Span& span) {
     const std::vector<int64_t>& bounds = table.first_rows();
     if (span.second > bounds.back()) corrupt("plan_spans: rows of no page");
@@ -34,10 +34,10 @@ class Planner {
     for (int64_t row = span.first; row < span.second; ++above) {
       const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
       const int64_t last = std::min(span.second, *above);
-      if (last == row) continue;  // of no rows
+      if (last == row) continue;  // a page without rows
       const RowTable::Entry* entry = table.entry(page);
       if (entry == nullptr) {
-        const RowPlan::Unknown hole{number, page};  // maybe that of the span before
+        const RowPlan::Unknown hole{number, page};  // maybe that of the previous span
         if (plan.unknown.empty() || plan.unknown.back() != hole) plan.unknown.push_back(hole);
       } else {
         add_page(number, *entry, row - bounds[page], last - bounds[page]);
@@ -46,8 +46,8 @@ class Planner {
     }
   }
 
-  // Rows `first` to `last`, which are of a table of the column that has no end yet; the column's
-  // own list of rows begins at `base`.
+  // Add rows `first` to `last` of a table of the current column, whose own list of rows begins at
+  // `base`.
   void add(const RowTable& table, size_t number, int64_t first, int64_t last, int64_t base) {
     const std::vector<int64_t>& bounds = table.first_rows();
     int64_t* in_page = plan.rows.data() + base;
@@ -60,7 +60,7 @@ class Planner {
       for (; next < last && rows_[next] < *above; ++next) in_page[next] = rows_[next] - bounds[page];
       if (entry == nullptr) {
         plan.unknown.push_back({number, page});
-      } else if (plan.unknown.empty()) {  // else the plan is made again, once these are known
+      } else if (plan.unknown.empty()) {  // else the plan is made again once these are known
         entry->kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
         add_hit(number, *entry);
         add_pieces(number, *entry->kernel, base + i, base + next);
@@ -69,7 +69,7 @@ class Planner {
     }
   }
 
-  // All rows of a page, one at least, of a table of the column that has no end yet.
+  // Add all rows of a page, at least one, of a table of the current column.
   void add_page(size_t number, RowTable::Entry entry, int64_t num_rows) {
     add_page(number, std::move(entry), 0, num_rows);
   }
@@ -102,7 +102,7 @@ class Planner {
         {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0});
   }
 
-  // A piece of the last group, with rows of its last part.
+  // Add a piece to the last group, with rows of its last part.
   void add_piece(const Piece& piece, int64_t num_rows) {
     if (piece.stop > piece.start) plan.pieces.push_back(piece);  // pages of one value have none
     RowPlan::Group& group = plan.groups.back();
@@ -128,8 +128,8 @@ class Planner {
     }
   }
 
-  // Whether a piece belongs to the last group: that is of this column, stays small, and ascends
-  // in each of its files.
+  // True if a piece belongs to the last group: that is of this column, stays small, and ascends in
+  // each of its files.
   bool joins(size_t number, int64_t start, int64_t num_bytes) const {
     const size_t last_group = plan.groups.size();
     if (last_group == plan.first_group(plan.columns.size())) return false;
@@ -140,7 +140,7 @@ class Planner {
     return plan.pieces.back().table != number || start >= plan.pieces.back().stop;
   }
 
-  // Of a group, about: what is read is decoded while the processor's cache still holds it.
+  // Approximate bytes of a group: they are decoded while they are in the processor's cache.
   static constexpr int64_t kGroupBytes = 160 << 10;
 
   const int64_t* rows_ = nullptr;

@@ -1,4 +1,4 @@
-// Where the neighbouring rows of one column go: into memory as Arrow lays it out.
+// Sink for neighbouring rows of one column: memory in Arrow's layout.
 #pragma once
 #include <cstdlib>
 #include <limits>
@@ -11,15 +11,15 @@
 
 namespace alance {
 
-// Values of a column: of `width` bytes; 0: bits; -4 or -8: strings with offsets of as many bytes.
+// Values of a column: of `width` bytes; 0: bits; -4 or -8: strings with offsets of 4 or 8 bytes.
 struct RangeForm {
   int64_t width;
   bool is_text;                 // UTF-8
-  int64_t index = 0;            // bytes of an index into the distinct values; below 0: it is signed
-  int64_t item_bits = 0;        // of lists of one length, each a value: bits of an item
-  std::vector<int64_t> dims{};  // items of a list, from the outside; empty: values are no lists
+  int64_t index = 0;  // bytes of an index into the distinct values; negative: signed
+  int64_t item_bits = 0;  // bits of an item, if values are lists of one length
+  std::vector<int64_t> dims{};  // items of a list, outermost first; empty: no lists
 
-  // `shape`: none; an index as above; or bits of an item, and the lengths of lists.
+  // `shape`: empty; or an index as above; or bits of an item, and the lengths of lists.
   static RangeForm of(int64_t width, bool is_text, const std::vector<int64_t>& shape) {
     RangeForm form{width, is_text};
     if (shape.empty()) return form;
@@ -42,7 +42,7 @@ struct RangeForm {
 
   bool is_string() const { return width < 0; }
   bool is_list() const { return !dims.empty(); }
-  // Whether rows of values lie in memory as they do in pages of the simplest kinds.
+  // True if values lie in memory as in pages of the simplest kinds.
   bool is_simple() const { return index == 0 && item_bits % 8 == 0; }
   // Items of a value, in the lists down to a depth.
   int64_t num_items(size_t depth) const {
@@ -52,8 +52,8 @@ struct RangeForm {
   }
 };
 
-// Makes a column that has only its validity a column of lists, around buffers: of the validity of the
-// items at each depth (null: all are valid), and of the items.
+// Make a column that has only its validity a column of lists: `valid` has the validity of items at
+// each depth (null: all are valid).
 inline void add_lists(const RangeForm& form, arrow::Column& column,
                       const std::vector<const void*>& valid, const void* items) {
   const auto nulls = [](const void* validity) { return int64_t{validity ? -1 : 0}; };  // -1: not counted
@@ -68,7 +68,7 @@ inline void add_lists(const RangeForm& form, arrow::Column& column,
   column.children.push_back(std::move(inner));
 }
 
-// Strings of some rows, with offsets that begin at 0.
+// Strings of some rows, with offsets from 0.
 template <typename Offset>
 struct RangeStrings {
   using Number = Offset;
@@ -80,13 +80,13 @@ struct RangeStrings {
 
 class RangeSink {
  public:
-  // `values` has room for all rows of fixed width, `validity` for a bit each.
+  // `values` has room for all rows of fixed width, `validity` for a bit a row.
   RangeSink(RangeForm form, int64_t num_rows, uint8_t* values, uint8_t* validity)
       : form(form), num_rows_(num_rows), values_(values), validity_(validity) {}
 
   const RangeForm form;
 
-  // The rows that are decoded next begin here.
+  // Row at which the next decoded rows begin.
   int64_t row() const { return row_; }
   uint8_t* values() const { return values_ + row_ * form.width; }
   bool has_nulls() const { return num_nulls_ != 0; }
@@ -95,7 +95,7 @@ class RangeSink {
   }
   void advance(int64_t count) { row_ += count; }
 
-  // Rows from `row()` on are null where their level is not 0.
+  // Mark rows from `row` on as null where their level is not 0.
   void levels(const uint16_t* levels, int64_t count, int64_t row) {
     int64_t absent = 0;
     for (int64_t i = 0; i < count; ++i) absent += levels[i] != 0;
@@ -106,7 +106,7 @@ class RangeSink {
       validity_[(row + i) / 8] &= static_cast<uint8_t>(~((levels[i] != 0) << ((row + i) % 8)));
   }
 
-  // Single bits, from the bit `first` of `bits` on.
+  // Write single bits, from bit `first` of `bits` on.
   void bits(const uint8_t* bits, int64_t first, int64_t count) {
     for (int64_t i = 0; i < count;) {
       const int64_t at = row_ + i, from = first + i;
@@ -131,7 +131,7 @@ class RangeSink {
       return long_;
   }
 
-  // The column, whose strings the batch keeps.
+  // Column, whose strings the batch keeps.
   arrow::Column finish(arrow::Batch& batch) {
     if (row_ != num_rows_) corrupt("a column of " + std::to_string(row_) + " rows");
     arrow::Column column{num_rows_, num_nulls_, {num_nulls_ ? validity_ : nullptr}};
@@ -181,14 +181,14 @@ class RangeSink {
   std::vector<RangeStrings<int64_t>> long_;
 };
 
-// The columns of a batch, one after the other. Values of fixed width and validity of all lie in one
-// block: it is given back as a whole, and used again.
+// Columns of a batch, one after the other. Fixed-width values and validity of all columns lie in
+// one block, which is freed, and reused, as a whole.
 class RangeColumns {
  public:
   explicit RangeColumns(int64_t num_rows)
       : num_rows_(num_rows), batch_(std::make_unique<arrow::Batch>(num_rows)) {}
 
-  // Makes room for the next column.
+  // Reserve room for the next column.
   void place(RangeForm form, bool has_nulls) {
     const int64_t bits = bytes_of_bits(num_rows_);
     Place at{form, size_, 0};
@@ -198,19 +198,19 @@ class RangeColumns {
     if (has_nulls) size_ += aligned(bits);
     places_.push_back(at);
   }
-  // Once all have room.
+  // Allocate the block once all columns have room.
   void allocate() {
     block_ = batch_->keep(Owned<uint8_t>(size_, kAlign));
     block_ += (kAlign - reinterpret_cast<uintptr_t>(block_) % kAlign) % kAlign;
   }
-  // Where the next column goes.
+  // Sink of the next column.
   RangeSink next() {
     const Place& at = places_[next_++];
     return {at.form, num_rows_, block_ + at.values, block_ + at.validity};
   }
   void add(RangeSink& column) { batch_->add(column.finish(*batch_)); }
 
-  // For columns that are made elsewhere, in their turn.
+  // Batch, for columns that are made elsewhere; they are added in column order.
   arrow::Batch& memory() { return *batch_; }
   std::unique_ptr<arrow::Batch> batch() { return std::move(batch_); }
 

@@ -1,4 +1,4 @@
-// Rows of many columns as one record batch, in one call, whatever the number of columns.
+// Rows of many columns as one record batch, in one call.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
@@ -14,15 +14,15 @@
 namespace alance {
 namespace {
 
-constexpr uint8_t kNoBytes = 0;  // of groups without pieces
+constexpr uint8_t kNoBytes = 0;  // for groups without pieces
 
-// Where the bytes of groups come from.
+// Provider of the bytes of groups.
 class Groups {
  public:
   virtual ~Groups() = default;
-  // The pieces of a group, end to end. Null: they cannot be read.
+  // Pieces of a group, concatenated; null if they cannot be read.
   virtual const uint8_t* bring(const RowPlan& plan, size_t group) = 0;
-  // The pieces of a group one by one, wherever they are. False: they cannot be read.
+  // Pieces of a group one by one, wherever they are; false if they cannot be read.
   virtual bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) {
     const uint8_t* bytes = bring(plan, group);
     parts.clear();
@@ -34,7 +34,7 @@ class Groups {
   }
 };
 
-// All are in memory, one behind the other.
+// Groups in memory, one after the other.
 class Held : public Groups {
  public:
   explicit Held(const Bytes& content) : content_(content) {}
@@ -51,7 +51,7 @@ class Held : public Groups {
   const Bytes& content_;
 };
 
-// A source reads them, just before they are decoded.
+// Groups that a source reads just before they are decoded.
 class Read : public Groups {
  public:
   explicit Read(Source& source) : source_(source) {}
@@ -63,7 +63,7 @@ class Read : public Groups {
                         plan.groups[group].bytes_end - plan.first_byte(group));
   }
 
-  // No copy of what the source has in memory.
+  // Bytes that the source has in memory are not copied.
   bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) override {
     parts.clear();
     for (size_t i = plan.first_piece(group); i < plan.groups[group].pieces_end; ++i) {
@@ -79,33 +79,33 @@ class Read : public Groups {
   Source& source_;
 };
 
-// A field that others lie in. Its leaves are decoded first; each knows the lists and structs around
-// it, and those of one field have to agree.
+// Nested field. Its leaves are decoded first; each knows the lists and structs around it, and the
+// leaves of a field must agree.
 class Nested {
  public:
   struct Leaf {
     RangeForm form{};
     Sink sink{};
-    std::vector<nests::Depth> depths;  // the innermost first
+    std::vector<nests::Depth> depths;  // innermost first
 
-    // Once it is decoded: its values are those of its slots.
+    // Check a decoded leaf: it must have a value for each slot.
     void check() const {
       const size_t slots = static_cast<size_t>(depths[0].count());
       if (sink.width == 0 ? sink.offsets.size() != slots + 1
                            : sink.bytes.size() != slots * static_cast<size_t>(sink.width))
         corrupt("values of other slots");
     }
-    // From the outside.
+    // Depth counted from the outside.
     const nests::Depth& at(size_t depth) const { return depths[depths.size() - 1 - depth]; }
   };
 
-  // The field whose nodes begin at one.
+  // Field that begins at `node`.
   Nested(const nests::Trees& trees, size_t node) : trees_(trees), first_(node) {
     std::vector<bool> are_lists;
     add_leaves(node, are_lists);
   }
 
-  std::vector<Leaf> leaves;  // with their depths; to be decoded
+  std::vector<Leaf> leaves;  // with their depths, to be decoded
 
   arrow::Column column(int64_t num_rows, const Order& order, arrow::Batch& batch) {
     size_t node = first_, leaf = 0;
@@ -113,7 +113,7 @@ class Nested {
   }
 
  private:
-  // `are_lists`: of the nodes above, from the outside.
+  // `are_lists`: of the nodes above, outermost first.
   void add_leaves(size_t& node, std::vector<bool>& are_lists) {
     if (are_lists.size() == nests::kMostLayers) corrupt("row batch: fields too deep");
     const int kind = trees_[node++];
@@ -127,7 +127,7 @@ class Nested {
     are_lists.pop_back();
   }
 
-  // The field that begins at a node, whose leaves begin at `leaf`; both are moved behind it.
+  // Column of the field at `node`, whose leaves begin at `leaf`; moves both behind it.
   arrow::Column column_of(size_t& node, size_t& leaf, size_t depth, int64_t num_slots,
                           const Order& order, arrow::Batch& batch) {
     const size_t end = nests::end_of(trees_, node), first = leaf;
@@ -160,8 +160,8 @@ class Nested {
     return column;
   }
 
-  // A slot is null where all leaves say so: the file of a member that was added later knows of that
-  // one alone.
+  // A slot is null if all leaves say so: the file of a member that was added later knows of that
+  // member alone.
   void add_validity(size_t depth, size_t first, size_t last, const Order& order,
                     arrow::Column& column, arrow::Batch& batch) const {
     for (size_t i = first; i < last; ++i)
@@ -192,16 +192,16 @@ class Nested {
   size_t first_;
 };
 
-// The rows of a plan as one struct array, for `RecordBatch._import_from_c`.
+// Rows of a plan as one struct array, for `RecordBatch._import_from_c`.
 class RowBatch : public arrow::Exported {
  public:
   enum State : int { kFailed, kGoesOn, kDone };
 
-  // `trees`: of fields, whose leaves are `columns` of the plan and fit (`RowPlan.fitting`) these
-  // widths; `texts`: are they UTF-8? `order`: rows of the plan, if these are single ones, by number;
-  // without it all, in the order of the plan. `shares`: of the groups of each column, that are decoded
-  // by a thread each; one where there are nested fields, indices or ranges of rows. `shapes`: as of
-  // `RangeForm`, of each column; without, all are plain.
+  // `trees`: fields, whose leaves are `columns` of the plan and fit `widths` (`RowPlan.fitting`);
+  // `texts`: true for UTF-8. `order`: numbers of rows of the plan, if these are single rows;
+  // without it all rows, in the order of the plan. `shares`: parts of the groups of each column,
+  // each decoded by a thread; 1 for nested fields, indices and ranges of rows. `shapes`: of each
+  // column, as in `RangeForm`; without it all are plain.
   RowBatch(nests::Trees trees, std::vector<size_t> columns, const std::vector<int64_t>& widths,
            const std::vector<bool>& texts, std::optional<In<int64_t>> order, size_t shares,
            const std::optional<std::vector<std::vector<int64_t>>>& shapes)
@@ -225,21 +225,21 @@ class RowBatch : public arrow::Exported {
       if (shares > 1 && forms_[i].index != 0) corrupt("row batch: shares of distinct values");
     }
   }
-  // Of a share: the number of the page, in the plan's list, that was decoded last (an error is in
-  // it), and the place of its column among those that were asked for.
+  // Of a share: number of the page, in the plan's list, that was decoded last (an error is in it),
+  // and position of its column among the requested ones.
   std::pair<size_t, size_t> place(size_t number) const {
     const Share& share = share_of(number);
     return {share.page, share.column};
   }
 
-  // `content` has the bytes of all groups of the plan; there is one share.
+  // Decode `content`, the bytes of all groups of the plan; there is one share.
   void decode(const RowPlan& plan, const Bytes& content) {
     Held held(content);
     run(plan, held, 0);
   }
 
-  // A share, which nobody else decodes. Gives a state: the source failed, there are shares that are
-  // not decoded, or this was the last and the batch is there.
+  // Decode a share, once. Returns a state: the source failed, some shares are not decoded, or this
+  // was the last and the batch is ready.
   int read(const RowPlan& plan, Source& source, size_t number) {
     Read reading(source);
     return run(plan, reading, number);
@@ -284,7 +284,7 @@ class RowBatch : public arrow::Exported {
     return kDone;
   }
 
-  // One sink for all columns, one after the other.
+  // Decode all columns with one sink, one after the other.
   State run_alone(const RowPlan& plan, Groups& groups, Share& share) {
     const Order order(order_, plan.num_rows);
     auto batch = std::make_unique<arrow::Batch>(order.size());
@@ -306,7 +306,7 @@ class RowBatch : public arrow::Exported {
     return kDone;
   }
 
-  // Columns of plain values are decoded into memory of their size, all of them into one block.
+  // Decode columns of plain values into memory of their exact size, all columns in one block.
   State run_ranges(const RowPlan& plan, Groups& groups, Share& share) {
     RangeColumns columns(plan.num_rows);
     share.column = 0;
@@ -355,7 +355,7 @@ class RowBatch : public arrow::Exported {
     return kDone;
   }
 
-  // The next piece of a group of ranges; a page of one value has none.
+  // Next piece of a group of ranges; a page of one value has none.
   static Part piece_of(const RowPage& page, const std::vector<Part>& pieces, size_t& next) {
     if (page.is_constant()) return {&kNoBytes, 0};
     if (next == pieces.size()) corrupt("row batch: a page without bytes");
@@ -372,7 +372,7 @@ class RowBatch : public arrow::Exported {
     return false;
   }
 
-  // The field whose nodes begin at one; nothing where its bytes cannot be read.
+  // Nested field that begins at `node`; nothing if its bytes cannot be read.
   std::optional<arrow::Column> nested_column(const RowPlan& plan, Groups& groups, Share& share,
                                              size_t node, const Order& order, arrow::Batch& batch) {
     Nested nested(trees_, node);
@@ -389,8 +389,8 @@ class RowBatch : public arrow::Exported {
     return column;
   }
 
-  // Decodes the groups of a column that are a share's: about as many bytes for each. `depths`: of a
-  // leaf of a nested field.
+  // Decode a share's groups of a column, about as many bytes for each share. `depths`: of a leaf of
+  // a nested field.
   bool decode_column(const RowPlan& plan, Groups& groups, size_t number, Sink& sink,
                      std::vector<nests::Depth>* depths = nullptr) {
     Share& share = shares_[number];
@@ -431,7 +431,7 @@ class RowBatch : public arrow::Exported {
     return true;
   }
 
-  // Room for the values of groups: of ranges those of all chunks, of single rows one each.
+  // Number of values in groups: in ranges those of all chunks, for single rows one each.
   static int64_t num_values(const RowPlan& plan, size_t first, size_t last) {
     int64_t count = 0;
     for (size_t group = first; group < last && !plan.is_ranges; ++group)
@@ -445,7 +445,7 @@ class RowBatch : public arrow::Exported {
     return count;
   }
 
-  // The first group of a share.
+  // First group of a share.
   size_t cut(const RowPlan& plan, size_t column, size_t number) const {
     const size_t first = plan.first_group(column), last = plan.columns[column];
     if (number == shares_.size()) return last;
@@ -469,7 +469,7 @@ class RowBatch : public arrow::Exported {
   std::vector<bool> is_nested_;
   std::optional<In<int64_t>> order_;
   std::vector<Share> shares_;
-  std::atomic<size_t> left_;  // shares that are not decoded
+  std::atomic<size_t> left_;  // shares that are not decoded yet
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Rows of lists: all levels of a chunk are looked at, and only the values of wanted rows decoded.
+// Rows of lists: all levels of a chunk are read, and only the values of requested rows decoded.
 #include "rows/row_page.hpp"
 
 #include <algorithm>
@@ -11,12 +11,12 @@ using namespace cells;
 namespace {
 
 constexpr int64_t kSteps[] = {64, 8};  // entries that are counted at once
-constexpr int64_t kMostCounted = 1 << 15;  // a sum of 16 bits has room for more
+constexpr int64_t kMostCounted = 1 << 15;  // levels whose count surely fits 16 bits
 
 template <typename Which>
 int64_t counted(const uint16_t* levels, int64_t count, const Which& which) {
   int64_t all = 0;
-  for (int64_t i = 0; i < count;) {  // sums of 16 bits, as wide as the levels, take fewer instructions
+  for (int64_t i = 0; i < count;) {  // sums as wide as the levels take fewer instructions
     const int64_t stop = std::min(count, i + kMostCounted);
     uint16_t part = 0;
     for (; i < stop; ++i) part = static_cast<uint16_t>(part + which(levels[i]));
@@ -74,7 +74,7 @@ void RowPage::decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink
   int64_t row = first_rows_.data()[chunk.number] - 1, value = 0, k = 0, e = 0;
   bool taking = open;
   while (e < entries && (taking || k < count)) {
-    if (!taking) {  // over entries of which no wanted row begins
+    if (!taking) {  // skip entries in which no requested row begins
       for (const int64_t step : kSteps)
         while (e + step <= entries) {
           const int64_t begun = counted(reps + e, step, begins);
@@ -87,7 +87,7 @@ void RowPage::decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink
       if (e == entries) break;
       ++k;
     }
-    // The entries of this row, and of wanted rows right behind it.
+    // Entries of this row, and of requested rows right behind it.
     int64_t stop = e + 1;
     if (count - k == rows_until(chunk.number) - 1 - row) {
       const int64_t begun = counted(reps + stop, entries - stop, begins);

@@ -1,4 +1,4 @@
-// Which chunks of a page hold rows of a take, and which of these chunks are read together.
+// Chunks of a page that hold rows of a take, and their coalescing to reads.
 #pragma once
 #include <vector>
 
@@ -7,14 +7,15 @@
 
 namespace alance::needs {
 
-// A chunk that is needed. `first` to `last` are positions in the list of rows: the rows that begin
-// in it. `open`: a row of the take begins in an earlier chunk and continues at its start.
+// Chunk that is needed. `first` to `last` are positions in the list of rows: the rows that begin in
+// it. `open`: a row of the take begins in an earlier chunk and continues at its start.
 struct Need {
   int64_t chunk, first, last;
   bool open;
 };
 
-// Chunks of a page that are read together: the rows that begin in them, as of `Need`, and their bytes.
+// Chunks of a page that are read together: the rows that begin in them, as in `Need`, and their
+// bytes.
 struct Run {
   int64_t first, last;
   ByteRange bytes;
@@ -29,8 +30,8 @@ inline std::vector<Need> needs_of(const RowPage& page, const Rows& rows) {
     const int64_t behind = page.rows_until(chunk);
     const int64_t next = rows.reaching(behind, i);
     needs.push_back({chunk, i, next, open});
-    // A row may end in a later chunk only if no other begins behind it in this one: so may the last
-    // wanted row that begins here, or the open one, where none begins here at all.
+    // A row may end in a later chunk only if no other row begins behind it in this one. That is the
+    // last requested row that begins here, or the open row if no row begins here.
     const bool goes_on = next > i ? rows[next - 1] + 1 == behind
                                   : open && behind == page.rows_from(chunk);
     open = goes_on && chunk + 1 < page.num_chunks() && page.carries(chunk + 1);
@@ -39,7 +40,7 @@ inline std::vector<Need> needs_of(const RowPage& page, const Rows& rows) {
   return needs;
 }
 
-// Coalesces chunks, which ascend. A row that continues in the next chunk is decoded from one buffer,
+// Coalesce chunks, which ascend. A row that continues in the next chunk is decoded from one buffer,
 // whatever the limits.
 inline std::vector<Run> runs_of(const RowPage& page, const std::vector<Need>& needs,
                                 const Coalescing& rule) {

@@ -1,3 +1,4 @@
+// Decoding of rows of mini-block and full-zip pages, value by value or in runs; see row_page.hpp.
 #include "rows/row_page.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -18,9 +19,9 @@ using namespace cells;
 
 namespace {
 
-constexpr int64_t kRun = 32;  // neighbours; fewer are decoded one by one
-constexpr int64_t kPiece = 4096;  // levels of a constant page: as many as a chunk has at most
-constexpr int64_t kPieceRows = 1 << 16;  // of one without levels
+constexpr int64_t kRun = 32;  // neighbouring rows; fewer are decoded one by one
+constexpr int64_t kPiece = 4096;  // levels in a piece of a constant page: the most of a chunk
+constexpr int64_t kPieceRows = 1 << 16;  // rows in a piece without levels
 constexpr size_t kMostDepths = 8;         // of lists of one length
 
 void check_ends(const Kept& ends, int64_t size) {
@@ -119,7 +120,7 @@ std::unique_ptr<RowPage> RowPage::constant(int64_t num_rows, const EncodedLevels
   };
   decoded(reps, kind.max_rep, page->cut_.reps);
   decoded(defs, kind.max_level, page->cut_.defs);
-  if (is_null) {  // where an item is said to be valid, it is null for want of a value
+  if (is_null) {  // items marked valid are null for want of a value
     std::vector<uint16_t>& levels = page->cut_.defs;
     if (count != 0 && levels.empty()) levels.resize(static_cast<size_t>(count));
     const bool is_any = levels.empty() ? num_rows != 0 : *std::min_element(levels.begin(), levels.end()) == 0;
@@ -132,7 +133,7 @@ std::unique_ptr<RowPage> RowPage::constant(int64_t num_rows, const EncodedLevels
   return page;
 }
 
-// Cuts levels into pieces that begin with a row.
+// Cut levels into pieces that begin with a row.
 void RowPage::cut_levels(int64_t num_entries) {
   const int max_rep = max_rep_;
   Cut& cut = cut_;
@@ -172,7 +173,7 @@ void RowPage::cut_levels(int64_t num_entries) {
   nulls_ = cut.defs.empty() ? Nulls::none : Nulls::flat;
 }
 
-// Indices are read as whole words.
+// Indices must be whole words.
 void RowPage::check_indices() const {
   if (values_ == Values::constant && !is_null_) return;
   if (values_ > Values::split || !is_word(bits_))
@@ -229,7 +230,7 @@ void RowPage::set_own_items(ItemBlock items) {
   const ItemBlock& own = *own_items_;
   const KeptArray<uint8_t> data(own.block + own.data_start, static_cast<size_t>(own.data_size));
   const size_t num_offsets = static_cast<size_t>(own.form.count) + 1;
-  const uint8_t* offsets = own.block + own.offsets_start;  // aligned: the block is our own
+  const uint8_t* offsets = own.block + own.offsets_start;  // aligned: the block is ours
   if (!own.form.strings)
     keep_items(data, own.form.bits / 8);
   else if (own.form.bits == 32)
@@ -242,7 +243,7 @@ int64_t RowPage::width() const {
   if (items_kind_ == Items::fixed) return item_width_;
   if (items_kind_ != Items::none || values_ == Values::strings || values_ == Values::fsst) return 0;
   if (is_zipped()) return length_bytes_ != 0 ? 0 : bits_ / 8 - mask_bytes();
-  return value_bytes();  // a bit is given as a byte
+  return value_bytes();  // a bit becomes a byte
 }
 
 int64_t RowPage::mask_bytes() const {
@@ -254,7 +255,7 @@ int64_t RowPage::mask_bytes() const {
 int64_t RowPage::chunk_of(int64_t row, int64_t from) const {
   if (is_zipped()) return row;
   const int64_t* rows = first_rows_.data();
-  // Rows that are asked for together ascend: the next chunk is near, so steps grow from there.
+  // Requested rows ascend: the next chunk is near, so a galloping search starts there.
   int64_t step = 1;
   for (; step <= num_chunks_ - from && rows[from + step] <= row; step *= 2) from += step;
   return std::upper_bound(rows + from, rows + from + std::min(step, num_chunks_ - from + 1), row) -
@@ -322,7 +323,7 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, std::vector<uint8
     int64_t size = 0;
     units::decompress(scheme_, parts[num_levels], most_bytes(values), [&](int64_t num_bytes) {
       size = num_bytes;
-      content->resize(static_cast<size_t>(size + lz4::BURST));
+      content->resize(static_cast<size_t>(size + lz4::kBurst));
       return content->data();
     });
     parts[num_levels] = {content->data(), size};
@@ -333,14 +334,14 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes, std::vector<uint8
   return chunk;
 }
 
-// What the first buffer of so many values may have.
+// Largest size of the first buffer for so many values.
 int64_t RowPage::most_bytes(int64_t num_values) const {
   if (values_ == Values::strings || values_ == Values::fsst) return units::kMostUnit;
-  const int64_t packed = value_bytes() + ROW_BYTES * bits_;  // a whole block
+  const int64_t packed = value_bytes() + kRowBytes * bits_;  // a whole block
   return std::max(packed, product(num_values, value_bytes() + mask_bytes() + 1, "chunk"));
 }
 
-// Levels as they are, and the numbers of values that have no items.
+// Decode values without a dictionary to their numbers among the distinct values.
 void RowPage::decode_distinct(int64_t number, Part bytes, const Rows& rows, bool open,
                               Sink& sink) const {
   Sink values;
@@ -407,7 +408,7 @@ void RowPage::decode(int64_t number, Part bytes, const Rows& rows, bool open, Si
   }
 }
 
-// Values one by one, or as a run where they are many; null where their level is not 0.
+// Append values one by one, or as a run if they are many; null where their level is not 0.
 void RowPage::emit_values(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                           cells::Walk& walk, Sink& sink) const {
   if (is_null_) return sink.nulls(count);
@@ -461,7 +462,7 @@ void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink)
     const uint8_t bit = first.data[i / 8] >> (i % 8) & 1;
     return sink.value(&bit);
   }
-  if (bits_ % 8) {  // of lists of bits
+  if (bits_ % 8) {  // lists of bits
     copy_bits(first.data, i * bits_, bits_, sink.begin_run(1));
     sink.end_run(nullptr, 1);
     return emit_masks(chunk, i, 1, sink);
@@ -472,7 +473,7 @@ void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink)
   if (!masks_.empty()) emit_masks(chunk, i, 1, sink);
 }
 
-// The validity of the items of values that were appended.
+// Append the validity of the items of values that were just appended.
 void RowPage::emit_masks(const Chunk& chunk, int64_t first, int64_t count, Sink& sink) const {
   size_t next = 0;
   for (size_t depth = 0; depth < masks_.size(); ++depth) {
@@ -514,7 +515,7 @@ void RowPage::emit_item(uint64_t index, Sink& sink) const {
   sink.string(from, static_cast<int64_t>(value.size()));
 }
 
-// An item, of which there are more.
+// Item of the dictionary; `index` is checked.
 std::string_view RowPage::item(uint64_t index) const {
   const auto* items = reinterpret_cast<const char*>(items_.data());
   const auto part = [=](int64_t start, int64_t end) { return std::string_view(items + start, size_t(end - start)); };
@@ -538,12 +539,12 @@ void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) con
   emit_codes({values.data + start, stop - start}, values.data + values.size, sink);
 }
 
-// The string of codes, behind which `end` is the end of what may be read.
+// Append the string of codes; codes can be read up to `end`.
 void RowPage::emit_codes(Part codes, const uint8_t* end, Sink& sink) const {
   const uint8_t* stop = codes.data + codes.size;
   const uint64_t size = fsst::decoded_size(symbols_->table, codes.data, stop);
-  if (size >= fsst::INVALID) corrupt("fsst: a code without a symbol");
-  uint8_t* room = sink.bytes.extend(static_cast<size_t>(size) + fsst::MAX_SYMBOL);
+  if (size >= fsst::kInvalid) corrupt("fsst: a code without a symbol");
+  uint8_t* room = sink.bytes.extend(static_cast<size_t>(size) + fsst::kMaxSymbolBytes);
   const uint8_t* filled = fsst::decode(symbols_->table, codes.data, stop, end, room);
   sink.bytes.shrink(static_cast<size_t>(filled - sink.bytes.data()));
   sink.string_ends();

@@ -1,5 +1,5 @@
-// A page from which single rows are taken: where its chunks are, and how one value of a chunk is
-// decoded without the others. A chunk may have 4096 values, so decoding all of it for one row would
+// Page from which single rows are taken: positions of its chunks, and the decoding of one value of
+// a chunk without the others. A chunk may have 4096 values, so decoding all of it for one row would
 // take most of the time of a take.
 #pragma once
 #include <algorithm>
@@ -17,17 +17,17 @@
 
 namespace alance {
 
-// How values lie in a chunk. `zipped` is no chunk: rows of equal length, one behind the other,
-// each with its control word in front. `constant`: there are none, the page has one item for all.
-// `rows`: zipped rows of any length, whose places the page knows.
+// Encoding of values in a chunk. `zipped` has no chunks: rows of equal length, one after the other,
+// each behind its control word. `constant` has no values: one item stands for all. `rows`: zipped
+// rows of any length, whose positions the page knows.
 enum class Values : int { flat, packed, runs, split, strings, fsst, zipped, constant, rows };
 
-// Whether such values of a chunk are those of a width as of `RangeForm`.
+// True if such values of a chunk have a width as in `RangeForm`.
 inline bool values_fit(Values values, int bits, int64_t width) {
   if (values == Values::strings || values == Values::fsst) return width == -(bits / 8);
   return bits == 1 ? width == 0 : width == bytes_of_bits(bits);
 }
-// A value of bits that are no whole bytes, which begins at any bit, as bytes.
+// Copy a value whose bits are not whole bytes, and begin at any bit, to bytes.
 inline void copy_bits(const uint8_t* from, int64_t first, int64_t bits, uint8_t* to) {
   from += first / 8;
   const int shift = static_cast<int>(first % 8);
@@ -43,16 +43,16 @@ using cells::Part;
 // Rows of a page in ascending order: a list of numbers, or neighbours.
 struct Rows {
   const int64_t* numbers;  // null: neighbours
-  int64_t first, count;    // the first of neighbours
+  int64_t first, count;  // `first` of the neighbours
 
   int64_t operator[](int64_t i) const { return numbers ? numbers[i] : first + i; }
-  // Behind the last of the neighbours that begin at `i`.
+  // End of the neighbours that begin at `i`.
   int64_t run_end(int64_t i) const {
     if (numbers == nullptr) return count;
     for (++i; i < count && numbers[i] == numbers[i - 1] + 1;) ++i;
     return i;
   }
-  // The first from `i` on that is not below a row.
+  // First position from `i` on whose row is not below `row`.
   int64_t reaching(int64_t row, int64_t i) const {
     if (numbers == nullptr) return std::clamp(row - first, i, count);
     while (i < count && numbers[i] < row) ++i;
@@ -63,29 +63,29 @@ struct Rows {
   }
 };
 
-// Where decoded entries go: values of one width or strings, end to end, and what is absent.
+// Sink of decoded entries: values of one width, or strings, and nulls.
 struct Sink {
   int64_t width = 0;           // bytes of a value; 0: strings
-  bool with_levels = false;    // levels are given, instead of validity
+  bool with_levels = false;  // levels are appended instead of validity
   Growing<uint8_t> bytes;
   Growing<int64_t> offsets;
-  Growing<uint8_t> valid;  // 1 is valid
+  Growing<uint8_t> valid;  // 1: valid
   Growing<uint16_t> rep, def;
-  std::vector<uint16_t> chunk_rep, chunk_def, visible;  // of the chunk that is decoded
-  std::vector<uint8_t> content;                         // of that chunk, decompressed
+  std::vector<uint16_t> chunk_rep, chunk_def, visible;  // of the current chunk
+  std::vector<uint8_t> content;  // of the current chunk, decompressed
   bool has_nulls = false;
-  // Of values that are lists: the validity of items at each depth, which ends with the last value
-  // that has one: items are valid. A value's begins with a byte.
+  // Validity of the items of list values at a depth. It may end early: then the items of further
+  // values are valid. Each value begins on a byte.
   struct Mask {
     int64_t num_items;
     Growing<uint8_t> bytes{};
     size_t step() const { return static_cast<size_t>(bytes_of_bits(num_items)); }
   };
   std::vector<Mask> masks;
-  // Of columns of indices; values are their numbers here, of 4 bytes.
+  // For columns of indices: values are their numbers here, of 4 bytes.
   std::unique_ptr<Distinct> distinct;
 
-  // Makes it empty, for about so many values of a width.
+  // Empty the sink, for about `num_values` values of a width.
   void clear(int64_t new_width, int64_t num_values) {
     masks.clear();
     distinct.reset();
@@ -123,7 +123,7 @@ struct Sink {
     if (!with_levels) valid.push_back(1);
   }
   void number(uint32_t number) { value(reinterpret_cast<const uint8_t*>(&number)); }
-  // Room for the validity of items of the last `count` values.
+  // Room for the validity of the items of the last `count` values.
   uint8_t* begin_mask(size_t depth, int64_t count) {
     Mask& mask = masks[depth];
     const size_t before = bytes.size() / static_cast<size_t>(width) - static_cast<size_t>(count);
@@ -134,15 +134,15 @@ struct Sink {
     bytes.append(from, static_cast<size_t>(size));
     string_ends();
   }
-  // The bytes of a string were appended.
+  // End a string whose bytes were appended.
   void string_ends() {
     offsets.push_back(static_cast<int64_t>(bytes.size()));
     if (!with_levels) valid.push_back(1);
   }
 
-  // Makes room for values of a width; their validity is told by `end_run`.
+  // Room for values of the width; `end_run` adds their validity.
   uint8_t* begin_run(int64_t count) { return bytes.extend(static_cast<size_t>(count * width)); }
-  // Appends neighbouring strings with offsets that begin anywhere.
+  // Append adjacent strings whose offsets begin anywhere.
   template <typename Load>
   void string_run(const uint8_t* from, int64_t size, int64_t count, const Load& offset) {
     const int64_t before = static_cast<int64_t>(bytes.size()) - int64_t{offset(0)};
@@ -150,7 +150,7 @@ struct Sink {
     int64_t* out = offsets.extend(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) out[i] = int64_t{offset(i + 1)} + before;
   }
-  // `levels`: of the values that were appended, not 0 of nulls; null: all are valid.
+  // `levels`: of the appended values, not 0 for nulls; null: all are valid.
   void end_run(const uint16_t* levels, int64_t count) {
     has_nulls |= levels != nullptr;
     if (with_levels) return;
@@ -159,11 +159,11 @@ struct Sink {
   }
 };
 
-// All levels of a chunk; there is room for `kLevelSlack` more.
+// Read all levels of a chunk; `out` has room for `kLevelSlack` more.
 void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out);
 constexpr int64_t kLevelSlack = 1024;
 
-// The same in a buffer that is used again; all 0 where the chunk has none.
+// The same in a buffer that is reused; all 0 if the chunk has no levels.
 const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
                           std::vector<uint16_t>& levels);
 inline int highest(const uint16_t* levels, int64_t count) {
@@ -176,7 +176,7 @@ class RangeSink;
 template <typename Offset>
 struct RangeStrings;
 
-// Numbers that a page keeps: an array of its maker, or of what it keeps beside them.
+// Numbers of a page: an array that it owns, or a view of what it keeps elsewhere.
 template <typename T>
 class KeptArray {
  public:
@@ -196,22 +196,22 @@ class KeptArray {
 };
 using Kept = KeptArray<int64_t>;
 
-// How values, definition and repetition levels lie in the chunks of a page.
+// Encoding of values, definition and repetition levels in the chunks of a page.
 struct PageKind {
   int values, bits, nulls, level_bits, max_level;
   bool large;
-  int reps = 0, rep_bits = 0, max_rep = 0, max_visible = 0;  // 0: there are no lists
-  // Of values that are lists of one length: how many items a value has at each depth, from the
-  // outside, where it has their validity, too; else 0. Empty: no value has any.
+  int reps = 0, rep_bits = 0, max_rep = 0, max_visible = 0;  // 0: no lists
+  // For values that are lists of one length: number of items of a value at each depth, outermost
+  // first, if the items have validity, else 0. Empty: no items have.
   std::vector<int64_t> masks{};
-  int scheme = 0;  // 1 or 2, LZ4 or ZSTD: of the first buffer of values, or of each zipped string
+  int scheme = 0;  // 1: LZ4, 2: ZSTD; of the first buffer of values, or of each zipped string
 };
 
-// The symbols of a page's strings, which pages of one description share.
+// Symbols of a page's strings, which pages of one description share.
 struct Symbols {
   Symbols(const In<uint64_t>& symbols, const Bytes& lengths)
       : table(symbols, lengths), num_codes(symbols.size()) {}
-  // Of a table as descriptions have it (`SymbolTable` of codecs/strings.py), which was looked at.
+  // From a table in a description (`SymbolTable` of codecs/strings.py), which was checked.
   explicit Symbols(const uint8_t* table)
       : table(table + HEADER, table[0], table + HEADER + 8 * size_t{table[0]}), num_codes(table[0]) {}
   static constexpr size_t HEADER = 8, TABLE_BYTES = 2312;
@@ -220,7 +220,7 @@ struct Symbols {
   uint64_t num_codes;
 };
 
-// The encoded levels of a page: how many, and how they lie.
+// Encoded levels of a page.
 struct EncodedLevels {
   Nulls kind;
   int bits;
@@ -230,31 +230,32 @@ struct EncodedLevels {
 
 class RowPage {
  public:
-  // `first_rows` and `first_bytes` have one number a chunk and one behind the last; of zipped
-  // rows they are empty. `start` is where the page's buffer of `size` bytes begins in its file;
-  // `level_bits` is the packed width of levels in `blocks`, or the bytes of a control word.
+  // `first_rows` and `first_bytes` have a number for each chunk and one behind the last; for zipped
+  // rows they are empty. `start`: position of the page's buffer of `size` bytes in its file;
+  // `level_bits`: packed width of levels in `blocks`, or bytes of a control word.
   RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start, int64_t size,
           int64_t num_rows, int values, int bits, int nulls, int level_bits, int max_level,
           bool large, std::vector<int64_t> masks)
       : RowPage(Kept(first_rows), Kept(first_bytes), start, size, num_rows,
                 {values, bits, nulls, level_bits, max_level, large, 0, 0, 0, 0, std::move(masks)}) {}
-  // The same of a page whose chunks have a table.
+  // The same for a page whose chunks have a table.
   RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
           const PageKind& kind, std::shared_ptr<const Symbols> symbols);
 
-  // Zipped rows of a kind.
+  // Zipped rows of equal length.
   RowPage(int64_t start, int64_t size, int64_t num_rows, const PageKind& kind)
       : RowPage(Kept(), Kept(), start, size, num_rows, kind) {}
 
-  // A page whose values are all one item, which is set next; without it (`is_null`) all are null.
-  // There are as many levels of both kinds, or none of a kind. `null_level`: of a null that is a
-  // value's own; 0: no value can be null.
+  // Page whose values are all one item, which is set next; with `is_null` all are null. Both kinds
+  // of levels are as many, or one kind is absent. `null_level`: level of a value's own null; 0: no
+  // value can be null.
   static std::unique_ptr<RowPage> constant(int64_t num_rows, const EncodedLevels& reps,
                                            const EncodedLevels& defs, const PageKind& kind,
                                            int null_level, bool is_null);
 
-  // Zipped rows with levels of so many bits each. Row i is from `ends[i]` to `ends[i + 1]` of the
-  // page's buffer; `width`: bytes of a value, or, below 0, of the length in front of it.
+  // Zipped rows with levels of `bits_rep` and `bits_def` bits. Row i lies between `ends[i]` and
+  // `ends[i + 1]` of the page's buffer; `width`: bytes of a value, or minus the bytes of the length
+  // in front of it.
   static std::unique_ptr<RowPage> zipped(In<int64_t> ends, int64_t start, int64_t size,
                                          int64_t num_rows, int64_t width, int bits_rep, int bits_def,
                                          const PageKind& kind, std::shared_ptr<const Symbols> symbols);
@@ -262,10 +263,10 @@ class RowPage {
   void set_items(Bytes items, int64_t width);
   void set_strings_32(In<int32_t> offsets, Bytes items);
   void set_strings_64(In<int64_t> offsets, Bytes items);
-  // The same of items that were found in the page's own bytes, or copied.
+  // The same from a block, which is copied unless it is a copy already.
   void set_own_items(ItemBlock items);
 
-  // About the memory of what only this page has.
+  // Approximate memory that this page alone uses.
   int64_t num_bytes() const {
     return static_cast<int64_t>(sizeof(*this) + (own_items_ ? own_items_->plain.capacity() : 0) +
                                 2 * (cut_.reps.capacity() + cut_.defs.capacity()) +
@@ -273,64 +274,64 @@ class RowPage {
                                      cut_.values.capacity() + cut_.bytes.capacity())) +
            (table_ ? table_->num_bytes() : 0);
   }
-  // The table of the chunks; none where the page was made of arrays.
+  // Table of the chunks; null if the page was made from arrays.
   std::shared_ptr<ChunkTable> table() const { return table_; }
   bool has_items() const { return items_kind_ != Items::none; }
-  // Bytes of a value as it is given; 0: strings.
+  // Bytes of a value as decoded; 0: strings.
   int64_t width() const;
-  // Whether values are given with so many bytes.
+  // True if decoded values have `width` bytes.
   bool gives(int64_t width) const { return is_null_ || this->width() == width; }
-  // Whether rows are decoded without bytes of the file.
+  // True if rows are decoded without bytes of the file.
   bool is_constant() const { return values_ == Values::constant; }
   int64_t start() const { return start_; }
   int64_t num_chunks() const { return num_chunks_; }
-  // What rows are read with: the number of a chunk, or of a zipped row.
+  // Number of the chunk, or of the zipped row, that holds a row; it is at least `from`.
   int64_t chunk_of(int64_t row, int64_t from) const;
-  // Whether a chunk begins inside a row.
+  // True if a chunk begins inside a row.
   bool carries(int64_t chunk) const {
     return max_rep_ != 0 && carries_ != nullptr && carries_[chunk] != 0;
   }
-  // Where a chunk begins in the buffer.
+  // Start of a chunk in the buffer.
   int64_t begin_of(int64_t chunk) const;
-  // The chunks that neighbouring rows, at least one, lie in: the first, and the one behind the last.
+  // Chunks of neighbouring rows, at least one: the first, and the one behind the last.
   std::pair<int64_t, int64_t> chunks_of(int64_t first, int64_t last) const {
     const int64_t begin = chunk_of(first, 0);
     int64_t chunk = chunk_of(last - 1, begin);
-    bool goes_on = rows_until(chunk) == last;  // the last row may, in chunks where no other begins
+    bool goes_on = rows_until(chunk) == last;  // the last row may continue where no other begins
     while (++chunk < num_chunks_ && goes_on && carries(chunk))
       goes_on = rows_until(chunk) == rows_from(chunk);
     return {begin, chunk};
   }
-  // Values of chunks, those of nulls included.
+  // Values of chunks, including nulls.
   int64_t num_values(int64_t begin, int64_t end) const {
-    if (is_zipped()) return end - begin;  // at least, where they are in lists
+    if (is_zipped()) return end - begin;  // lower bound, if values are in lists
     const int64_t* before = max_rep_ != 0 ? first_values_.data() : first_rows_.data();
     return before[end] - before[begin];
   }
-  // The row behind the last that begins in a chunk, and the first that does.
+  // Row behind the last that begins in a chunk, and first row that does.
   int64_t rows_until(int64_t chunk) const;
   int64_t rows_from(int64_t chunk) const;
-  // Decodes ascending rows that begin in a chunk into the sink; `open`: and first the rest of the
-  // row that began before it.
+  // Decode ascending rows that begin in a chunk into the sink; `open`: first the rest of the row
+  // that began before it.
   void decode(int64_t chunk, Part bytes, const Rows& rows, bool open, Sink& sink) const;
   void check_rows(const int64_t* rows, int64_t count) const;
-  // Where the bytes of neighbouring rows, at least one, lie in the buffer: begin and end.
+  // Bytes of neighbouring rows, at least one, in the buffer: begin and end.
   std::pair<int64_t, int64_t> bytes_of(int64_t first, int64_t last) const {
     const auto [begin, end] = chunks_of(first, last);
     return {begin_of(begin), begin_of(end)};
   }
-  // Decodes neighbouring rows, at least one, from these bytes; of a page without lists.
+  // Decode neighbouring rows, at least one, from these bytes; of a page without lists.
   void decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
-  // Whether values are of a width as of `RangeForm`, and whether rows are such values.
+  // True if values have a width as in `RangeForm`; `fits`: and rows are such values.
   bool holds(int64_t width) const;
   bool fits(int64_t width) const { return max_rep_ == 0 && is_simple(width) && holds(width); }
-  // Whether neighbouring rows are decoded without a `Sink`.
+  // True if neighbouring rows are decoded without a `Sink`.
   bool is_simple(int64_t width) const {
     return masks_.empty() && scheme_ == 0 && values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) &&
            !(values_ == Values::zipped && width == 0);
   }
   bool has_nulls() const { return max_level_ != 0; }
-  // Before some of its rows are decoded, behind those of another page.
+  // Call before rows of this page are decoded behind those of another page.
   void enter(Sink& sink, int64_t num_rows) const {
     if (!sink.distinct || !has_items()) return;
     if (items_kind_ == Items::strings_64)
@@ -378,7 +379,7 @@ class RowPage {
   void cut_levels(int64_t num_entries);
   void check_items() const;
   void check_indices() const;
-  // `content`: where what is compressed goes.
+  // `content`: buffer for decompressed bytes.
   Chunk open_chunk(int64_t number, Part bytes, std::vector<uint8_t>* content = nullptr) const;
   bool is_zipped() const { return values_ == Values::zipped || values_ == Values::rows; }
   int64_t value_bytes() const { return bytes_of_bits(bits_); }
@@ -413,7 +414,7 @@ class RowPage {
           const PageKind& kind);
   void keep_lists(Kept first_values, const PageKind& kind);
 
-  // The decoded levels of a constant page, cut into pieces that are its chunks.
+  // Decoded levels of a constant page, cut into pieces that are its chunks.
   struct Cut {
     std::vector<uint16_t> reps, defs;
     std::vector<int64_t> rows, entries, values, bytes;  // before each piece, and behind the last
@@ -435,17 +436,17 @@ class RowPage {
   Nulls reps_ = Nulls::none;
   int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
   int bits_def_ = 0;
-  int64_t length_bytes_ = 0;  // of zipped rows in front of a value; 0: values are of one width
+  int64_t length_bytes_ = 0;  // of the length in front of a zipped value; 0: one width
   std::vector<int64_t> masks_;
-  int scheme_ = 0;  // as of `PageKind`
+  int scheme_ = 0;  // as in `PageKind`
   std::shared_ptr<const Symbols> symbols_;
-  mutable std::atomic<signed char> text_items_{-1};  // whether the items are UTF-8; -1: not known
+  mutable std::atomic<signed char> text_items_{-1};  // 1: the items are UTF-8; -1: not known
   Items items_kind_ = Items::none;
   int64_t item_width_ = 0, num_items_ = 0;
   KeptArray<uint8_t> items_;
   KeptArray<int32_t> offsets_32_;
   KeptArray<int64_t> offsets_64_;
-  std::shared_ptr<const ItemBlock> own_items_;  // that these may be of
+  std::shared_ptr<const ItemBlock> own_items_;  // memory of the items, if it is the page's own
 };
 
 }  // namespace alance

@@ -1,4 +1,4 @@
-// Neighbouring rows of a page, chunk by chunk: the whole of what a scan decodes of it.
+// Neighbouring rows of a page, chunk by chunk: all that a scan decodes of it.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -17,26 +17,27 @@ using namespace cells;
 
 namespace {
 
-// Unpacks the first `count` values of a block; `out` has room for them alone.
+// Unpack values `first` to `last` of a block; `out` has room for these alone.
 void unpack_some(int bits, uint64_t width, const uint8_t* in, int64_t first, int64_t last,
                  uint8_t* out) {
-  if (first == 0 && last == BLOCK) return fastlanes::unpackers(bits)[width](in, out);
-  alignas(64) uint8_t whole[BLOCK * 8];
+  if (first == 0 && last == kBlockValues) return fastlanes::unpackers(bits)[width](in, out);
+  alignas(64) uint8_t whole[kBlockValues * 8];
   fastlanes::unpackers(bits)[width](in, whole);
   std::memcpy(out, whole + first * bits / 8, static_cast<size_t>((last - first) * bits / 8));
 }
 
-// The width that stands before a block, whose size is checked.
+// Width in front of a block, whose size is checked.
 uint64_t width_of(Part part, int bits, int64_t count) {
-  if (part.size < bits / 8 || count > BLOCK) corrupt("bit-packing: " + text(count) + " values");
+  if (part.size < bits / 8 || count > kBlockValues)
+    corrupt("bit-packing: " + text(count) + " values");
   const uint64_t width = load_bits(part.data, bits);
   if (width > static_cast<uint64_t>(bits) ||
-      part.size != bits / 8 + ROW_BYTES * static_cast<int64_t>(width))
+      part.size != bits / 8 + kRowBytes * static_cast<int64_t>(width))
     corrupt("bit-packing: a block of " + text(part.size) + " bytes");
   return width;
 }
 
-// Values `first` to `last` of runs that have `count` in all.
+// Expand values `first` to `last` of runs that have `count` values in total.
 template <typename T>
 void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_t last, T* out) {
   if (values.size % static_cast<int64_t>(sizeof(T)) ||
@@ -58,22 +59,22 @@ void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_
 
 }  // namespace
 
-// All levels of a chunk; there is room for `kLevelSlack` more.
 void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out) {
   auto* bytes = reinterpret_cast<uint8_t*>(out);
   switch (kind) {
     case Nulls::packed:
       return unpack_some(16, width_of(part, 16, count), part.data + 2, 0, count, bytes);
     case Nulls::blocks: {
-      const int64_t whole = count / BLOCK, tail = count % BLOCK, block = ROW_BYTES * bits;
+      const int64_t whole = count / kBlockValues, tail = count % kBlockValues;
+      const int64_t block = kRowBytes * bits;
       const bool raw = part.size == whole * block + 2 * tail;
       if (!raw && (tail == 0 || part.size != (whole + 1) * block))
         corrupt("bit-packing: " + text(part.size) + " bytes for " + text(count) + " levels");
       const int64_t blocks = whole + !raw;
       for (int64_t i = 0; i < blocks; ++i)
-        fastlanes::unpackers(16)[bits](part.data + i * block, bytes + 2 * BLOCK * i);
+        fastlanes::unpackers(16)[bits](part.data + i * block, bytes + 2 * kBlockValues * i);
       if (raw)
-        std::memcpy(bytes + 2 * BLOCK * whole, part.data + whole * block,
+        std::memcpy(bytes + 2 * kBlockValues * whole, part.data + whole * block,
                     static_cast<size_t>(2 * tail));
       return;
     }
@@ -92,7 +93,7 @@ void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out) 
   }
 }
 
-// The part of a chunk that is asked for.
+// Requested part of a chunk.
 struct RowPage::Slice {
   Chunk chunk;
   int64_t first, last;  // values of the chunk
@@ -164,8 +165,8 @@ void RowPage::read_nulls(const std::vector<Slice>& slices, RangeSink& sink) cons
   }
 }
 
-// Appends neighbouring values of a chunk; null, and of zeros, where their level is not 0. False where
-// they have to be given one by one: nulls among strings have bytes.
+// Append neighbouring values of a chunk; null, and zeros, where their level is not 0. False if they
+// must be appended one by one: nulls among strings have bytes.
 bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                        Sink& sink) const {
   if (count > chunk.values - first)
@@ -179,7 +180,7 @@ bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
       return false;
   } else {
     uint8_t* out = sink.begin_run(count);
-    if (bits_ == 1) {  // a list of a bit has a byte, too
+    if (bits_ == 1) {  // a list of one bit has a byte, too
       check_flat(chunk);
       for (int64_t i = 0; i < count; ++i)
         out[i] = chunk.first.data[(first + i) / 8] >> ((first + i) % 8) & 1;
@@ -194,7 +195,7 @@ bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
   return true;
 }
 
-// Strings of a chunk; false as of `emit_run`.
+// Append strings of a chunk; false as in `emit_run`.
 template <typename Offset>
 bool RowPage::emit_strings(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                            Sink& sink) const {
@@ -222,7 +223,7 @@ bool RowPage::emit_strings(const Chunk& chunk, int64_t first, int64_t count, con
   return true;
 }
 
-// The items that indices of a chunk mean.
+// Append the items that indices of a chunk stand for.
 void RowPage::emit_items(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                          Sink& sink) const {
   const auto is_valid = [=](int64_t i) { return levels == nullptr || levels[i] == 0; };
@@ -260,7 +261,7 @@ void RowPage::check_flat(const Chunk& chunk) const {
     corrupt("flat: " + text(chunk.first.size) + " bytes of " + text(chunk.values) + " values");
 }
 
-// Values of whole bytes.
+// Read values of a slice, each in whole bytes.
 void RowPage::read_words(const Slice& slice, uint8_t* out) const {
   const auto& [chunk, first, last] = slice;
   const int64_t width = bits_ / 8;
@@ -307,7 +308,7 @@ void RowPage::with_word(uint8_t* out, const Work& work) const {
   }
 }
 
-// The indices of slices as they lie end to end from `words` on, all of items.
+// Pass the indices of slices, one after the other from `words` on, to `work`; all are of items.
 template <typename Work>
 void RowPage::with_indices(uint8_t* words, int64_t count, const RangeSink& sink,
                            const Work& work) const {
@@ -341,7 +342,7 @@ template <typename Offset>
 void RowPage::string_range(const std::vector<Slice>& slices, int64_t count, Part bytes,
                            RangeSink& sink) const {
   auto& strings = sink.strings<Offset>();
-  bool is_text = !sink.form.is_text;  // or need not be
+  bool is_text = !sink.form.is_text;  // true, too, if it need not be
   if (items_kind_ != Items::none) {
     strings.push_back(expanded<Offset>(slices, count, sink));
     is_text = is_text || has_text_items();  // a bad item may be one that no row uses
@@ -441,7 +442,7 @@ bool RowPage::has_text_items() const {
   return known != 0;
 }
 
-// Rows of a page without a value.
+// Append rows of a page without a value.
 void RowPage::null_range(int64_t count, RangeSink& sink) const {
   const std::vector<uint16_t> levels(static_cast<size_t>(count), uint16_t{1});
   sink.levels(levels.data(), count, sink.row());

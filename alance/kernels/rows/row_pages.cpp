@@ -1,4 +1,4 @@
-// Pages for Python: `RowPage` with what a caller knows of a page; see `row_page.hpp`.
+// Python binding of `RowPage`; see row_page.hpp.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -14,7 +14,7 @@
 namespace alance {
 namespace {
 
-// Levels: how they lie, the packed width where that is known, how many, and their bytes.
+// Levels: encoding, packed width if it is known, number, bytes.
 using Levels = std::tuple<int, int, int64_t, Bytes>;
 
 EncodedLevels encoded(const Levels& levels) {
@@ -24,7 +24,7 @@ EncodedLevels encoded(const Levels& levels) {
   return {static_cast<Nulls>(kind), bits, count, {bytes.data(), static_cast<int64_t>(bytes.size())}};
 }
 
-// `maxima`: the highest repetition level, definition level, and definition level of a value's slot.
+// `maxima`: highest repetition level, definition level, and definition level of a value's slot.
 std::unique_ptr<RowPage> constant_page(int64_t num_rows, const Levels& reps, const Levels& defs,
                                        const std::tuple<int, int, int>& maxima, int null_level,
                                        bool is_null) {
@@ -35,7 +35,7 @@ std::unique_ptr<RowPage> constant_page(int64_t num_rows, const Levels& reps, con
   return RowPage::constant(num_rows, encoded(reps), encoded(defs), kind, null_level, is_null);
 }
 
-// `masks` as of `PageKind`; `symbols`: of strings that are compressed, and the lengths of these.
+// `masks` as in `PageKind`; `symbols`: of compressed strings, and their lengths.
 std::unique_ptr<RowPage> zipped_page(
     In<int64_t> ends, std::pair<int64_t, int64_t> place, int64_t num_rows, int64_t width,
     std::pair<int, int> bits, const std::tuple<int, int, int>& maxima, std::vector<int64_t> masks,

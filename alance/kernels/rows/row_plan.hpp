@@ -1,7 +1,6 @@
-// Where rows of the columns of many files are: single rows, or ranges of neighbours. Its groups are
-// pieces of files that are read together and decoded in one go, with the pages and rows that each of
-// them has. It is a few flat arrays, because a take of many fragments would otherwise make an object
-// for each page.
+// Plan for rows of the columns of many files: single rows, or ranges of neighbours. Its groups are
+// pieces of files that are read together and decoded in one go, with their pages and rows. It is a
+// few flat arrays: a take of many fragments would otherwise make an object for each page.
 #pragma once
 #include <vector>
 
@@ -13,21 +12,22 @@ namespace alance {
 
 class RowPlan {
  public:
-  // Rows of a page: of single rows, positions in the list of all; of ranges, neighbours of the page.
+  // Rows of a page: for single rows, positions in the list of all rows; for ranges, neighbours in
+  // the page.
   struct Part {
     size_t hit;
     int64_t first, last;
   };
-  // What is read together and decoded in one go; its pages are of one column.
+  // Unit of reading and decoding; its pages are of one column.
   struct Group {
     size_t parts_end, pieces_end;  // behind its last part, and piece
-    int64_t bytes_end, num_rows;   // its end in the bytes of all groups
+    int64_t bytes_end, num_rows;  // end in the bytes of all groups
   };
-  // A page of a table, which keeps it alive.
+  // Page of a table; keeps it alive.
   struct Hit {
     size_t table;
     std::shared_ptr<const RowPage> kernel;
-    nests::Layers layers;  // 0: there are too many
+    nests::Layers layers;  // 0: too many
     int64_t start;         // of the page in its file
   };
   struct Unknown {
@@ -42,19 +42,20 @@ class RowPlan {
   std::vector<Part> parts;
   std::vector<Piece> pieces;
   std::vector<Group> groups;
-  std::vector<size_t> columns;   // where the groups of each end
-  std::vector<Unknown> unknown;  // pages that groups lack; of single rows there are no groups then
+  std::vector<size_t> columns;  // end of each column's groups
+  // Pages that groups lack; with single rows there are no groups then.
+  std::vector<Unknown> unknown;
 
   size_t first_group(size_t column) const { return column ? columns[column - 1] : 0; }
   size_t first_part(size_t group) const { return group ? groups[group - 1].parts_end : 0; }
   size_t first_piece(size_t group) const { return group ? groups[group - 1].pieces_end : 0; }
   int64_t first_byte(size_t group) const { return group ? groups[group - 1].bytes_end : 0; }
-  // The rows of a part, counted from the first of their page.
+  // Rows of a part, counted from the first row of their page.
   Rows rows_of(const Part& part) const {
     return {is_ranges ? nullptr : rows.data() + part.first, part.first, part.last - part.first};
   }
-  // Whether all values of a column are of a width as of `RangeForm`. Of a field of its own, a row is
-  // a value, or null for no other reason than its own.
+  // True if all values of a column have a width as in `RangeForm`. In a field that is not nested, a
+  // row is a value, or null for no other reason than its own.
   bool fits(size_t column, int64_t width, bool is_nested) const {
     if (column >= columns.size()) corrupt("row plan: no such column");
     for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i) {
@@ -64,7 +65,7 @@ class RowPlan {
     }
     return true;
   }
-  // Whether neighbouring rows of a column are decoded without a `Sink`.
+  // True if neighbouring rows of a column are decoded without a `Sink`.
   bool is_simple(size_t column, const RangeForm& form) const {
     if (!form.is_simple()) return false;
     for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i)

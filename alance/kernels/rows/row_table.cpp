@@ -1,5 +1,5 @@
-// Where rows of many files are: the pages of one column of each file, and the bytes of the chunks that
-// hold the rows, in one call.
+// Location of rows in many files, in one call: the pages of one column of each file, and the bytes
+// of the chunks that hold the rows.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -15,7 +15,7 @@
 namespace alance {
 namespace {
 
-constexpr int64_t kMany = 1 << 10;  // rows; with fewer, giving the GIL away costs more than it gives
+constexpr int64_t kMany = 1 << 10;  // rows: releasing the GIL for fewer costs more than it gains
 using Tables = std::vector<const RowTable*>;
 
 using Span = Planner::Span;
@@ -26,8 +26,9 @@ void check_tables(const std::vector<Tables>& columns, size_t count) {
       corrupt("row plan: tables of unequal length");
 }
 
-// The same rows of several columns, each of as many tables: those of table t end at `ends[t]` in
-// `rows`, ascending and unique. The plan numbers the tables of all columns, column by column.
+// Plan the same rows of several columns, each of as many tables: the rows of table t end at
+// `ends[t]` in `rows`, ascending and distinct. The plan numbers the tables of all columns, column
+// by column.
 RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
                   const std::vector<int64_t>& ends) {
   const int64_t count = static_cast<int64_t>(rows.size());
@@ -59,8 +60,8 @@ RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
   return std::move(planner.plan);
 }
 
-// Ranges of rows of several columns, each of as many tables: the spans of table t end at `ends[t]` in
-// `spans`; those of a table ascend, and none is empty. Pages that are not known are left out.
+// Plan ranges of rows of several columns, each of as many tables: the spans of table t end at
+// `ends[t]` in `spans`; those of a table ascend, and none is empty. Unknown pages are left out.
 RowPlan plan_spans(const std::vector<Tables>& columns, const std::vector<Span>& spans,
                    const std::vector<size_t>& ends) {
   check_tables(columns, ends.size());
@@ -83,8 +84,8 @@ RowPlan plan_spans(const std::vector<Tables>& columns, const std::vector<Span>& 
   return std::move(planner.plan);
 }
 
-// What is not held of a plan: coalesced pieces, file by file, and where those of each end. `files`: of
-// each table of the plan, the number of its file among those held.
+// Pieces of a plan that are not held: end of each file's pieces, starts, stops, coalesced file by
+// file. `files`: for each table of the plan the number of its file among those held.
 nb::tuple missing_of(const RowPlan& plan, const std::vector<const HeldFile*>& held,
                      const std::vector<size_t>& files, uint64_t max_gap_bytes) {
   std::vector<std::vector<ByteRange>> pieces(held.size());
@@ -106,8 +107,8 @@ nb::tuple missing_of(const RowPlan& plan, const std::vector<const HeldFile*>& he
   return nb::make_tuple(ends, numpy_of(starts), numpy_of(stops));
 }
 
-// The pieces of some groups: the tables that they are of, where those of each end, starts, stops and
-// their bytes. A table comes up again in each group.
+// Pieces of some groups: their tables, the end of each table's pieces, starts, stops, total size. A
+// table comes up again in each group.
 nb::tuple pieces_of(const RowPlan& plan, size_t first, size_t last) {
   plan.check_groups(first, last);
   const size_t begin = plan.first_piece(first);
@@ -130,7 +131,7 @@ nb::tuple pieces_of(const RowPlan& plan, size_t first, size_t last) {
                         plan.first_byte(last) - plan.first_byte(first));
 }
 
-// The first group of a column, and the one behind its last.
+// First group of a column, and the group behind its last.
 std::pair<size_t, size_t> groups_of(const RowPlan& plan, size_t column) {
   if (column >= plan.columns.size()) corrupt("row plan: no such column");
   return {plan.first_group(column), plan.columns[column]};
@@ -148,8 +149,8 @@ int64_t bytes_of(const RowPlan& plan, size_t first, size_t last) {
   return plan.first_byte(last) - plan.first_byte(first);
 }
 
-// The fields whose leaves, which are these columns, have rows of values of these widths (as of
-// `RangeForm`, one a column; -1: of none).
+// Fields whose leaves, which are these columns, have values of these widths, as in `RangeForm`; -1
+// fits no values.
 std::vector<size_t> fitting(const RowPlan& plan, const nests::Trees& trees,
                             const std::vector<size_t>& columns, const std::vector<int64_t>& widths) {
   if (widths.size() != columns.size() || nests::num_leaves(trees, 0, trees.size()) != columns.size())
@@ -166,7 +167,7 @@ std::vector<size_t> fitting(const RowPlan& plan, const nests::Trees& trees,
   return found;
 }
 
-// The bytes of the chunks of each column.
+// Bytes of the chunks of each column.
 std::vector<int64_t> column_bytes(const RowPlan& plan) {
   std::vector<int64_t> sizes;
   for (size_t column = 0; column < plan.columns.size(); ++column)
@@ -174,7 +175,7 @@ std::vector<int64_t> column_bytes(const RowPlan& plan) {
   return sizes;
 }
 
-// The table of a page, and where the page begins in its file.
+// Table of a page, and position of the page in its file.
 std::pair<size_t, int64_t> place_of(const RowPlan& plan, size_t hit) {
   if (hit >= plan.hits.size()) corrupt("row plan: no such page");
   return {plan.hits[hit].table, plan.hits[hit].start};

@@ -1,5 +1,5 @@
-// The pages of a column that are known so far, for finding rows in them. A page that is not known
-// is a hole: whoever meets it learns the page, and sets it here for all later takes.
+// Pages of a column that are known so far, to find rows in them. An unknown page is a hole: who
+// meets it learns the page, and sets it here for all later takes.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -11,17 +11,17 @@
 
 namespace alance {
 
-// The pages of a column whose rows can be taken, as far as they are known. Who changes it holds the
-// interpreter's lock, who reads it need not: a page that is known stays as it is.
+// Pages of a column whose rows can be taken, as far as they are known. Writers hold the GIL;
+// readers need not: a known page stays as it is.
 class RowTable {
  public:
   struct Entry {
     std::shared_ptr<const RowPage> kernel;
-    nests::Layers layers = 0;  // 0: there are too many
+    nests::Layers layers = 0;  // 0: too many
     int64_t start = 0;         // of the page in its file
   };
 
-  // `first_rows` has one number a page and the total behind them.
+  // `first_rows` has the first row of each page, and the number of all rows.
   explicit RowTable(std::vector<int64_t> first_rows)
       : first_rows_(std::make_shared<const std::vector<int64_t>>(std::move(first_rows))) {
     const std::vector<int64_t>& bounds = *first_rows_;
@@ -29,7 +29,7 @@ class RowTable {
       corrupt("row table: first rows");
     entries_ = std::make_unique<std::atomic<const Entry*>[]>(count());
   }
-  // What is known so far; each of the two learns for itself.
+  // Copies what is known so far; then both learn for themselves.
   RowTable(const RowTable& other)
       : first_rows_(other.first_rows_),
         entries_(std::make_unique<std::atomic<const Entry*>[]>(count())) {
@@ -41,7 +41,7 @@ class RowTable {
     for (size_t i = 0; entries_ && i < count(); ++i) delete entries_[i].load();
   }
 
-  // Page `number`, which begins at a byte of its file, is known; false where it was before.
+  // Store page `number`, which begins at byte `start` of its file; false if it was known.
   bool set(size_t number, std::shared_ptr<const RowPage> kernel, nests::Layers layers, int64_t start) {
     if (number >= count()) corrupt("row table: no such page");
     if (entries_[number].load() != nullptr) return false;
@@ -52,7 +52,7 @@ class RowTable {
 
   size_t count() const { return first_rows_->size() - 1; }
   const std::vector<int64_t>& first_rows() const { return *first_rows_; }
-  // Null where the page is not known.
+  // Null if the page is not known.
   const Entry* entry(size_t number) const {
     return entries_[number].load(std::memory_order_acquire);
   }

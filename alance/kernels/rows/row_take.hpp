@@ -1,12 +1,12 @@
-// Rows of a part of a plan, decoded from the bytes of the chunks that hold them.
+// Decoding of the rows of a part of a plan, from the bytes of the chunks that hold them.
 #pragma once
 #include "rows/row_needs.hpp"
 #include "rows/row_plan.hpp"
 
 namespace alance {
 
-// Decodes the rows of a part from its bytes, which end at `end`; `bytes` is moved behind them.
-// `done` is called after each chunk.
+// Decode the rows of a part from its bytes, which end before `end`; moves `bytes` behind them.
+// Calls `done` after each chunk.
 template <typename Done>
 void take_part(const RowPlan& plan, const RowPlan::Part& part, const uint8_t*& bytes,
                const uint8_t* end, Sink& sink, const Done& done) {
@@ -24,8 +24,8 @@ void take_part(const RowPlan& plan, const RowPlan::Part& part, const uint8_t*& b
   }
 }
 
-// Appends the rows of a group, whose bytes begin at `bytes`; that is moved behind them. `page` is
-// the number of the page, in the plan's list, that is decoded: an error is in it.
+// Append the rows of a group, whose bytes begin at `bytes`, which moves behind them. `page` is the
+// number, in the plan's list, of the page that is being decoded: an error is in it.
 template <typename Done>
 void take_group(const RowPlan& plan, size_t number, const uint8_t*& bytes, Sink& sink, size_t& page,
                 const Done& done) {

@@ -1,4 +1,4 @@
-// Zipped rows: of values of one width, or of any length, with their levels in front of each.
+// Zipped rows, of values of one width or of any length, each behind its levels.
 #include <algorithm>
 
 #include "rows/row_page.hpp"
@@ -16,7 +16,7 @@ void RowPage::decode_zipped(Part bytes, Sink& sink) const {
   emit_zipped(bytes.data + level_bits_, sink);
 }
 
-// A value of one width, behind the validity of its items.
+// Append a value of one width, which follows the validity of its items.
 void RowPage::emit_zipped(const uint8_t* from, Sink& sink) const {
   sink.value(from + mask_bytes());
   for (size_t depth = 0; depth < masks_.size(); ++depth) {
@@ -48,7 +48,7 @@ std::unique_ptr<RowPage> RowPage::zipped(In<int64_t> ends, int64_t start, int64_
   return page;
 }
 
-// The entries of a row, which are all of these bytes.
+// Decode the entries of a row, which fill these bytes.
 void RowPage::decode_row(Part bytes, Sink& sink) const {
   const uint8_t *at = bytes.data, *const end = bytes.data + bytes.size;
   const auto take = [&](int64_t size, const char* what) {
@@ -94,7 +94,7 @@ void RowPage::decode_row(Part bytes, Sink& sink) const {
       size_t content = 0;
       units::decompress(scheme_, value, units::kMostUnit, [&](int64_t num_bytes) {
         content = static_cast<size_t>(num_bytes);
-        return sink.bytes.extend(content + static_cast<size_t>(lz4::BURST));
+        return sink.bytes.extend(content + static_cast<size_t>(lz4::kBurst));
       });
       sink.bytes.shrink(before + content);
       sink.string_ends();

@@ -1,4 +1,4 @@
-// Many files at once: what their last bytes say of them, and spans of their bytes.
+// Footers and tables of many files at once, from their last bytes; and spans of bytes.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -13,13 +13,13 @@ namespace {
 
 constexpr int64_t kAlign = 64;  // of buffers in files of 2.1 and later
 
-// What the last bytes of a file say of it, as far as they say it.
+// Footer and tables of a file, as far as its last bytes have them.
 struct End {
-  std::string wrong;           // with the file; empty: nothing
+  std::string wrong;  // fault of the file; empty: none
   std::optional<Footer> footer;
-  bool has_tables = false;     // the tables that the footer names are in the bytes
+  bool has_tables = false;  // the bytes have the tables that the footer names
   std::vector<int64_t> columns, buffers;  // starts and stops by turns
-  int64_t keep = 0;            // where the first part begins that the bytes have, or the bytes
+  int64_t keep = 0;  // start of the first part in the bytes, or of the bytes
 
   End(const Bytes& tail, int64_t file_bytes) {
     try {
@@ -29,8 +29,8 @@ struct End {
     }
   }
 
-  // (major, minor, what is wrong, (columns, buffers, where to keep bytes from) if they are there,
-  // column metadata, the first of the tables), or what is wrong with the footer.
+  // (major, minor, fault or None, (columns, buffers, position to keep bytes from) if the tables are
+  // there, start of the column metadata, start of the first table), or the fault of the footer.
   nb::object told() const {
     if (!footer) return nb::str(wrong.data(), wrong.size());
     nb::object error = nb::none(), tables = nb::none();
@@ -68,7 +68,7 @@ struct End {
   }
 };
 
-// What the last bytes of files say of them: `End::told` of each.
+// `End::told` of the last bytes of each file.
 nb::list file_ends(const nb::list& tails, const In<int64_t>& file_bytes) {
   const std::vector<Bytes> buffers = buffers_of(tails);
   if (file_bytes.size() != buffers.size()) corrupt("ends of files: one size a file");
@@ -83,7 +83,7 @@ nb::list file_ends(const nb::list& tails, const In<int64_t>& file_bytes) {
   return told;
 }
 
-// Spans of buffers, one behind the other: span i is bytes of buffer `numbers[i]`.
+// Concatenate spans of buffers; span i is in buffer `numbers[i]`.
 Numpy<uint8_t> gather_spans(const nb::list& contents, const In<int64_t>& numbers,
                             const In<int64_t>& starts, const In<int64_t>& sizes) {
   const std::vector<Bytes> buffers = buffers_of(contents);

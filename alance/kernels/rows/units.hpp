@@ -1,4 +1,4 @@
-// Units of a page that are compressed each: the first buffer of values of a chunk, or a zipped string.
+// Decompression of units: the first buffer of values of a chunk, or a zipped string.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -11,24 +11,25 @@ namespace alance::units {
 using cells::Part;
 using cells::text;
 
-constexpr int64_t kUnitSize = 4;  // bytes of the size in front of what LZ4 compressed
+constexpr int64_t kUnitSize = 4;  // bytes of the size in front of an LZ4 block
 constexpr int64_t kMostUnit = int64_t{1} << 31;
 constexpr int kLz4 = 1, kZstd = 2;
 
-// The content of a unit of ZSTD, of at most so many bytes: Python has the decoder.
+// Decoder of ZSTD units, which Python sets: returns the content, of at most so many bytes.
 inline nb::object& zstd() {
-  static nb::object& decoder = *new nb::object();  // not freed, as the interpreter may be gone by then
+  // Never freed: the interpreter may be gone by then.
+  static nb::object& decoder = *new nb::object();
   return decoder;
 }
 
-// Appends the content of a unit, of at most `most` bytes, to memory that grows.
+// Append the content of a unit, of at most `most` bytes, to memory that `extend` returns.
 template <typename Extend>
 void decompress(int scheme, Part unit, int64_t most, const Extend& extend) {
   if (scheme == kLz4) {
     const int64_t rest = unit.size - kUnitSize;
     if (rest < 1) corrupt("lz4: a unit of " + text(unit.size) + " bytes");
     const int64_t size = load<uint32_t>(unit.data);
-    if (size > std::min(most, rest * lz4::MAX_RATIO + lz4::MAX_EXTRA))
+    if (size > std::min(most, rest * lz4::kMaxRatio + lz4::kMaxExtra))
       corrupt("lz4: a unit of " + text(unit.size) + " bytes for " + text(size));
     lz4::decode(unit.data + kUnitSize, unit.data + unit.size, extend(size), size);
     return;
