@@ -1,4 +1,4 @@
-"""Inner loops in C++: contiguous buffers in and out, every bound checked, no GIL held."""
+"""Inner loops in C++: contiguous buffers in and out, every bound checked, no GIL in long loops."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, overload
@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 # --- bitpacking.cpp ---
 
+# Unpack chunks of values of `bits` bits, bit-packed in blocks of 1024; chunk i has `counts[i]`
+# values. `baseline`: without the processor's wide instructions.
 def unpack_blocks(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
@@ -20,6 +22,7 @@ def unpack_blocks(
 
 # --- fsst.cpp ---
 
+# Decode strings from their offsets and codes: offsets, bytes, True if all bytes are ASCII.
 def decode_fsst(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -29,6 +32,7 @@ def decode_fsst(
 
 # --- lz4.cpp ---
 
+# Decode LZ4 units, each to at most its limit: offsets of the contents, contents.
 def decode_lz4(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
@@ -38,11 +42,14 @@ def decode_lz4(
 
 # --- strings.cpp ---
 
+# Concatenate values by their positions: offsets, bytes.
 def concat_spans(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+
+# Copy strings by index: offsets, bytes.
 def gather_strings(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -51,6 +58,8 @@ def gather_strings(
 
 # --- fullzip.cpp ---
 
+# Split full-zip rows: repetition levels, definition levels, then start and size of each value that
+# has bytes. Piece i of the data ends at `stops[i]` and has `rows[i]` rows.
 def zipped_entries(
     data: npt.NDArray[np.uint8],
     stops: npt.NDArray[np.int64],
@@ -71,6 +80,7 @@ def zipped_entries(
 
 # --- utf8.cpp ---
 
+# Number of the first string that is not UTF-8, or -1; `valid` has a byte a string, or none.
 def first_bad_utf8(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -79,6 +89,7 @@ def first_bad_utf8(
 
 # --- jsonb.cpp ---
 
+# JSON text of JSONB values; empty where `valid` is 0.
 def jsonb_to_text(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -87,12 +98,12 @@ def jsonb_to_text(
 
 # --- json_find.cpp ---
 
-# The text of the value at a path in each JSON text, and its kind: 0 nothing, 1 null, 2 boolean,
-# 3 number, 4 text, 5 array, 6 object. A step takes the member of a name (where `has_name`) or the
-# item of an index (-1: none, -2 - n: the n-th before the last; the least int64: all items, or what
-# is no array; one more: all members). `has_name` 2: a step beside the one before. `plain`: texts
-# without their quotes and escapes. `answer`: of several values 0 an array of them, 1 the first; 2
-# always an array.
+# Text of the value at a path in each JSON text, and its kind: 0 nothing, 1 null, 2 boolean, 3
+# number, 4 text, 5 array, 6 object. A step takes the member of a name (if `has_name`) or the item
+# of an index (-1: no item, -2 - n: the n-th before the last; the least int64: all items, or the
+# value itself if it is no array; the least plus one: all members). `has_name` 2: alternative to the
+# step before. `plain`: texts without quotes and escapes. `answer`: of several values 0 an array, 1
+# the first; 2 always an array.
 def json_find(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -104,7 +115,7 @@ def json_find(
     answer: int = 0,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]: ...
 
-# The same of JSONB values, of which those may be anything that are not `valid` (empty: all are).
+# The same for JSONB values; values that are not `valid` may be any bytes (empty: all are valid).
 def jsonb_find(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -117,8 +128,8 @@ def jsonb_find(
     answer: int = 0,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]: ...
 
-# The numbers that texts of some kinds say, booleans as 1 and 0; 0 of nothing and of null. Then the
-# first row whose text is no such number, or -1. Whole ones are rounded, half away from zero.
+# Numbers in texts of some kinds, booleans as 1 and 0, nothing and null as 0; then the first row
+# whose text is no such number, or -1. Integers are rounded, half away from zero.
 def json_whole(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -130,35 +141,41 @@ def json_real(
     kinds: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.float64], int]: ...
 
-# Items of each JSON array; 0 of what is none.
+# Number of items of each JSON array; 0 for other values.
 def json_lengths(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.int64]: ...
 
-# Whether any of the values in each JSON array is an array with an item of just this text.
+# 1 for each JSON array that has an array with an item of exactly this text.
 def json_has(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], item: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]: ...
 
 # --- coalesce.cpp ---
 
-# See `format.coalesce`: spans, and which of them covers each range.
+# Spans that cover ranges, and the number of the span of each range; see `format.coalesce`.
 def coalesce(
     ranges: Sequence[tuple[int, int]] | npt.NDArray[np.int64], max_gap_bytes: int, max_bytes: int
 ) -> tuple[list[tuple[int, int]], list[int]]: ...
 
 # --- memory.cpp ---
 
+# Uninitialised bytes, from the block cache if they are many.
 def blank(num_bytes: int) -> npt.NDArray[np.uint8]: ...
+
+# Set the limit of the block cache, and return unused memory to the system.
 def release_memory(num_bytes: int) -> None: ...
+
+# Free cached blocks until at most `num_bytes` remain; the limit stays.
 def trim_memory(num_bytes: int) -> None: ...
 
 # --- pieces.cpp ---
 
-# What gives bytes of files while they are decoded; kernels do not know from where.
+# Source of the bytes of files while they are decoded; kernels do not know what it reads.
 class Source: ...
 
-# For `alance.io` alone, as the next: every other function is given bytes, and these files.
+# Files on disk. For `alance.io` alone, as are the next functions: other kernels get bytes or a
+# source.
 class FileSource(Source):
     def __init__(self, fds: Sequence[int], max_gap_bytes: int, patience: int = ...) -> None: ...
     @property
@@ -170,9 +187,18 @@ class FileSource(Source):
     @property
     def waits(self) -> int: ...
 
+# Start the write-back of a file without waiting.
 def begin_sync(fd: int) -> None: ...
+
+# 0 or an error number; the first `most` names in a folder greater than `after`, each followed by a
+# zero byte. A folder's name ends with `/`.
 def folder_keys(path: bytes, after: bytes, most: int) -> tuple[int, bytes]: ...
+
+# Size of each file; -1 if its name is no longer that of (device, inode).
 def sizes_now(names: Sequence[bytes], identities: Sequence[tuple[int, int]]) -> list[int]: ...
+
+# Read pieces of files: status (0; -1: not in the page cache and `nowait`; -2: a file is too short;
+# else an error number), file where it occurred, bytes. The pieces of file f end at `ends[f]`.
 def read_pieces(
     fds: Sequence[int],
     sizes: Sequence[int],
@@ -185,12 +211,12 @@ def read_pieces(
 
 # --- held.cpp ---
 
-# Bytes of a file that are in memory: buffer i holds those from `begins[i]` on.
+# Bytes of a file in memory: buffer i holds those from `begins[i]` on.
 class HeldFile:
     def __init__(self, begins: Sequence[int], buffers: Sequence[memoryview]) -> None: ...
     def add(self, begin: int, buffer: memoryview) -> None: ...
     def cut(self, start: int, stop: int) -> npt.NDArray[np.uint8]: ...
-    # The buffer has the bytes of pieces, one behind the other.
+    # `buffer` has the bytes of the pieces, one after the other.
     def add_pieces(
         self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], buffer: memoryview
     ) -> None: ...
@@ -198,6 +224,7 @@ class HeldFile:
 class HeldSource(Source):
     def __init__(self, files: Sequence[HeldFile]) -> None: ...
 
+# Concatenate pieces of held files; the pieces of file f end at number `ends[f]`.
 def gather(
     files: Sequence[HeldFile],
     ends: Sequence[int],
@@ -207,12 +234,15 @@ def gather(
 
 # --- pages_levels.cpp ---
 
+# Set `level` in the entries whose slot is null; entries above `closed_above` have no slot.
 def mark_nulls(
     definition: npt.NDArray[np.uint16],
     closed_above: int,
     nulls: npt.NDArray[np.uint8],
     level: int,
 ) -> None: ...
+
+# Repetition and definition levels after a list layer is opened.
 def expand_lists(
     rep: npt.NDArray[np.uint16],
     definition: npt.NDArray[np.uint16],
@@ -226,6 +256,7 @@ def expand_lists(
 
 # --- pages_chunks.cpp ---
 
+# Strings at `starts` of a buffer of `total` bytes, `filler` in between.
 def place_strings(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -236,6 +267,7 @@ def place_strings(
 
 # --- pages_zip.cpp ---
 
+# Full-zip rows, and the offset of each row and the end.
 def zip_fixed(
     rep: npt.NDArray[np.uint16],
     definition: npt.NDArray[np.uint16],
@@ -262,11 +294,13 @@ def zip_variable(
 
 # --- row_pages.cpp ---
 
-# Gives the content of a unit of ZSTD of at most so many bytes; ValueError: there is none.
+# Set the decoder of ZSTD units: it returns the content, of at most so many bytes, or raises
+# ValueError.
 def set_zstd(decoder: Callable[[bytes, int], bytes]) -> None: ...
 
 # --- items.cpp ---
 
+# Offsets or None, and bytes, of a page's dictionary; None if it must be decoded step by step.
 def decode_items(
     content: bytes | memoryview, compressed: bool, strings: bool, bits: int, count: int
 ) -> tuple[bytes | None, bytes] | None: ...
@@ -433,10 +467,12 @@ class RowPage:
     @property
     def width(self) -> int: ...
 
+# Locate rows of a table: fragments that are hit, rows in them, their offsets, positions of the
+# targets; see `place_rows.cpp`.
 # --- place_rows.cpp ---
 
 def place_rows(
-    wanted: npt.NDArray[np.int64], firsts: npt.NDArray[np.int64]
+    targets: npt.NDArray[np.int64], firsts: npt.NDArray[np.int64]
 ) -> tuple[list[int], npt.NDArray[np.int64], list[int], npt.NDArray[np.int64] | None]: ...
 
 # --- row_table.cpp ---
@@ -502,6 +538,7 @@ class RowBatch:
 
 # --- encode_bitpacking.cpp ---
 
+# Bit-pack chunks in blocks of 1024 values; returns the chunks and their sizes.
 def pack_blocks(
     data: npt.NDArray[np.uint8],
     counts: npt.NDArray[np.int64],
@@ -512,9 +549,13 @@ def pack_blocks(
 
 # --- encode_streams.cpp ---
 
+# Zip fixed-width columns into rows.
 def zip_columns(
     columns: list[npt.NDArray[np.uint8]], bits: npt.NDArray[np.int64], num_rows: int
 ) -> npt.NDArray[np.uint8]: ...
+
+# Zip columns, some of them byte strings, into rows: offsets, rows. `wire`: bytes of a value, or
+# minus the bytes of the length in front of each string.
 def zip_rows(
     columns: list[npt.NDArray[np.uint8]],
     offsets: list[npt.NDArray[np.int64]],
@@ -524,12 +565,14 @@ def zip_rows(
 
 # --- encode_lz4.cpp ---
 
+# LZ4 units of adjacent pieces, and their sizes.
 def encode_lz4(
     data: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
 
 # --- encode_strings.cpp ---
 
+# Bytes of the longest string.
 def longest_string(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> int: ...
 
 # --- encode_pages.cpp ---
@@ -537,9 +580,13 @@ def longest_string(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> in
 MadePage: TypeAlias = tuple[bytes, tuple[npt.NDArray[np.uint8], ...], tuple[int, ...]]
 PageResult: TypeAlias = int | MadePage | tuple[bytes | None]
 
+# Encode pages, in order: a page, (value or None,) of a sparse constant, or a number if the caller
+# must encode the page.
 def encode_pages(
     inputs: Sequence[tuple[object, ...]], zstd: Callable[[bytes, int], bytes]
 ) -> list[PageResult]: ...
+
+# Index of each value and the parts of the distinct items, if a dictionary makes a page smaller.
 def choose_dictionary(
     values: tuple[object, ...], options: tuple[object, ...], minor: int
 ) -> tuple[npt.NDArray[np.uint32], *tuple[npt.NDArray[np.uint8], ...]] | None: ...
@@ -581,15 +628,20 @@ class Zones:
         valid: npt.NDArray[np.uint8],
     ) -> None: ...
 
+# Statistics buffer of a file; empty if no column has zones.
 def statistics_buffer(columns: list[Zones], compress: Callable[[bytes], bytes]) -> bytes: ...
 
 # --- encode_fsst.cpp ---
 
+# Learn FSST symbols from a sample of about `most` bytes: symbols, lengths, bytes before, bytes
+# after.
 def learn_fsst(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
     most: int,
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], int, int]: ...
+
+# Encode strings by FSST symbols: offsets, codes.
 def encode_fsst(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -599,6 +651,7 @@ def encode_fsst(
 
 # --- encode_distinct.cpp ---
 
+# Index of each string, offsets and bytes of the distinct strings; None if there are too many.
 def distinct_strings(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -615,6 +668,7 @@ def distinct_strings(
 
 # --- keys.cpp ---
 
+# Keys of rows: the values of one column, or of several columns `beside` each other.
 class Keys:
     @overload
     def __init__(self, data: npt.NDArray[np.uint8], width: int) -> None: ...
@@ -629,8 +683,10 @@ class Keys:
     def split(self, widths: npt.NDArray[np.int64]) -> Keys: ...
     def hashes(self, seed: int) -> npt.NDArray[np.uint64]: ...
 
+# Values of all columns in a row as one value: offsets, bytes.
 def joined_keys(columns: list[Keys]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
 
+# Hash table of keys; equal keys have one number.
 class KeyTable:
     def __init__(self, keys: Keys, seed: int) -> None: ...
     def __len__(self) -> int: ...
@@ -639,6 +695,7 @@ class KeyTable:
 
 # --- encode_jsonb.cpp ---
 
+# JSONB of JSON texts: offsets, bytes.
 def text_to_jsonb(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -647,20 +704,20 @@ def text_to_jsonb(
 
 # --- floats.cpp ---
 
-# The floats' bytes with one zero, 0.0, and one NaN; None where they have no others.
+# Bytes of floats with one zero, 0.0, and one NaN; None if they are canonical already.
 def canonical_floats(values: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8] | None: ...
 
 # --- row_order.cpp ---
 
-# Numbers in ascending order, and where they were; equal ones stay in their order.
+# Numbers in ascending order, and their positions before; equal numbers stay in their order.
 def order_of(
     keys: npt.NDArray[np.uint64],
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]: ...
 
 # --- digests.cpp ---
 
-# Of each value, `width` bytes: 16 is MD5, 28, 32, 48 and 64 are SHA-2. `baseline`: without the
-# processor's instructions for SHA-256.
+# Digests of values, `width` bytes each: 16 is MD5; 28, 32, 48 and 64 are SHA-2. `baseline`: without
+# the processor's instructions for SHA-256.
 def digests(
     offsets: npt.NDArray[np.int64],
     content: npt.NDArray[np.uint8],
@@ -668,12 +725,12 @@ def digests(
     baseline: bool = False,
 ) -> npt.NDArray[np.uint8]: ...
 
-# Two digits a byte.
+# Hexadecimal digits, two a byte.
 def hex_digits(content: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]: ...
 
 # --- patterns.cpp ---
 
-# Which texts match a LIKE pattern, 0 or 1: its byte FE stands for any text, FF for any character.
+# 1 for each text that matches a LIKE pattern: byte FE stands for any text, FF for any character.
 # `baseline`: without the processor's wide instructions.
 def like(
     offsets: npt.NDArray[np.int64],
@@ -684,7 +741,7 @@ def like(
 
 # --- distances.cpp ---
 
-# Of each pair of texts: characters to change, add or leave out. `ends` say where the texts are.
+# Edit distance of each pair of texts; text i lies between `ends[i]` and `ends[i + 1]`.
 def edit_distances(
     ends: npt.NDArray[np.int64],
     codes: npt.NDArray[np.uint32],
@@ -692,60 +749,61 @@ def edit_distances(
     other_codes: npt.NDArray[np.uint32],
 ) -> npt.NDArray[np.int64]: ...
 
-# Edit distances of all prefixes of a text to another one, from those to a prefix of the other one
-# and the characters that follow there.
+# Edit distances of all prefixes of a text to another text, from those to a prefix of the other text
+# (`row`) and the characters that follow it.
 def edit_row(
     row: npt.NDArray[np.int64],
     codes: npt.NDArray[np.uint32],
     other_codes: npt.NDArray[np.uint32],
 ) -> npt.NDArray[np.int64]: ...
 
-# Of each pair of vectors of equal length three sums of float64, shape (3 * rows,): of products, of
-# squares of the first ones, of squares of the others; or, `apart`, of squares of differences, shape
-# (rows,). A single vector is that of each row. `there`: a byte a row, 0 for none; or no byte.
-# ValueError: lengths that differ.
+# Three sums over each pair of vectors of equal length, float64, shape (3 * rows,): of products, of
+# squares of the first, of squares of the second; or, `apart`, of squared differences, shape
+# (rows,). A single vector stands for every row. `present`: a byte a row, 0 to skip it; or no byte.
+# ValueError: lengths differ.
 def vector_sums(
     ends: npt.NDArray[np.int64],
     values: npt.NDArray[np.float32] | npt.NDArray[np.float64],
     other_ends: npt.NDArray[np.int64],
     other_values: npt.NDArray[np.float32] | npt.NDArray[np.float64],
-    there: npt.NDArray[np.uint8],
+    present: npt.NDArray[np.uint8],
     apart: bool,
 ) -> npt.NDArray[np.float64]: ...
 
 # --- item_sets.cpp ---
 
-# Places of the items of pairs of lists, and how many each pair has: of either list (kind 0), those
-# of the longer one that both have (1), of the first one alone (2), each once. Items of the other
-# lists are counted behind `keys`. A single list is that of each row. `there`: as above.
+# Positions of items in a set operation of pairs of lists, and their number for each pair: of either
+# list (kind 0), of the longer list that both have (1), of the first list alone (2), without
+# repetition. Items of the other lists are numbered behind `keys`. A single list stands for every
+# row. `present`: as above.
 def item_sets(
     kind: int,
     ends: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],
     other_ends: npt.NDArray[np.int64],
     other_keys: npt.NDArray[np.int64],
-    there: npt.NDArray[np.uint8],
+    present: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 
 # --- blake.cpp ---
 
-# BLAKE2b (kind 0, 64 bytes a value), BLAKE2s (1) or BLAKE3 (2, 32 bytes) of values, of which
-# `offsets` say where they begin and the last one ends.
+# BLAKE2b (kind 0, 64 bytes a value), BLAKE2s (1) or BLAKE3 (2, 32 bytes) of values; value i lies
+# between `offsets[i]` and `offsets[i + 1]`.
 def blake_digests(
     offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8], kind: int
 ) -> npt.NDArray[np.uint8]: ...
 
 # --- bloom.cpp ---
 
-# XXH64 of values, of which `offsets` say where they begin and the last one ends.
+# XXH64 of values; value i lies between `offsets[i]` and `offsets[i + 1]`.
 def bloom_hashes(
     offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint64]: ...
 
-# Adds values to a filter of blocks of 32 bytes, in place.
+# Add values to a filter of blocks of 32 bytes, in place.
 def bloom_add(hashes: npt.NDArray[np.uint64], filter: npt.NDArray[np.uint8]) -> None: ...
 
-# Which of some filters may have one of some values: 0 or 1.
+# 1 for each filter that may have any of the values, else 0.
 def bloom_hits(
     offsets: npt.NDArray[np.int64],
     filters: npt.NDArray[np.uint8],
@@ -754,12 +812,12 @@ def bloom_hits(
 
 # --- row_lookup.cpp ---
 
-# A stored roaring bitmap of 64 bits, to be asked for rows by any thread.
+# Stored roaring bitmap of 64 bits, for look-ups by any thread.
 class RowLookup:
     def __init__(self, content: bytes) -> None: ...
 
-# Nonzero for each row that is in `rows`, not in `without`, and of one of the fragments (ascending
-# upper halves of rows); None: of any.
+# Nonzero for each row that is in `rows`, not in `without`, and in one of the fragments (ascending
+# upper halves of rows); None restricts nothing.
 def rows_mask(
     ids: npt.NDArray[np.uint64],
     rows: RowLookup | None,
@@ -769,33 +827,33 @@ def rows_mask(
 
 # --- masks.cpp ---
 
-# A bit for each of `count` whole numbers of `bits` bits, from number `first` on: 1 where it is at
-# most `span` above `low`, modulo its width. Bits behind the last mean nothing.
+# Bit for each of `count` integers of `bits` bits, from number `first` on: 1 if it is at most `span`
+# above `low`, modulo its width. Bits behind the last are undefined.
 def within(
     values: npt.NDArray[np.uint8], first: int, count: int, bits: int, low: int, span: int
 ) -> npt.NDArray[np.uint8]: ...
 
-# The numbers of rows, counted from the bit `first`, whose bit is 1 in `values` and, where that is
-# not empty, in `valid`; ascending.
+# Numbers of the rows, counted from bit `first`, whose bit is 1 in `values` and, unless it is empty,
+# in `valid`; ascending.
 def true_rows(
     values: npt.NDArray[np.uint8], valid: npt.NDArray[np.uint8], first: int, count: int
 ) -> npt.NDArray[np.int64]: ...
 
 # --- bitmaps.cpp ---
 
-# The values of a roaring bitmap of 32 bits, ascending. ValueError for bytes that are none, for
-# containers of other values than they state, and for values from `limit` on.
+# Values of a roaring bitmap of 32 bits, ascending. ValueError for bytes without a bitmap, for
+# containers that do not hold what they state, and for values from `limit` on.
 def bitmap_values(content: npt.NDArray[np.uint8], limit: int) -> npt.NDArray[np.int64]: ...
 
-# The bytes of the bitmap that bytes begin with, all of it checked likewise.
+# Number of bytes of the bitmap at the beginning of bytes, all of it checked likewise.
 def bitmap_end(content: npt.NDArray[np.uint8]) -> int: ...
 
 # --- row_sets.cpp ---
 
-# A stored roaring bitmap of 64 bits of rows, not negative, in any order.
+# Stored roaring bitmap of 64 bits of rows, not negative, in any order.
 def row_set(rows: npt.NDArray[np.int64]) -> bytes: ...
 
-# The address of each row id, -1 where no run has it; `lengths` may be empty: all are 1.
+# Address of each row id, -1 if no run has it; `lengths` is empty if all are 1.
 def find_row_ids(
     ids: npt.NDArray[np.uint64],
     highs: npt.NDArray[np.uint64],
@@ -826,7 +884,7 @@ class SmallFiles:
 # --- file_tables.cpp ---
 
 class FileTables:
-    # Of whole files, set by set, of each a file of every fragment. Column c is column `columns[c]`
+    # Whole files, set by set, each with a file of every fragment. Column c is column `columns[c]`
     # of the files of set `sets[c]`, of `num_rows` times `times[c]` rows. None: open them singly.
     @staticmethod
     def of_files(
@@ -836,7 +894,7 @@ class FileTables:
         times: npt.NDArray[np.int64],
         num_rows: npt.NDArray[np.int64],
     ) -> FileTables | None: ...
-    # `files`: of each column of each fragment the number of its file.
+    # `files`: for each column of each fragment the number of its file.
     @staticmethod
     def of_columns(
         columns: Sequence[ColumnPages], files: Sequence[int], num_fragments: int
@@ -849,12 +907,11 @@ class FileTables:
     def descriptions(self) -> list[bytes]: ...
     @property
     def files(self) -> list[int]: ...
-    # The bytes of all pages of files that are not marked: where those of each file end, starts and
-    # stops.
+    # Bytes of all pages of files that are not marked: ends of each file's spans, starts, stops.
     def spans(
         self, are_here: Sequence[bool], max_gap_bytes: int
     ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
-    # All rows of some columns. What the kernel does not know of them is `unknown`.
+    # Plan of all rows of some columns; pages that the kernel does not know are in `unknown`.
     def plan(
         self,
         columns: Sequence[int],
@@ -865,8 +922,9 @@ class FileTables:
 
 # --- small_files.cpp ---
 
-# Of each file what is wrong with its footer, or (major, minor, what is wrong with its tables,
-# these, column metadata, the first table); tables: (of columns, of buffers, where to keep from)
+# Fault of each file's footer, or (major, minor, fault of its tables, the tables, start of the
+# column metadata, start of the first table); tables: (of columns, of buffers, position to keep
+# from).
 def file_ends(
     tails: list[memoryview], file_bytes: npt.NDArray[np.int64]
 ) -> list[
@@ -889,8 +947,8 @@ def gather_spans(
 
 # --- schema_fields.cpp ---
 
-# The top-level fields of a schema that has no others, by the message of a manifest; None: they are
-# unusual.
+# Top-level fields of a schema without other fields, from the message of a manifest; None if they
+# are unusual.
 class SchemaFields:
     def __len__(self) -> int: ...
     @property
@@ -899,10 +957,10 @@ class SchemaFields:
     def types(self) -> list[str]: ...
     @property
     def names(self) -> list[str]: ...
-    # Which have metadata.
+    # Numbers of the fields that have metadata.
     @property
     def marked(self) -> list[int]: ...
-    # All as one Arrow schema, without metadata; of an Arrow field for each type.
+    # All fields as one Arrow schema, without metadata; `kinds` has an Arrow field for each type.
     def arrow(self, kinds: Sequence[object]) -> Any: ...
     def find(self, name: str) -> int: ...
 
@@ -910,19 +968,18 @@ def schema_fields(manifest: bytes) -> SchemaFields | None: ...
 
 # --- manifest_totals.cpp ---
 
-# Of each manifest, whose bytes end at `stops`: 1, version, whether there is a time, its seconds and
-# nanoseconds, flags of readers and writers, whether there is a highest field id; and of its
-# fragments their number, files, bytes of files, deletion files, deleted rows and rows. A row of 14
-# numbers; the first is 0 where the manifest is to be parsed as a whole.
+# 14 numbers for each manifest, whose bytes end at `stops`: 1 (0: parse the manifest as a whole),
+# version, 1 if there is a time, its seconds and nanoseconds, flags of readers and writers, 1 if
+# there is a highest field id; number of fragments, of files, bytes of files, deletion files,
+# deleted rows, rows.
 def manifest_totals(content: bytes, stops: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]: ...
 
 # --- manifest_fragments.cpp ---
 
-# The message without its fragments; these as fields of the message; of each where its field ends in
-# them, the bytes of its record, its id, its physical rows, its deleted rows (0 where that is not
-# told, -1 without a deletion file), the bytes of its files, and the number of its form; the forms:
-# records without what differs between fragments of the same columns. None: a record of more than
-# the usual fields.
+# The message without its fragments; the fragments as fields of the message; for each fragment the
+# end of its field, the bytes of its record, id, physical rows, deleted rows (0: not recorded, -1:
+# no deletion file), bytes of its files, number of its form; the forms: records without what differs
+# between fragments of the same columns. None: a record has unusual fields.
 def manifest_fragments(
     message: bytes,
 ) -> (
@@ -941,17 +998,19 @@ def manifest_fragments(
     | None
 ): ...
 
-# Of each record, whose field ends at a stop and which has so many bytes, the first of its row ids
-# and their number, where they are one range. -1: they are not, or lie elsewhere; ask the record.
+# Records of fragments with base path `base` in all files that have none; None: without base paths.
 def based_fragments(content: bytes, base: int | None) -> bytes: ...
+
+# First row id of each record, and the number of its row ids if they are one range; -1: read the
+# record itself. A record has `sizes[i]` bytes, and its field ends at `stops[i]`.
 def row_id_ranges(
     content: bytes, stops: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]: ...
 
 # --- graph.cpp ---
 
-# The links of a partition's rows, checked. `rows` on each level (`levels`: where each begins, and
-# the end), `starts` of their links.
+# Checked links of a partition's rows. `rows` on each level, `starts` of their links; `levels`:
+# start of each level in `rows`, and the end.
 class Graph:
     def __init__(
         self,
@@ -967,20 +1026,20 @@ class Graph:
 
 # --- graph_rows.cpp ---
 
-# The rows of a partition, compared with each other by what is stored of them, which is held.
+# Rows of a partition, compared with each other by what is stored of them, which is held.
 class GraphRows: ...
 
-# Vectors. By cosine one without length is at 1 from all others.
+# Uncompressed vectors. By cosine a vector of length 0 is at distance 1 from all others.
 class GraphVectors(GraphRows):
     def __init__(self, values: npt.NDArray[np.uint8], type: int, dim: int, metric: int) -> None: ...
 
-# Scaled bytes, as `encode_sq` gives them.
+# Scaled bytes, as `encode_sq` returns them.
 class GraphBytes(GraphRows):
     def __init__(
         self, codes: npt.NDArray[np.uint8], dim: int, low: float, high: float, by_product: bool
     ) -> None: ...
 
-# Product codes, row after row, as `encode_pq` gives them, and its codebook.
+# Product codes, row after row, as `encode_pq` returns them, and the codebook.
 class GraphProducts(GraphRows):
     def __init__(
         self,
@@ -993,14 +1052,14 @@ class GraphProducts(GraphRows):
 
 # --- graph_build.cpp ---
 
-# Links rows one by one. `m`: links of a row above level 0, of which there are twice as many; `ef`:
-# near rows of which these are chosen; `levels`: at most so many.
+# Builder of a graph, row by row. `m`: links of a row above level 0, where it has twice as many;
+# `ef`: near rows from which links are chosen; `levels`: most levels.
 class GraphBuilder:
     def __init__(self, rows: GraphRows, m: int, ef: int, levels: int, seed: int) -> None: ...
-    # Whether all rows are linked, after `count` more of them.
+    # Link `count` more rows; True if all rows are linked.
     def grow(self, count: int) -> bool: ...
-    # The rows on each level, where the links of each begin, the links, how far these rows are,
-    # where the levels begin, and the entry point.
+    # Rows on each level, starts of their links, links, distances of the linked rows, starts of the
+    # levels, entry point.
     def finish(
         self,
     ) -> tuple[
@@ -1014,10 +1073,11 @@ class GraphBuilder:
 
 # --- vectors.cpp ---
 
-# The k nearest rows of each query so far: distances in [lower, upper), by distance, then by id.
+# The k nearest rows of each query so far, with distances in [lower, upper); by distance, then by
+# id.
 class Nearest:
-    # A query is a vector, or `width` of them, one behind the other: then rows are lists of vectors.
-    # Of rows below the range so many of each query are kept besides, those that are nearest to it.
+    # A query is a vector, or `width` vectors, one after the other: then rows are lists of vectors.
+    # Of the rows below the range, the `below` farthest of each query are kept as well.
     def __init__(
         self,
         queries: npt.NDArray[np.float64],
@@ -1028,17 +1088,17 @@ class Nearest:
         width: int = 1,
         below: int = 0,
     ) -> None: ...
-    # Of each query the number of rows; the distances and ids of all of them, nearest first.
+    # Number of rows of each query; distances and ids of all rows, nearest first.
     def result(
         self,
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.uint64]]: ...
-    # The same of the rows below the range, the farthest first; their distances are negated.
+    # The same for the rows below the range, farthest first, with negated distances.
     def below(
         self,
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.uint64]]: ...
 
-# Adds the rows of which `mask` is not zero (an empty one: all) to the queries of these numbers:
-# of those that a graph leads to, if there is one, the `ef` nearest.
+# Add the rows whose `mask` is not zero (empty: all rows) to the queries of these numbers; with a
+# graph, the `ef` nearest rows that it leads to.
 def add_vectors(
     nearest: Nearest,
     numbers: npt.NDArray[np.int32],
@@ -1052,9 +1112,9 @@ def add_vectors(
     ef: int = 0,
 ) -> None: ...
 
-# As `add_vectors`, of rows that are lists of vectors: `ends` has that of each one's, in vectors.
-# The distance of a row is the sum over the query's vectors of that of the nearest of the row;
-# vectors with NaN are passed over, as are lists without others.
+# `add_vectors` for rows that are lists of vectors, which end at `ends`. The distance of a row is
+# the sum, over the query's vectors, of the distance of the nearest vector in the row; vectors with
+# NaN are skipped, and so are lists without others.
 def add_lists(
     nearest: Nearest,
     numbers: npt.NDArray[np.int32],
@@ -1069,9 +1129,9 @@ def add_lists(
 
 # --- vector_products.cpp ---
 
-# A codebook of product codes, its values as [sub][component][code], and how they are compared;
-# cosine is as l2, of queries of length one. `origin`: any point near to the queries and centroids,
-# as long as they are.
+# Codebook of product codes, its values as [sub][component][code], and their comparison; cosine is
+# as l2, with queries of length one. `origin`: any point near the queries and centroids, of their
+# dimension.
 class ProductBook:
     def __init__(
         self,
@@ -1083,11 +1143,11 @@ class ProductBook:
         metric: int,
         scale: float,
     ) -> None: ...
-    # What of the distance of each row of a partition no query changes; nothing by dot.
+    # Part of the distance of each row that does not depend on the query; empty by dot.
     def terms(
         self, codes: npt.NDArray[np.uint8], centroid: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.float32]: ...
-    # As `add_vectors`, of the rows of a partition and their terms.
+    # `add_vectors` for the rows of a partition and their terms.
     def add(
         self,
         nearest: Nearest,
@@ -1104,6 +1164,7 @@ class ProductBook:
 
 # --- vector_codes.cpp ---
 
+# `add_vectors` for scaled bytes.
 def add_sq(
     nearest: Nearest,
     numbers: npt.NDArray[np.int32],
@@ -1120,6 +1181,7 @@ def add_sq(
 
 # --- vector_bits.cpp ---
 
+# `add_vectors` for RaBitQ codes, without a graph.
 def add_rabitq(
     nearest: Nearest,
     numbers: npt.NDArray[np.int32],
@@ -1144,12 +1206,12 @@ def vector_points(
     values: npt.NDArray[np.uint8], type: int, dim: int, metric: int
 ) -> npt.NDArray[np.float32]: ...
 
-# For each vector 1 where all its numbers are finite, else 0.
+# 1 for each vector whose numbers are all finite, else 0.
 def whole_vectors(values: npt.NDArray[np.uint8], type: int, dim: int) -> npt.NDArray[np.uint8]: ...
 
 # --- clusters.cpp ---
 
-# The number of each vector's nearest centroid. `lanes`: of registers, 4, 8, 16; 0: the most.
+# Number of each vector's nearest centroid. `lanes`: floats in a register, 4, 8 or 16; 0: the most.
 def nearest_centroids(
     values: npt.NDArray[np.uint8],
     type: int,
@@ -1160,7 +1222,7 @@ def nearest_centroids(
 ) -> npt.NDArray[np.int64]: ...
 
 # Rounds of k-means over the columns from `first` to `first + dim` of points of `stride` numbers.
-# Threads may add different pieces at once; `update` ends the round, and gives its loss.
+# Threads may add different pieces at once; `update` ends the round and returns its loss.
 class KMeans:
     def __init__(
         self,
@@ -1179,7 +1241,7 @@ class KMeans:
 
 # --- vector_encode.cpp ---
 
-# Product codes, `subs` a vector; of what it is beside its centroid, where there are centroids.
+# Product codes, `subs` a vector; with centroids, of the residuals.
 def encode_pq(
     values: npt.NDArray[np.uint8],
     type: int,
@@ -1191,14 +1253,16 @@ def encode_pq(
     subs: int,
     bits: int,
 ) -> npt.NDArray[np.uint8]: ...
+
+# Scaled bytes, one a component.
 def encode_sq(
     values: npt.NDArray[np.uint8], type: int, dim: int, metric: int, low: float, high: float
 ) -> npt.NDArray[np.uint8]: ...
 
 # --- vector_encode_bits.cpp ---
 
-# Sign bits and further bits of what vectors are beside their centroids, rotated by four rounds of
-# signs (1 or -1) and transforms; then the factors add, scale, error, and those of the further bits.
+# Sign bits and further bits of residuals, rotated by four rounds of signs (1 or -1) and transforms;
+# then the factors add, scale, error, and the factors add and scale of the further bits.
 def encode_rabitq(
     values: npt.NDArray[np.uint8],
     type: int,
@@ -1218,21 +1282,24 @@ def encode_rabitq(
     npt.NDArray[np.float32],
     npt.NDArray[np.float32],
 ]: ...
+
+# Vectors after four rounds of signs and transforms.
 def rotated(
     values: npt.NDArray[np.float64], signs: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]: ...
 
 # --- text_split.cpp ---
 
-# Texts split into tokens; each distinct one has a number, from 0 on. `kind`: 0 at what is neither
-# letter nor digit, 1 at white space, 2 nowhere, 3 all sequences of `shortest` to `longest`
-# characters. Tokens of `max_bytes` and more are left out, but count as places; 0: none are.
+# Splitter of texts into tokens, which numbers distinct tokens from 0 on. `kind`: 0 at characters
+# that are neither letter nor digit, 1 at white space, 2 nowhere, 3 all sequences of `shortest` to
+# `longest` characters. Tokens of at least `max_bytes` bytes are left out, but count as positions;
+# 0: no limit.
 class TextSplitter:
     def __init__(
         self, kind: int, max_bytes: int, shortest: int, longest: int, prefix_only: bool
     ) -> None: ...
-    # Of each document the number of its tokens; of all of these their numbers and places. Document
-    # i has the texts from `rows[i]` to `rows[i + 1]`.
+    # Number of tokens of each document; numbers and positions of all tokens. Document i has the
+    # texts from `rows[i]` to `rows[i + 1]`.
     def split(
         self,
         rows: npt.NDArray[np.int64],
@@ -1240,25 +1307,25 @@ class TextSplitter:
         data: npt.NDArray[np.uint8],
         valid: npt.NDArray[np.uint8],
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]: ...
-    # The distinct tokens that were not given yet, by number.
+    # Distinct tokens that were not returned before, by number.
     def fresh(self) -> list[str]: ...
     def num_bytes(self) -> int: ...
 
 # --- text_transducer.cpp ---
 
-# A map of tokens to numbers, as a transducer; its bytes are kept, and its checksum is compared.
+# Map of tokens to numbers, as a transducer; holds its bytes and checks their checksum.
 class Transducer:
     def __init__(self, content: npt.NDArray[np.uint8], num_tokens: int) -> None: ...
-    # The numbers of tokens; -1 where there is none.
+    # Number of each token; -1 if there is none.
     def find(
-        self, asked_offsets: npt.NDArray[np.int64], asked: npt.NDArray[np.uint8]
+        self, query_offsets: npt.NDArray[np.int64], query_data: npt.NDArray[np.uint8]
     ) -> npt.NDArray[np.int64]: ...
-    # All tokens in order: offsets, bytes, and the numbers that they stand for.
+    # All tokens in order: offsets, bytes, numbers.
     def tokens(
         self, num_bytes: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint32]]: ...
 
-# The bytes of such a map: of tokens in order, and the numbers that they stand for.
+# Bytes of such a map, from tokens in order and their numbers.
 def encode_transducer(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -1267,19 +1334,19 @@ def encode_transducer(
 
 # --- text_tokens.cpp ---
 
-# The place of the first token that is not behind the one before it, by bytes; -1: all are.
+# Number of the first token that is not greater than the one before it, by bytes; -1 if all ascend.
 def first_unordered(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> int: ...
 
-# The places of tokens among others that are in order; -1 where there is none.
+# Position of each query token among ascending tokens; -1 if there is none.
 def find_tokens(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
-    asked_offsets: npt.NDArray[np.int64],
-    asked: npt.NDArray[np.uint8],
+    query_offsets: npt.NDArray[np.int64],
+    query_data: npt.NDArray[np.uint8],
 ) -> npt.NDArray[np.int64]: ...
 
-# The places of the first `limit` tokens that begin as `token` does for `prefix` bytes, and differ
-# from it by `distance` characters at most (Levenshtein).
+# Positions of the first `limit` tokens that begin as `token` does for `prefix` bytes, and differ
+# from it by at most `distance` characters (Levenshtein).
 def near_tokens(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -1291,8 +1358,8 @@ def near_tokens(
 
 # --- text_postings.cpp ---
 
-# Posting lists, one after the other: documents, and how often each has the token. `tail`: 1 where
-# the last block of a list is of varints.
+# Posting lists, one after the other: documents, and the token's frequency in each. `tail` 1: the
+# last block of a list is of varints.
 def decode_postings(
     list_offsets: npt.NDArray[np.int64],
     offsets: npt.NDArray[np.int64],
@@ -1303,7 +1370,7 @@ def decode_postings(
     tail: int,
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]: ...
 
-# The positions of the tokens in all these documents, one after the other.
+# Positions of the tokens in all these documents, one after the other.
 def decode_positions(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -1314,7 +1381,7 @@ def decode_positions(
     block: int,
 ) -> npt.NDArray[np.uint32]: ...
 
-# As of format 1: binary values in a list for each document.
+# The same of format 1: binary values in a list for each document.
 def decode_positions_v1(
     list_offsets: npt.NDArray[np.int64],
     offsets: npt.NDArray[np.int64],
@@ -1324,18 +1391,17 @@ def decode_positions_v1(
 
 # --- text_search.cpp ---
 
-# The documents of a token, ascending; `positions` of all in turn, or empty. It keeps its own copy,
-# and what the token weighs in each document.
+# Documents of a token, ascending; positions of all documents in turn, or none. Holds its own copy,
+# and the token's weight in each document.
 class PostingList:
     @property
     def num_bytes(self) -> int: ...
 
-    # Of some documents, in any order; 0: not there.
+    # Frequency in some documents, in any order; 0 if a document lacks the token.
     def frequencies_of(self, docs: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]: ...
     def __len__(self) -> int: ...
 
-# Posting lists, one after the other, each in memory of its own. `positions` of all of them, or
-# none: an empty array.
+# Posting lists, each in memory of its own. `positions` of all lists in turn, or empty.
 def posting_lists(
     starts: npt.NDArray[np.int64],
     docs: npt.NDArray[np.uint32],
@@ -1343,12 +1409,12 @@ def posting_lists(
     positions: npt.NDArray[np.uint32],
 ) -> list[PostingList]: ...
 
-# The documents that match a query, ascending, and their scores. `program` and `factors` are the
-# query (`text_query.hpp`); phrases are seen as pylance sees them `of_index`, where with a slop some
-# arrangements are passed by. `count`: the best alone, of equal scores those of smaller ids; 0: all.
-# `mask`: which documents count; empty: all do. `is_ordered`: ids ascend. Documents with less than
-# `floor` may be left out. Each token counts `times`. `only`: some documents, ascending, without the
-# mask; empty: all.
+# Documents that match a query, ascending, and their scores. `program` and `factors` are the query
+# (text_query.hpp). `of_index`: phrases match as in pylance's indices, which miss some arrangements
+# with a slop. `count`: number of best documents, of equal scores those of smaller ids; 0: all.
+# `mask`: documents that count; empty: all. `is_ordered`: ids ascend. Documents with less than
+# `floor` may be left out. Each token counts `times`. `only`: some documents, ascending, regardless
+# of the mask; empty: all.
 def search_postings(
     lists: list[PostingList],
     weights: npt.NDArray[np.float32],
@@ -1366,13 +1432,14 @@ def search_postings(
     only: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]: ...
 
-# The documents of some lists, ascending, each once.
+# Documents of some lists, ascending, without repetition.
 def documents_of(lists: list[PostingList]) -> npt.NDArray[np.uint32]: ...
 
 # --- text_index.cpp ---
 
-# Lists of binary values (list offsets, offsets, bytes), greatest scores, lengths, bounds (as the
-# first), positions (offsets, bytes), and where those of each block begin (list offsets, values).
+# Posting lists as stored: blocks (list offsets, offsets, bytes), greatest scores, lengths, bounds
+# (as the blocks), positions (offsets, bytes), starts of each block's positions (list offsets,
+# values).
 StoredLists: TypeAlias = tuple[
     tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.uint8]],
     npt.NDArray[np.float32],
@@ -1382,7 +1449,7 @@ StoredLists: TypeAlias = tuple[
     tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]],
 ]
 
-# Posting lists of documents that come one after the other, numbered from 0 on.
+# Posting lists of documents that come in order, numbered from 0 on.
 class TextPostings:
     def __init__(self, with_positions: bool) -> None: ...
     def add(
@@ -1391,8 +1458,9 @@ class TextPostings:
         tokens: npt.NDArray[np.uint32],
         places: npt.NDArray[np.uint32],
     ) -> None: ...
-    # The lists from `first` on that have about so many bytes, one at least, as of
-    # `encode_postings`, and behind which they end. They are gone then, with the last their memory.
+    # Lists from `first` on with about `num_bytes` bytes, at least one list, as from
+    # `encode_postings`; and the end of these lists. They are freed; with the last list all memory
+    # is.
     def take(
         self,
         first: int,
@@ -1400,7 +1468,7 @@ class TextPostings:
         doc_lengths: npt.NDArray[np.uint32],
         mean_length: float,
     ) -> tuple[StoredLists, int]: ...
-    # Of some tokens: where each list begins, documents, frequencies, positions.
+    # Lists of some tokens: start of each list, documents, frequencies, positions.
     def lists(
         self, first: int, stop: int
     ) -> tuple[
@@ -1425,19 +1493,19 @@ def encode_postings(
 
 # --- fm_index.cpp ---
 
-# Of bytes that end with their only zero: the Burrows-Wheeler transform, every `rate`th place of the
-# suffix array, and how often each byte is there; shapes (n,), (n / rate,), (256,).
+# Burrows-Wheeler transform of bytes that end with their only zero, every `rate`th entry of the
+# suffix array, and the count of each byte; shapes (n,), (n / rate,), (256,).
 def burrows_wheeler(
     text: npt.NDArray[np.uint8], rate: int
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64], npt.NDArray[np.int64]]: ...
 
-# Texts one behind the other, a byte FF behind each; bytes 00 and FF inside of them are blanks.
+# Texts, each followed by a byte FF; bytes 00 and FF inside of texts become blanks.
 def separated(
     offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]: ...
 
-# The hash FNV-1a of 64 bits: of `head`, then of each row its number, its text's length, and that.
-# `ends`: behind the separator of each text in `content`.
+# Hash FNV-1a of 64 bits: of `head`, then of each row its number, the length of its text, and the
+# text. `ends[i]` is behind the separator of text i in `content`.
 def fnv1a_rows(
     head: npt.NDArray[np.uint8],
     rows: npt.NDArray[np.int64],
@@ -1445,16 +1513,16 @@ def fnv1a_rows(
     content: npt.NDArray[np.uint8],
 ) -> int: ...
 
-# The bits of a wavelet tree, node after node. `children`: left and right of each node: a node, or
-# -1 minus a symbol; shape (nodes, 2). `starts`: the first word of each node, and the number of all.
+# Bits of a wavelet tree, node after node. `children`: left and right of each node: a node, or -1
+# minus a symbol; shape (nodes, 2). `starts`: first word of each node, and the number of all words.
 def wavelet_words(
     symbols: npt.NDArray[np.uint8],
     children: npt.NDArray[np.int32],
     starts: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.uint64]: ...
 
-# An FM index in memory: `lengths` of each node in bits, `totals` of the symbols below each of 257,
-# every `rate`th place of the suffix array of a text of `length` bytes. It holds the arrays.
+# FM index in memory: `lengths` of the nodes in bits, `totals` of the symbols below each of 257,
+# every `rate`th entry of the suffix array of a text of `length` bytes. Holds the arrays.
 class FmIndex:
     def __init__(
         self,
@@ -1468,23 +1536,23 @@ class FmIndex:
         length: int,
     ) -> None: ...
 
-    # Of suffixes that begin with a pattern the first, and behind the last; none of an empty one.
+    # Range of the suffixes that begin with a pattern, [first, stop); (0, 0) for an empty pattern.
     def find(self, pattern: npt.NDArray[np.uint8]) -> tuple[int, int]: ...
-    # Where these suffixes begin in the text; shape (high - low,).
+    # Positions of these suffixes in the text; shape (high - low,).
     def locate(self, low: int, high: int) -> npt.NDArray[np.int64]: ...
-    # The text that the index is of.
+    # The indexed text.
     def text(self) -> npt.NDArray[np.uint8]: ...
     @property
     def num_bytes(self) -> int: ...
 
 # --- ngrams.cpp ---
 
-# The distinct characters of texts that are not ASCII, ascending.
+# Distinct characters of texts that are not ASCII, ascending.
 def letters_of(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]: ...
 
-# The sequences of three letters or digits of texts, as numbers, each once for a text; and the rows
-# of their texts. Of letter i of `letters`, which ascend, the bytes from `starts[i]` on stand in its
-# place; other ones that are not ASCII part words.
+# Sequences of three letters or digits of texts, as numbers, without repetition in a text; and the
+# rows of their texts. Letter i of `letters`, which ascend, is replaced by the bytes from
+# `starts[i]` on; other characters that are not ASCII separate words.
 def ngrams(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
