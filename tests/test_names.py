@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +44,15 @@ MEANT: Final = frozenset(
         ("alance/ops/upkeep/repair.py", "left"),  # public
         ("alance/spark/filters.py", "left"),  # a side
     ]
+)
+
+
+# Kernels in C++ have no fillers either, and spell constants kCamel; `rows` has old names of both.
+KERNELS: Final = ROOT / "alance" / "kernels"
+KERNELS_WITH_OLD_NAMES: Final = frozenset(["rows"])
+FILLER_IN_KERNELS: Final = EMPTY - {"known", "mine", "there", "this"} | FILLER
+_NO_CODE: Final = re.compile(
+    r"""//[^\n]*|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])'|\bif constexpr\b"""
 )
 
 
@@ -88,6 +98,60 @@ def attributes(tree: ast.AST) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr, node.lineno
+
+
+def kernels() -> Iterator[tuple[str, str]]:
+    """Sources of the kernels: their places, and their code without comments and texts."""
+    for path in sorted(KERNELS.rglob("*.[ch]pp")):
+        if path.parent.name not in KERNELS_WITH_OLD_NAMES:
+            yield path.relative_to(ROOT).as_posix(), _NO_CODE.sub(" ", path.read_text())
+
+
+def constants(code: str) -> Iterator[str]:
+    """Names of the variables that C++ code declares `constexpr`."""
+    for part in re.split(r"\bconstexpr\b", code)[1:]:
+        head = re.match(r"[^;={(\[]*", part)
+        if head is None or part[head.end() : head.end() + 1] == "(":
+            continue  # a function
+        yield head.group().split()[-1].strip("*&")
+        depth = 0
+        for at, sign in enumerate(part):
+            depth += (sign in "({[") - (sign in ")}]")
+            if depth == 0 and sign == ";":
+                break
+            if depth == 0 and sign == "," and (more := re.match(r",\s*(\w+)\s*[={\[]", part[at:])):
+                yield more[1]
+
+
+def test_constants_of_kernels_have_one_spelling() -> None:
+    names = [(place, name) for place, code in kernels() for name in constants(code)]
+    assert len(names) > 100
+    assert not [pair for pair in names if not re.fullmatch(r"k[A-Z][A-Za-z0-9]*", pair[1])]
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("constexpr int64_t kOne = 1, TWO = 2;", ["kOne", "TWO"]),
+        ("static constexpr std::array<int, 3> sizes{8, 16, 32};", ["sizes"]),
+        ("constexpr uint8_t ORDER[2][2] = {{0, 1}, {2, 3}};", ["ORDER"]),
+        ("template <int T> constexpr int row_at = 16 * T;", ["row_at"]),
+        ("constexpr T least() { return {1, 2}; }", []),
+    ],
+)
+def test_constants_of_code_are_found(code: str, names: list[str]) -> None:
+    assert list(constants(code)) == names
+
+
+def test_names_in_kernels_are_no_filler() -> None:
+    fillers = [
+        f"{place}: {name}"
+        for place, code in kernels()
+        for names in [frozenset(name.rstrip("_") for name in re.findall(r"[A-Za-z_]\w*", code))]
+        for name in sorted(names & FILLER_IN_KERNELS)
+        if name != "left" or "right" not in names
+    ]
+    assert not fillers, "\n".join(fillers)
 
 
 def test_names_of_cleared_folders_are_no_filler() -> None:
