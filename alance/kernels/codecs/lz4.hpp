@@ -15,7 +15,7 @@ namespace alance::lz4 {
 
 constexpr int64_t kBurst = 16;  // bytes of one copy, if both sides have room
 constexpr int64_t kMaxRatio = 255;  // a byte of a length adds up to 255 bytes of match
-constexpr int64_t kMaxExtra = 32;  // bytes of a tiny block beyond its ratio
+constexpr int64_t kMaxExtra = 32;  // bytes that a tiny block may hold beyond its ratio
 
 [[noreturn]] inline void damaged(const char* what) { corrupt(std::string("lz4: ") + what); }
 

@@ -1,4 +1,4 @@
-// Unaligned access, and checked positions of chunks in one buffer.
+// Unaligned loads and stores; checked positions of chunks in one buffer.
 #pragma once
 #include "base/bounds.hpp"
 

@@ -48,8 +48,8 @@ class Container {
   // Position of the next `size` bytes, which are padded to the alignment; 0 bytes take no space.
   uint64_t place(uint64_t size);
 
-  // Position of each buffer of a page. Readers need the buffers in `search` before others: these
-  // are kDeferred to the end if they are small.
+  // Position of each buffer of a page, kDeferred for the small ones in `search`: readers need those
+  // before all others, so they are written together at the end.
   std::vector<int64_t> add_page(size_t column, std::string_view url, std::string_view layout,
                                 const std::vector<std::string_view>& buffers,
                                 const std::vector<size_t>& search, uint64_t num_rows,

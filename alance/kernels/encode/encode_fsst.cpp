@@ -21,7 +21,7 @@ using namespace fsst;
 constexpr int64_t kStretchBytes = 512;  // bytes of the sample from one place
 constexpr int kRounds = 5;
 constexpr uint32_t kPlain = 256;  // while learning, codes below are bytes without a symbol
-constexpr uint32_t kByteFavour = 4;  // factor of a one-byte symbol: its byte would cost two
+constexpr uint32_t kByteFavour = 4;  // gain factor of one-byte symbols: an escape costs two bytes
 
 struct Sample {
   std::vector<uint8_t> bytes;

@@ -61,7 +61,7 @@ bool Rows::take_validity(const ArrowArray& array) {
   return kind_.is_nullable;
 }
 
-// Bits, moved to begin on a byte unless they do.
+// Bits that begin on a byte; a copy if those of the array do not.
 void Rows::take_bits(const ArrowArray& array) {
   const auto* bits = static_cast<const uint8_t*>(array.buffers[1]);
   const auto num_bytes = static_cast<size_t>(bytes_of_bits(count_));

@@ -20,7 +20,7 @@ using namespace cells;
 namespace {
 
 constexpr int64_t kRun = 32;  // neighbouring rows; fewer are decoded one by one
-constexpr int64_t kPiece = 4096;  // levels in a piece of a constant page: the most of a chunk
+constexpr int64_t kPiece = 4096;  // levels in a piece of a constant page: the most in a chunk
 constexpr int64_t kPieceRows = 1 << 16;  // rows in a piece without levels
 constexpr size_t kMostDepths = 8;         // of lists of one length
 

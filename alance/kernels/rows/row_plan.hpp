@@ -37,7 +37,7 @@ class RowPlan {
 
   bool is_ranges = false;
   int64_t num_rows = 0;
-  std::vector<int64_t> rows;  // counted from the first of their page, column by column
+  std::vector<int64_t> rows;  // counted from the first row of their page; by column
   std::vector<Hit> hits;
   std::vector<Part> parts;
   std::vector<Piece> pieces;

@@ -316,7 +316,7 @@ class Search {
   std::vector<bool> is_driving_;
   std::vector<float> sums_, bounds_;  // scores of a window's documents; bounds of lists in it
   std::vector<int64_t> near_;  // positions in the window of candidates
-  std::vector<Scored> best_;  // heap, the worst in front; for `count` 0 instead:
+  std::vector<Scored> best_;  // heap, the worst in front; if `count` is 0:
   std::vector<uint32_t> docs_;
   std::vector<float> scores_;
 };

@@ -243,7 +243,7 @@ class KMeans {
   // Give an empty cluster half of the largest one; their centroids begin close to each other.
   void split(std::vector<int64_t>& counts) {
     constexpr float kApart = 1.0f / 1024;
-    using Sized = std::pair<int64_t, int64_t>;  // points; negative number: of equals the first
+    using Sized = std::pair<int64_t, int64_t>;  // points, -number: of equal clusters the first
     std::priority_queue<Sized> sizes;
     for (size_t c = 0; c < counts.size(); ++c) sizes.emplace(counts[c], -static_cast<int64_t>(c));
     uint64_t state = 0x9E3779B97F4A7C15u;

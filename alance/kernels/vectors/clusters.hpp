@@ -26,7 +26,7 @@ class Panels {
     nearest_(*this, points, rows, labels, scores);
   }
 
-  // For the loops:
+  // Used by the loops in clusters.cpp:
   int64_t num_panels() const { return panels_; }
   const float* panel(int64_t number) const { return values_.data() + number * panel_size_; }
 
