@@ -43,6 +43,15 @@ def add_version(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--branch", help="a branch; default: main")
 
 
+def add_reclaimable(parser: argparse.ArgumentParser) -> None:
+    """Add the option that counts what a cleanup would free."""
+    parser.add_argument(
+        "--reclaimable",
+        action="store_true",
+        help="also files and bytes that a cleanup would free; reads all versions",
+    )
+
+
 def add_rows(parser: argparse.ArgumentParser) -> None:
     """Add the options for the columns and rows to read."""
     parser.add_argument("--columns", type=names, help="names or dotted paths, with commas between")

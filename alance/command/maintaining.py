@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import alance
-from alance.command.arguments import add, add_version, opened, pair
+from alance.command.arguments import add, add_reclaimable, add_version, opened, pair
 from alance.command.output import OutputFacts, OutputRows, Text, human_bytes
 from alance.command.terminal import escaped
 from alance.optimize import parse_duration
@@ -25,6 +25,7 @@ def add_to(parsers: Parsers) -> None:
     """Add the subcommands of this module."""
     parser = add(parsers, "health", health, "small files, deleted rows, rows that indices lack")
     add_version(parser)
+    add_reclaimable(parser)
     parser = add(
         parsers,
         "maintain",
@@ -48,11 +49,15 @@ def add_to(parsers: Parsers) -> None:
 
 async def health(args: argparse.Namespace) -> OutputFacts:
     """Show the state of the table by which maintenance decides."""
-    state = await (await opened(args)).health()
+    state = await (await opened(args)).health(reclaimable=args.reclaimable)
     values = {name: getattr(state, name) for name in state.__dataclass_fields__}
     values["deleted_share"] = state.deleted_share
+    if not args.reclaimable:
+        del values["num_reclaimable_bytes"], values["num_reclaimable_files"]
     if not args.json:
         values["num_bytes"] = human_bytes(state.num_bytes)
+        if state.num_reclaimable_bytes is not None:
+            values["num_reclaimable_bytes"] = human_bytes(state.num_reclaimable_bytes)
         values["indices"] = [
             f"{index.name} ({index.index_type}): {index.num_segments} segments, "
             f"{index.num_unindexed_rows:,} rows not indexed"

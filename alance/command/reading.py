@@ -11,6 +11,7 @@ import pyarrow as pa
 import alance
 from alance.command.arguments import (
     add,
+    add_reclaimable,
     add_rows,
     add_version,
     names,
@@ -38,6 +39,7 @@ def add_to(parsers: Parsers) -> None:
     """Add the subcommands of this module."""
     parser = add(parsers, "info", info, "what a table is: rows, size, version, columns, indices")
     add_version(parser)
+    add_reclaimable(parser)
     parser = add(parsers, "schema", schema, "the columns with their types and metadata")
     add_version(parser)
     parser = add(parsers, "head", head, "the first rows")
@@ -85,6 +87,12 @@ async def info(args: argparse.Namespace) -> OutputFacts:
     """Describe a table."""
     dataset = await opened(args)
     stats = await dataset.stats()
+    reclaimable: dict[str, Any] = {}
+    if args.reclaimable:
+        health = await dataset.health(reclaimable=True)
+        num_bytes = health.num_reclaimable_bytes or 0
+        reclaimable["reclaimable_bytes"] = num_bytes if args.json else human_bytes(num_bytes)
+        reclaimable["reclaimable_files"] = health.num_reclaimable_files
     return OutputFacts(
         {
             "uri": dataset.uri,
@@ -105,6 +113,7 @@ async def info(args: argparse.Namespace) -> OutputFacts:
                 for index in dataset.list_indices()
             ],
             "config": dataset.config,
+            **reclaimable,
         }
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from alance.deferred import Deferred
@@ -90,25 +91,37 @@ class MaintenanceVerbs(Handle):
         """
         return Maintenance(cast("Dataset", self), policy, interval)
 
-    async def health(self) -> TableHealth:
+    async def health(self, *, reclaimable: bool = False) -> TableHealth:
         """Return the state of this version that maintenance judges: small fragments, deleted rows,
         rows that indices lack, versions, the last run.
 
         Cost: two LISTs, and a GET once a run of `maintain` has been recorded; a GET for each
-        deletion file whose count the manifest does not record (old writers).
+        deletion file whose count the manifest does not record (old writers). With `reclaimable`
+        nine LISTs, one more for each branch, and a GET for each version, tag and branch.
 
         Example:
 
             health = await dataset.health()
             assert health.num_rows == 100 and health.deleted_share == 0
 
+        Args:
+            reclaimable: also count the files and bytes that a cleanup by the policy in the table's
+                configuration would free now.
+
         Raises:
             NotFoundError: the table is gone.
-            CorruptFileError: the manifests have names of both schemes.
+            CorruptFileError: the manifests have names of both schemes; with `reclaimable`, a
+                manifest cannot be read.
+            InvalidInputError, UnsupportedError: only with `reclaimable`: the policy cannot be
+                parsed; a version has an unknown feature.
             StoreError: the store failed.
         """
         await self._load(health)
-        return (await health.look(self._snapshot)).health()
+        state = (await health.look(self._snapshot)).health()
+        if not reclaimable:
+            return state
+        num_bytes, num_files = await health.reclaimable(self._snapshot)
+        return replace(state, num_reclaimable_bytes=num_bytes, num_reclaimable_files=num_files)
 
 
 class Maintenance(UpkeepBlock):

@@ -49,6 +49,21 @@ def test_health_shows_what_maintenance_judges(uri: str, capsys: Shown) -> None:
     assert "id_idx (BTree): 1 segments, 30 rows not indexed" in capsys.readouterr().out
 
 
+def test_health_and_info_show_what_a_cleanup_frees(uri: str, capsys: Shown) -> None:
+    assert "num_reclaimable_bytes" not in run(capsys, "health", uri)[0]
+    assert "reclaimable_bytes" not in run(capsys, "info", uri)[0]
+    lance.dataset(uri).update_config(
+        {"alance.maintenance.older_than": "0s", "alance.maintenance.retain_versions": "1"}
+    )
+    (state,) = run(capsys, "health", uri, "--reclaimable")
+    (facts,) = run(capsys, "info", uri, "--reclaimable")
+    assert state["num_reclaimable_bytes"] == facts["reclaimable_bytes"] > 0
+    # Seven manifests, and their transactions; the latest version needs all data.
+    assert state["num_reclaimable_files"] == facts["reclaimable_files"] == 14
+    assert main(["health", uri, "--reclaimable"]) == 0
+    assert "KiB" in capsys.readouterr().out
+
+
 def test_maintain_does_what_a_dry_run_shows(uri: str, capsys: Shown) -> None:
     rule = ("--rule", "min_small_fragments=3")
     planned = run(capsys, "maintain", uri, "--dry-run", *rule)

@@ -22,6 +22,8 @@ NUM_ROWS: Final = 1000
 # requests. `d` is the table: four fragments, two of which have deletion files, indices of two
 # columns, two tags, a branch; eight versions.
 READS: Final = """
+d.health()                           | 2 LIST
+d.health(reclaimable=True)           | 10 LIST, 12 GET
 d.versions()                         | 1 LIST, 7 GET
 d.latest_version()                   | 1 LIST
 d.checkout_version(1)                | 1 GET

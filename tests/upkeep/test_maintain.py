@@ -82,6 +82,32 @@ async def test_a_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
     assert "nothing is due" in str(report)
 
 
+async def test_health_counts_what_a_cleanup_by_the_policy_of_the_table_frees(
+    tmp_path: Path,
+) -> None:
+    dataset = await small_commits(tmp_path / "t", 20, indexed=False)
+    health = await dataset.health()
+    assert (health.num_reclaimable_bytes, health.num_reclaimable_files) == (None, None)
+    health = await dataset.health(reclaimable=True)  # all versions are younger than a week
+    assert (health.num_reclaimable_bytes, health.num_reclaimable_files) == (0, 0)
+    dataset = await dataset.optimize.compact_files()
+    off = MaintenancePolicy(older_than=None)
+    dataset = await dataset.update_config(off.to_config())
+    health = await dataset.health(reclaimable=True)
+    assert (health.num_reclaimable_bytes, health.num_reclaimable_files) == (0, 0)
+    dataset = await dataset.update_config(FEW.to_config())
+    await dataset.tags.create("first", 1)
+    health = await dataset.health(reclaimable=True)
+    folder = tmp_path / "t"
+    before = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    assert kinds(await dataset.maintain()) == [("cleanup", None, "done")]
+    freed = [size for path, size in before.items() if not path.exists()]
+    assert len(freed) > 20
+    assert (health.num_reclaimable_bytes, health.num_reclaimable_files) == (sum(freed), len(freed))
+    health = await dataset.health(reclaimable=True)
+    assert (health.num_reclaimable_bytes, health.num_reclaimable_files) == (0, 0)
+
+
 async def test_a_dry_run_writes_nothing_and_names_the_same_steps(tmp_path: Path) -> None:
     dataset = await small_commits(tmp_path / "t", 20)
     before = sorted(path.name for path in (tmp_path / "t").rglob("*"))

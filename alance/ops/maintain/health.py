@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alance.format.index.details import index_type
 from alance.format.table.apply_indices import SYSTEM, covered, reuse_index
+from alance.ops.cleanup import cleanup
 from alance.ops.maintain.lease import last_run
+from alance.ops.maintain.policy import MaintenancePolicy, cleanup_of
+from alance.ops.read.managed import ObjectReader
 from alance.ops.upkeep.compact_plan import TARGET_ROWS, CompactionOptions
 from alance.records import dataclass
 from alance.versioning.load import list_manifests
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.versioning.load import ManifestLocation
 
-__all__ = ["IndexHealth", "TableHealth", "TableState", "look"]
+__all__ = ["IndexHealth", "TableHealth", "TableState", "look", "reclaimable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,9 @@ class TableHealth:
         has_deferred_remap: True if indices wait for `optimize_indices` since a compaction.
         indices: coverage of the indices, by name.
         last_run: the last run of `maintain` that did something; None: no such run is recorded.
+        num_reclaimable_bytes: bytes that a cleanup by the table's policy would free now; None: they
+            were not counted.
+        num_reclaimable_files: number of the files that have these bytes.
     """
 
     uri: str
@@ -73,6 +80,8 @@ class TableHealth:
     has_deferred_remap: bool
     indices: tuple[IndexHealth, ...]
     last_run: LastRun | None
+    num_reclaimable_bytes: int | None = None
+    num_reclaimable_files: int | None = None
 
     @property
     def deleted_share(self) -> float:
@@ -168,3 +177,28 @@ async def look(snapshot: Snapshot) -> TableState:
             segments.setdefault(message.name, []).append(message)
     counts, stored = await snapshot.live_counts(), await snapshot.physical_counts()
     return TableState(snapshot, counts, stored, versions, segments, run)
+
+
+async def reclaimable(snapshot: Snapshot) -> tuple[int, int]:
+    """Return the bytes and the number of the files that a cleanup by the table's policy would free.
+
+    Cost: the requests of a cleanup before its deletions; none if the policy removes no versions.
+
+    Raises:
+        InvalidInputError: the policy in the table's configuration cannot be parsed.
+        CorruptFileError, UnsupportedError: a manifest cannot be read.
+        StoreError: the store failed.
+    """
+    choice = cleanup_of(MaintenancePolicy.from_config(snapshot.manifest.config))
+    if choice is None:
+        return 0, 0
+    objects = ObjectReader(snapshot.session, snapshot.table)
+    explained = await cleanup.explain(
+        snapshot.engine,
+        snapshot.table,
+        choice,
+        objects=objects,
+        include_files=True,
+        max_files=sys.maxsize,
+    )
+    return explained.stats.bytes_removed, len(explained.candidate_files)

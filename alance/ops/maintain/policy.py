@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from alance.checks import check_counts, public_arguments
 from alance.errors import InvalidInputError
-from alance.ops.cleanup.policy import parse_duration
+from alance.ops.cleanup.policy import CleanupPolicy, parse_duration
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -149,6 +149,17 @@ class MaintenancePolicy:
                 )
             values[name] = _parsed(key, name, text)
         return cls(**values)
+
+
+def cleanup_of(policy: MaintenancePolicy) -> CleanupPolicy | None:
+    """Return the choice of versions that a cleanup removes. None: all versions stay."""
+    if policy.older_than is None:
+        return None
+    return CleanupPolicy(
+        older_than=policy.older_than,
+        retain_versions=policy.retain_versions,
+        error_if_tagged_old_versions=False,
+    )
 
 
 def _is_number(value: object) -> bool:

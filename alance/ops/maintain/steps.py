@@ -13,9 +13,9 @@ from alance.errors import InvalidInputError, VersionNotFoundError
 from alance.format.paths import quoted
 from alance.format.table.apply_indices import covered, reuse_index
 from alance.ops.cleanup import cleanup
-from alance.ops.cleanup.policy import CleanupPolicy
 from alance.ops.index.extend import num_small, optimize_indices
 from alance.ops.index.late import catch_up
+from alance.ops.maintain.policy import cleanup_of
 from alance.ops.read.count import count_scanned
 from alance.ops.read.managed import ObjectReader
 from alance.ops.read.options import ScanOptions
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from alance.format.proto import table_pb2
+    from alance.ops.cleanup.policy import CleanupPolicy
     from alance.ops.maintain.health import TableState
     from alance.ops.maintain.policy import MaintenancePolicy
     from alance.ops.version.snapshot import Snapshot
@@ -272,8 +273,8 @@ async def _cleanup(
     state: TableState, policy: MaintenancePolicy, max_bytes: int | None
 ) -> list[Due]:
     """Return the step that removes old versions, and files that no version needs."""
-    age = policy.older_than
-    if age is None:
+    age, choice = policy.older_than, cleanup_of(policy)
+    if age is None or choice is None:
         return []
     before = _ago(age)
     old = {
@@ -293,9 +294,6 @@ async def _cleanup(
         return []
     if last.manifest.timestamp is not None and last.manifest.timestamp >= before:
         return []
-    choice = CleanupPolicy(
-        older_than=age, retain_versions=policy.retain_versions, error_if_tagged_old_versions=False
-    )
     num_bytes = sum(place.num_bytes or 0 for place in state.versions)
     return [
         Due(
