@@ -16,7 +16,9 @@ from alance import InvalidInputError
 from alance.command.arguments import pair, storage
 from alance.command.terminal import EscapedFormatter, escaped
 from alance.extras import missing
+from alance.optimize import parse_duration
 from alance.serve import Bounds, Service
+from alance.serve.service import MAINTAIN_S
 
 if TYPE_CHECKING:
     import argparse
@@ -52,6 +54,17 @@ def add_to(parsers: Parsers) -> None:
         help="the column by which rows are found; default: the primary key",
     )
     parser.add_argument("--ingest", action="store_true", help="let callers add rows")
+    parser.add_argument(
+        "--maintain",
+        action="store_true",
+        help="maintain the tables in the background, each by the policy in its configuration",
+    )
+    parser.add_argument(
+        "--every",
+        type=parse_duration,
+        metavar="TIME",
+        help="time between runs of --maintain, such as 5m; default: 1m",
+    )
     parser.add_argument("--sql", action="store_true", help="let callers send SQL, for DuckDB")
     parser.add_argument(
         "--token-file",
@@ -87,8 +100,8 @@ async def serve(args: argparse.Namespace) -> None:
     """Serve until a signal comes; then finish the requests and commit the accepted rows.
 
     Raises:
-        InvalidInputError: two tables have the same name, or there is no token and the host is
-            reachable from other machines.
+        InvalidInputError: two tables have the same name, there is no token and the host is
+            reachable from other machines, or `--every` is used without `--maintain`.
         MissingPackageError: uvicorn is not installed.
     """
     try:
@@ -96,6 +109,8 @@ async def serve(args: argparse.Namespace) -> None:
     except ImportError as error:
         raise missing("serving needs uvicorn", "serve") from error
 
+    if args.every is not None and not args.maintain:
+        raise InvalidInputError(f"--every {args.every}: expected --maintain beside it")
     tables = _tables(args.tables)
     token = _token(args)
     is_local = args.host in LOCAL
@@ -179,6 +194,8 @@ def _service(
         tables,
         key=_keys(args.key),
         ingest=args.ingest,
+        maintain=args.maintain,
+        maintain_s=MAINTAIN_S if args.every is None else args.every.total_seconds(),
         sql=args.sql,
         token=token,
         hosts=hosts,

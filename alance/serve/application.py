@@ -52,6 +52,7 @@ def application(service: Service) -> Gate:
         "/metrics": ("GET", routes.metrics),
         "/tables": ("GET", routes.tables),
         "/tables/{table}": ("GET", routes.table),
+        "/tables/{table}/health": ("GET", routes.health),
         "/tables/{table}/rows/{key:path}": ("GET", routes.row),
         "/tables/{table}/{verb}": ("POST", routes.verb),
     }
@@ -111,6 +112,15 @@ class Routes:
             columns=[{"name": field.name, "type": str(field.type)} for field in dataset.schema],
             indices=indices,
         )
+
+    async def health(self, request: Request) -> Response:
+        """Answer with the state that maintenance judges, and with what it did."""
+        table = self._table(request)
+        dataset = table.now
+        reclaimable = request.query_params.get("reclaimable", "false")
+        if reclaimable not in ("true", "false"):
+            raise InvalidInputError(f"reclaimable={reclaimable!r}: expected true or false")
+        return plain_answer(dataset, **await table.health(reclaimable=reclaimable == "true"))
 
     async def row(self, request: Request) -> Response:
         """Answer with the row of a key.

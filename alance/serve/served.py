@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,8 +17,9 @@ from alance.serve.json_columns import value_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance import Dataset, Session, Sink
+    from alance import Dataset, MaintenancePolicy, Session, Sink
     from alance.types import Data, StorageOptions
+    from alance.verbs.maintenance import Maintenance
 
 log = logging.getLogger("alance.serve")
 
@@ -30,6 +32,7 @@ class ServedTable:
     Attributes:
         uri: URI of the table; without secrets once it is open.
         key: key columns separated by commas; None for the table's primary key.
+        reclaimable_bytes: bytes that a cleanup would free, as last counted; None before.
     """
 
     def __init__(
@@ -40,9 +43,12 @@ class ServedTable:
         key: str | None,
         storage_options: StorageOptions | None,
         reload_s: float,
+        maintain: MaintenancePolicy | bool,
+        maintain_s: float,
     ) -> None:
         self.uri = uri
         self.key = key
+        self.reclaimable_bytes: int | None = None
         self._session = session
         self._options = storage_options
         self._reload_s = reload_s
@@ -50,6 +56,10 @@ class ServedTable:
         self._sink: Sink | None = None
         self._opening = asyncio.Lock()
         self._reloader: asyncio.Task[None] | None = None
+        self._maintain = maintain
+        self._maintain_s = maintain_s
+        self._maintenance: Maintenance | None = None
+        self._maintainer: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Open the newest version, and follow the table from now on.
@@ -67,12 +77,24 @@ class ServedTable:
         self._dataset = dataset
         if self._reload_s > 0:
             self._reloader = asyncio.create_task(self._reload_now_and_then())
+        if self._maintain:
+            policy = None if self._maintain is True else self._maintain
+            self._maintenance = dataset.maintaining(policy, interval=self._maintain_s)
+            self._maintainer = asyncio.create_task(_run_until_cancelled(self._maintenance))
+
+    def stop_maintenance(self) -> None:
+        """Begin to end maintenance: a step under way is dropped, and none of its files stays."""
+        # A second cancellation would interrupt the removal of files.
+        if self._maintainer is not None and not self._maintainer.cancelling():
+            self._maintainer.cancel()
 
     async def close(self) -> None:
         """Stop following the table, and commit the accepted rows."""
+        self.stop_maintenance()
         if self._reloader is not None:
             self._reloader.cancel()
-            await asyncio.gather(self._reloader, return_exceptions=True)
+        tasks = [task for task in (self._maintainer, self._reloader) if task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._dataset = None
         if self._sink is not None:
             await self._sink.close()
@@ -100,6 +122,34 @@ class ServedTable:
         if self._dataset is before or newest.version > self.now.version:
             self._dataset = newest
         return self.now.version
+
+    async def health(self, *, reclaimable: bool) -> dict[str, Any]:
+        """Return the state of the table, and counters of its maintenance by this service.
+
+        Args:
+            reclaimable: also count what a cleanup would free; reads all versions.
+
+        Raises:
+            NotFoundError, StoreError: as from `Dataset.health`.
+        """
+        state = await self.now.health(reclaimable=reclaimable)
+        if reclaimable:
+            self.reclaimable_bytes = state.num_reclaimable_bytes
+        metrics = None if self._maintenance is None else self._maintenance.metrics
+        if metrics is None:
+            return {"health": asdict(state), "maintenance": None}
+        report = metrics.last_report
+        return {
+            "health": asdict(state),
+            "maintenance": {
+                "num_runs": metrics.num_runs,
+                "num_steps": metrics.num_steps,
+                "num_conflicts": metrics.num_conflicts,
+                "num_failures": metrics.num_failures,
+                "last_error": metrics.last_error and str(metrics.last_error),
+                "last_steps": [] if report is None else [asdict(step) for step in report.steps],
+            },
+        }
 
     def keys_of(self, dataset: Dataset, keys: Sequence[object], column: str | None) -> list[object]:
         """Convert keys to the types of their columns: text is parsed as a number, date, bytes, ...
@@ -180,6 +230,11 @@ class ServedTable:
                 await self.reload()
             except alance.AlanceError as error:  # go on with the current version
                 log.warning("%s: no newer version: %s", self.uri, error)
+
+
+async def _run_until_cancelled(maintenance: Maintenance) -> None:
+    async with maintenance:
+        await asyncio.Event().wait()
 
 
 def key_names(column: str) -> list[str]:

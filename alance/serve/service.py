@@ -11,12 +11,15 @@ from alance.serve.bounds import Bounds
 from alance.serve.served import ServedTable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator, Collection, Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
-    from alance import Session
+    from alance import MaintenancePolicy, Session
     from alance.types import StorageOptions
+
+
+MAINTAIN_S = 60.0
 
 
 class Service:
@@ -27,6 +30,9 @@ class Service:
         key: key column, or several separated by commas; for all tables, or by table. None uses
             the primary key of each table.
         ingest: True allows requests that add rows.
+        maintain: policy by which the tables are maintained in the background, as by
+            `Dataset.maintaining`; True takes the policy in the configuration of each table.
+        maintain_s: seconds between runs of maintenance.
         sql: True allows SQL queries, which can read these tables alone, and no files.
         token: token that requests must carry as `Authorization: Bearer TOKEN`; None lets all
             requests in.
@@ -38,7 +44,7 @@ class Service:
 
     Raises:
         InvalidInputError: there are no tables, a name is empty or has a slash, the token is empty,
-            or `key` names an unknown table.
+            a time is not above 0, or `key` names an unknown table.
         MissingPackageError: Starlette, uvicorn or orjson is not installed.
     """
 
@@ -48,6 +54,8 @@ class Service:
         *,
         key: str | Mapping[str, str] | None = None,
         ingest: bool = False,
+        maintain: MaintenancePolicy | bool = False,
+        maintain_s: float = MAINTAIN_S,
         sql: bool = False,
         token: str | None = None,
         hosts: Collection[str] = (),
@@ -60,6 +68,12 @@ class Service:
             raise InvalidInputError(f"tables: {list(tables)}, expected names without slashes")
         if token is not None and not token.strip():
             raise InvalidInputError("token: it is empty")
+        if not (isinstance(maintain, bool | alance.MaintenancePolicy)):
+            raise InvalidInputError(
+                f"maintain={maintain!r}: expected a MaintenancePolicy, True or False"
+            )
+        if not maintain_s > 0:
+            raise InvalidInputError(f"maintain_s={maintain_s!r}: expected a time above 0 s")
         keys = {} if key is None or isinstance(key, str) else dict(key)
         if unknown := keys.keys() - tables.keys():
             raise InvalidInputError(f"key: no table {sorted(unknown)[0]!r}")
@@ -78,6 +92,8 @@ class Service:
                 key=key if isinstance(key, str) else keys.get(name),
                 storage_options=storage_options,
                 reload_s=reload_s,
+                maintain=maintain,
+                maintain_s=maintain_s,
             )
             for name, uri in tables.items()
         }
@@ -106,8 +122,11 @@ class Service:
 
         From now on each answer has `Connection: close`, and `/health/ready` is 503. If the server
         closed an idle connection first, a request already under way on it would get no answer.
+        Maintenance ends at once.
         """
         self._gate.is_draining = True
+        for table in self.tables.values():
+            table.stop_maintenance()
 
     def __getitem__(self, name: str) -> ServedTable:
         return self.tables[name]
@@ -145,7 +164,16 @@ class Service:
 
     def metrics_text(self) -> str:
         """Metrics of requests, stores, commits and caches, in the text format of Prometheus."""
-        return self.metrics.text() + "\n".join([*self._gate.lines(), ""])
+        return self.metrics.text() + "\n".join([*self._gate.lines(), *self._table_lines(), ""])
+
+    def _table_lines(self) -> Iterator[str]:
+        name = "alance_serve_reclaimable_bytes"
+        yield f"# HELP {name} Bytes that a cleanup would free, when health was last asked for them."
+        yield f"# TYPE {name} gauge"
+        for table, served in self.tables.items():
+            if served.reclaimable_bytes is not None:
+                label = table.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+                yield f'{name}{{table="{label}"}} {served.reclaimable_bytes}'
 
     async def _close(self) -> None:
         observe.remove(self.metrics)

@@ -41,7 +41,7 @@ class MaintenanceVerbs(Handle):
         report its holder.
 
         Cost: three LISTs if nothing is due, and a GET once a run has been recorded; else the steps,
-        as the report estimates them, and some six requests for the lease.
+        as the report estimates them, and some nine requests for the lease.
 
         Example:
 

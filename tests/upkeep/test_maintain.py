@@ -272,11 +272,12 @@ async def test_a_step_that_others_overtake_is_left_to_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = await small_commits(tmp_path / "t", 8, indexed=False)
-    judged = run.due
+    judged, deleted = run.due, iter(range(30, 40))
 
     async def beside(*arguments: Any) -> Any:
         steps = await judged(*arguments)
-        await dataset.delete("id = 33")  # changes a fragment that is about to be joined
+        # Changes a fragment that is about to be joined.
+        await dataset.delete(f"id = {next(deleted)}")
         return steps
 
     monkeypatch.setattr(run, "due", beside)
@@ -285,7 +286,7 @@ async def test_a_step_that_others_overtake_is_left_to_the_next_run(
     assert ("compact", None, "overtaken") in kinds(report)
     report = await dataset.maintain(FEW)
     assert ("compact", None, "done") in kinds(report)
-    assert await (await dataset.checkout_latest()).count_rows() == 79
+    assert await (await dataset.checkout_latest()).count_rows() == 110 - next(deleted)
 
 
 async def test_an_index_that_cannot_be_extended_fails_alone(tmp_path: Path) -> None:
@@ -385,6 +386,22 @@ async def test_two_runs_share_a_lease(tmp_path: Path) -> None:
     assert "done" in {outcome for _, _, outcome in kinds(busy)}
     assert idle.holder is not None or idle.steps == ()
     await (await dataset.checkout_latest()).validate()
+
+
+async def test_a_run_that_waited_for_a_lease_does_not_do_again_what_the_holder_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has found the step due before the holder did it, and gets the lease after that."""
+    dataset = await small_commits(tmp_path / "t", 20)
+    acquire = run.acquire
+
+    async def later(snapshot: Any) -> Any:
+        monkeypatch.setattr(run, "acquire", acquire)
+        await dataset.maintain(FEW)
+        return await acquire(snapshot)
+
+    monkeypatch.setattr(run, "acquire", later)
+    assert (await dataset.maintain(FEW)).steps == ()
 
 
 async def test_the_lease_of_a_killed_run_expires(tmp_path: Path) -> None:

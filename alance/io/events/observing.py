@@ -206,7 +206,8 @@ def show(readable: Readable) -> None:
 def readings() -> list[Reading]:
     """Return all readings of this process, sorted by name and place.
 
-    Readings of the same name and place are summed up, but of lags the largest is returned.
+    Readings of the same name and place are added; of lags and of a table's state, which several
+    objects may know, the largest counts.
     """
     with _lock:
         shown = list(_readable)
@@ -214,8 +215,13 @@ def readings() -> list[Reading]:
     for readable in shown:
         for name, where, value in readable.readings():
             before = values.get((name, where), 0.0)
-            values[name, where] = max(before, value) if "lag" in name else before + value
+            values[name, where] = max(before, value) if _is_state(name) else before + value
     return [Reading(name, where, value) for (name, where), value in sorted(values.items())]
+
+
+def _is_state(name: str) -> bool:
+    is_of_table = name.startswith("maintenance_") and not name.endswith("_total")
+    return is_of_table or "lag" in name
 
 
 class RequestUnderWay:

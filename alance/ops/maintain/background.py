@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from alance.io.events.observing import Reading
@@ -13,7 +14,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from alance.errors import AlanceError
+    from alance.ops.maintain.health import TableHealth
     from alance.ops.maintain.policy import MaintenancePolicy
     from alance.ops.maintain.run import MaintenanceReport
     from alance.ops.version.snapshot import Snapshot
@@ -31,6 +32,9 @@ class MaintenanceMetrics:
         num_conflicts: steps that other writers overtook; later runs try again.
         num_failures: runs and steps that failed.
         last_error: error of the last failed run; errors of steps are in `last_report`.
+        num_bytes: bytes that the steps read and wrote, by their estimates.
+        num_requests: requests of the steps, by their estimates.
+        health: state of the table at the beginning of the last run; None: there was none.
         last_report: the last run with steps; None: there was none.
     """
 
@@ -38,7 +42,10 @@ class MaintenanceMetrics:
     num_steps: int = 0
     num_conflicts: int = 0
     num_failures: int = 0
-    last_error: AlanceError | None = None
+    last_error: Exception | None = None
+    num_bytes: int = 0
+    num_requests: int = 0
+    health: TableHealth | None = None
     last_report: MaintenanceReport | None = None
 
 
@@ -65,18 +72,22 @@ class Maintainer(UpkeepTask):
         super().__init__(snapshot, interval)
 
     def readings(self) -> Iterator[Reading]:
-        """Yield the counters, and the state of the table before the last run with steps."""
+        """Yield the counters, and the state of the table before the last run."""
         metrics, uri = self.metrics, self.last.uri
         yield Reading("maintenance_steps_total", uri, metrics.num_steps)
         failed = metrics.num_failures + metrics.num_conflicts
         yield Reading("maintenance_failed_total", uri, failed)
-        if metrics.last_report is not None:
-            health = metrics.last_report.health
+        yield Reading("maintenance_bytes_total", uri, metrics.num_bytes)
+        yield Reading("maintenance_requests_total", uri, metrics.num_requests)
+        if (health := metrics.health) is not None:
             yield Reading("maintenance_small_fragments", uri, health.num_small_fragments)
             yield Reading("maintenance_deleted_share", uri, health.deleted_share)
             yield Reading("maintenance_versions", uri, health.num_versions)
             rows = max((index.num_unindexed_rows for index in health.indices), default=0)
             yield Reading("maintenance_unindexed_rows", uri, rows)
+            if (run := health.last_run) is not None:
+                age = (datetime.now(UTC) - run.finished_at).total_seconds()
+                yield Reading("maintenance_age_seconds", uri, age)
 
     async def _once(self) -> None:
         has_news = self.last.version - self._seen_version >= RUN_EVERY
@@ -84,12 +95,16 @@ class Maintainer(UpkeepTask):
             return
         self.last, report = await maintain(self.last, self._policy, dry_run=False)
         metrics, outcomes = self.metrics, [step.outcome for step in report.steps]
+        done = [step for step in report.steps if step.outcome == "done"]
         self.metrics = replace(
             metrics,
             num_runs=metrics.num_runs + 1,
-            num_steps=metrics.num_steps + outcomes.count("done"),
+            num_steps=metrics.num_steps + len(done),
             num_conflicts=metrics.num_conflicts + outcomes.count("overtaken"),
             num_failures=metrics.num_failures + outcomes.count("failed"),
+            num_bytes=metrics.num_bytes + sum(step.num_bytes for step in done),
+            num_requests=metrics.num_requests + sum(step.num_requests for step in done),
+            health=report.health,
             last_report=report if report.steps else metrics.last_report,
         )
         self._seen_version = self.last.version

@@ -142,7 +142,10 @@ class _Run:
                         self._note(step, "leased")
                         return
                     lease = holds
-                elif lease.is_lost:
+                    # The holder before may have done this step: look again.
+                    self.snapshot = await checkout(self.snapshot, None)
+                    continue
+                if lease.is_lost:
                     self._note(step, "leased")
                     return
                 await self._do(step)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from alance.arrays import Int64s, Mask
-    from alance.errors import AlanceError
     from alance.ops.upkeep.compact_plan import CompactionOptions
     from alance.ops.version.snapshot import Snapshot
 
@@ -47,7 +46,7 @@ class AutoCompactionMetrics:
     fragments_added: int = 0
     num_conflicts: int = 0
     num_failures: int = 0
-    last_error: AlanceError | None = None
+    last_error: Exception | None = None
     last_version: int | None = None
 
 

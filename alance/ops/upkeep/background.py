@@ -33,8 +33,8 @@ _log: Final = logging.getLogger(__name__)
 class UpkeepTask(ABC):
     """A piece of work that is done on new versions of a table, in a task that begins at once.
 
-    Failures are counted and logged, and the work is tried again later: writers never see them. For
-    one event loop.
+    Failures of any kind are counted and logged, and the work is tried again later: writers never
+    see them. For one event loop.
 
     Args:
         interval: seconds between looks for new versions, a LIST each; None: only versions that
@@ -66,7 +66,7 @@ class UpkeepTask(ABC):
     async def _once(self) -> None:
         """Do the work on `last`, the latest version that is known."""
 
-    def _count(self, error: AlanceError, *, is_conflict: bool) -> None:
+    def _count(self, error: Exception, *, is_conflict: bool) -> None:
         """Count a failure in the metrics."""
         metrics = self.metrics
         self.metrics = (
@@ -125,6 +125,10 @@ class UpkeepTask(ABC):
         except AlanceError as error:
             self._count(error, is_conflict=False)
             _log.warning("%s: upkeep in the background failed: %s", self.last.uri, error)
+            await self._rest()
+        except Exception as error:  # a fault of ours or of a library: as above, told in full
+            self._count(error, is_conflict=False)
+            _log.exception("%s: upkeep in the background failed", self.last.uri)
             await self._rest()
         else:
             self._pause = FIRST_PAUSE_S
