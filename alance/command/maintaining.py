@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import alance
-from alance.command.arguments import add, add_reclaimable, add_version, opened, pair
+from alance.command.arguments import add, add_reclaimable, add_version, opened, pair, storage
+from alance.command.budget import Budget
 from alance.command.output import OutputFacts, OutputRows, Text, human_bytes
 from alance.command.terminal import escaped
 from alance.optimize import parse_duration
 
 if TYPE_CHECKING:
     import argparse
-    from datetime import timedelta
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+    from alance import Catalog, Dataset
     from alance.command.arguments import Parsers
     from alance.types import MaintenanceReport
+
+NOT_REACHED: Final = "not reached: the budget is spent"
 
 
 def add_to(parsers: Parsers) -> None:
@@ -30,13 +37,37 @@ def add_to(parsers: Parsers) -> None:
         parsers,
         "maintain",
         maintain,
-        "do the upkeep that is due: compact, extend indices, expire rows, remove versions",
+        "do the upkeep that is due, of a table or of all tables of a catalog: compact, extend "
+        "indices, expire rows, remove versions",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="only show what is due, and its cost"
     )
     parser.add_argument(
         "--every", type=parse_duration, metavar="TIME", help="run again and again, such as 1m or 2h"
+    )
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=1,
+        metavar="N",
+        help="tables of a catalog at a time; default: 1",
+    )
+    for name in ("bytes", "requests", "seconds"):
+        parser.add_argument(
+            f"--max-{name}",
+            type=float if name == "seconds" else int,
+            metavar="N",
+            help=f"budget of {name} of a run over all tables, by the estimates of the steps"
+            if name != "seconds"
+            else "time after which no further step begins",
+        )
+    parser.add_argument(
+        "--header",
+        action="append",
+        type=pair,
+        metavar="NAME=VALUE",
+        help="a header for a catalog server; may be repeated",
     )
     parser.add_argument(
         "--rule",
@@ -76,28 +107,189 @@ async def maintain(args: argparse.Namespace) -> OutputRows | Text | None:
 
     The exit status is 1 if a step failed.
     """
-    dataset = await opened(args)
-    while True:
-        policy = None
-        if args.rule:  # rules are added to the table's own, which may change
-            dataset = await dataset.checkout_latest()
-            rules = {f"alance.maintenance.{name}": value for name, value in args.rule}
-            policy = alance.MaintenancePolicy.from_config({**dataset.config, **rules})
-        report = await dataset.maintain(policy, dry_run=args.dry_run)
-        args.status = int(any(step.outcome == "failed" for step in report.steps))
+    with _terminated_as_interrupted():
+        tables = await _opened(args)
+        start = 0
+        while True:
+            results, start = await _round(args, tables, start)
+            failed = [result for result in results if _has_failed(result)]
+            args.status = int(bool(failed))
+            if args.every is None:
+                return _output(results, args)
+            news = [result for result in results if result in failed or _num_steps(result)]
+            for result in news:
+                print(escaped(_shown(result), allowed="\n"), file=sys.stderr, flush=True)
+            await asyncio.sleep(args.every.total_seconds())
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM do what SIGINT does: a step under way is dropped, and the lease given back."""
+    try:
+        before = signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    except ValueError:  # in no main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@dataclass(frozen=True)
+class _Result:
+    """A table with the report of its run, or the text of the error instead.
+
+    Attributes:
+        name: of the table in its catalog; empty: the command names the table itself.
+    """
+
+    name: str
+    report: MaintenanceReport | None
+    error: str | None
+
+
+def _num_steps(result: _Result) -> int:
+    return 0 if result.report is None else len(result.report.steps)
+
+
+def _has_failed(result: _Result) -> bool:
+    if result.report is None:
+        return result.error != NOT_REACHED
+    return any(step.outcome == "failed" for step in result.report.steps)
+
+
+def _is_waiting(result: _Result) -> bool:
+    """True if the budget had no room for the table, or for one of its steps."""
+    if result.report is None:
+        return result.error == NOT_REACHED
+    return any(step.outcome == "over budget" for step in result.report.steps)
+
+
+def _shown(result: _Result) -> str:
+    """Return what a run did, for people."""
+    text = str(result.error if result.report is None else result.report)
+    if not result.name:
+        return text
+    if _num_steps(result):
+        return f"{result.name}:\n  " + text.replace("\n", "\n  ")
+    return text if result.report is not None else f"{result.name}: {text}"
+
+
+async def _opened(args: argparse.Namespace) -> Catalog | Dataset:
+    """Return the table at the URI; if there is none, the catalog.
+
+    Raises:
+        TableNotFoundError: there is neither.
+    """
+    is_server = str(args.uri).startswith(("http://", "https://"))
+    if not is_server:  # no table can be changed over HTTP
+        try:
+            return await opened(args)
+        except alance.TableNotFoundError:
+            catalog = await _catalog(args)
+            if not await _names(catalog, ()):
+                raise
+            return catalog
+    return await _catalog(args)
+
+
+async def _catalog(args: argparse.Namespace) -> Catalog:
+    headers = dict(args.header) if args.header else None
+    return await alance.connect(args.uri, headers=headers, storage_options=storage(args))
+
+
+async def _names(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the names of all tables below a namespace that are written."""
+    tables = await catalog.list_tables(namespace, include_declared=False)
+    names = [(*namespace, table) for table in tables]
+    for below in await catalog.list_namespaces(namespace):
+        names += await _names(catalog, (*namespace, below))
+    return names
+
+
+async def _round(
+    args: argparse.Namespace, tables: Catalog | Dataset, start: int
+) -> tuple[list[_Result], int]:
+    """Maintain the table, or each table of the catalog.
+
+    Args:
+        start: number of the table to begin with, so that each has its turn if budgets are short.
+
+    Returns:
+        The results in the order of the tables, and where to begin the next time.
+    """
+    budget = Budget(args.max_bytes, args.max_requests, args.max_seconds, args.at_once)
+    if not isinstance(tables, alance.Catalog):
+        result = await _tried("", partial(_itself, tables), args, budget)
+        return [result], 0
+    catalog = tables
+    try:
+        names = await _names(catalog, ())
+    except alance.AlanceError as error:
         if args.every is None:
-            return _output(report, args)
-        if report.steps:
-            print(escaped(str(report), allowed="\n"), file=sys.stderr, flush=True)
-        await _pause(args.every)
+            raise
+        return [_Result(catalog.uri, None, str(error))], start
+    start %= max(1, len(names))
+    turns = asyncio.Semaphore(args.at_once)
+
+    async def run(name: tuple[str, ...]) -> _Result:
+        async with turns:
+            opening = partial(catalog.open_table, name)
+            return await _tried("/".join(name), opening, args, budget)
+
+    order = names[start:] + names[:start]
+    results = await asyncio.gather(*map(run, order))
+    passed = (place for place, result in enumerate(results) if _is_waiting(result))
+    following = (start + next(passed, 0)) % max(1, len(names))
+    return sorted(results, key=lambda result: result.name), following
 
 
-async def _pause(time: timedelta) -> None:
-    await asyncio.sleep(time.total_seconds())
+async def _itself(dataset: Dataset) -> Dataset:
+    return dataset  # `maintain` goes to the latest version itself
 
 
-def _output(report: MaintenanceReport, args: argparse.Namespace) -> OutputRows | Text:
+async def _tried(
+    name: str,
+    opening: Callable[[], Awaitable[Dataset]],
+    args: argparse.Namespace,
+    budget: Budget,
+) -> _Result:
+    """Maintain a table; what fails is an error of the result.
+
+    Raises:
+        AlanceError: the only table of a single run failed.
+    """
+    share = budget.take()
+    if share is None:
+        return _Result(name, None, NOT_REACHED)
+    report = None
+    try:
+        dataset = await opening()
+        policy = None
+        if args.rule or share.is_limited:  # beside the rules of the table, which may change
+            dataset = await dataset.checkout_latest()
+            rules = {f"alance.maintenance.{rule}": value for rule, value in args.rule or ()}
+            own = alance.MaintenancePolicy.from_config({**dataset.config, **rules})
+            policy = share.limit(own)
+        report = await dataset.maintain(policy, dry_run=args.dry_run)
+    except alance.AlanceError as error:
+        if not name and args.every is None:
+            raise
+        return _Result(name, None, str(error))
+    finally:
+        budget.give_back(share, report)
+    return _Result(name, report, None)
+
+
+def _output(results: Sequence[_Result], args: argparse.Namespace) -> OutputRows | Text:
     if not args.json:
-        return Text(str(report))
-    rows: list[dict[str, Any]] = [asdict(step) for step in report.steps]
+        return Text("\n".join(map(_shown, results)))
+    rows: list[dict[str, Any]] = []
+    for result in results:
+        table = {"table": result.name} if result.name else {}
+        if result.report is None:
+            rows.append({**table, "error": result.error})
+        else:
+            rows += [{**table, **asdict(step)} for step in result.report.steps]
     return OutputRows(rows)
