@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from alance import InvalidInputError
+from alance import InvalidInputError, MaintenancePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from alance import Dataset
 
+CONFIG: Final = "alance.maintenance."  # prefix of rules in a table's configuration
 OF_VECTORS: Final = "IVF_"  # prefix of vector index types
 
 
@@ -43,6 +45,25 @@ async def cleanup(
     age = None if older_than_days is None else timedelta(days=older_than_days)
     stats = await dataset.cleanup_old_versions(age, retain_versions)
     return [[stats.old_versions, stats.bytes_removed]]
+
+
+async def maintain(dataset: Dataset, *, dry_run: bool = False, **rules: float | str) -> list[Any]:
+    """Do the upkeep that is due; rules come before those of the table's configuration."""
+    own = {f"{CONFIG}{name}": str(value) for name, value in rules.items()}
+    policy = MaintenancePolicy.from_config({**dataset.config, **own})
+    report = await dataset.maintain(policy, dry_run=dry_run)
+    return [
+        [
+            step.kind,
+            step.target,
+            step.reason,
+            step.outcome == "done",
+            step.num_bytes,
+            step.num_requests,
+            step.outcome if step.error is None else f"{step.outcome}: {step.error}",
+        ]
+        for step in report.steps
+    ]
 
 
 async def create_index(
@@ -113,6 +134,7 @@ PROCEDURES: Final[Mapping[str, Callable[..., Awaitable[list[Any]]]]] = {
     for procedure in (
         compact,
         cleanup,
+        maintain,
         create_index,
         optimize_indices,
         restore,
@@ -125,25 +147,45 @@ PROCEDURES: Final[Mapping[str, Callable[..., Awaitable[list[Any]]]]] = {
 RESULTS: Final[Mapping[str, str]] = {
     "compact": "version long, fragments_removed long, fragments_added long",
     "cleanup": "old_versions long, bytes_removed long",
+    "maintain": "step string, target string, why string, done boolean, bytes long, requests long, "
+    "outcome string",
     "versions": "version long, timestamp string",
 }
 ONE_VERSION: Final = "version long"
-_TYPES: Final = {"int": "long", "float": "double", "str": "string"}
+_TYPES: Final = {
+    "int": "long",
+    "float": "double",
+    "str": "string",
+    "bool": "boolean",
+    "timedelta": "string",
+}
 
 
 def described(name: str) -> dict[str, object]:
     """Describe a procedure for Spark: its parameters with their types, and its result columns."""
     parameters = [{"name": "table", "type": "string", "optional": False}]
     for parameter in list(inspect.signature(PROCEDURES[name]).parameters.values())[1:]:
-        kind = str(parameter.annotation).partition(" ")[0]
+        if parameter.kind is parameter.VAR_KEYWORD:
+            parameters += [
+                {"name": rule.name, "type": _type(rule.type), "optional": True}
+                for rule in fields(MaintenancePolicy)
+            ]
+            continue
         is_optional = parameter.default is not parameter.empty
-        parameters.append({"name": parameter.name, "type": _TYPES[kind], "optional": is_optional})
+        parameters.append(
+            {"name": parameter.name, "type": _type(parameter.annotation), "optional": is_optional}
+        )
     return {
         "name": name,
         "description": inspect.getdoc(PROCEDURES[name]),
         "parameters": parameters,
         "result": RESULTS.get(name, ONE_VERSION),
     }
+
+
+def _type(annotation: object) -> str:
+    """Return the type of a parameter in Spark, by its first type in Python."""
+    return _TYPES[str(annotation).partition(" ")[0]]
 
 
 def _version(text: str) -> int | str:

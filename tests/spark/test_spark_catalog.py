@@ -237,6 +237,27 @@ def test_upkeep_by_procedures(spark, lake):
         spark.sql("CALL lance.system.compact('nothing')")
 
 
+def test_maintenance_by_a_procedure(spark, lake):
+    spark.sql("CREATE TABLE lance.m AS SELECT id FROM range(0, 100, 1, 4)")
+    rules = "min_small_fragments => 4, max_deleted_share => 0.5, older_than => 'off'"
+    call = f"CALL lance.system.maintain(table => 'm', {rules}"
+    (planned,) = spark.sql(f"{call}, dry_run => true)").collect()
+    assert (planned.step, planned.target, planned.why) == (
+        "compact",
+        None,
+        "4 small fragments can be joined",
+    )
+    assert (planned.done, planned.outcome) == (False, "planned")
+    assert len(lance.dataset(str(lake / "m.lance")).get_fragments()) == 4
+    (done,) = spark.sql(f"{call})").collect()
+    assert (done.done, done.outcome) == (True, "done")
+    assert (done.bytes, done.requests) == (planned.bytes, planned.requests)
+    assert len(lance.dataset(str(lake / "m.lance")).get_fragments()) == 1
+    assert rows_of(spark, "CALL lance.system.maintain('m')") == []
+    with pytest.raises(AnalysisException, match="older_than='seven'"):
+        spark.sql("CALL lance.system.maintain(table => 'm', older_than => 'seven')")
+
+
 def test_a_catalog_on_s3_shows_no_secret(spark):
     with Lab() as lab:
         session = spark.newSession()

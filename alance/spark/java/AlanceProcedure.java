@@ -64,6 +64,7 @@ record AlanceProcedure(JsonNode about, Function<ObjectNode, JsonNode> python)
     return switch (name) {
       case "long" -> DataTypes.LongType;
       case "double" -> DataTypes.DoubleType;
+      case "boolean" -> DataTypes.BooleanType;
       default -> DataTypes.StringType;
     };
   }
@@ -79,6 +80,8 @@ record AlanceProcedure(JsonNode about, Function<ObjectNode, JsonNode> python)
         arguments.put(parameters[i].name(), number);
       } else if (value instanceof Double number) {
         arguments.put(parameters[i].name(), number);
+      } else if (value instanceof Boolean truth) {
+        arguments.put(parameters[i].name(), truth);
       } else if (value != null) {
         arguments.put(parameters[i].name(), value.toString());
       }
@@ -99,6 +102,9 @@ record AlanceProcedure(JsonNode about, Function<ObjectNode, JsonNode> python)
   private static Object value(JsonNode node) {
     if (node.isNull()) {
       return null;
+    }
+    if (node.isBoolean()) {
+      return node.asBoolean();
     }
     return node.isNumber() ? (Object) node.asLong() : UTF8String.fromString(node.asText());
   }
