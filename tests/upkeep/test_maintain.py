@@ -515,6 +515,28 @@ async def test_maintenance_in_the_background_ends_with_a_last_run(tmp_path: Path
     assert await upkeep.dataset.count_rows() == 300
 
 
+@pytest.mark.parametrize("behind", [0, 1, 2])
+async def test_a_run_on_a_table_that_is_dropped_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    """Dropped before a step, or as the last step ends."""
+    dataset = await small_commits(tmp_path / "t", 6)
+    do, steps = run._Run._do, 0
+
+    async def drop_before(self: Any, step: Any) -> None:
+        nonlocal steps
+        if steps == behind:
+            await alance.drop(tmp_path / "t")
+        steps += 1
+        await do(self, step)
+
+    monkeypatch.setattr(run._Run, "_do", drop_before)
+    with pytest.raises(alance.NotFoundError):
+        await dataset.maintain(MaintenancePolicy(min_small_fragments=4, older_than=None))
+    assert steps > behind
+    assert not (tmp_path / "t").exists()
+
+
 async def test_a_run_that_is_cancelled_leaves_no_file(tmp_path: Path) -> None:
     """Cancelled after more and more turns of the loop, at old and new versions alike."""
     for turns in range(0, 400, 23):

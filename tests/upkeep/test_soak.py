@@ -92,7 +92,7 @@ async def test_producers_readers_and_killed_maintenance_at_once(
     dataset = await dataset.create_scalar_index("id", "BTREE")
     dataset = await dataset.create_scalar_index("text", "INVERTED")
     dataset = await dataset.update_config(POLICY.to_config())
-    run_all(tmp_path, operations, seconds, max(kills, int(seconds / 5)))
+    run_all(tmp_path, operations, seconds, max(kills, int(seconds / 20)))
 
     # Each acknowledged change is there once, and was told once, in the order of its key.
     changes = {-1: [0], **written(tmp_path)}

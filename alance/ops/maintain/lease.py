@@ -26,7 +26,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.records import dataclass
-from alance.versioning.load import read_object
+from alance.versioning.load import latest, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +151,7 @@ class Lease:
             self._record = newest
 
     async def release(self, steps: Sequence[str], version: int) -> None:
-        """Give the lease back, and record the run.
+        """Give the lease back, and record the run. If the table was dropped, nothing stays of it.
 
         Args:
             steps: kinds of the steps that were done; empty: the run before stays the last one.
@@ -164,6 +164,19 @@ class Lease:
         run = LastRun(datetime.now(UTC), self._record.holder, version, tuple(steps))
         with suppress(AlanceError):  # it expires
             await self._replace(last_run=run if steps else None)
+            # After the record: a drop that has not deleted it has deleted the versions before.
+            try:
+                await latest(self._snapshot.engine, self._snapshot.table)
+            except NotFoundError:
+                await self._forget()
+
+    async def _forget(self) -> None:
+        """Remove the records of a table that was dropped, and the folders that are empty then."""
+        _, numbers = await _newest(self._snapshot)
+        await _remove(self._snapshot, numbers)
+        folder = self._snapshot.table.folder(FOLDER)
+        store, path = self._snapshot.engine.registry.resolve(folder)
+        await store.remove_folders(path.removesuffix(f"/{FOLDER}"))
 
 
 async def acquire(snapshot: Snapshot) -> Lease | str:

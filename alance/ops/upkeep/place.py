@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DELETED_TOGETHER: Final = 1000  # objects that one request to S3 deletes
 DELETIONS_AT_ONCE: Final = 8
+MOST_ROUNDS: Final = 4  # of deletions of a table beside its writers
 RENAMED_AT_ONCE: Final = 16
 
 
@@ -33,10 +34,11 @@ async def drop(
     """Delete a table: all versions, branches and tags, and everything else in its folder.
 
     Its manifests are deleted last, so that an interrupted call can be made again. Concurrent
-    readers and writers of the table fail, and its clones lose their data.
+    readers and writers of the table fail, and its clones lose their data. A commit that is under
+    way may still leave a version without its files: make the call again.
 
-    Cost: a LIST and a GET for the latest version; LISTs and GETs of tags and branches; the LIST of
-    the folder and DELETEs of 1000 objects each.
+    Cost: a LIST and a GET for the latest version; LISTs and GETs of tags and branches; two
+    LISTs of the folder, and DELETEs of 1000 objects each.
 
     Args:
         uri: path or URI of the table.
@@ -70,7 +72,10 @@ async def drop(
     if table.keeper is not None:
         table.keeper.check_forgets()
     branches = [None, *await refs.list_branches(engine, table)]
-    await _delete_all(engine, table)
+    # Again, for what writers have added in the meantime; without versions they fail from now on.
+    for _ in range(MOST_ROUNDS):
+        if not await _delete_all(engine, table):
+            break
     for part in map(table.on_branch, branches):
         forget_commits(session, part)
         if part.keeper is not None:
@@ -111,12 +116,15 @@ async def _objects(engine: Engine, table: Table) -> AsyncIterator[str]:
             yield entry.path
 
 
-async def _delete_all(engine: Engine, table: Table) -> None:
+async def _delete_all(engine: Engine, table: Table) -> bool:
+    """Delete what is listed, manifests last; return False if nothing was listed."""
     start = len(table.store.root)
     manifests: list[str] = []
     others: list[str] = []
+    has_any = False
     folder = table.versions_folder + "/"
     async for location in _objects(engine, table):
+        has_any = True
         (manifests if location.startswith(folder) else others).append(location[start:])
         if len(others) == DELETED_TOGETHER * DELETIONS_AT_ONCE:
             await each(table.store.delete, _parts(others), at_once=DELETIONS_AT_ONCE)
@@ -125,6 +133,7 @@ async def _delete_all(engine: Engine, table: Table) -> None:
     # Oldest versions first; names of the newest versions sort first.
     for part in reversed(_parts(sorted(manifests))):
         await table.store.delete(part)
+    return has_any
 
 
 def _parts(paths: list[str]) -> list[list[str]]:
