@@ -141,8 +141,9 @@ class Optimize:
                 await serve()
 
         A task looks for new versions at intervals. It joins the longest run of fragments at the end
-        of the table in which no fragment has more rows than all others together, so that rows are
-        rewritten only if their fragment at least doubles. Appends are never disturbed. A delete or
+        of the table in which all fragments together have four times the rows of the largest one, so
+        that rows are rewritten only into a fragment that is four times larger (with a smaller
+        `min_fragments`, so many times). Appends are never disturbed. A delete or
         update of rows that are being joined wins over the compaction; if the compaction committed
         first, the delete or update runs again, as beside any other writer.
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import alance
 from alance import sync
 from alance.errors import InvalidInputError
-from alance.ops.upkeep.auto_compact import tail
+from alance.ops.upkeep.auto_compact import GROWTH, tail
 from tests.lifecycle.test_cancelled_writes import FREE_S
 from tests.reference.waiting import stuck, until
 
@@ -55,22 +55,23 @@ def needed_files(path: Path) -> tuple[set[str], set[str]]:
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=300), st.integers(2, 10))
 def test_rows_are_written_a_few_times_and_fragments_stay_few(sizes: list[int], least: int) -> None:
+    growth = min(GROWTH, least)
     fragments: list[int] = []
     written = 0
     for size in sizes:
         fragments.append(size)
-        start = tail(np.array(fragments, np.int64), 1 << 15)
+        start = tail(np.array(fragments, np.int64), 1 << 15, least)
         joined = fragments[start:]
-        assert all(2 * largest <= sum(joined) for largest in joined)
+        assert all(growth * largest <= sum(joined) for largest in joined)
         if len(joined) >= least:
             fragments[start:] = [sum(joined)]
             written += sum(joined)
     total = sum(sizes)
     assert sum(fragments) == total
-    # A fragment at least doubles each time that its rows are written.
-    assert written <= total * np.log2(2 * total)
-    # Behind a fragment that is no part of the tail, all together are smaller than it.
-    assert len(fragments) <= least * (np.log2(total) + 2)
+    # A fragment grows so many times each time that its rows are written.
+    assert written <= total * np.log(growth * total) / np.log(growth)
+    # From a fragment on that is no part of the tail, all together are smaller than four of it.
+    assert len(fragments) <= (least + growth) * (np.log2(total) + 2)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +79,19 @@ def test_rows_are_written_a_few_times_and_fragments_stay_few(sizes: list[int], l
     [([], 0), ([5], 1), ([5, 5], 0), ([100, 5, 5], 1), ([10, 5, 5], 0), ([100, 5, 5, 90], 0)],
 )
 def test_the_tail_has_no_fragment_larger_than_the_others(num_rows: list[int], start: int) -> None:
-    assert tail(np.array(num_rows, np.int64), 1000) == start
+    assert tail(np.array(num_rows, np.int64), 1000, 2) == start
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "start"),
+    [([5, 5, 5], 3), ([5, 5, 5, 5], 0), ([20, 5, 5, 5, 5], 1), ([15, 15, 15, 5, 5, 5], 0)],
+)
+def test_the_tail_is_four_times_as_large_as_a_fragment(num_rows: list[int], start: int) -> None:
+    assert tail(np.array(num_rows, np.int64), 1000, 16) == start
 
 
 def test_full_fragments_stay() -> None:
-    assert tail(np.array([1000, 1000, 5, 5, 1000, 5, 5], np.int64), 1000) == 5
+    assert tail(np.array([1000, 1000, 5, 5, 1000, 5, 5], np.int64), 1000, 2) == 5
 
 
 @pytest.mark.parametrize("stable_row_ids", [False, True])

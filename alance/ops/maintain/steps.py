@@ -21,7 +21,7 @@ from alance.ops.read.managed import ObjectReader
 from alance.ops.read.options import ScanOptions
 from alance.ops.rows.delete import delete
 from alance.ops.upkeep import compact
-from alance.ops.upkeep.auto_compact import joinable
+from alance.ops.upkeep.auto_compact import GROWTH, joinable
 from alance.ops.upkeep.compact_plan import CompactionOptions
 from alance.ops.version.opening import at_version
 from alance.ops.version.options import CommitOptions
@@ -155,8 +155,8 @@ async def _compact(
     share = policy.max_deleted_share
     deleted = (state.stored - state.counts) / np.maximum(state.stored, 1)
     is_deleted = deleted > (ALWAYS if share is None else share)
-    is_joined = joinable(state.counts, target)
     least = policy.min_small_fragments
+    is_joined = joinable(state.counts, target, least or GROWTH)
     num_joined = int(is_joined.sum())
     joins = least is not None and num_joined >= least
     if not joins and not is_deleted.any():
