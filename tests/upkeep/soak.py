@@ -138,7 +138,13 @@ def produce_by_pylance(place: Place, operations: int, end: float) -> None:
             time.sleep(0.01)
         first = KEYS * PRODUCERS + count * BATCH
         values = dict.fromkeys(range(first, first + BATCH), 0)
-        version = lance.write_dataset(rows(values), place.uri, mode="append").version
+        while True:
+            try:
+                version = lance.write_dataset(rows(values), place.uri, mode="append").version
+                break
+            except OSError as error:
+                if "Too many concurrent writers" not in str(error):
+                    raise
         print(json.dumps(values), file=journal)
 
 
