@@ -216,6 +216,17 @@ async def test_tagged_versions_stay_and_are_no_reason_for_a_cleanup(tmp_path: Pa
     assert versions == [4, 5, 6, 7, 8, 9, 10, 13]
 
 
+async def test_a_cleanup_removes_a_sixteenth_of_the_versions_or_more(tmp_path: Path) -> None:
+    """It reads all of them, for each version that it removes sixteen at most."""
+    dataset = await alance.write_dataset(rows(0, 10), tmp_path / "t")
+    for number in range(40):
+        dataset = await dataset.update_config({"a": str(number)})
+    policy = MaintenancePolicy(older_than=timedelta(0), min_old_versions=1, retain_versions=40)
+    assert (await dataset.maintain(policy)).steps == ()
+    await dataset.update_config({"a": "last"})
+    assert kinds(await dataset.maintain(policy)) == [("cleanup", None, "done")]
+
+
 @pytest.mark.parametrize("hours", [-5, 5])
 async def test_versions_that_are_old_by_the_clock_of_the_store_alone_stay(
     tmp_path: Path, hours: int
