@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from alance.ops.write.options import FragmentWriteProgress, Mode, OnProgress
     from alance.ops.write.sources import Data
     from alance.session import OpenArguments, StoreArguments, TableArguments
+    from alance.verbs.maintenance import Maintenance
     from alance.versioning.external_store import Entry, ExternalStore
     from alance.versioning.load import VersionInfo
     from alance.versioning.lock import CommitLock
@@ -143,6 +144,7 @@ _PLACES: Final = {
     "LastRun": "alance.ops.maintain.lease",
     "ListResult": "alance.file_session",
     "MaintenanceArguments": "alance.ops.maintain.policy",
+    "Maintenance": "alance.verbs.maintenance",
     "MaintenanceMetrics": "alance.ops.maintain.background",
     "MaintenanceReport": "alance.ops.maintain.run",
     "MaintenanceStep": "alance.ops.maintain.run",
@@ -244,6 +246,7 @@ __all__ = [
     "KeyColumn",
     "LastRun",
     "ListResult",
+    "Maintenance",
     "MaintenanceArguments",
     "MaintenanceMetrics",
     "MaintenanceReport",

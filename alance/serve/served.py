@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance import Dataset, MaintenancePolicy, Session, Sink
-    from alance.types import Data, StorageOptions
-    from alance.verbs.maintenance import Maintenance
+    from alance.types import Data, Maintenance, StorageOptions
 
 log = logging.getLogger("alance.serve")
 
