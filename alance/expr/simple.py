@@ -80,24 +80,24 @@ class _Declined(Exception):
 def simple_tree(text: object) -> SyntaxTree | None:
     """Parse a simple filter, in some microseconds. Returns None if `sqlglot` has to parse the text.
 
-    Parameters have no numbers yet.
+    Texts that are parsed twice share a tree, in which only numbers of parameters are set later.
     """
     if not isinstance(text, str) or len(text) > MAX_SIMPLE:
         return None
+    return _parsed(text)
+
+
+def is_simple(text: str) -> bool:
+    """True if `simple_tree` parses a text."""
+    return simple_tree(text) is not None
+
+
+@lru_cache(maxsize=64)  # a read asks first whether its filter is simple, then for the tree
+def _parsed(text: str) -> SyntaxTree | None:
     try:
         return _SimpleParser(text).whole()
     except _Declined:
         return None
-
-
-def is_simple(text: str) -> bool:
-    """True if `simple_tree` parses a text. Memoized, because each read with a filter calls it."""
-    return len(text) <= MAX_SIMPLE and _is_parsed(text)
-
-
-@lru_cache(maxsize=256)  # texts, of at most `MAX_SIMPLE` characters each
-def _is_parsed(text: str) -> bool:
-    return simple_tree(text) is not None
 
 
 class _SimpleParser:

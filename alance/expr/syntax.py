@@ -21,7 +21,7 @@ class SyntaxTree:
         kind: the name of the node's kind.
         args: the node's parts by name: trees, lists of trees, texts, or True.
         start: offset in the text of a name, literal or parameter; None for other kinds.
-        number: position of a parameter among the parameters of the text.
+        number: position of a parameter among those of the text, once that is known. Not compared.
     """
 
     __slots__ = ("args", "kind", "number", "start")
@@ -35,8 +35,7 @@ class SyntaxTree:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SyntaxTree):
             return NotImplemented
-        own = self.kind, self.start, self.number, self.args
-        return own == (other.kind, other.start, other.number, other.args)
+        return (self.kind, self.start, self.args) == (other.kind, other.start, other.args)
 
     __hash__ = None  # type: ignore[assignment]  # parts may be lists
 

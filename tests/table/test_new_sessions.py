@@ -123,7 +123,7 @@ async def test_a_folder_that_was_at_hand_is_listed_without_a_thread(
         finally:
             (indexed / "_versions" / "new.txt").unlink()
     assert "new.txt" in names
-    pages = -(-(len(first) + 1) // local.FIRST_LIST_PAGE)  # the last is not full
+    pages = 1 + (len(first) >= local.FIRST_LIST_PAGE)  # the last is not full
     assert len(jobs) == pages * (hops + (hops > 0))
 
 

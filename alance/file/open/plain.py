@@ -35,6 +35,11 @@ class PlainFile:
     num_rows: int
 
 
+def plain_key(path: str) -> tuple[str, str]:
+    """The key of an open file in the search cache."""
+    return "plain file", path
+
+
 def open_plain(
     path: str, file_bytes: int, states: States, tail_bytes: int = TAIL_BYTES
 ) -> Plan[PlainFile]:
@@ -46,7 +51,7 @@ def open_plain(
     Raises:
         CorruptFileError: the file is no Lance file, or its columns do not fit its schema.
     """
-    cached: PlainFile | None = states.peek(("plain file", path))
+    cached: PlainFile | None = states.peek(plain_key(path))
     if cached is not None:
         return cached
     container = yield from open_file(path, file_bytes, states, tail_bytes)
@@ -55,7 +60,7 @@ def open_plain(
     columns = yield from columns_of(container, schema, states)
     file = PlainFile(FileSource(path, file_bytes, columns), container, schema, descriptor.length)
     metadata_bytes = sum(map(len, schema.metadata.values()))
-    states.put(("plain file", path), file, 1000 + 500 * len(columns) + metadata_bytes)
+    states.put(plain_key(path), file, 1000 + 500 * len(columns) + metadata_bytes)
     return file
 
 

@@ -167,16 +167,18 @@ class DatasetBasePath:
     id: int = 0
 
 
+_OUTSIDE: Final = frozenset({"", ".", ".."})  # names that are no names of files
+
+
 def inside(path: str, what: str) -> str:
     """Return a relative path after checking that it stays below its folder.
 
     Raises:
         CorruptFileError: an empty or absolute path, or a path with `..`.
     """
-    parts = path.split("/")
     if not path or path.startswith("/") or "\\" in path or "\0" in path or "://" in path:
         raise CorruptFileError(f"{what} {path!r}: expected a relative path")
-    if any(part in ("", ".", "..") for part in parts):
+    if not _OUTSIDE.isdisjoint(path.split("/")):
         raise CorruptFileError(f"{what} {path!r}: leaves the folder of its table")
     return path
 

@@ -65,10 +65,10 @@ def processor_use() -> ProcessorUse:
     try:
         import resource
 
-        waits = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        use = resource.getrusage(resource.RUSAGE_THREAD)
     except (ImportError, AttributeError):
         return ProcessorUse(time.perf_counter(), 0)
-    return ProcessorUse(time.thread_time(), waits)
+    return ProcessorUse(use.ru_utime + use.ru_stime, use.ru_nvcsw)
 
 
 def at_fork(

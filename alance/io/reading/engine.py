@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from alance.format.plans import all_read
 from alance.io.loop.background import Background
@@ -12,7 +12,7 @@ from alance.io.reading.drive import drive, drive_all
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from alance.format.plans import Pieces, Plan, Reader, T
     from alance.io.caches.cache import SearchCache
@@ -121,6 +121,6 @@ class Engine:
         store, path = self.registry.resolve(location)
         return store.open_file(path)
 
-    async def decode(self, work: Callable[[], T], num_bytes: float) -> T:
+    def decode(self, work: Callable[[], T], num_bytes: float) -> Coroutine[Any, Any, T]:
         """Run CPU work on `num_bytes` in the pool, or on the loop if it is too small for a hop."""
-        return await self.pool.run(work, inline=num_bytes <= DECODED_INLINE_BYTES)
+        return self.pool.run(work, inline=num_bytes <= DECODED_INLINE_BYTES)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOOP_TURN_S: Final = 0.001  # of work on the loop before others get a turn, which costs microseconds
+LOOP_TURN_S: Final = 0.002  # of work on the loop before others get a turn: 30 us of the loop
 MAX_CALLERS_PER_TURN: Final = 16  # callers that continue in one turn
 CROWD_CALLERS: Final = 8  # callers that wait for a turn; fewer gain little from a batch
 

@@ -75,7 +75,7 @@ def kind_at(location: str) -> Kind | None:
 
 def join(*segments: str) -> str:
     """Join the segments that are not empty to a path."""
-    return "/".join(segment for segment in segments if segment)
+    return "/".join([*filter(None, segments)])
 
 
 def clean_path(path: str) -> str:

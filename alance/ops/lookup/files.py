@@ -190,7 +190,7 @@ class IndexFiles:
 
         def plan() -> Plan[FragmentTask]:
             opened = yield from open_fragment(schema, [file.source], file.num_rows, engine.cache)
-            return (yield from opened.take(places, engine.cache))
+            return (yield from opened.take(places, engine.cache, guess=self._snapshot.is_remote))
 
         task = await engine.drive(plan(), "index")
         return await engine.decode(lambda: parsed(task.decode().column(0)), task.num_bytes)

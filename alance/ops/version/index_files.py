@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from alance.file.open.plain import open_plain
+from alance.file.open.plain import open_plain, plain_key
 from alance.format.plans import together
 from alance.io.loop.tasks import all_of
 
@@ -57,5 +57,8 @@ async def opened_files(snapshot: Snapshot, index: Index, names: Sequence[str]) -
     """
     engine = snapshot.engine
     places = await located_files(snapshot, index, names)
-    plans: list[Plan[PlainFile]] = [open_plain(*place, engine.cache) for place in places]
-    return await engine.drive(together(plans), "open index")
+    files: list[PlainFile | None] = engine.cache.peek_all([plain_key(place) for place, _ in places])
+    if None in files:
+        plans: list[Plan[PlainFile]] = [open_plain(*place, engine.cache) for place in places]
+        return await engine.drive(together(plans), "open index")
+    return cast("list[PlainFile]", files)
