@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alance.file.rows.leaves import OpenLeaf
     from alance.format.container import Container
     from alance.format.layouts.base import PageState
+    from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
     from alance.format.schema import Schema
 
@@ -194,6 +195,13 @@ class Hole(NamedTuple):
     @property
     def leaf(self) -> OpenLeaf:
         return self.tables.leaves[self.at]
+
+    @property
+    def place(self) -> PagePlace:
+        """Where the page is."""
+        column = self.leaf.column
+        assert isinstance(column, OpenColumn)
+        return column.place(self.number)
 
     def fill(self, state: PageState | None) -> None:
         """Put the page into its table, or drop the table if the kernel cannot take its rows.

@@ -14,13 +14,11 @@ from itertools import chain, pairwise, product
 from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
-from alance.errors import AlanceError, CorruptFileError
+from alance.errors import CorruptFileError
 from alance.file.open.columns import OpenColumn
 from alance.file.open.new_pages import NewPages
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
-from alance.format.layouts.miniblock import MiniBlockPage
-from alance.format.layouts.miniblock_chunks import CHUNKS
-from alance.format.layouts.place import fetch
+from alance.format.coalesce import coalesce
 from alance.format.plans import ByteRange, Pieces, joined_spans, together
 
 if TYPE_CHECKING:
@@ -55,9 +53,21 @@ class PageBytes:
         """Held bytes of the file of each column; all columns must be of these files."""
         return [*map(self._files.__getitem__, tables.paths)]
 
-    def add(self, path: str, start: int, content: memoryview) -> None:
+    def read_whole(self, holes: Sequence[Hole]) -> Plan[None]:
         """Add bytes of a file that is not in memory whole."""
-        self._files[path].add(start, content)
+        spans: dict[str, list[tuple[int, int]]] = {}
+        for hole in holes:
+            place = hole.place
+            spans.setdefault(place.path, []).extend(
+                [(start, start + size) for start, size in place.buffers if size]
+            )
+        parts = [
+            ByteRange(path, *span)
+            for path, own in spans.items()
+            for span in coalesce(own, PADDING, MOST_BYTES).spans
+        ]
+        for part, content in zip(parts, (yield parts) if parts else (), strict=True):
+            self._files[part.path].add(part.start, content)
 
     def read(self, plan: _kernels.RowPlan, tables: RangeTables) -> Plan[None]:
         """Plan the bytes that a row plan needs and that are not here yet: one round at most.
@@ -184,18 +194,13 @@ def read_ranges(
         if content is None:
             content = PageBytes(tables.containers)
         if plan.unknown:
-            loads = [content.read(plan, tables)]
             pages = NewPages(_owners(fragment, tables), plan.unknown)
-            missing = pages.fill_known(states)
-            small = []
-            for at in missing:
-                if _is_small(hole := pages.hole(at), spans):
-                    loads.append(_read_whole(hole, content))
-                    small.append(at)
-            if len(small) < len(missing):
-                pages.leave(small)
-                loads.append(pages.learn(states))
-            if len(loads) > 1:  # else the caches knew the pages
+            if missing := pages.fill_known(states):
+                holes = map(pages.hole, missing)
+                small = [hole for hole in holes if _is_small(hole, spans)]
+                loads = [content.read(plan, tables), pages.learn(states)]
+                if small:
+                    loads.append(content.read_whole(small))
                 yield from together(loads)
             continue
         yield from content.read(plan, tables)
@@ -249,21 +254,4 @@ def _is_small(hole: Hole, spans: Sequence[tuple[int, int]]) -> bool:
         and last <= spans[at][1]
         and column.is_read_whole(hole.number, 0, last - first)
         and not column.container.is_whole
-        and isinstance(column.layout(hole.number), MiniBlockPage)
     )
-
-
-def _read_whole(hole: Hole, content: PageBytes) -> Plan[None]:
-    """Plan all bytes of a small page: one round. Its state goes into the page table alone."""
-    column = hole.leaf.column
-    assert isinstance(column, OpenColumn)
-    layout = column.layout(hole.number)
-    assert isinstance(layout, MiniBlockPage)
-    chunks = layout.place.whole(CHUNKS)
-    *buffers, of_chunks = yield from fetch([*layout.state_ranges(), chunks])
-    try:
-        hole.fill(layout.state_of(buffers))
-    except AlanceError as error:
-        column.add_place(error, hole.number)
-        raise
-    content.add(chunks.path, chunks.start, of_chunks)

@@ -186,14 +186,8 @@ class IndexFiles:
             column = sets.take(to_arrow(places))
             return await engine.decode(lambda: parsed(column), column.nbytes)
         (file,) = await self._open(form.file)
-        schema = file.schema.project([form.sets])
-
-        def plan() -> Plan[FragmentTask]:
-            opened = yield from open_fragment(schema, [file.source], file.num_rows, engine.cache)
-            return (yield from opened.take(places, engine.cache, guess=self._snapshot.is_remote))
-
-        task = await engine.drive(plan(), "index")
-        return await engine.decode(lambda: parsed(task.decode().column(0)), task.num_bytes)
+        spans = [(place, place + 1) for place in places.tolist()]
+        return await self._rows(file, spans, lambda batch: parsed(batch.column(0)), [form.sets])
 
     async def whole(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Return all rows of a small file. Cost: mostly one GET; two rounds for a larger file.
@@ -260,14 +254,15 @@ class IndexFiles:
         """
         engine = self._snapshot.engine
         spans = [(start, stop) for start, stop in spans if start < stop]
-        num_rows = sum(stop - start for start, stop in spans)
+        num_rows = sum([stop - start for start, stop in spans])
         container = file.container
         if container.is_whole and 0 < num_rows == file.num_rows:
             return await engine.decode(
                 lambda: parse(rows_of(file, container.content, columns)), file.source.file_bytes
             )
         # For few rows, a take guesses their position in the file, which saves a round.
-        is_few = self._snapshot.is_remote and 0 < num_rows <= min(GUESSED_ROWS, file.num_rows // 4)
+        is_remote = self._snapshot.is_remote
+        is_few = is_remote and 0 < num_rows <= min(GUESSED_ROWS, file.num_rows // 4)
         key = ("index rows", file.source.location, columns and tuple(columns))
 
         def plan() -> Plan[FragmentTask]:
@@ -276,9 +271,9 @@ class IndexFiles:
                 schema = file.schema if columns is None else file.schema.project(columns)
                 sources = [file.source]
                 opened = yield from open_fragment(schema, sources, file.num_rows, engine.cache)
-            if is_few:
+            if is_few or num_rows == len(spans):
                 rows = np.concatenate([np.arange(*span) for span in spans])
-                task = yield from opened.take(rows, engine.cache)
+                task = yield from opened.take(rows, engine.cache, guess=is_remote)
             else:
                 task = yield from opened.read_spans(spans, engine.cache)
             if opened.tables.has_grown:
