@@ -848,12 +848,22 @@ def bitmap_values(content: npt.NDArray[np.uint8], limit: int) -> npt.NDArray[np.
 # Number of bytes of the bitmap at the beginning of bytes, all of it checked likewise.
 def bitmap_end(content: npt.NDArray[np.uint8]) -> int: ...
 
+# The bitmaps of a row set of an index, checked likewise: upper half of the rows, place, size. A
+# size of 0 stands for all rows.
+def address_parts(content: npt.NDArray[np.uint8]) -> list[tuple[int, int, int]]: ...
+
 # --- row_sets.cpp ---
 
 # Stored roaring bitmap of 64 bits of rows, not negative, in any order.
 def row_set(rows: npt.NDArray[np.int64]) -> bytes: ...
 
-# Address of each row id, -1 if no run has it; `lengths` is empty if all are 1.
+# The same rows as indices store them: the bitmap of each upper half is behind its size.
+def address_set(rows: npt.NDArray[np.int64]) -> bytes: ...
+
+# A stored roaring bitmap of values of 32 bits, in any order.
+def roaring_bitmap(values: npt.NDArray[np.int64]) -> bytes: ...
+
+# The address of each row id, -1 where no run has it; `lengths` may be empty: all are 1.
 def find_row_ids(
     ids: npt.NDArray[np.uint64],
     highs: npt.NDArray[np.uint64],

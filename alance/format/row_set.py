@@ -84,7 +84,7 @@ class RowSet:
         """Return rows by the upper half of their numbers, each with a bitmap of lower halves.
 
         Args:
-            bitmaps: ascending upper halves; bytes that `roaring.check_roaring` accepted.
+            bitmaps: ascending upper halves; bytes that were checked.
 
         Raises:
             CorruptFileError: the bytes are not bitmaps after all.

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 import alance
+from alance.format.index.addresses import joined_rows, parse_rows, rows_bytes
 from alance.format.row_set import NO_ROWS, RowSet
 from alance.format.table.roaring import check_roaring, parse_roaring, roaring_bytes
 
@@ -118,6 +119,33 @@ def test_bitmaps_are_checked_before_pyroaring_has_them(bitmap: BitMap, data: st.
 def test_bitmaps_are_written_as_pyroaring_writes_them(bitmap: BitMap) -> None:
     values = np.array(bitmap.to_array(), np.int64)
     assert BitMap.deserialize(roaring_bytes(values)) == bitmap
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), bitmaps), max_size=4), st.data())
+def test_row_sets_of_indices_are_checked_before_they_are_used(
+    parts: list[tuple[int, BitMap]], data: st.DataObject
+) -> None:
+    rows = [high << 32 | low for high, bitmap in parts for low in bitmap]
+    content = rows_bytes(np.array(rows, np.int64))
+    assert parse_rows(memoryview(content)).to_numpy().tolist() == sorted({*rows})
+    halves = [memoryview(rows_bytes(np.array(rows[at::2], np.int64))) for at in (0, 1)]
+    assert joined_rows(halves) == content
+    with pytest.raises(alance.CorruptFileError):
+        parse_rows(memoryview(content + b"\0"))
+    with pytest.raises(alance.CorruptFileError):
+        parse_rows(memoryview(content)[: data.draw(st.integers(0, len(content) - 1))])
+    spoiled = bytearray(content)
+    spoiled[data.draw(st.integers(0, min(len(content), 200) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        parse_rows(memoryview(spoiled)).to_numpy()
+    except (alance.CorruptFileError, alance.UnsupportedError):
+        return
+
+
+def test_a_value_of_more_than_32_bits_is_in_no_bitmap() -> None:
+    for value in (-1, 1 << 32):
+        with pytest.raises(ValueError, match=r"negative|32 bits"):
+            roaring_bytes(np.array([0, value], np.int64))
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(1, 300)), max_size=30))

@@ -11,15 +11,15 @@ Source: what pylance 14.0.2 writes; docs/format/table.md, "Index section".
 
 from __future__ import annotations
 
-import itertools
 import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.row_set import RowSet
-from alance.format.table.roaring import check_roaring, roaring_bytes
+from alance.format.table.roaring import roaring_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,39 +34,19 @@ def parse_rows(content: memoryview) -> RowSet:
         CorruptFileError: the bytes are not a row set.
         UnsupportedError: the set contains a whole fragment without listing its rows.
     """
-    return RowSet.of_bitmaps(_checked(content))
-
-
-def _checked(content: memoryview) -> list[tuple[int, memoryview]]:
-    """Return `_bitmaps`, with each bitmap checked."""
-    bitmaps = _bitmaps(content)
-    for _, bitmap in bitmaps:
-        check_roaring(bitmap)
-    return bitmaps
+    return RowSet.of_bitmaps(_bitmaps(content))
 
 
 def _bitmaps(content: memoryview) -> list[tuple[int, memoryview]]:
-    """Return the high halves of a set, ascending, each with the bytes of its bitmap."""
+    """Return the high halves of a set, ascending, each with its bitmap, which is checked."""
     try:
-        (number,) = struct.unpack_from("<I", content)
-        position, last = 4, -1
-        parts: list[tuple[int, memoryview]] = []
-        for _ in range(number):
-            high, size = struct.unpack_from("<II", content, position)
-            position += 8
-            if high <= last or size > len(content) - position:
-                raise CorruptFileError(
-                    f"row set of {len(content)} bytes: part {high} of {size} bytes at {position}"
-                )
-            if size == 0:
-                raise UnsupportedError(f"row set: all rows of part {high}, without their number")
-            parts.append((high, content[position : position + size]))
-            position, last = position + size, high
-    except struct.error as error:
+        parts = _kernels.address_parts(np.frombuffer(content, np.uint8))
+    except ValueError as error:
         raise CorruptFileError(f"row set of {len(content)} bytes: {error}") from error
-    if position != len(content):
-        raise CorruptFileError(f"row set of {len(content)} bytes: ends at {position}")
-    return parts
+    for high, _, size in parts:
+        if size == 0:
+            raise UnsupportedError(f"row set: all rows of part {high}, without their number")
+    return [(high, content[start : start + size]) for high, start, size in parts]
 
 
 def rows_bytes(rows: Int64s) -> bytes:
@@ -75,14 +55,7 @@ def rows_bytes(rows: Int64s) -> bytes:
     Args:
         rows: non-negative row numbers, in any order; shape (n,).
     """
-    is_ascending = len(rows) < 2 or bool((rows[1:] > rows[:-1]).all())
-    unique = rows if is_ascending else np.unique(rows)
-    starts = np.flatnonzero(np.diff(unique >> 32, prepend=-1)).tolist()
-    parts = [struct.pack("<I", len(starts))]
-    for start, stop in itertools.pairwise([*starts, len(unique)]):
-        bitmap = roaring_bytes(unique[start:stop] & 0xFFFF_FFFF)
-        parts += [struct.pack("<II", unique[start] >> 32, len(bitmap)), bitmap]
-    return b"".join(parts)
+    return _kernels.address_set(np.ascontiguousarray(rows, np.int64))
 
 
 def joined_rows(sets: Sequence[memoryview]) -> bytes:
@@ -96,7 +69,7 @@ def joined_rows(sets: Sequence[memoryview]) -> bytes:
         return bytes(sets[0])
     bitmaps: dict[int, list[memoryview]] = {}
     for rows in sets:
-        for high, content in _checked(rows):
+        for high, content in _bitmaps(rows):
             bitmaps.setdefault(high, []).append(content)
     parts: list[bytes | memoryview] = [struct.pack("<I", len(bitmaps))]
     for high in sorted(bitmaps):

@@ -15,8 +15,7 @@ Source: the Roaring bitmap serialization format, 32 bit, portable.
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,9 +24,6 @@ from alance.errors import CorruptFileError
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
-
-NO_RUNS: Final = 12346
-ARRAY_MAX: Final = 4096
 
 
 def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
@@ -80,26 +76,4 @@ def roaring_bytes(values: Int64s) -> bytes:
     Raises:
         ValueError: a value out of that range.
     """
-    is_ascending = len(values) < 2 or bool((values[1:] > values[:-1]).all())
-    unique = values if is_ascending else np.unique(values)
-    if len(unique) and (unique[0] < 0 or unique[-1] >> 32):
-        raise ValueError(f"roaring bitmap of {unique[0]} to {unique[-1]}: expected 32 bits")
-    keys, starts, counts = np.unique(unique >> 16, return_index=True, return_counts=True)
-    heads = np.stack([keys, counts - 1], axis=1).astype("<u2").tobytes()
-    first = 8 + 8 * len(counts)
-    if not len(counts) or counts.max() <= ARRAY_MAX:
-        body = (unique & 0xFFFF).astype("<u2").tobytes()
-        offsets = (first + 2 * starts).astype("<u4").tobytes()
-        return b"".join((struct.pack("<II", NO_RUNS, len(counts)), heads, offsets, body))
-    containers = []
-    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-        low = (unique[start : start + count] & 0xFFFF).astype("<u2")
-        if count > ARRAY_MAX:
-            bits = np.zeros(1 << 16, np.bool_)
-            bits[low] = True
-            containers.append(np.packbits(bits, bitorder="little").tobytes())
-        else:
-            containers.append(low.tobytes())
-    sizes = [len(container) for container in containers]
-    places = (first + np.cumsum([0, *sizes])[:-1]).astype("<u4").tobytes()
-    return b"".join((struct.pack("<II", NO_RUNS, len(containers)), heads, places, *containers))
+    return _kernels.roaring_bitmap(np.ascontiguousarray(values, np.int64))

@@ -2,7 +2,11 @@
 //
 // A run of four bytes may stand for 65 536 values, so the stated counts are summed before any value
 // is created.
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/owned.hpp"
@@ -186,10 +190,38 @@ int64_t bitmap_end(const Bytes& content) {
   return Bitmap(content.data(), size_of(content), int64_t{1} << 32).end();
 }
 
+// The bitmaps of a row set of an index, each checked: upper half, place, size. A size of 0 stands for
+// all rows.
+std::vector<std::tuple<uint32_t, int64_t, int64_t>> address_parts(const Bytes& content) {
+  const int64_t size = size_of(content);
+  int64_t at = 4, last = -1;
+  if (size < at) corrupt("it ends in the head");
+  std::vector<std::tuple<uint32_t, int64_t, int64_t>> parts;
+  for (uint32_t remaining = load<uint32_t>(content.data()); remaining; --remaining) {
+    if (size - at < 8) corrupt("it ends in the head of a part, at byte " + std::to_string(at));
+    const auto high = load<uint32_t>(content.data() + at);
+    const int64_t own = load<uint32_t>(content.data() + at + 4);
+    at += 8;
+    const std::string where = "part " + std::to_string(high) + " of " + std::to_string(own) +
+                              " bytes at " + std::to_string(at);
+    if (high <= last || own > size - at) corrupt(where);
+    if (own) {
+      const int64_t end = Bitmap(content.data() + at, own, int64_t{1} << 32).end();
+      if (end != own) corrupt(where + ": its bitmap ends at " + std::to_string(end));
+    }
+    parts.emplace_back(high, at, own);
+    at += own;
+    last = high;
+  }
+  if (at != size) corrupt("it ends at " + std::to_string(at));
+  return parts;
+}
+
 }  // namespace
 }  // namespace alance
 
 void register_bitmaps(nanobind::module_& m) {
+  m.def("address_parts", &alance::address_parts, nanobind::arg("content"));
   m.def("bitmap_values", &alance::bitmap_values, nanobind::arg("content"), nanobind::arg("limit"));
   m.def("bitmap_end", &alance::bitmap_end, nanobind::arg("content"));
 }

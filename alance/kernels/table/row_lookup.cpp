@@ -3,6 +3,7 @@
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -69,7 +70,8 @@ class RowLookup {
   // Position of the last search, where the next begins: rows are found fastest in ascending order.
   struct Cursor {
     int32_t container = 0;
-    int32_t at = 0;  // position in that container
+    int32_t at = 0;  // in that container
+    std::array<int32_t, 64> met{};  // containers by some bits of their keys: for rows in no order
   };
 
   bool has(uint64_t row, Cursor& cursor) const {
@@ -112,10 +114,15 @@ class RowLookup {
     const auto count = static_cast<int32_t>(containers_.size());
     if (!count) return false;
     if (containers_[cursor.container].key == key) return true;
-    const auto key_of = [&](int32_t i) { return containers_[i].key; };
-    const int32_t next = last_upto(key_of, key, cursor.container, count);
-    if (next < 0 || containers_[next].key != key) return false;
-    cursor = {next, 0};
+    int32_t& next = cursor.met[(key ^ key >> 16) % cursor.met.size()];
+    if (containers_[next].key != key) {
+      const auto key_of = [&](int32_t i) { return containers_[i].key; };
+      const int32_t last = last_upto(key_of, key, cursor.container, count);
+      if (last < 0 || containers_[last].key != key) return false;
+      next = last;
+    }
+    cursor.container = next;
+    cursor.at = 0;
     return true;
   }
 

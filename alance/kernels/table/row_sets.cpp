@@ -67,7 +67,9 @@ void put_part(std::string& out, const int64_t* rows, int64_t count) {
   }
 }
 
-std::string stored(const int64_t* rows, int64_t count) {
+enum class Form { kWide, kSized, kNarrow };  // see `row_set`, `address_set`, `roaring_bitmap`
+
+std::string stored(const int64_t* rows, int64_t count, Form form) {
   std::vector<int64_t> own;
   if (std::adjacent_find(rows, rows + count, std::greater_equal<>()) != rows + count) {
     own.assign(rows, rows + count);
@@ -77,31 +79,53 @@ std::string stored(const int64_t* rows, int64_t count) {
     count = static_cast<int64_t>(own.size());
   }
   if (count && rows[0] < 0) corrupt("row set: a negative row");
+  std::string out;
+  if (form == Form::kNarrow) {
+    if (count && rows[count - 1] >> 32) corrupt("roaring bitmap: a value of more than 32 bits");
+    put_part(out, rows, count);
+    return out;
+  }
   std::vector<int64_t> ends;
   for (int64_t i = 0; i < count;) ends.push_back(i = end_of(rows, i, count, 32));
-  std::string out;
-  put(out, static_cast<uint64_t>(ends.size()));
+  if (form == Form::kSized)
+    put(out, static_cast<uint32_t>(ends.size()));
+  else
+    put(out, static_cast<uint64_t>(ends.size()));
   int64_t first = 0;
   for (const int64_t end : ends) {
     put(out, static_cast<uint32_t>(rows[first] >> 32));
+    const size_t begin = out.size();
+    if (form == Form::kSized) put(out, uint32_t{0});
     put_part(out, rows + first, end - first);
+    if (form == Form::kSized) {
+      const auto size = static_cast<uint32_t>(out.size() - begin - 4);
+      std::memcpy(out.data() + begin, &size, 4);
+    }
     first = end;
   }
   return out;
 }
 
-// Roaring bitmap of 64 bits of rows that are not negative, in any order.
-nb::bytes row_set(const In<int64_t>& rows) {
+nb::bytes bytes_of(const In<int64_t>& rows, Form form) {
   const auto count = static_cast<int64_t>(rows.size());
   std::string out;
   if (count < kFew) {
-    out = stored(rows.data(), count);
+    out = stored(rows.data(), count, form);
   } else {
     nb::gil_scoped_release release;
-    out = stored(rows.data(), count);
+    out = stored(rows.data(), count, form);
   }
   return nb::bytes(out.data(), out.size());
 }
+
+// A roaring bitmap of 64 bits of some rows, not negative, in any order.
+nb::bytes row_set(const In<int64_t>& rows) { return bytes_of(rows, Form::kWide); }
+
+// The same rows as indices store them: the bitmap of each upper half is behind its size.
+nb::bytes address_set(const In<int64_t>& rows) { return bytes_of(rows, Form::kSized); }
+
+// A roaring bitmap of values of 32 bits.
+nb::bytes roaring_bitmap(const In<int64_t>& values) { return bytes_of(values, Form::kNarrow); }
 
 // Runs of row ids by the upper half of their first id, ascending; see `RowIdIndex`.
 class Runs {
@@ -174,6 +198,8 @@ nb::object find_row_ids(const In<uint64_t>& ids, const In<uint64_t>& highs,
 
 void register_row_sets(nanobind::module_& m) {
   m.def("row_set", &alance::row_set, nanobind::arg("rows"));
+  m.def("address_set", &alance::address_set, nanobind::arg("rows"));
+  m.def("roaring_bitmap", &alance::roaring_bitmap, nanobind::arg("values"));
   m.def("find_row_ids", &alance::find_row_ids, nanobind::arg("ids"), nanobind::arg("highs"),
         nanobind::arg("bounds"), nanobind::arg("lows"), nanobind::arg("addresses"),
         nanobind::arg("lengths"));

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from alance.arrays import Mask, UInt32s
     from alance.ops.read.options import ColumnOrdering
 
+
+# Mean length of ascending runs from which numpy, which merges runs, takes less time than the radix
+# sort of the kernel: 400 000 rows in two runs take 2 instead of 13 ms.
+RUN_ROWS: Final = 1024
 
 Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
@@ -99,8 +103,12 @@ def stable_order(
     Args:
         valid: mask of the values that are not null; None if none is null.
     """
-    keys = unsigned(numbers)
-    _, order = _kernels.order_of(keys if ascending else ~keys)
+    keys = unsigned(numbers) if ascending else ~unsigned(numbers)
+    order: UInt32s
+    if np.count_nonzero(keys[1:] < keys[:-1]) <= len(keys) // RUN_ROWS:
+        order = np.argsort(keys, kind="stable").astype(np.uint32)
+    else:
+        _, order = _kernels.order_of(keys)
     if valid is None:
         return order
     parts = [order[valid[order]], np.flatnonzero(~valid).astype(np.uint32)]
