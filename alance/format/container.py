@@ -105,7 +105,7 @@ class Container:
             raise CorruptFileError(
                 f"global buffer {index} in {self.path}: the file has {len(self.buffers)}"
             )
-        start, stop = (int(place) for place in self.buffers[index])
+        start, stop = self.buffers[index].tolist()
         if start >= self.content_start:
             return self._slice(start, stop)
         (content,) = yield [ByteRange(self.path, start, stop)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[li
                 containers[number] = _keep_container(container, files[number].states)
             if len(batch) > PLANS_A_TURN:
                 yield TURN
-    return [container for container in containers if container is not None]
+    return cast("list[Container]", containers)
 
 
 def _cached_container(file: FileOf) -> Container | None:

@@ -149,7 +149,7 @@ def allocate(ranges: Sequence[Span]) -> list[memoryview]:
         return [own[skip : skip + stop - start]]
     buffers = []
     arena, position, base = memoryview(b""), 0, 0
-    remaining = sum(_room(span) for span in ranges if _is_small(span))
+    remaining = sum([_room(span) for span in ranges if _is_small(span)])
     for span in ranges:
         start, stop = span
         if not _is_small(span):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from alance.io.disk import publish
@@ -39,9 +39,13 @@ class LocalUpload(Upload):
     ) -> None:
         super().__init__(where)
         self._start = start
-        self._file = publish.NewFile(path, is_durable)
+        self._path, self._is_durable = path, is_durable
         self._job: asyncio.Future[None] | None = None
         self._in_job = 0
+
+    @cached_property
+    def _file(self) -> publish.NewFile:
+        return publish.NewFile(self._path, self._is_durable)
 
     async def _advance(self) -> None:
         if self.held_bytes - self._in_job < WRITE_JOB_BYTES:

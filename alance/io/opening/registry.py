@@ -76,7 +76,7 @@ class _Open:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users: WeakSet[StoreRegistry] = WeakSet()
-        self._lasting: dict[str, Store] = {}  # local files, and memory, whose content is the store
+        self.lasting: dict[str, Store] = {}  # local files, and memory, whose content is the store
         self._passing: WeakValueDictionary[str, Store] = WeakValueDictionary()  # by root
         self._alike: WeakValueDictionary[object, Store] = WeakValueDictionary()
         lifecycle.on_fork(self)
@@ -93,7 +93,7 @@ class _Open:
 
     def get(self, root: str) -> Store | None:
         """Return the store with a root; None if it is not open."""
-        return self._lasting.get(root) or self._passing.get(root)
+        return self.lasting.get(root) or self._passing.get(root)
 
     def shared(self, key: object, make: Callable[[], Store]) -> Store:
         """Return the store of a key if it is still in use; else make and add a store."""
@@ -105,7 +105,7 @@ class _Open:
     def add(self, store: Store) -> Store:
         """Add a store, to be found by its root; return it."""
         lasts = isinstance(store, LocalStore | MemoryStore)
-        (self._lasting if lasts else self._passing)[store.root] = store
+        (self.lasting if lasts else self._passing)[store.root] = store
         return store
 
     def around(self, objects: object, limits: TimeLimits) -> Store | None:
@@ -123,7 +123,7 @@ class _Open:
         numbers = [user.numbers.get(plain, 0) for user in self.users]
         numbers += [
             number
-            for other, number in map(_taken_apart, [*self._lasting, *self._passing])
+            for other, number in map(_taken_apart, [*self.lasting, *self._passing])
             if other == plain
         ]
         last = max(numbers, default=0)
@@ -214,7 +214,8 @@ class StoreRegistry:
             InvalidInputError: no store with this root is open.
         """
         end = location.find("/", location.find("://") + 3) + 1
-        store = self._open.get(location[:end])
+        root = location[:end]
+        store = self._open.lasting.get(root) or self._open.get(root)
         if store is None:
             raise InvalidInputError(f"location {location!r}: its store was not opened")
         return store, location[end:]

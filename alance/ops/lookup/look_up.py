@@ -270,10 +270,10 @@ class _Lookup:
         except (*SPOILED, *FAILURES) as error:
             self.lines.append(f"index {index.name} not used: {error}")
             return None
-        total = sum(len(segment.domain) for segment in segments)
+        total = sum([len(segment.domain) for segment in segments])
         if self.num_rows is not None:
             total = min(total, self.num_rows)
-        estimate = sum(part.estimate for part in answers)
+        estimate = sum([part.estimate for part in answers])
         what = f"index {index.name} ({index.kind}) on {join_path(ask.column.path)}"
         most = min(MAX_LOOKUP_ROWS, max(USEFUL_ROWS, total // USEFUL_SHARE))
         if all(part.is_at_hand or (self.counts and part.is_counted) for part in answers):
@@ -281,7 +281,7 @@ class _Lookup:
         if estimate > most:
             self.lines.append(f"{what} not used: it may give {estimate:,} of {total:,} rows")
             return None
-        work = sum(part.work for part in answers)
+        work = sum([part.work for part in answers])
         if work > max(MAX_LOOKUP_ROWS, SCAN_WORK * total):
             counted = ", ".join(part.summary for part in answers)
             self.lines.append(f"{what} not used: {counted}; a scan of {total:,} rows costs less")

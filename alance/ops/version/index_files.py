@@ -58,7 +58,7 @@ async def opened_files(snapshot: Snapshot, index: Index, names: Sequence[str]) -
     engine = snapshot.engine
     places = await located_files(snapshot, index, names)
     files: list[PlainFile | None] = engine.cache.peek_all([plain_key(place) for place, _ in places])
-    if None in files:
+    if any(file is None for file in files):
         plans: list[Plan[PlainFile]] = [open_plain(*place, engine.cache) for place in places]
         return await engine.drive(together(plans), "open index")
     return cast("list[PlainFile]", files)
