@@ -176,5 +176,5 @@ async def test_few_of_many_fragments_are_looked_at(tmp_path: Path) -> None:
     handles = dataset._snapshot.handles
     assert await dataset.count_rows("kind = 3") == 99
     assert await dataset.get(444, column="id") == {"id": 444, "kind": 4}
-    looked_at = [place for place, handle in enumerate(handles._made) if handle is not None]
+    looked_at = [place for place, handle in enumerate(handles._handles) if handle is not None]
     assert looked_at == [1, 88]

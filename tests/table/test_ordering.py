@@ -18,7 +18,7 @@ import alance
 from alance import ColumnOrdering, InvalidInputError, Session, UnsupportedError
 from alance.distributed import fragments_of, plan_splits, read_split, version_record
 from alance.ops.read.options import orderings_of
-from alance.ops.read.sorting import FirstRows, in_order
+from alance.ops.read.sorting import FirstRows, in_order, stable_order
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -296,3 +296,19 @@ async def test_each_split_of_a_scan_gives_the_first_rows_of_its_own(tmp_path: Pa
         best = sorted((row for row in kept if row["k"] <= 19_990), key=lambda row: -row["k"])[:3]
         assert [(row["id"], row["k"]) for row in found] == [(row["id"], row["k"]) for row in best]
         assert {row["_rowid"] & 0xFFFFFFFF for row in found} == {row["id"] % 12_000 for row in best}
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("num_runs", [1, 2, 5, 4000])
+def test_rows_in_runs_are_ordered_as_others_are(num_runs: int, ascending: bool) -> None:
+    rng = np.random.default_rng(num_runs)
+    values = rng.integers(-500, 500, 8000)  # equal values keep their order
+    runs = [np.sort(run) for run in np.array_split(values, num_runs)]
+    numbers = np.concatenate(runs if ascending else [run[::-1] for run in runs])
+    valid = rng.random(len(numbers)) > 0.1
+    keys = numbers if ascending else -numbers
+    right = np.argsort(keys, kind="stable")
+    assert stable_order(numbers, None, ascending=ascending).tolist() == right.tolist()
+    nulls_last = [*right[valid[right]].tolist(), *np.flatnonzero(~valid).tolist()]
+    order = stable_order(numbers, valid, ascending=ascending, nulls_first=False)
+    assert order.tolist() == nulls_last
