@@ -117,8 +117,8 @@ class Metadata(NamedTuple):
         return ALIGNMENT if self.container.version > FileVersion.V2_0 else 1
 
 
-def parse_columns(metadata: Sequence[Metadata]) -> list[Column]:
-    """Parse columns of files; checks every position against its file.
+def parse_columns(metadata: Sequence[Metadata]) -> list[_kernels.ColumnPages]:
+    """Parse the pages of columns of files; checks every position against its file.
 
     Raises:
         CorruptFileError: metadata that contradict themselves or the file.
@@ -143,13 +143,13 @@ def parse_columns(metadata: Sequence[Metadata]) -> list[Column]:
     columns = []
     for place, (index, pages) in enumerate(zip(indices, parsed, strict=True)):
         if pages is not None and place not in encodings:
-            columns.append(Column(index, pages))
+            columns.append(pages)
             continue
         part = metadata[numbers[place]]
         container = part.container
         if pages is not None:
             _check_encoding(encodings[place], f"column {index} in {container.path}")
-            columns.append(Column(index, pages))
+            columns.append(pages)
             continue
         start = int(starts[place])
         content = bytes(part.content[start : start + int(sizes[place])])
@@ -161,7 +161,7 @@ def parse_columns(metadata: Sequence[Metadata]) -> list[Column]:
 
 def _parse_column(
     index: int, content: bytes, path: str, file_bytes: int, version: FileVersion
-) -> Column:
+) -> _kernels.ColumnPages:
     """Parse a column that the kernel refused, by the protobuf parser.
 
     Nearly always the metadata are corrupt, and the error names the page and buffer. No known writer
@@ -194,7 +194,7 @@ def _parse_column(
         if num_rows >= 1 << 62:
             raise CorruptFileError(f"{place}: {page.length} rows")
         pages.append(Page(buffers, page.length, direct_encoding(page.encoding, place)))
-    return Column(index, _kernels.ColumnPages(pages))
+    return _kernels.ColumnPages(pages)
 
 
 def _check_encoding(encoding: bytes, where: str) -> None:

@@ -30,7 +30,7 @@ from google.protobuf.message import DecodeError
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.column_metadata import Metadata, parse_columns
+from alance.format.column_metadata import Column, Metadata, parse_columns
 from alance.format.plans import TURN, ByteRange, joined_spans
 from alance.format.proto import file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.arrays import Int64s
-    from alance.format.column_metadata import Column
     from alance.format.plans import Plan
 
 MAGIC: Final = b"LANC"
@@ -79,7 +78,7 @@ class Container:
     def read_columns(self, indices: Sequence[int]) -> Plan[list[Column]]:
         """Plan the metadata of columns of this file; see `container.read_columns`."""
         (columns,) = yield from read_columns([(self, indices)])
-        return columns
+        return [*map(Column, indices, columns)]
 
     def spans(self, indices: Sequence[int]) -> Int64s:
         """Return the start and stop of columns' metadata; shape (n, 2).
@@ -148,8 +147,10 @@ class Container:
         return self.content[start - self.content_start : stop - self.content_start]
 
 
-def read_columns(asked: Sequence[tuple[Container, Sequence[int]]]) -> Plan[list[list[Column]]]:
-    """Plan the metadata of columns of files: no round if their tails hold them, else one.
+def read_columns(
+    asked: Sequence[tuple[Container, Sequence[int]]],
+) -> Plan[list[list[_kernels.ColumnPages]]]:
+    """Plan the pages of columns of files: no round if their tails hold the metadata, else one.
 
     Raises:
         CorruptFileError: an unknown column, or metadata that contradict their file.
@@ -165,7 +166,7 @@ def read_columns(asked: Sequence[tuple[Container, Sequence[int]]]) -> Plan[list[
     ]
     fetched = iter((yield ranges) if ranges else ())
     parts: list[Metadata] = []
-    columns: list[Column] = []
+    columns: list[_kernels.ColumnPages] = []
     waiting = 0
     for number, ((container, indices), own) in enumerate(zip(asked, spans, strict=True)):
         if number not in far:

@@ -46,7 +46,7 @@ class FileColumns:
     """Opened columns of a file, with the page states learned so far.
 
     Attributes:
-        columns: columns by their numbers in the file.
+        columns: pages of the columns, by their numbers in the file.
         num_bytes: memory of the columns and their page states.
         is_own: True for a copy that is in no cache.
     """
@@ -55,30 +55,27 @@ class FileColumns:
 
     def __init__(self, container: Container, *, is_own: bool = False) -> None:
         self.container = container
-        self.columns: dict[int, Column] = {}
+        self.columns: dict[int, _kernels.ColumnPages] = {}
         self.num_bytes = 200
         self.is_own = is_own
 
-    def add(self, columns: Iterable[Column]) -> None:
+    def add(self, indices: Iterable[int], columns: Iterable[_kernels.ColumnPages]) -> None:
         """Add opened columns; a column that is already here stays."""
-        for column in columns:
-            if self.columns.setdefault(column.index, column) is column:
-                self.num_bytes += COLUMN_BYTES + column.kernel.num_bytes
+        for index, kernel in zip(indices, columns, strict=True):
+            if self.columns.setdefault(index, kernel) is kernel:
+                self.num_bytes += COLUMN_BYTES + kernel.num_bytes
 
     def copy(self, indices: Iterable[int]) -> FileColumns:
         """Copy some of the columns, with the page states that are known now."""
-        columns = [own for index in indices if (own := self.columns.get(index)) is not None]
-        copies = _kernels.copied_pages([column.kernel for column in columns])
+        own = [index for index in indices if index in self.columns]
+        copies = _kernels.copied_pages([*map(self.columns.__getitem__, own)])
         copy = FileColumns(self.container, is_own=True)
-        copy.columns = {
-            column.index: Column(column.index, kernel)
-            for column, kernel in zip(columns, copies, strict=True)
-        }
+        copy.columns = dict(zip(own, copies, strict=True))
         return copy
 
     def state_bytes(self, indices: Iterable[int]) -> int:
         """Approximate memory of the states of all pages of some columns."""
-        return sum([self.columns[index].kernel.state_bytes for index in indices])
+        return sum([self.columns[index].state_bytes for index in indices])
 
     def has_grown(self, num_bytes: int, states: States) -> None:
         """Add the bytes of learned page states, and tell the cache unless this is a copy."""
@@ -89,12 +86,26 @@ class FileColumns:
 
 @dataclass(slots=True)  # not frozen: that makes its creation three times as slow
 class OpenColumn:
-    """A column of an open file with the layouts of its pages, which are parsed when needed."""
+    """A column of an open file. What the codecs need of its pages is made when it is needed.
+
+    Attributes:
+        index: number of the column in the file.
+        kernel: its pages.
+    """
 
     container: Container
-    column: Column
+    index: int
+    kernel: _kernels.ColumnPages
     file: FileColumns
+    _column: Column | None = None
     _layouts: list[PageLayout | None] | None = None
+
+    @property
+    def column(self) -> Column:
+        """Pages of the column, in row order."""
+        if self._column is None:
+            self._column = Column(self.index, self.kernel)
+        return self._column
 
     @property
     def layouts(self) -> list[PageLayout | None]:
@@ -105,12 +116,12 @@ class OpenColumn:
 
     @property
     def num_rows(self) -> int:
-        return self.column.kernel.num_rows
+        return self.kernel.num_rows
 
     @property
     def encoded_bytes(self) -> int:
         """Bytes of all page buffers."""
-        return self.column.kernel.buffer_bytes
+        return self.kernel.buffer_bytes
 
     def layout(self, number: int) -> PageLayout:
         """Layout of a page; parsed once.
@@ -224,7 +235,7 @@ class OpenColumn:
 
     def learned_state(self, number: int) -> PageState | None:
         """State of a page from memory; None if unknown."""
-        kernel = self.column.kernel
+        kernel = self.kernel
         state: PageState | None = kernel.state(number)
         if state is None and (chunks := kernel.chunks(number)) is not None:
             state = MiniBlockState(chunks, None)
@@ -309,9 +320,9 @@ class OpenColumn:
 
     def learned(self, number: int, state: PageState, states: States) -> None:
         """Keep the state of a page."""
-        num_bytes = self.column.kernel.set_state(number, state, state.num_bytes)
+        num_bytes = self.kernel.set_state(number, state, state.num_bytes)
         self.file.has_grown(num_bytes, states)
 
     def add_place(self, error: AlanceError, number: int) -> None:
         """Add the page to an error's notes."""
-        error.add_note(f"in page {number} of column {self.column.index} of {self.container.path}")
+        error.add_note(f"in page {number} of column {self.index} of {self.container.path}")

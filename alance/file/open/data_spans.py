@@ -121,7 +121,7 @@ class DataSpans:
         file = self._columns[path]
         num_columns, starts, buffers = self._sorted.get(path, (-1, [], []))
         if num_columns != len(file.columns):
-            columns = [OpenColumn(file.container, own, file) for own in file.columns.values()]
+            columns = [OpenColumn(file.container, *own, file) for own in file.columns.items()]
             buffers = sorted(
                 (
                     _Buffer(start, start + size, column, page_number, number)

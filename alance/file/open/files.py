@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
@@ -161,27 +160,29 @@ def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
         columns = yield from noted(reading, kept_by(files[missing[0][0]].states))
         if sum([len(absent) for _, absent in missing]) > PLANS_A_TURN:
             yield TURN
-        for (number, _), of_file in zip(missing, columns, strict=True):
+        for (number, indices), of_file in zip(missing, columns, strict=True):
             path, states = files[number].container.path, files[number].states
             # Callers that waited for the same bytes share the object that the first created.
             file = opened[number] = states.peek(("columns", path)) or opened[number]
-            file.add(of_file)
+            file.add(indices, of_file)
             states.put(("columns", path), file, file.num_bytes)
     columns_of = []
     for (container, indices, states), file in zip(files, opened, strict=True):
         if isinstance(states, ScanStates) and not states.shares(file, indices):
             file = file.copy(indices)
-        columns_of.append([OpenColumn(container, file.columns[index], file) for index in indices])
+        columns_of.append(
+            [OpenColumn(container, index, file.columns[index], file) for index in indices]
+        )
     return columns_of
 
 
 def _recall(file: FileColumns, index: int, disk: Kept, states: States) -> bool:
     """Open a column from the disk cache; return True if its metadata were there."""
     container = file.container
-    columns = recalled(partial(container.read_columns, [index]), container.path, disk)
+    columns = recalled(lambda: read_columns([(container, [index])]), container.path, disk)
     if columns is None:
         return False
-    file.add(columns)
+    file.add([index], columns[0])
     states.put(("columns", container.path), file, file.num_bytes)
     return True
 

@@ -69,7 +69,7 @@ class PageTables:
         self.tables = [
             None
             if not is_kernel
-            else column.column.kernel
+            else column.kernel
             if isinstance(column := leaf.column, OpenColumn)
             else column.row_table()
             for leaf, is_kernel in zip(leaves, are_built, strict=True)
@@ -98,7 +98,7 @@ class PageTables:
         num_bytes = COLUMN_BYTES * len(self.leaves)
         for leaf in self.leaves:
             column = leaf.column
-            pages = column.column.kernel if isinstance(column, OpenColumn) else column.column
+            pages = column.kernel if isinstance(column, OpenColumn) else column.column
             num_bytes += pages.num_bytes
         return num_bytes
 

@@ -110,7 +110,7 @@ def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:
     containers = {column.container.path: column.container for column in columns}
     places = dict(zip(containers, range(len(containers)), strict=True))
     tables = _kernels.FileTables.of_columns(
-        [column.column.kernel for column in columns],
+        [column.kernel for column in columns],
         [places[column.container.path] for column in columns],
         len(fragments),
     )
