@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alance.deferred import Deferred
+from alance.errors import InvalidInputError
 from alance.fragment import DatasetFragment
 from alance.ops.read import count
 from alance.ops.read.options import ScanOptions, checked_defaults
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
     from alance.ops.read.managed import ObjectReader
     from alance.ops.read.options import BlobMode, PandasArguments, ScanArguments
     from alance.ops.read.stats import DatasetStats
+    from alance.ops.version import following
     from alance.ops.version.conditions import Params
+    from alance.ops.version.following import Follower
     from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import Snapshot
     from alance.ops.version.summary import ChangeSummary
     from alance.session import TableArguments
     from alance.versioning.table import Table
@@ -49,6 +53,7 @@ else:
     explain = Deferred("alance.ops.read.explain")
     managed = Deferred("alance.ops.read.managed")
     stats = Deferred("alance.ops.read.stats")
+    following = Deferred("alance.ops.version.following")
 
 
 async def dataset(
@@ -56,13 +61,15 @@ async def dataset(
     *,
     version: int | str | None = None,
     asof: datetime | str | None = None,
+    follow: float | None = None,
     default_scan_options: Mapping[str, Any] | None = None,
     **place: Unpack[TableArguments],
 ) -> Dataset:
-    """Open a dataset at its latest version, or at a requested version.
+    """Open a dataset at its latest version, at a requested version, or as a handle that follows it.
 
     Cost: one LIST and one GET; a version by number one GET; a tag one more GET; `asof` one LIST and
-    the GETs of all manifests, at once.
+    the GETs of all manifests, at once. With `follow`, then a LIST each so many seconds, and a GET
+    for a newer version.
 
     Example:
 
@@ -76,6 +83,10 @@ async def dataset(
         version: a number or a tag.
         asof: open the latest version made strictly before this time (ISO 8601 text or datetime;
             without zone: UTC).
+        follow: seconds that the dataset may be behind the table. Each read is of the latest version
+            that is known when it begins, and waits for no look; docs/changes.md says more. The
+            methods that return datasets return ones of one version. None: the dataset stays at its
+            version.
         store: an obstore store to use instead of opening a new one.
         storage_options: names as in Lance and object_store (`aws_access_key_id`, `endpoint`, ...);
             or a provider of credentials that expire, alone or as `credentials` among the options: a
@@ -98,8 +109,15 @@ async def dataset(
         InvalidInputError: a bad URI or option.
     """
     defaults = checked_defaults(default_scan_options)
-    snapshot = await opening.open_snapshot(uri, version=version, asof=asof, **place)
-    opened = Dataset(snapshot, defaults)
+    if follow is not None:
+        if version is not None or asof is not None:
+            raise InvalidInputError("follow: expected neither version nor asof beside it")
+        opened: Dataset = _FollowingDataset(
+            await following.open_follower(uri, follow, **place), defaults
+        )
+    else:
+        snapshot = await opening.open_snapshot(uri, version=version, asof=asof, **place)
+        opened = Dataset(snapshot, defaults)
     if defaults:
         await opened.scanner()._load()  # what `schema` parses with
     return opened
@@ -187,6 +205,13 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Empty if the dataset was opened. docs/versions.md lists the keys.
         """
         return self._snapshot.summary
+
+    @property
+    def staleness(self) -> float | None:
+        """Seconds since this was the latest version for certain. None unless the dataset was opened
+        with `follow`.
+        """
+        return None
 
     @property
     def session(self) -> Session:
@@ -496,3 +521,44 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         """
         await self._load("numpy.random")
         return await sample(self._snapshot, num_rows, columns, seed=seed)
+
+
+class _FollowingDataset(Dataset):
+    """The dataset of `dataset(uri, follow=...)`: each use of it is one of the latest version that
+    is known then.
+    """
+
+    __slots__ = ("_follower",)
+
+    def __init__(self, follower: Follower, scan_defaults: Mapping[str, Any]) -> None:
+        self._follower = follower
+        self._scan_defaults = scan_defaults
+
+    def __repr__(self) -> str:
+        latest = self._follower.latest
+        return f"Dataset({latest.uri!r}, version={latest.version}, staleness={self.staleness:.1f})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dataset, (self._follower.latest, self._scan_defaults)
+
+    @property
+    def _snapshot(self) -> Snapshot:  # type: ignore[override]  # a slot of the base class
+        return self._follower.current()
+
+    @property
+    def staleness(self) -> float:
+        """Seconds since this was the latest version for certain."""
+        return self._follower.staleness
+
+    async def checkout_latest(self) -> Dataset:  # type: ignore[override]  # of one version
+        """Open the latest version, which this dataset then has as well. Callers that wait at the
+        same time share a look.
+        """
+        return Dataset(await self._follower.refresh(), self._scan_defaults)
+
+    def _on(self, snapshot: Snapshot) -> Dataset:  # type: ignore[override]  # of one version
+        self._follower.tell(snapshot)
+        return Dataset(snapshot, self._scan_defaults)
+
+    def _pinned(self) -> Dataset:  # type: ignore[override]  # of one version
+        return Dataset(self._snapshot, self._scan_defaults)

@@ -8,7 +8,7 @@ import os
 import re
 from numbers import Real
 from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from alance.checks import check_count, unexpected
 from alance.errors import InvalidInputError, UnsupportedError
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from alance.io.opening.credentials import StorageOptions
     from alance.io.stores.store import Store
     from alance.ops.cleanup.cleanup import ObjectsOf
+    from alance.ops.version.following import Follower
     from alance.versioning.commit_queue import CommitQueue
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
@@ -173,6 +174,7 @@ class Session:
         self._closed = False
         self._is_own = False  # True for the session of a loop, or of any loop (`of_any_loop`)
         self._commit_queues: dict[str, CommitQueue] = {}
+        self._followers: WeakSet[Follower] = WeakSet()
 
     @property
     def decode_threads(self) -> int:
@@ -316,6 +318,8 @@ class Session:
             await Session.of_loop().aclose()
             return
         self._closed = True
+        for follower in list(self._followers):
+            await follower.end()
         engine, self._engine = self._engine, None
         if engine is not None:
             for queue in self._commit_queues.values():
@@ -410,5 +414,18 @@ def queues_of(session: Session) -> dict[str, CommitQueue]:
 
     A loop's own session stands for that of the running loop.
     """
+    return _here(session)._commit_queues
+
+
+def followers_of(session: Session) -> WeakSet[Follower] | None:
+    """The followers of a session that look for versions; of an own one those here. None if the
+    session is closed.
+    """
+    here = _here(session)
+    return None if here._closed else here._followers
+
+
+def _here(session: Session) -> Session:
+    """The session that is used in the running loop: a loop's own stands for those of others."""
     is_elsewhere = session._is_own and session._loop is not asyncio.get_running_loop()
-    return (Session.of_loop() if is_elsewhere else session)._commit_queues
+    return Session.of_loop() if is_elsewhere else session

@@ -95,10 +95,13 @@ def __dir__() -> list[str]:
 
 def _face_of(kind: type) -> type | None:
     """Return the blocking face of a class; None if it has none."""
-    name = kind.__name__
-    if kind not in _faces and name in _CLASSES and kind.__module__.startswith("alance."):
-        __getattr__(name)
-    return _faces.get(kind)
+    for base in kind.__mro__:
+        name = base.__name__
+        if base not in _faces and name in _CLASSES and base.__module__.startswith("alance."):
+            __getattr__(name)
+        if base in _faces:
+            return _faces[base]
+    return None
 
 
 def _wrap(value: Any) -> Any:

@@ -513,6 +513,8 @@ class Dataset:
     @property
     def summary(self) -> ChangeSummary: ...
     @property
+    def staleness(self) -> float | None: ...
+    @property
     def session(self) -> Session: ...
     @property
     def fragments(self) -> tuple[DatasetFragment, ...]: ...
@@ -1213,6 +1215,7 @@ def dataset(
     *,
     version: int | str | None = ...,
     asof: datetime | str | None = ...,
+    follow: float | None = ...,
     default_scan_options: Mapping[str, Any] | None = ...,
     **place: Unpack[TableArguments],
 ) -> Dataset: ...

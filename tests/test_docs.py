@@ -146,6 +146,7 @@ async def upkeep() -> Names:
 async def changes() -> Names:
     dataset = await alance.write_dataset(rows(0, 10), "table", stable_row_ids=True)
     dataset = await dataset.update({"price": "1.5"}, "id = 2")
+    await alance.write_dataset(rows(0, 3).select(["id"]), "orders.lance")
     return {"alance": alance, "dataset": dataset}
 
 

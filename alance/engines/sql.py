@@ -124,8 +124,9 @@ def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> 
     """Return tables by name, in the form that DuckDB takes."""
     if TABLE in tables:
         raise InvalidInputError(f"tables: {TABLE!r} is the name of the dataset itself")
+    kind = type(dataset._pinned())
     return {
-        name: ArrowDataset(table, bridge) if isinstance(table, type(dataset)) else table
+        name: ArrowDataset(table, bridge) if isinstance(table, kind) else table
         for name, table in {TABLE: dataset, **tables}.items()
     }
 

@@ -34,6 +34,7 @@ _READINGS: Final = {
     "cache_hits_total": "{look}",
     "cache_misses_total": "{look}",
     "cleanups_under_way": "{call}",
+    "dataset_staleness_seconds": "s",
     "decodes_waiting": "{job}",
     "ingest_buffered_bytes": "By",
     "ingest_lag_seconds": "s",

@@ -134,5 +134,6 @@ class KeyVerbs(Handle):
             InvalidInputError: as from `get`.
         """
         await self._load(lookups, explain)
-        scan = await lookups.options_of(self._snapshot, [key], column, columns)
-        return await explain.explain_scan(self._snapshot, *scan)
+        snapshot = self._snapshot
+        scan = await lookups.options_of(snapshot, [key], column, columns)
+        return await explain.explain_scan(snapshot, *scan)

@@ -1,0 +1,244 @@
+"""The latest version of a table, for handles that follow it: `alance.dataset(uri, follow=5.0)`.
+
+All handles of a session with the same table and interval share a `Follower`. It looks for a newer
+version once an interval, as long as its handles are used, and nobody waits for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import math
+import weakref
+from numbers import Real
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import AlanceError, InvalidInputError
+from alance.io.events import observing
+from alance.io.events.observing import Reading
+from alance.ops.version.opening import checkout, open_snapshot
+from alance.ops.version.summary import ChangeSummary
+from alance.session import followers_of, table_at
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+    from typing import Unpack
+
+    from alance.ops.version.snapshot import Snapshot
+    from alance.session import TableArguments
+
+RESTS_AFTER: Final = 12  # looks in a row between which nobody used a handle
+CLOCK_S: Final = 0.001  # timers of the event loop may be early
+
+
+class Follower:
+    """Keeps the latest version of a table at hand. For one event loop at a time.
+
+    Between looks its task refers to it weakly, so that it ends with the last handle.
+
+    Args:
+        interval: seconds between looks.
+        begun: time of the event loop before the version was looked for.
+
+    Attributes:
+        latest: the latest version that is known.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_error",
+        "_interval",
+        "_is_used",
+        "_known_at",
+        "_last_s",
+        "_loop",
+        "_num_begun",
+        "_num_ended",
+        "_num_told",
+        "_num_unused",
+        "_task",
+        "_tried_at",
+        "_turn",
+        "latest",
+    )
+
+    def __init__(self, snapshot: Snapshot, interval: float, begun: float) -> None:
+        self.latest = snapshot
+        self._interval = interval
+        self._loop = asyncio.get_running_loop()
+        self._known_at = self._tried_at = begun  # starts of the last looks: successful, any
+        self._last_s = self._loop.time() - begun  # duration of the last successful look
+        self._num_begun = self._num_ended = 0  # looks
+        self._error: AlanceError | None = None  # of the last look
+        self._num_told = 0
+        self._is_used = False
+        self._num_unused = 0
+        self._turn = asyncio.Lock()  # held by the look under way
+        self._task: asyncio.Task[None] | None = None
+        observing.show(self)
+
+    @property
+    def staleness(self) -> float:
+        """Seconds since `latest` was the latest version for certain."""
+        return max(0.0, self._loop.time() - self._known_at)
+
+    def readings(self) -> Iterator[Reading]:
+        """Yield the staleness, as long as the task looks."""
+        if self._task is not None and not self._task.done():
+            yield Reading("dataset_staleness_seconds", self.latest.uri, self.staleness)
+
+    def serves(self, snapshot: Snapshot, interval: float) -> bool:
+        """True if handles of this table and interval share this follower."""
+        table = self.latest.table
+        return interval == self._interval and table.queue_key == snapshot.table.queue_key
+
+    def current(self) -> Snapshot:
+        """Return the latest version that is known, and see to it that newer ones are looked for.
+
+        Never waits. Without a running event loop, and after the end of the session, there are no
+        looks.
+        """
+        self._is_used = True
+        if self._task is None or self._task.done():
+            self._begin()
+        return self.latest
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """Note a version that a handle has made or opened."""
+        is_attached = not snapshot.version >> 63
+        is_newer = is_attached and snapshot.version > self.latest.version
+        if is_newer and snapshot.table.root == self.latest.table.root:
+            self.latest = copy.copy(snapshot)
+            self.latest.summary = ChangeSummary()  # of a call, not of the version
+            self._num_told += 1
+
+    async def refresh(self) -> Snapshot:
+        """Look for the latest version, by a look that begins after this call.
+
+        All callers that wait at the same time share a look.
+
+        Raises:
+            TableNotFoundError: the table is gone.
+            StoreError, CorruptFileError, UnsupportedError: the look failed; `latest` stays.
+        """
+        least = self._num_begun + 1
+        async with self._turn:
+            if self._num_ended < least:
+                await self._look()
+            elif self._error is not None:
+                raise copy.copy(self._error)
+        return self.latest
+
+    async def look_if_due(self) -> None:
+        """Look, unless a caller has done so meanwhile. A failure is logged."""
+        if self.due_in() > CLOCK_S:
+            return
+        self._num_unused = 0 if self._is_used else self._num_unused + 1
+        self._is_used = False
+        try:
+            await self.refresh()
+        except AlanceError as error:
+            observing.warn_rarely(
+                "follow",
+                self.latest.uri,
+                "%s: version %d is read on, %.1f s after it was the latest one for certain: %s",
+                self.latest.uri,
+                self.latest.version,
+                self.staleness,
+                error,
+            )
+
+    def due_in(self) -> float:
+        """Return the seconds until the next look; it is to end within the interval."""
+        margin = min(2 * self._last_s, self._interval / 2)
+        return max(0.0, self._tried_at + self._interval - margin - self._loop.time())
+
+    @property
+    def rests(self) -> bool:
+        """True if the handles have not been used for long."""
+        return self._num_unused >= RESTS_AFTER
+
+    async def end(self) -> None:
+        """End the task at once."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def __del__(self) -> None:
+        task = self._task
+        if task is not None and not task.done() and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(task.cancel)  # this may be any thread
+
+    def _begin(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        followers = followers_of(self.latest.session)
+        if followers is None:
+            return
+        if loop is not self._loop:
+            self._loop, self._turn = loop, asyncio.Lock()
+        self._num_unused = 0
+        followers.add(self)
+        # A context of its own: the requests are not those of the caller's span.
+        self._task = loop.create_task(
+            _keep_looking(weakref.ref(self)), context=contextvars.Context()
+        )
+
+    async def _look(self) -> None:
+        await asyncio.sleep(0)  # callers of the same turn of the loop share the look
+        self._num_begun += 1
+        number, num_told = self._num_begun, self._num_told
+        clock = self._loop.time
+        begun = self._tried_at = clock()
+        self._error = None
+        try:
+            newest = await checkout(self.latest, None)
+        except AlanceError as error:
+            self._error, self._num_ended = copy.copy(error), number
+            raise
+        # A lower number is of a table made anew, unless a handle told of its commit meanwhile.
+        if num_told == self._num_told or newest.version > self.latest.version:
+            self.latest = newest
+        self._known_at, self._last_s, self._num_ended = begun, clock() - begun, number
+
+
+async def open_follower(
+    uri: str | os.PathLike[str], interval: float, **place: Unpack[TableArguments]
+) -> Follower:
+    """Open the latest version of a table, and return the session's follower of it.
+
+    Cost: one LIST and one GET, then those of the looks.
+
+    Raises:
+        InvalidInputError: an interval that is not a finite number above 0; as `open_snapshot`.
+        TableNotFoundError, UnsupportedError: as `open_snapshot`.
+    """
+    is_number = isinstance(interval, Real) and not isinstance(interval, bool)
+    if not (is_number and 0 < interval < math.inf):
+        raise InvalidInputError(
+            f"follow={interval!r}: expected the seconds that the dataset may be behind, above 0"
+        )
+    session, _ = table_at(uri, **place)
+    followers = followers_of(session)
+    begun = asyncio.get_running_loop().time()
+    snapshot = await open_snapshot(uri, **place)
+    for follower in [] if followers is None else list(followers):
+        if follower.serves(snapshot, interval):
+            follower.tell(snapshot)
+            return follower
+    follower = Follower(snapshot, float(interval), begun)
+    follower.current()
+    return follower
+
+
+async def _keep_looking(reference: weakref.ref[Follower]) -> None:
+    while (follower := reference()) is not None and not follower.rests:
+        pause = follower.due_in()
+        del follower
+        await asyncio.sleep(pause)
+        if (follower := reference()) is not None:
+            await follower.look_if_due()
