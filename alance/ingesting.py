@@ -1,9 +1,10 @@
-"""`ingest`: a stream of batches into a table, committed now and then."""
+"""`ingest`: a stream of batches, or of changes by key, into a table, committed now and then."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -25,7 +26,7 @@ from alance.session import Session, table_at
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from alance.ops.maintain import policy as rules
     from alance.ops.maintain.background import Maintainer, MaintenanceMetrics
     from alance.ops.maintain.policy import MaintenancePolicy
+    from alance.ops.merge import feed, stream
+    from alance.ops.merge.feed import ChangedKeys, Feed
     from alance.ops.upkeep import auto_compact as upkeep
     from alance.ops.upkeep import compact_plan
     from alance.ops.upkeep.auto_compact import AutoCompactionMetrics, Compactor
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
 else:
     maintenance = Deferred("alance.ops.maintain.background")
     rules = Deferred("alance.ops.maintain.policy")
+    feed = Deferred("alance.ops.merge.feed")
+    stream = Deferred("alance.ops.merge.stream")
     upkeep = Deferred("alance.ops.upkeep.auto_compact")
     compact_plan = Deferred("alance.ops.upkeep.compact_plan")
     ingest_open = Deferred("alance.ops.write.ingest_open")
@@ -55,6 +60,9 @@ def ingest(
     uri: str | os.PathLike[str],
     schema: pa.Schema | None = None,
     *,
+    on: str | Sequence[str] | None = None,
+    kind: str | None = None,
+    envelope: Literal["debezium"] | None = None,
     max_buffer_bytes: int = INGEST_BUFFER_BYTES,
     max_rows_per_file: int = MAX_ROWS_PER_FILE,
     max_bytes_per_file: int = MAX_BYTES_PER_FILE,
@@ -81,13 +89,24 @@ def ingest(
     Sends no request before its block begins. The sinks and inserts of one session on one table
     share versions; any number of tasks may write to one sink.
 
+    With `on` it takes changes by key instead: rows to upsert, and keys to delete. A commit is then
+    a merge of the last change of each key into the latest version.
+
     Args:
         uri: path or URI of the table; see `dataset`.
-        schema: schema of a table to create; None: that of the first batch.
+        schema: of a table that is to be created; None: that of the first batch.
+        on: key columns; see `Sink.upsert` and `Sink.delete`. None: rows are appended.
+        kind: column that says what `write` does with a row: `insert`, `update` and `upsert` are the
+            same, `delete` needs the key columns alone. It is no column of the table. None: all rows
+            are upserted.
+        envelope: `debezium`: `write` takes change events with `op` (c, r, u, d), and the rows in
+            the structs `before` and `after`; other columns are ignored.
         max_buffer_bytes: bytes of rows in memory that are not encoded yet; `write` waits for room.
+            With `on`: half of it bounds the changes in memory, which are committed when it is full.
         max_rows_per_file: rows after which a new file begins.
         max_bytes_per_file: a file ends after the batch that reaches this size.
-        max_file_age: seconds from a file's first row to its end; None: up to the commit.
+        max_file_age: seconds from a file's first row to its end; None: up to the commit. Not with
+            `on`.
         commit_interval: seconds from the first row to the commit; None: only by size, by `flush`
             and at the end.
         commit_rows, commit_bytes: number of rows, or of bytes of files, that cause a commit.
@@ -126,6 +145,9 @@ def ingest(
         stable_row_ids=stable_row_ids,
         properties=dict(properties or {}),
         auto_compact=auto_compact,
+        on=None if on is None else (on,) if isinstance(on, str) else tuple(on),
+        kind=kind,
+        envelope=envelope,
     )
     if maintain not in (True, False) and not isinstance(maintain, rules.MaintenancePolicy):
         raise InvalidInputError(
@@ -140,7 +162,8 @@ def ingest(
 
 
 class Sink:
-    """Accepts batches and commits them; see `ingest`. For any number of tasks of its loop.
+    """Accepts batches, or changes, and commits them; see `ingest`. For any number of tasks of its
+    loop.
 
     Accepted rows are committed later: by interval or size, by `flush`, and at the end of the block.
     An error in the block, or a cancellation, drops rows that are not committed: they never become
@@ -162,6 +185,7 @@ class Sink:
         self._options = options
         self._maintain = maintain
         self._ingest: Ingest | None = None
+        self._feed: Feed | None = None  # with `on`, once there is a table
         self._compactor: Compactor | None = None
         self._maintainer: Maintainer | None = None
         self._is_open = False
@@ -207,14 +231,18 @@ class Sink:
     async def write(
         self, data: Data, *, token: str | None = None, sequence: int | None = None
     ) -> bool:
-        """Accept rows; waits while the buffer is full. Rows become visible by the next commit.
+        """Accept rows, or changes; waits while the buffer is full. They become visible by the next
+        commit.
 
         A call that is cancelled while it waits accepts nothing of a batch.
 
         Cost: no request of its own; the files' PUTs as they fill, and for each commit two rounds.
+        With `on` a commit is a LIST, and a merge by an index of the keys or a scan of the key
+        columns.
 
         Args:
-            data: anything that `write_dataset` accepts. With a token, or a producer, all of it is
+            data: anything that `write_dataset` accepts; with `kind` or `envelope` a feed of such
+                changes. With a token, or a producer, all of it is
                 committed in one version, and held in memory until then; else each of its batches is
                 accepted by itself.
             token: a unique name of these rows: they are skipped if rows of this name were accepted
@@ -230,9 +258,9 @@ class Sink:
             CommitConflictError: others have committed the same batches, or changed the columns.
             AlanceError: the error by which the sink failed before.
         """
-        self._check()
-        if token is not None and not isinstance(token, str):
-            raise InvalidInputError(f"token={token!r}: expected a text")
+        self._check(token)
+        if self._options.on is not None:
+            return await self._change(data, "changes", token, sequence)
         pool = self._session.engine.pool
         if isinstance(data, pa.RecordBatch) and self._ingest is not None:
             schema = self._ingest.schema
@@ -250,6 +278,52 @@ class Sink:
         async for batch in source.batches:
             await inner.write((batch,), None, sequence)
         return True
+
+    async def upsert(
+        self, data: Data, *, token: str | None = None, sequence: int | None = None
+    ) -> bool:
+        """Accept rows that replace the rows with their keys, or are inserted. For sinks with `on`.
+
+        Changes of a key take effect in the order in which they are accepted.
+
+        Cost: as `write`.
+
+        Args:
+            data: anything that `write_dataset` accepts, with all columns of the table.
+            token, sequence: as for `write`.
+
+        Returns:
+            False if the rows were skipped.
+
+        Raises:
+            InvalidInputError: a column is missing, a key is null, or rows do not fit the table; the
+                sink is not open, or has no `on`.
+            CommitConflictError, AlanceError: as from `write`.
+        """
+        self._check(token)
+        return await self._change(data, "upserts", token, sequence)
+
+    async def delete(
+        self, keys: Data, *, token: str | None = None, sequence: int | None = None
+    ) -> bool:
+        """Accept keys whose rows are deleted; keys without a row are ignored. For sinks with `on`.
+
+        Cost: as `write`.
+
+        Args:
+            keys: anything that `write_dataset` accepts, with the key columns; others are ignored.
+            token, sequence: as for `write`.
+
+        Returns:
+            False if the keys were skipped.
+
+        Raises:
+            InvalidInputError: a key column is missing or null; there is no table yet; the sink is
+                not open, or has no `on`.
+            CommitConflictError, AlanceError: as from `write`.
+        """
+        self._check(token)
+        return await self._change(keys, "deletions", token, sequence)
 
     async def flush(self) -> int:
         """Commit all accepted rows, and return the number of a version in which they are visible.
@@ -316,6 +390,42 @@ class Sink:
         else:
             await self.abort()
 
+    async def _change(self, data: Data, form: str, token: str | None, sequence: int | None) -> bool:
+        """Accept changes.
+
+        Args:
+            form: method of `Feed` that makes changes of the data.
+        """
+        options, pool = self._options, self._session.engine.pool
+        if options.on is None:
+            raise InvalidInputError(
+                f"dataset {self._table.uri!r}: the sink appends; open it with `on` for changes"
+            )
+        source = await sources.open_source(data, None, pool)
+        if self._ingest is None:
+            if form == "deletions":
+                raise InvalidInputError(
+                    f"dataset {self._table.uri!r}: there is no table yet to delete from"
+                )
+            kind, envelope = (None, None) if form == "upserts" else (options.kind, options.envelope)
+            await self._open(feed.table_schema(source.schema, kind, envelope))
+        assert self._ingest is not None
+        assert self._feed is not None
+        parse: Callable[[Sequence[pa.RecordBatch]], ChangedKeys] = getattr(self._feed, form)
+        if token is not None or options.producer is not None:
+            batches = [batch async for batch in source.batches]
+            changes = await pool.run(partial(parse, batches))
+            return await self._accept(changes, token, sequence)
+        async for batch in source.batches:
+            await self._accept(await pool.run(partial(parse, [batch])), None, sequence)
+        return True
+
+    async def _accept(self, changes: ChangedKeys, token: str | None, sequence: int | None) -> bool:
+        assert self._ingest is not None
+        return await self._ingest.write(
+            changes.rows, token, sequence, changes.deleted, changes.num_changes
+        )
+
     async def _open(self, schema: pa.Schema) -> Ingest:
         """Create the table with the columns of the first batch."""
         async with self._opening:
@@ -332,11 +442,25 @@ class Sink:
             await pool.load(upkeep, compact_plan)
         if policy:
             await pool.load(maintenance)
-        self._ingest = await ingest_open.open_ingest(
-            self._session, self._table, schema, self._options
-        )
-        if self._ingest is None:
+        options = self._options
+        if options.on is None:
+            opened = await ingest_open.open_ingest(self._session, self._table, schema, options)
+        else:
+            await pool.load(feed, stream)
+            if schema is not None:  # refused before a table is made
+                feed.Feed(schema, options.on, options.kind, options.envelope)
+            opened = await ingest_open.open_ingest(
+                self._session, self._table, schema, options, stream.MergeChunk
+            )
+        if opened is None:
             return
+        if options.on is not None:
+            try:
+                self._feed = feed.Feed(opened.schema, options.on, options.kind, options.envelope)
+            except BaseException:
+                await opened.abort()
+                raise
+        self._ingest = opened
         last = self._ingest.last
         if policy:
             chosen = None if policy is True else policy
@@ -351,8 +475,10 @@ class Sink:
         """Tasks in the background; one at most."""
         return [task for task in (self._compactor, self._maintainer) if task is not None]
 
-    def _check(self) -> None:
+    def _check(self, token: str | None = None) -> None:
         if not self._is_open:
             raise InvalidInputError(
                 f"dataset {self._table.uri!r}: expected a sink inside of its `async with` block"
             )
+        if token is not None and not isinstance(token, str):
+            raise InvalidInputError(f"token={token!r}: expected a text")

@@ -835,6 +835,20 @@ class Sink:
     @property
     def dataset(self) -> Dataset | None: ...
     def write(self, data: Data, *, token: str | None = ..., sequence: int | None = ...) -> bool: ...
+    def upsert(
+        self,
+        data: Data,
+        *,
+        token: str | None = ...,
+        sequence: int | None = ...,
+    ) -> bool: ...
+    def delete(
+        self,
+        keys: Data,
+        *,
+        token: str | None = ...,
+        sequence: int | None = ...,
+    ) -> bool: ...
     def flush(self) -> int: ...
     def close(self) -> None: ...
     def abort(self) -> None: ...
@@ -1236,6 +1250,9 @@ def ingest(
     uri: str | os.PathLike[str],
     schema: pa.Schema | None = ...,
     *,
+    on: str | Sequence[str] | None = ...,
+    kind: str | None = ...,
+    envelope: Literal["debezium"] | None = ...,
     max_buffer_bytes: int = ...,
     max_rows_per_file: int = ...,
     max_bytes_per_file: int = ...,

@@ -1,4 +1,5 @@
 """Several producers write events into one table on a local S3 server; one crashes and comes back.
+Then a feed of changes by key corrects some of them.
 
 python examples/ingest.py
 """
@@ -42,6 +43,20 @@ async def produce(sensor: str, options: dict[str, str], *, crashes_at: int | Non
     print(f"{sensor}: {done.committed_rows} rows in {done.num_commits} commits")
 
 
+async def correct(options: dict[str, str]) -> None:
+    """Send changes by key: a value that was wrong, and an event that was none."""
+    changes = [
+        {"kind": "update", "sensor": "sensor-a", "number": 0, "value": -1.0},
+        {"kind": "delete", "sensor": "sensor-a", "number": 1, "value": None},
+    ]
+    async with alance.ingest(
+        URI, on=["sensor", "number"], kind="kind", storage_options=options
+    ) as sink:
+        await sink.write(changes, token="corrections of Monday")
+        assert not await sink.write(changes, token="corrections of Monday"), "it is there already"
+    print(f"corrected in {sink.metrics.num_commits} commit")
+
+
 async def main() -> None:
     """Run the producers, then read what they wrote."""
     with Lab(latency_ms=30) as lab:
@@ -63,6 +78,10 @@ async def main() -> None:
         stored = sorted(zip(rows["sensor"].to_pylist(), rows["number"].to_pylist(), strict=True))
         sent = [(f"sensor-{name}", n) for name in "abcd" for n in range(BATCHES * ROWS)]
         assert stored == sent, "each row is there once"
+        await correct(options)
+        dataset = await dataset.checkout_latest()
+        assert await dataset.count_rows() == len(sent) - 1
+        assert await dataset.count_rows("value = -1") == 1
         await dataset.session.aclose()
 
 

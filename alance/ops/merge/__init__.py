@@ -8,4 +8,5 @@ Where to change what:
     equality of keys: `alance.format.keys`; the join: `match`
     rewriting rows or only columns: `insert`
     keys recorded in the transaction for other writers: `inserted`
+    streams of changes by key: the forms of feeds in `feed`, their commits in `stream`
 """

@@ -26,7 +26,7 @@ from alance.ops.merge.plan import RowMerge
 from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated
 from alance.ops.merge.source import hold
 from alance.ops.rows.moved import FEW_MOVED_ROWS, ChangedRows, prepare_rows
-from alance.ops.version.commits import with_retries
+from alance.ops.version.commits import latest, with_retries
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.summary import ChangeSummary
 from alance.ops.write.bases import places_of
@@ -36,7 +36,7 @@ from alance.ops.write.sources import open_source
 from alance.ops.write.spool import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     import pyarrow as pa
 
@@ -51,11 +51,22 @@ if TYPE_CHECKING:
 
 
 async def merge_insert(
-    snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
+    snapshot: Snapshot,
+    plan: MergePlan,
+    data: Data,
+    schema: pa.Schema | None = None,
+    *,
+    deleted: pa.RecordBatch | None = None,
+    rebase: Callable[[Snapshot], Awaitable[Snapshot | None]] = latest,
 ) -> Snapshot:
-    """Commit a version with a source merged into it. See `alance.MergeInsert`."""
-    async with held(snapshot, plan, data, schema) as merged:
-        return await _with_retries(snapshot, *merged)
+    """Commit a version with a source merged into it. See `alance.MergeInsert`.
+
+    Args:
+        deleted: keys whose rows are deleted, none of which the source has.
+        rebase: as for `with_retries`.
+    """
+    async with held(snapshot, plan, data, schema, deleted) as merged:
+        return await _with_retries(snapshot, *merged, rebase)
 
 
 async def merge_uncommitted(
@@ -69,7 +80,11 @@ async def merge_uncommitted(
 
 @asynccontextmanager
 async def held(
-    snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None
+    snapshot: Snapshot,
+    plan: MergePlan,
+    data: Data,
+    schema: pa.Schema | None,
+    deleted: pa.RecordBatch | None = None,
 ) -> AsyncGenerator[tuple[RowMerge, HeldSource, Scratch], None]:
     """Plan a merge and hold its source until the end of the block."""
     plan.check()
@@ -78,13 +93,17 @@ async def held(
     merge = RowMerge.of(plan, snapshot.schema, source.schema)
     scratch = Scratch(snapshot.engine.pool)
     try:
-        yield merge, await hold(source, merge, scratch), scratch
+        yield merge, await hold(source, merge, scratch, deleted), scratch
     finally:
         await scratch.remove()
 
 
 async def _with_retries(
-    snapshot: Snapshot, merge: RowMerge, source: HeldSource, scratch: Scratch
+    snapshot: Snapshot,
+    merge: RowMerge,
+    source: HeldSource,
+    scratch: Scratch,
+    rebase: Callable[[Snapshot], Awaitable[Snapshot | None]],
 ) -> Snapshot:
     """Merge into the snapshot; after a conflict into the latest version, until the deadline.
 
@@ -104,7 +123,9 @@ async def _with_retries(
         return await change.commit()
 
     try:
-        return await with_retries(snapshot, run, plan.conflict_retries, deadline=deadline)
+        return await with_retries(
+            snapshot, run, plan.conflict_retries, rebase=rebase, deadline=deadline
+        )
     except TimeoutError as error:
         raise RetryableConflictError(
             f"dataset {snapshot.uri!r}: others changed the same rows, and the merge was not "
@@ -138,13 +159,17 @@ async def attempt(
     matches = await match(base, merge, source, scratch)
     is_little = matches.num_changed + matches.gone.num_rows <= FEW_MOVED_ROWS
     rows, places, row_ids = await run(matches.changed, inline=is_little)
-    summary = _summary(merge, matches, source.num_rows)
+    if source.deleted is not None:
+        rows, places, row_ids = _without_deleted(matches, source, rows, places, row_ids)
+    summary = _summary(merge, matches, source.num_keys)
     if merge.rewrites_columns:
         return await rewrite_columns(base, merge, source, rows, places, scratch, summary)
     version = plan.data_storage_version or base.manifest.data_storage_version
     bases = base.manifest.base_paths
     targets = await places_of(plan.bases, base.engine, base.table, bases)
-    files = DataFiles(base.session, base.table, base.schema, version, bases=bases, targets=targets)
+    files = DataFiles(
+        base.session, base.table, base.schema, version, plan.limits, bases=bases, targets=targets
+    )
     updates = plan.when_matched == "update"
     try:
         if updates:
@@ -174,16 +199,27 @@ async def attempt(
     )
 
 
+def _without_deleted(
+    matches: Matches, source: HeldSource, rows: Int64s, places: UInt64s, row_ids: UInt64s
+) -> tuple[Int64s, UInt64s, UInt64s]:
+    """Return the matched rows that are updated; those of deleted keys are gone."""
+    cut = int(np.searchsorted(rows, source.num_rows))
+    matches.gone.add(np.sort(places[cut:]))
+    matches.num_changed = cut
+    matches.matched[source.num_rows :] = True  # a key without a row is not inserted
+    return rows[:cut], places[:cut], row_ids[:cut]
+
+
 def _deleted(matches: Matches, places: UInt64s) -> dict[int, Int64s]:
     """Return all rows to mark as deleted, as physical offsets by fragment. CPU."""
     matches.gone.add(np.sort(places))
     return matches.gone.by_fragment()
 
 
-def _summary(merge: RowMerge, matches: Matches, num_rows: int) -> ChangeSummary:
+def _summary(merge: RowMerge, matches: Matches, num_keys: int) -> ChangeSummary:
     plan = merge.plan
     deletes = plan.when_matched == "delete"
-    inserted = num_rows - int(np.count_nonzero(matches.matched)) if plan.inserts else 0
+    inserted = num_keys - int(np.count_nonzero(matches.matched)) if plan.inserts else 0
     return ChangeSummary(
         num_inserted_rows=inserted,
         num_updated_rows=0 if deletes else matches.num_changed,
@@ -212,7 +248,7 @@ async def _inserted_keys(
         return None
     if not merge.plan.inserts:
         return keys
-    if keys.is_primary and source.num_rows - np.count_nonzero(matches.matched) > keys.limit:
+    if keys.is_primary and source.num_keys - np.count_nonzero(matches.matched) > keys.limit:
         keys.hashes = None
         return keys
     run = source.keys.scratch.pool.run

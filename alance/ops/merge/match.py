@@ -67,7 +67,8 @@ class Matches:
     """Rows of a version that a merge changes.
 
     Attributes:
-        matched: mask of the source rows that match a table row; shape (source rows,).
+        matched: mask of the source rows that match a table row, and of the keys whose rows are
+            deleted; shape (source rows and keys,).
         gone: table rows that are deleted because they do not match.
         num_changed: number of table rows that are updated, or deleted because they match.
     """
@@ -103,8 +104,8 @@ async def match(base: Snapshot, merge: RowMerge, source: HeldSource, scratch: Sc
     Raises:
         InvalidInputError: a table row matches more than one source row; a match, if matches fail.
     """
-    matcher = _Matcher(base, merge, Matches(np.zeros(source.num_rows, np.bool_)))
-    if not source.num_rows and not merge.plan.deletes_others:
+    matcher = _Matcher(base, merge, Matches(np.zeros(source.num_keys, np.bool_)))
+    if not source.num_keys and not merge.plan.deletes_others:
         return matcher.matches
     keys = source.keys
     room = merge.plan.memory_bytes // 2  # the other half is for the spools
@@ -175,10 +176,12 @@ async def _of_keys(base: Snapshot, merge: RowMerge, source: HeldSource) -> ScanO
     """Return the options of a scan for the source's keys alone; None: scan all keys."""
     if not is_by_index(base, merge):
         return None
-    if source.num_rows * FEWEST_ROWS > (await base.live_counts()).sum():
+    if source.num_keys * FEWEST_ROWS > (await base.live_counts()).sum():
         return None
     keys = TableKey.of(base.schema, merge.on)
-    batches = [batch async for batch in source.rows.batches()]
+    batches = [batch.select(list(merge.on)) async for batch in source.rows.batches()]
+    if source.deleted is not None:
+        batches.append(source.deleted.select(list(merge.on)))
 
     def filtered() -> ScanOptions:
         columns = [pa.Table.from_batches(batches).column(name) for name in merge.on]

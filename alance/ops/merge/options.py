@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from alance.errors import InvalidInputError
 from alance.ops.version.options import MERGE_BYTES, BaseOptions, CommitOptions
+from alance.ops.write.options import Limits
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class MergePlan:
         data_storage_version: file version of new files; None: the table's.
         commit: options of the commit.
         bases: base paths for files of new fragments.
+        limits: limits of new files.
     """
 
     on: tuple[str, ...] | None = None
@@ -56,6 +58,7 @@ class MergePlan:
     data_storage_version: FileVersion | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)
     bases: BaseOptions = field(default_factory=BaseOptions)
+    limits: Limits = field(default_factory=Limits)
 
     def check(self) -> None:
         """Check that the plan does something.

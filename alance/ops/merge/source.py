@@ -36,15 +36,23 @@ class HeldSource:
 
     Attributes:
         rows: the source's columns, in the table's order.
-        keys: for each row its `KEY`, its number as `ROW`, and the columns of the condition.
+        keys: for each row its `KEY`, its number as `ROW`, and the columns of the condition; then
+            those of the keys whose rows are deleted, with further numbers.
+        deleted: columns of the keys whose rows are deleted; None: there are none.
     """
 
     rows: Spool
     keys: Spool
+    deleted: pa.RecordBatch | None = None
 
     @property
     def num_rows(self) -> int:
         return self.rows.num_rows
+
+    @property
+    def num_keys(self) -> int:
+        """Number of the rows, and of the keys whose rows are deleted."""
+        return self.keys.num_rows
 
     async def key_of(self, merge: RowMerge, row: int) -> str:
         """Return the key of a row as text for messages."""
@@ -60,11 +68,16 @@ class HeldSource:
         return f"row {row}"
 
 
-async def hold(source: Source, merge: RowMerge, scratch: Scratch) -> HeldSource:
+async def hold(
+    source: Source, merge: RowMerge, scratch: Scratch, deleted: pa.RecordBatch | None = None
+) -> HeldSource:
     """Read a source to its end.
 
     Data that the caller holds in memory stays there; other data is held in memory up to a share of
     the budget, the rest on the disk.
+
+    Args:
+        deleted: keys whose rows are deleted, none of which the source has.
 
     Raises:
         InvalidInputError: values that do not cast to the table's columns.
@@ -93,7 +106,13 @@ async def hold(source: Source, merge: RowMerge, scratch: Scratch) -> HeldSource:
         whole, part = await scratch.pool.run(work, inline=is_little)
         await rows.append(whole)
         await keys.append(part)
-    return HeldSource(rows, keys)
+    if deleted is not None:
+        columns = [deleted.column(name) for name in merge.on]
+        first, count = rows.num_rows, deleted.num_rows
+        arrays = [Keys.of(columns).values, to_arrow(np.arange(first, first + count))]
+        arrays += [pa.nulls(count, kind.type) for kind in list(schema)[len(arrays) :]]
+        await keys.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return HeldSource(rows, keys, deleted)
 
 
 def key_schema(merge: RowMerge) -> pa.Schema:

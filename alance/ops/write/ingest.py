@@ -5,6 +5,9 @@
 
 The next chunk is written during the commit of the previous one. Rows leave the buffer when the
 file's writer takes them. The writer holds at most as many again, until their pages are full.
+
+Of a stream of changes a chunk holds the rows in memory until its commit, a merge, ends. They leave
+the buffer then. The commit is due when somebody waits for room.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from alance.file.write.small_batches import BatchSizes
 from alance.io.events import observing
 from alance.io.events.observing import Reading
 from alance.ops.write.append import queue_of
-from alance.ops.write.ingest_chunk import Chunk, Item, checked_sequence
+from alance.ops.write.ingest_chunk import AppendChunk, Item, checked_sequence
 from alance.ops.write.ingest_history import read_history
 from alance.ops.write.ingest_options import IngestMetrics
 from alance.versioning.outcome import may_be_visible
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     from alance.format.table.naming import NamingScheme
     from alance.ops.version.snapshot import Snapshot
+    from alance.ops.write.ingest_chunk import Chunk
     from alance.ops.write.ingest_options import IngestOptions
 
 SETTLE_S: Final = 10.0  # wait for a commit under way when the sink is aborted
@@ -45,6 +49,7 @@ class Ingest:
         snapshot: the version to append to.
         last_sequence: number of the producer's last batch in the table.
         scheme: naming scheme of the manifests.
+        new_chunk: makes the chunks, with the arguments of `Chunk`.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class Ingest:
         options: IngestOptions,
         last_sequence: int,
         scheme: NamingScheme,
+        new_chunk: Callable[[Snapshot, IngestOptions, int, float], Chunk] = AppendChunk,
     ) -> None:
         self.schema: pa.Schema = snapshot.schema.to_arrow()
         self.last = snapshot
@@ -62,6 +68,8 @@ class Ingest:
         self._written_sequence = last_sequence
         self._scheme = scheme
         self._room = max(1, options.max_buffer_bytes - options.max_buffer_bytes // 2)
+        self._new_chunk = new_chunk
+        self._is_full = False  # True while a write waits for room
         self._tokens: dict[str, None] | None = None  # in order; None: not read yet
         self._turn = asyncio.Lock()  # orders calls of write
         self._sizes = BatchSizes()
@@ -86,9 +94,18 @@ class Ingest:
         observing.show(self)
 
     async def write(
-        self, batches: tuple[pa.RecordBatch, ...], token: str | None, sequence: int | None
+        self,
+        batches: tuple[pa.RecordBatch, ...],
+        token: str | None,
+        sequence: int | None,
+        deleted: tuple[pa.RecordBatch, ...] = (),
+        num_rows: int | None = None,
     ) -> bool:
         """Accept rows with the table's schema; wait for room. Return False if they are known.
+
+        Args:
+            deleted: of a stream of changes: keys of the rows to delete; see `Item`.
+            num_rows: number of rows for the metrics; None: those of the batches.
 
         Raises:
             InvalidInputError: the sink is closed, or an invalid sequence number.
@@ -99,7 +116,7 @@ class Ingest:
             # a producer that never waits must not block the event loop
             await self.last.engine.pool.share_turn()
             self._check()
-            num_bytes = sum([self._sizes.of(batch) for batch in batches])
+            num_bytes = sum([self._sizes.of(batch) for batch in (*batches, *deleted)])
             if token is not None and self._tokens is None:
                 self._tokens = await self._read_tokens()
             is_known = token is not None and token in (self._tokens or ())
@@ -109,7 +126,21 @@ class Ingest:
             await self._wait_for_room(num_bytes)
             if sequence is None and self._options.producer is not None:
                 sequence = self._accepted_sequence + 1
-            self._accept(batches, num_bytes, token, sequence)
+            if num_rows is None:
+                num_rows = sum(batch.num_rows for batch in batches)
+            self._num_items += 1
+            self._accept(
+                Item(
+                    self._num_items,
+                    batches,
+                    num_rows,
+                    num_bytes,
+                    token,
+                    sequence,
+                    self._clock(),
+                    deleted,
+                )
+            )
         return True
 
     @property
@@ -197,12 +228,16 @@ class Ingest:
         """Wait until the buffer has room; a batch larger than the buffer is buffered alone."""
         clock = asyncio.get_running_loop().time
         begun = clock()
-        is_full = False
-        while self._items and self._buffered_bytes + num_bytes > self._room:
-            is_full = True
-            await self._until_moved()
-            self._check()
-        if is_full:
+        has_waited = False
+        try:
+            while self._buffered_bytes and self._buffered_bytes + num_bytes > self._room:
+                has_waited = self._is_full = True
+                self._wake.set()
+                await self._until_moved()
+                self._check()
+        finally:
+            self._is_full = False
+        if has_waited:
             metrics = self._rarely
             self._rarely = replace(
                 metrics,
@@ -210,27 +245,17 @@ class Ingest:
                 waited_s=metrics.waited_s + clock() - begun,
             )
 
-    def _accept(
-        self,
-        batches: tuple[pa.RecordBatch, ...],
-        num_bytes: int,
-        token: str | None,
-        sequence: int | None,
-    ) -> None:
-        num_rows = sum(batch.num_rows for batch in batches)
-        self._num_items += 1
-        self._items.append(
-            Item(self._num_items, batches, num_rows, num_bytes, token, sequence, self._clock())
-        )
-        if token is not None and self._tokens is not None:
-            self._tokens[token] = None
+    def _accept(self, item: Item) -> None:
+        self._items.append(item)
+        if item.token is not None and self._tokens is not None:
+            self._tokens[item.token] = None
             if len(self._tokens) > TOKENS_KEPT:
                 del self._tokens[next(iter(self._tokens))]
-        if sequence is not None:
-            self._accepted_sequence = sequence
-        self._num_rows += num_rows
-        self._num_bytes += num_bytes
-        self._buffered_bytes += num_bytes
+        if item.sequence is not None:
+            self._accepted_sequence = item.sequence
+        self._num_rows += item.num_rows
+        self._num_bytes += item.num_bytes
+        self._buffered_bytes += item.num_bytes
         self._wake.set()
 
     async def _read_tokens(self) -> dict[str, None]:
@@ -264,19 +289,14 @@ class Ingest:
 
     async def _write(self, item: Item) -> None:
         if self._chunk is None:
-            last = self.last
-            self._chunk = Chunk(
-                last.session,
-                last.table,
-                last.manifest,
-                self._options,
-                self._written_sequence,
-                item.accepted,
+            self._chunk = self._new_chunk(
+                self.last, self._options, self._written_sequence, item.accepted
             )
+        held_bytes = self._chunk.held_bytes
         await self._chunk.write(item)
         self._written_sequence = self._chunk.last_sequence
         self._items.popleft()
-        self._buffered_bytes -= item.num_bytes
+        self._buffered_bytes += self._chunk.held_bytes - held_bytes - item.num_bytes
         self._moved.set()
 
     async def _see_to_time(self) -> None:
@@ -290,7 +310,7 @@ class Ingest:
         if cut_at is not None and cut_at <= now:
             await chunk.cut()
         due_at = chunk.due_at()
-        is_due = due_at is not None and due_at <= now
+        is_due = (due_at is not None and due_at <= now) or (self._is_full and chunk.held_bytes)
         is_flushed = chunk.last_item >= self._flush_to > self._committed_items
         if (is_due or is_flushed) and self._committing is None:
             self._chunk = None
@@ -317,6 +337,7 @@ class Ingest:
             return
         finally:
             self._committing = self._committed_chunk = None
+        self._buffered_bytes -= chunk.held_bytes
         self.last = snapshot
         self.last_sequence = chunk.last_sequence
         self._committed_items = chunk.last_item

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import field
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from alance.checks import check_count
@@ -17,11 +17,8 @@ from alance.versioning.tokens import Notes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from alance.format.table.manifest import Manifest
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.ingest_options import IngestOptions
-    from alance.session import Session
-    from alance.versioning.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +27,10 @@ class Item:
 
     Attributes:
         number: number of the item in the stream, from 1.
+        batches: rows with the table's columns.
+        deleted: of a stream of changes: keys of the rows to delete. Each key of the item is once in
+            it, among `batches` or here.
+        num_rows: number of rows and keys that were written.
         token, sequence: identification of the item by the producer.
         accepted: event loop time of its acceptance.
     """
@@ -41,47 +42,123 @@ class Item:
     token: str | None = None
     sequence: int | None = None
     accepted: float = 0.0
+    deleted: tuple[pa.RecordBatch, ...] = ()
 
 
-@dataclass(slots=True)
-class Chunk:
+class Chunk(ABC):
     """Rows of one commit. For one task at a time.
 
-    Attributes:
+    Args:
         base: a version with a matching schema.
         previous: number of the producer's last batch before the chunk.
-        begun: event loop time of the first write.
         accepted: event loop time at which the first row was accepted.
-        file_begun: event loop time of the first row of the current file; None: no current file.
+
+    Attributes:
+        begun: event loop time of the first write.
         last_item: number of the last item.
+        last_sequence: number of the producer's last batch in the chunk, or before it.
     """
 
-    session: Session
-    table: Table
-    base: Manifest
-    options: IngestOptions
-    previous: int
-    accepted: float
-    begun: float = field(init=False)
-    file_begun: float | None = field(default=None, init=False)
-    last_item: int = field(default=0, init=False)
-    num_rows: int = field(default=0, init=False)
-    _files: DataFiles = field(init=False)
-    _tokens: set[str] = field(default_factory=set, init=False)
-    _last: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, base: Snapshot, options: IngestOptions, previous: int, accepted: float
+    ) -> None:
+        self.base = base
+        self.options = options
+        self.accepted = accepted
         self.begun = asyncio.get_running_loop().time()
-        self._last = self.previous
-        writing = self.options.writing({})
+        self.last_item = 0
+        self.last_sequence = previous
+        self.num_rows = 0
+        self._previous = previous
+        self._tokens: set[str] = set()
+
+    @property
+    @abstractmethod
+    def num_files(self) -> int:
+        """Number of data files, once the chunk is committed."""
+
+    @property
+    @abstractmethod
+    def num_bytes(self) -> int:
+        """Bytes by which the commit becomes due."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of rows that the chunk holds in memory until its commit ends."""
+        return 0
+
+    async def write(self, item: Item) -> None:
+        """Add an item.
+
+        Raises:
+            InvalidInputError: values that the format cannot hold.
+            StoreError: the store failed.
+        """
+        await self._add(item)
+        self.num_rows += item.num_rows
+        self.last_item = item.number
+        if item.token is not None:
+            self._tokens.add(item.token)
+        if item.sequence is not None:
+            self.last_sequence = item.sequence
+
+    def due_at(self) -> float | None:
+        """Return the event loop time at which the commit is due; None: no time is set."""
+        options = self.options
+        if (options.commit_rows is not None and self.num_rows >= options.commit_rows) or (
+            options.commit_bytes is not None and self.num_bytes >= options.commit_bytes
+        ):
+            return self.begun
+        return None if options.commit_interval is None else self.begun + options.commit_interval
+
+    def notes(self) -> Notes:
+        """Return the tokens and the producer's numbers of the chunk."""
+        producers = {}
+        if self.options.producer is not None and self.last_sequence > self._previous:
+            producers[self.options.producer] = (self._previous, self.last_sequence)
+        return Notes(frozenset(self._tokens), producers)
+
+    def cut_at(self) -> float | None:
+        """Return the event loop time at which the current file is to end; None: no time is set."""
+        return None
+
+    async def cut(self) -> None:  # noqa: B027 - there may be no file before the commit
+        """End the current file."""
+
+    async def discard(self) -> None:  # noqa: B027 - as above
+        """Remove the files of a chunk that is not committed."""
+
+    @abstractmethod
+    async def commit(self) -> Snapshot:
+        """Commit the version. On failure the files are removed unless the version may be visible.
+
+        Raises:
+            CommitConflictError: a newer version has the same batches, or other columns.
+            CommitStateUnknownError, StoreError: see `versioning.commit`.
+        """
+
+    @abstractmethod
+    async def _add(self, item: Item) -> None:
+        """Add the rows of an item."""
+
+
+class AppendChunk(Chunk):
+    """Rows that are appended: they go to files at once."""
+
+    def __init__(
+        self, base: Snapshot, options: IngestOptions, previous: int, accepted: float
+    ) -> None:
+        super().__init__(base, options, previous, accepted)
+        self._file_begun: float | None = None  # time of the current file's first row
+        writing = options.writing({})
         self._files = DataFiles(
-            self.session,
-            self.table,
-            self.base.schema,
-            writing.version_for(self.base),
+            base.session,
+            base.table,
+            base.schema,
+            writing.version_for(base.manifest),
             writing.limits,
-            buffer_bytes=max(1, self.options.max_buffer_bytes // 2),
-            bases=self.base.base_paths,
+            buffer_bytes=max(1, options.max_buffer_bytes // 2),
+            bases=base.manifest.base_paths,
         )
 
     @property
@@ -90,47 +167,26 @@ class Chunk:
         return self._files.num_files
 
     @property
-    def last_sequence(self) -> int:
-        """Number of the producer's last batch in the chunk, or before it."""
-        return self._last
+    def num_bytes(self) -> int:
+        """Bytes of the files."""
+        return self._files.num_bytes
 
-    async def write(self, item: Item) -> None:
-        """Write rows to files.
-
-        Raises:
-            InvalidInputError: values that the format cannot hold.
-            StoreError: the store failed.
-        """
+    async def _add(self, item: Item) -> None:
         for batch in item.batches:
             before = self._files.num_files
             await self._files.write(batch)
-            if self.file_begun is None or self._files.num_files > before:
-                self.file_begun = asyncio.get_running_loop().time()
-        self.num_rows += item.num_rows
-        self.last_item = item.number
-        if item.token is not None:
-            self._tokens.add(item.token)
-        if item.sequence is not None:
-            self._last = item.sequence
+            if self._file_begun is None or self._files.num_files > before:
+                self._file_begun = asyncio.get_running_loop().time()
 
     async def cut(self) -> None:
         """End the current file."""
-        self.file_begun = None
+        self._file_begun = None
         await self._files.cut()
-
-    def due_at(self) -> float | None:
-        """Return the event loop time at which the commit is due; None: no time is set."""
-        options = self.options
-        if (options.commit_rows is not None and self.num_rows >= options.commit_rows) or (
-            options.commit_bytes is not None and self._files.num_bytes >= options.commit_bytes
-        ):
-            return self.begun
-        return None if options.commit_interval is None else self.begun + options.commit_interval
 
     def cut_at(self) -> float | None:
         """Return the event loop time at which the current file is to end; None: no time is set."""
         age = self.options.max_file_age
-        return None if age is None or self.file_begun is None else self.file_begun + age
+        return None if age is None or self._file_begun is None else self._file_begun + age
 
     async def commit(self) -> Snapshot:
         """Commit the version. On failure the files are removed unless the version may be visible.
@@ -139,19 +195,16 @@ class Chunk:
             CommitConflictError: a newer version has the same batches, or other columns.
             CommitStateUnknownError, StoreError: see `versioning.commit`.
         """
-        producers = {}
-        if self.options.producer is not None and self._last > self.previous:
-            producers[self.options.producer] = (self.previous, self._last)
-        notes = Notes(frozenset(self._tokens), producers)
+        base = self.base
         try:
             fragments = await self._files.seal()
             return await commit_append(
-                self.session,
-                self.table,
-                self.base,
+                base.session,
+                base.table,
+                base.manifest,
                 self._files,
                 fragments,
-                self.options.writing(notes.properties()),
+                self.options.writing(self.notes().properties()),
             )
         except BaseException as error:
             if not may_be_visible(error):

@@ -9,20 +9,28 @@ from alance.format.table.naming import NamingScheme
 from alance.ops.version.commits import manifests_of
 from alance.ops.version.snapshot import Snapshot
 from alance.ops.write.ingest import Ingest
+from alance.ops.write.ingest_chunk import AppendChunk
 from alance.ops.write.ingest_history import read_history
 from alance.ops.write.write import write_on
 from alance.versioning.load import load_manifest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
+    from alance.ops.write.ingest_chunk import Chunk
     from alance.ops.write.ingest_options import IngestOptions
     from alance.session import Session
     from alance.versioning.table import Table
 
 
 async def open_ingest(
-    session: Session, table: Table, schema: pa.Schema | None, options: IngestOptions
+    session: Session,
+    table: Table,
+    schema: pa.Schema | None,
+    options: IngestOptions,
+    new_chunk: Callable[[Snapshot, IngestOptions, int, float], Chunk] = AppendChunk,
 ) -> Ingest | None:
     """Open a stream into a table; an empty table is created if there is none.
 
@@ -30,6 +38,7 @@ async def open_ingest(
 
     Args:
         schema: schema of a new table; None: return None if there is no table.
+        new_chunk: makes the chunks, with the arguments of `Chunk`.
     """
     opened = await _find(session, table)
     if opened is None:
@@ -39,7 +48,7 @@ async def open_ingest(
             created = await write_on(
                 session, table, None, [], "create", schema=schema, options=options.writing({})
             )
-            return Ingest(created, options, 0, NamingScheme.V2)
+            return Ingest(created, options, 0, NamingScheme.V2, new_chunk)
         except AlreadyExistsError:  # a concurrent creation was first
             opened = await _find(session, table)
             if opened is None:
@@ -51,7 +60,7 @@ async def open_ingest(
             session.engine, table, snapshot.manifest, scheme, options.history, options.producer
         )
         last = history.last
-    return Ingest(snapshot, options, last, scheme)
+    return Ingest(snapshot, options, last, scheme, new_chunk)
 
 
 async def _find(session: Session, table: Table) -> tuple[Snapshot, NamingScheme] | None:

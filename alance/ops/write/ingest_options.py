@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 INGEST_BUFFER_BYTES: Final = 64 << 20
 COMMIT_INTERVAL: Final = 10.0
 HISTORY: Final = 100
+DEBEZIUM: Final = "debezium"  # form of change events
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ class IngestOptions:
     stable_row_ids: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     auto_compact: int | None = None
+    on: tuple[str, ...] | None = None
+    kind: str | None = None
+    envelope: str | None = None
 
     def __post_init__(self) -> None:
         check_counts(self, "max_buffer_bytes", "commit_rows", "commit_bytes", "history")
@@ -51,7 +55,24 @@ class IngestOptions:
                 raise InvalidInputError(f"{name}={value!r}: expected a time above 0 s, or None")
         if self.producer is not None and not (isinstance(self.producer, str) and self.producer):
             raise InvalidInputError(f"producer={self.producer!r}: expected a name")
+        self._check_changes()
         self.writing({})
+
+    def _check_changes(self) -> None:
+        """Check the options of a stream of changes."""
+        on, kind, envelope = self.on, self.kind, self.envelope
+        if on is not None and not (on and all(isinstance(name, str) and name for name in on)):
+            raise InvalidInputError(f"on={on!r}: expected names of columns")
+        if kind is not None and not (isinstance(kind, str) and kind):
+            raise InvalidInputError(f"kind={kind!r}: expected the name of a column")
+        if envelope not in (None, DEBEZIUM):
+            raise InvalidInputError(f"envelope={envelope!r}: expected {DEBEZIUM!r} or None")
+        if kind is not None and envelope is not None:
+            raise InvalidInputError("kind and envelope: expected one of them")
+        if on is None and (kind is not None or envelope is not None):
+            raise InvalidInputError("kind and envelope are for streams of changes: expected `on`")
+        if on is not None and self.max_file_age is not None:
+            raise InvalidInputError("max_file_age: not with `on`; files begin with the commit")
 
     def writing(self, notes: Mapping[str, str]) -> WriteOptions:
         """Return write options whose transactions record `notes`."""

@@ -1,0 +1,348 @@
+"""Changes by key as producers write them: rows to upsert, keys to delete, feeds of both.
+
+Feeds are rows with a column that says what to do with them, or envelopes of Debezium. Within what
+is committed together the last change of a key wins, so each key is there once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance import compute as pc
+from alance.errors import InvalidInputError
+from alance.file.batches import one_array
+from alance.format.keys import Keys
+from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.ops.merge.plan import is_whole
+from alance.ops.write.sources import conform
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from alance.arrays import Int64s, Mask
+
+# True: the row is deleted
+KINDS: Final = {"insert": False, "update": False, "upsert": False, "delete": True}
+OPERATIONS: Final = {"c": False, "r": False, "u": False, "d": True}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedKeys:
+    """Changes that are committed together; each key is there once.
+
+    Attributes:
+        rows: rows to upsert, with the table's columns.
+        deleted: key columns of the rows to delete.
+        num_changes: number of changes before the last one of each key was chosen.
+    """
+
+    rows: tuple[pa.RecordBatch, ...]
+    deleted: tuple[pa.RecordBatch, ...]
+    num_changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some changes of one sort.
+
+    Attributes:
+        rows: whole rows, or the key columns of rows to delete.
+        places: place of each change in the feed; shape (n,).
+        is_deletion: True if these rows are deleted.
+    """
+
+    rows: pa.RecordBatch
+    places: Int64s
+    is_deletion: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Form of the changes that are written to a table.
+
+    Attributes:
+        schema: columns of the table.
+        on: key columns.
+        kind: column that says what is done with a row; None: all rows are upserted.
+        envelope: `debezium`: the rows are in columns `before` and `after`.
+
+    Raises:
+        InvalidInputError: the table has no such key column, or a column of the kind's name.
+        UnsupportedError: key columns of a type that cannot be a key.
+    """
+
+    schema: pa.Schema
+    on: tuple[str, ...]
+    kind: str | None = None
+    envelope: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.on:
+            if self.schema.get_field_index(name) < 0:
+                raise InvalidInputError(
+                    f"on: key column {name!r} is not among the columns of the table, "
+                    f"{', '.join(self.schema.names)}"
+                )
+        if self.kind is not None and self.kind in self.schema.names:
+            raise InvalidInputError(
+                f"kind={self.kind!r}: the table has a column of this name; expected a column of "
+                "the feed alone"
+            )
+        Keys.of([pa.nulls(0, field.type) for field in self.key_schema])
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """Columns of the keys."""
+        return pa.schema([self.schema.field(name) for name in self.on])
+
+    def upserts(self, batches: Sequence[pa.RecordBatch]) -> ChangedKeys:
+        """Return rows to upsert. CPU.
+
+        Raises:
+            InvalidInputError: rows that lack columns or a key, or that do not fit the table.
+        """
+        return self._chosen([(self._rows(batch), False) for batch in batches])
+
+    def deletions(self, batches: Sequence[pa.RecordBatch]) -> ChangedKeys:
+        """Return keys to delete; columns besides the keys are ignored. CPU.
+
+        Raises:
+            InvalidInputError: a key column is missing or null, or does not fit the table.
+        """
+        return self._chosen([(self._keys(batch), True) for batch in batches])
+
+    def changes(self, batches: Sequence[pa.RecordBatch]) -> ChangedKeys:
+        """Return the changes of a feed. CPU.
+
+        Raises:
+            InvalidInputError: an unknown kind; rows as for `upserts` and `deletions`.
+        """
+        if self.kind is None and self.envelope is None:
+            return self.upserts(batches)
+        parts: list[Part] = []
+        first = 0
+        for batch in batches:
+            split = self._by_kind if self.envelope is None else self._enveloped
+            parts += split(batch, first)
+            first += 2 * batch.num_rows
+        return last_changes(self.on, parts)
+
+    def _chosen(self, sorts: Sequence[tuple[pa.RecordBatch, bool]]) -> ChangedKeys:
+        parts, first = [], 0
+        for rows, is_deletion in sorts:
+            places = np.arange(first, first + rows.num_rows)
+            parts.append(Part(rows, places, is_deletion))
+            first += rows.num_rows
+        return last_changes(self.on, parts)
+
+    def _by_kind(self, batch: pa.RecordBatch, first: int) -> list[Part]:
+        assert self.kind is not None
+        is_deletion = _deletions(_column(batch, self.kind, "kind"), KINDS, self.kind)
+        places = np.arange(first, first + 2 * batch.num_rows, 2)
+        rows = batch.drop_columns([self.kind])
+        return [
+            Part(self._rows(_filtered(rows, ~is_deletion)), places[~is_deletion], False),
+            Part(self._keys(_filtered(rows, is_deletion)), places[is_deletion], True),
+        ]
+
+    def _enveloped(self, batch: pa.RecordBatch, first: int) -> list[Part]:
+        operations, after = _column(batch, "op", "envelope"), _struct(batch, "after")
+        before = _struct(batch, "before") if "before" in batch.schema.names else None
+        is_there = as_mask(operations.is_valid()) | as_mask(after.is_valid())
+        if before is not None:
+            is_there |= as_mask(before.is_valid())
+        places = np.flatnonzero(is_there)  # without tombstones, which follow deletions
+        operations, after = (array.take(to_arrow(places)) for array in (operations, after))
+        is_deletion = _deletions(operations, OPERATIONS, "op")
+        if before is None:
+            if is_deletion.any():
+                raise InvalidInputError("envelope: a row of op 'd', and no column 'before'")
+            before = pa.nulls(len(places), after.type)
+        else:
+            before = before.take(to_arrow(places))
+        _check_images(after, ~is_deletion, "after")
+        _check_images(before, is_deletion, "before")
+        places = 2 * places + first
+        rows = self._rows(_of_structs(after, ~is_deletion))
+        gone = self._keys(_of_structs(before, is_deletion))
+        return [
+            Part(rows, places[~is_deletion] + 1, False),
+            Part(gone, places[is_deletion], True),
+            self._moved(rows, before.filter(to_arrow(~is_deletion)), places[~is_deletion]),
+        ]
+
+    def _moved(self, rows: pa.RecordBatch, before: pa.StructArray, places: Int64s) -> Part:
+        """Return the former keys of rows whose key has changed, to be deleted."""
+        chosen = np.flatnonzero(as_mask(before.is_valid()))
+        names = [field.name for field in before.type]
+        if not set(self.on) <= set(names):
+            chosen = chosen[:0]
+        if not len(chosen):
+            return Part(_empty(self.key_schema), places[:0], True)
+        old = pa.RecordBatch.from_struct_array(before.take(to_arrow(chosen)))
+        old = conform(old.select(list(self.on)), self.key_schema)
+        keys = Keys.of(old.columns).values
+        new = Keys.of([rows.column(name).take(to_arrow(chosen)) for name in self.on]).values
+        # Without a full `before` image, the columns of the old row are null.
+        differs = as_mask(pc.fill_null(pc.not_equal(keys, new), False))
+        return Part(_filtered(old, differs), places[chosen[differs]], True)
+
+    def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return whole rows with the table's columns."""
+        if not batch.num_rows:
+            return _empty(self.schema)
+        for field in self.schema:
+            index = batch.schema.get_field_index(field.name)
+            if index < 0 or not is_whole(batch.schema.field(index).type, field.type):
+                what = "missing" if index < 0 else "members are missing"
+                raise InvalidInputError(
+                    f"column {field.name!r}: {what} in the rows; an upsert replaces whole rows"
+                )
+        rows = conform(batch, self.schema)
+        self._check_keys(rows)
+        return rows
+
+    def _keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not batch.num_rows:
+            return _empty(self.key_schema)
+        for name in self.on:
+            _column(batch, name, "on")
+        keys = conform(batch.select(list(self.on)), self.key_schema)
+        self._check_keys(keys)
+        return keys
+
+    def _check_keys(self, rows: pa.RecordBatch) -> None:
+        for name in self.on:
+            column = rows.column(name)
+            if column.null_count:
+                row = int(np.flatnonzero(as_mask(column.is_null()))[0])
+                raise InvalidInputError(
+                    f"key column {name!r}: null in row {row}; a row without a key cannot be found"
+                )
+
+
+def table_schema(data: pa.Schema, kind: str | None, envelope: str | None) -> pa.Schema:
+    """Return the columns of a table that is made for a feed.
+
+    Raises:
+        InvalidInputError: envelopes without a struct of the rows.
+    """
+    if envelope is not None:
+        index = data.get_field_index("after")
+        if index < 0 or not pa.types.is_struct(data.field(index).type):
+            raise InvalidInputError("envelope: expected a struct `after` in the first rows")
+        return pa.schema(list(data.field(index).type))
+    return pa.schema([field for field in data if field.name != kind])
+
+
+def last_changes(on: Sequence[str], parts: Sequence[Part]) -> ChangedKeys:
+    """Return the last change of each key. CPU.
+
+    Args:
+        on: key columns.
+        parts: the changes; of those with the same place and key any one may win.
+    """
+    parts = [part for part in parts if part.rows.num_rows]
+    count = sum(part.rows.num_rows for part in parts)
+    if count:
+        parts = _distinct(on, parts)
+    return ChangedKeys(
+        tuple(part.rows for part in parts if not part.is_deletion),
+        tuple(part.rows for part in parts if part.is_deletion),
+        count,
+    )
+
+
+def _distinct(on: Sequence[str], parts: Sequence[Part]) -> list[Part]:
+    keys = one_array([Keys.of([part.rows.column(name) for name in on]).values for part in parts])
+    table = _kernels.KeyTable(Keys(keys).plain(), secrets.randbits(64))
+    if len(table) == len(keys):
+        return list(parts)
+    latest_first = np.argsort(np.concatenate([part.places for part in parts]), kind="stable")[::-1]
+    _, chosen = np.unique(as_numbers(table.numbers())[latest_first], return_index=True)
+    is_last = np.zeros(len(keys), np.bool_)
+    is_last[latest_first[chosen]] = True
+    stops = np.cumsum([part.rows.num_rows for part in parts])
+    masks = np.split(is_last, stops[:-1])
+    return [
+        Part(_filtered(part.rows, mask), part.places[mask], part.is_deletion)
+        for part, mask in zip(parts, masks, strict=True)
+        if mask.any()
+    ]
+
+
+def _deletions(kinds: pa.Array, meanings: Mapping[str, bool], name: str) -> Mask:
+    """Return the mask of the rows that are deleted.
+
+    Raises:
+        InvalidInputError: a kind that is none of the known ones.
+    """
+    if not len(kinds):
+        return np.zeros(0, np.bool_)
+    if pa.types.is_dictionary(kinds.type):
+        encoded = kinds
+    elif pa.types.is_null(kinds.type) or _is_text(kinds.type):
+        encoded = kinds.cast(pa.large_string()).dictionary_encode()
+    else:
+        raise InvalidInputError(f"column {name!r}: {kinds.type}, expected texts")
+    words = [str(word).lower() for word in encoded.dictionary.to_pylist()]
+    is_unknown = np.array([word not in meanings for word in words] or [True])
+    numbers = as_numbers(encoded.indices.fill_null(0)).astype(np.int64)
+    wrong = is_unknown[numbers] | as_mask(kinds.is_null())
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InvalidInputError(
+            f"column {name!r}: {kinds[row].as_py()!r} in row {row}; expected one of "
+            f"{', '.join(map(repr, meanings))}"
+        )
+    return np.array([meanings.get(word, False) for word in words])[numbers]
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(check(type_) for check in checks)
+
+
+def _column(batch: pa.RecordBatch, name: str, argument: str) -> pa.Array:
+    index = batch.schema.get_field_index(name)
+    if index < 0:
+        raise InvalidInputError(
+            f"{argument}: column {name!r} is not among the columns of the data, "
+            f"{', '.join(batch.schema.names) or 'none'}"
+        )
+    return batch.column(index)
+
+
+def _struct(batch: pa.RecordBatch, name: str) -> pa.StructArray:
+    column = _column(batch, name, "envelope")
+    if pa.types.is_null(column.type):
+        return column.cast(pa.struct([]))
+    if not pa.types.is_struct(column.type):
+        raise InvalidInputError(f"column {name!r}: {column.type}, expected a struct of columns")
+    return column
+
+
+def _check_images(images: pa.StructArray, needed: Mask, name: str) -> None:
+    missing = np.flatnonzero(needed & as_mask(images.is_null()))
+    if len(missing):
+        raise InvalidInputError(
+            f"column {name!r}: null in event {missing[0]} of the envelopes, which needs this image"
+        )
+
+
+def _of_structs(structs: pa.StructArray, chosen: Mask) -> pa.RecordBatch:
+    return pa.RecordBatch.from_struct_array(structs.filter(to_arrow(chosen)))
+
+
+def _filtered(rows: pa.RecordBatch, chosen: Mask) -> pa.RecordBatch:
+    return rows if chosen.all() else rows.filter(to_arrow(chosen))
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, kind.type) for kind in schema], schema=schema)

@@ -1,0 +1,142 @@
+"""Commits of a stream of changes by key, each a merge."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CommitConflictError
+from alance.file.batches import one_batch
+from alance.ops.merge.feed import Part, last_changes
+from alance.ops.merge.insert import merge_insert
+from alance.ops.merge.options import MergePlan
+from alance.ops.version.commits import latest, manifests_of
+from alance.ops.version.snapshot import Snapshot
+from alance.ops.write.ingest_chunk import Chunk
+from alance.versioning.backoff import MAX_RETRIES, Backoff
+from alance.versioning.manifest_store import VersionsGoneError
+from alance.versioning.outcome import clash_with
+
+if TYPE_CHECKING:
+    from alance.format.schema import Schema
+    from alance.ops.merge.feed import ChangedKeys
+    from alance.ops.write.ingest_chunk import Item
+    from alance.ops.write.ingest_options import IngestOptions
+
+
+class MergeChunk(Chunk):
+    """Changes of one commit, held in memory until the merge has ended.
+
+    The merge begins with a look at the latest version. So a change is made on all changes that
+    others had committed when it was accepted.
+    """
+
+    def __init__(
+        self, base: Snapshot, options: IngestOptions, previous: int, accepted: float
+    ) -> None:
+        super().__init__(base, options, previous, accepted)
+        self._items: list[Item] = []
+        self._num_bytes = self._num_files = 0
+
+    @property
+    def num_files(self) -> int:
+        """Number of new data files, once the chunk is committed."""
+        return self._num_files
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the rows and keys in memory."""
+        return self._num_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the rows and keys in memory."""
+        return self._num_bytes
+
+    async def _add(self, item: Item) -> None:
+        self._items.append(item)
+        self._num_bytes += item.num_bytes
+
+    async def commit(self) -> Snapshot:
+        """Merge the last change of each key into the latest version.
+
+        Raises:
+            CommitConflictError: a newer version has the same batches, or other columns; or others
+                changed the same rows at every attempt.
+            CommitStateUnknownError, StoreError: see `versioning.commit`.
+        """
+        assert self.options.on is not None
+        base = await self._newest(self.base)
+        changes = await base.engine.pool.run(partial(_last, self.options.on, self._items))
+        writing = self.options.writing(self.notes().properties())
+        plan = MergePlan(
+            on=self.options.on,
+            when_matched="update",
+            inserts=True,
+            conflict_retries=MAX_RETRIES,
+            retry_seconds=Backoff().limit_s,
+            memory_bytes=self.options.max_buffer_bytes,
+            data_storage_version=writing.version_for(base.manifest),
+            commit=writing.commit,
+            limits=writing.limits,
+        )
+        schema = changes.rows[0].schema if changes.rows else base.schema.to_arrow()
+        merged = await merge_insert(
+            base,
+            plan,
+            pa.Table.from_batches(changes.rows, schema),
+            deleted=one_batch(changes.deleted) if changes.deleted else None,
+            rebase=self._newest,
+        )
+        transaction = merged.manifest.transaction
+        if transaction is not None:
+            self._num_files = len(transaction.update.new_fragments)
+        return merged
+
+    async def _newest(self, base: Snapshot) -> Snapshot:
+        """Return the latest version, of which no version since `base` has one of the batches.
+
+        Cost: a LIST; and the manifests of the versions since if the batches have tokens or numbers.
+
+        Raises:
+            CommitConflictError: a version has one of the batches, or other columns.
+            VersionsGoneError: a version that may have one of the tokens was cleaned up.
+        """
+        notes = self.notes()
+        newer = None
+        if notes:
+            try:
+                newer = await manifests_of(base.session, base.table).versions_after(base.version)
+            except VersionsGoneError:
+                if notes.tokens:
+                    raise
+        if newer is None:  # each version has the last numbers of producers
+            newest = await latest(base)
+            newer = [newest.manifest]
+        for manifest in newer:
+            if clash := clash_with(manifest, notes):
+                raise CommitConflictError(f"dataset {base.uri!r}: {clash}")
+        if not newer:
+            return base
+        if _columns(newer[-1].schema) != _columns(base.schema):
+            raise CommitConflictError(
+                f"dataset {base.uri!r}: version {newer[-1].version} has other columns than "
+                f"version {base.version}, for which the changes were accepted"
+            )
+        return Snapshot(base.session, base.table, newer[-1])
+
+
+def _columns(schema: Schema) -> list[object]:
+    return [field.message for field in schema.walk()]
+
+
+def _last(on: tuple[str, ...], items: list[Item]) -> ChangedKeys:
+    """Return the last change of each key among items in their order. CPU."""
+    parts = []
+    for place, item in enumerate(items):
+        for batches, is_deletion in ((item.batches, False), (item.deleted, True)):
+            parts += [Part(batch, np.full(batch.num_rows, place), is_deletion) for batch in batches]
+    return last_changes(on, parts)
