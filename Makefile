@@ -131,9 +131,11 @@ docs: $(VENV)/.demo
 	$(PIP) --group docs
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mkdocs build --quiet
 
-# Damaged files and random bytes, 200 times as many as `make test` tries.
+# Damaged files and random bytes, 200 times as many as `make test` tries; then 100 000 damaged pages
+# of every encoding, with how many there were of each.
 fuzz: $(VENV)/.ready
 	$(BIN)/pytest --hypothesis-profile=soak --timeout 7200 tests/bad_input tests/format tests/kernels
+	$(BIN)/pytest -m soak --timeout 7200 tests/parity/test_damaged.py
 
 # The kernels as the compiler's sanitizers watch them (GCC or Clang), over their own tests, those of
 # the pure half, and all of damaged bytes; a kernel that none of these calls fails the run. Left out

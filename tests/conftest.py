@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import resource
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ settings.register_profile("random", _CALM, print_blob=True)
 settings.register_profile("soak", _CALM, print_blob=True, max_examples=20_000)
 settings.load_profile("repeatable")
 
+SPARE_BYTES = 1 << 30  # of addresses, that tests with little memory may reserve
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -41,6 +44,21 @@ def pytest_collection() -> Generator[None, object, object]:
 def golden() -> Path:
     """The folder of golden tables."""
     return GOLDEN
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """No more addresses than are in use, and some: memory for what a number claims is an error."""
+    if "ASAN_OPTIONS" in os.environ:  # which reserve all addresses, and have a limit of their own
+        yield
+        return
+    with open("/proc/self/statm") as statm:
+        pages = int(statm.read().split()[0])
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    limit = pages * resource.getpagesize() + SPARE_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 @pytest.fixture(scope="session")

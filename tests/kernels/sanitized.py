@@ -46,7 +46,9 @@ def environment(folder: Path, log: Path) -> dict[str, str]:
         "abort_on_error": 1,
         "exitcode": 0,
         "handle_segv": 1,
-        "allocator_may_return_null": 1,  # sizes that a damaged file claims are a MemoryError
+        # Sizes that a damaged file claims are a MemoryError, as they are without memory.
+        "allocator_may_return_null": 1,
+        "max_allocation_size_mb": 1024,
         "detect_stack_use_after_return": 0,
         "log_path": log,
     }
