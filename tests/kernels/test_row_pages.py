@@ -149,3 +149,46 @@ def test_a_constant_page_has_one_value() -> None:
     plan = plan_of(page, [1])
     assert plan.fitting([0], [0], [0]) == [], "2 is no bool"
     assert values_of(plan, pa.uint8(), memoryview(b"")) == [2]
+
+
+MASK = (1 << 64) - 1
+MULTIPLIER = 0xC6A4A7935BD1E995  # of MurmurHash64A, with which libstdc++ hashes strings
+
+
+def hashed_alike(count: int) -> bytes:
+    """Values of 16 bytes, end to end, that are different and have one hash in the C++ library."""
+
+    def mixed(word: int) -> int:
+        word = word * MULTIPLIER & MASK
+        return (word ^ word >> 47) * MULTIPLIER & MASK
+
+    def unmixed(word: int) -> int:
+        inverse = pow(MULTIPLIER, -1, 1 << 64)
+        word = word * inverse & MASK
+        return (word ^ word >> 47) * inverse & MASK
+
+    start = 0xC70F6907 ^ 16 * MULTIPLIER & MASK
+    words = []
+    for first in range(count):
+        between = (start ^ mixed(first)) * MULTIPLIER & MASK
+        words += [first, unmixed(between ^ 0x1234)]
+    return np.array(words, np.uint64).tobytes()
+
+
+def test_values_that_hash_alike_elsewhere_are_found_in_few_steps() -> None:
+    count = 4000
+    values = hashed_alike(count)
+    chunk = b"\0\0" + len(values).to_bytes(4, "little") + b"\0\0" + values
+    bounds = np.array([0, count]), np.array([0, len(chunk)])
+    page = _kernels.RowPage(*bounds, 0, len(chunk), count, ValuesForm.FLAT, 128, 0, 0, 0, True)
+    table = _kernels.RowTable(bounds[0])
+    table.set(0, page, 1)
+    plan = _kernels.plan_spans([[table]], [(0, count)], [1])
+    batch = _kernels.RowBatch([0], [0], [16], [False], None, 1, [[-4]])
+    batch.decode(plan, memoryview(chunk))
+    arrow = pa.dictionary(pa.int32(), pa.binary(16))
+    rows = pa.RecordBatch._import_from_c(batch.address, pa.schema([("a", arrow)])).column(0)
+    assert rows.indices.to_pylist() == [*range(count)]
+    assert rows.dictionary.buffers()[1].to_pybytes()[: len(values)] == values
+    # Of a hash that is as good as random; all values in one slot would be eight million.
+    assert batch.num_probes < 4 * count

@@ -2,6 +2,7 @@
 // by a hash table with linear probing. Stops if there are too many, which a sample predicts.
 #include <vector>
 
+#include "base/hashes.hpp"
 #include "encode/encode.hpp"
 
 namespace alance {
@@ -14,11 +15,7 @@ constexpr int64_t kMinSampled = 16 * kSampleValues;  // fewer values are counted
 constexpr int64_t kMaxProbes = 16;  // probes a value: more are a sign of collisions on purpose
 
 constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
-
-inline uint64_t mixed(uint64_t hash, uint64_t word) {
-  const auto wide = static_cast<unsigned __int128>(hash ^ word ^ kMix) * 0xD6E8FEB86659FD93;
-  return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
-}
+using hashes::mixed;
 
 // A key stands for a value: equal values have equal keys. Values with the same exact key are equal;
 // with another key they are compared.

@@ -5,6 +5,7 @@
 
 #include <unordered_set>
 
+#include "base/text_hash.hpp"
 #include "rows/column_pages.hpp"
 #include "codecs/spans.hpp"
 
@@ -28,7 +29,7 @@ nb::tuple column_pages(const nb::list& contents, const In<int64_t>& numbers,
   std::vector<size_t> first;  // columns with encodings that no column before has
   {
     nb::gil_scoped_release release;
-    std::unordered_set<std::string_view> seen;
+    std::unordered_set<std::string_view, TextHash> seen;
     for (size_t i = 0; i < count; ++i) {
       const int64_t number = numbers.data()[i], alignment = alignments.data()[i];
       if (number < 0 || static_cast<size_t>(number) >= buffers.size() || alignment < 1 ||

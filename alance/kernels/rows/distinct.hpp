@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/growing.hpp"
+#include "base/hashes.hpp"
 
 namespace alance {
 
@@ -23,6 +24,8 @@ class Distinct {
   Growing<int64_t> offsets;  // of strings
 
   uint32_t count() const { return count_; }
+  // Slots of other values that were looked at.
+  int64_t num_probes() const { return num_probes_; }
 
   // Begin a page, whose items are numbered next, for about `num_rows` rows. `ends`: offsets of
   // strings, one more than items.
@@ -87,8 +90,8 @@ class Distinct {
   // Slot of a value, or the free slot where it would be.
   uint32_t& slot_of(std::string_view value) {
     const size_t mask = slots_.size() - 1;
-    size_t slot = std::hash<std::string_view>()(value) & mask;
-    while (slots_[slot] != kNone && at(slots_[slot]) != value) slot = (slot + 1) & mask;
+    size_t slot = hashes::Secret::own().of(value) & mask;
+    for (; slots_[slot] != kNone && at(slots_[slot]) != value; ++num_probes_) slot = (slot + 1) & mask;
     return slots_[slot];
   }
 
@@ -103,6 +106,7 @@ class Distinct {
   std::vector<uint32_t> slots_;  // numbers of values; the size is a power of two
   std::vector<uint32_t> numbers_;  // of the items of the current page
   const void* page_ = nullptr;
+  int64_t num_probes_ = 0;
 };
 
 }  // namespace alance

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "base/lists.hpp"
+#include "base/text_hash.hpp"
 #include "base/unlocked.hpp"
 #include "io/coalesce.hpp"
 #include "io/held.hpp"
@@ -32,8 +33,8 @@ using Forms = std::vector<std::shared_ptr<PageForm>>;
 // Numbers of byte strings; equal strings have one number.
 template <typename Text>
 struct Interned {
-  std::unordered_map<Text, size_t> numbers;
-  std::vector<std::string_view> values;  // first string of each number
+  std::unordered_map<Text, size_t, TextHash> numbers;
+  std::vector<std::string_view> values;  // the first of each number
 
   size_t number(Text key, std::string_view value) {
     const auto [place, is_new] = numbers.try_emplace(std::move(key), values.size());

@@ -14,6 +14,7 @@
 
 #include "rows/column_pages.hpp"
 #include "base/lists.hpp"
+#include "base/text_hash.hpp"
 #include "rows/page_form.hpp"
 
 namespace alance {
@@ -26,7 +27,7 @@ class NewPages {
            const std::vector<std::pair<size_t, size_t>>& unknown, const std::vector<size_t>& files)
       : tables_(std::move(tables)) {
     if (files.size() != tables_.size()) corrupt("new pages: arrays of unequal length");
-    std::unordered_map<std::string, size_t> seen;
+    std::unordered_map<std::string, size_t, TextHash> seen;
     for (const auto& [table, number] : unknown) {
       if (table >= tables_.size() || !tables_[table] || number >= tables_[table]->count())
         corrupt("new pages: no such page");

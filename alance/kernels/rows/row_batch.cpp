@@ -232,7 +232,10 @@ class RowBatch : public arrow::Exported {
     return {share.page, share.column};
   }
 
-  // Decode `content`, the bytes of all groups of the plan; there is one share.
+  // Slots of other values that were looked at for values of indices.
+  int64_t num_probes() const { return num_probes_; }
+
+  // `content` has the bytes of all groups of the plan; there is one share.
   void decode(const RowPlan& plan, const Bytes& content) {
     Held held(content);
     run(plan, held, 0);
@@ -428,6 +431,7 @@ class RowBatch : public arrow::Exported {
         take_part(plan, part, bytes, bytes + own.size, sink, done);
       }
     }
+    if (sink.distinct) num_probes_ += sink.distinct->num_probes();
     return true;
   }
 
@@ -469,7 +473,8 @@ class RowBatch : public arrow::Exported {
   std::vector<bool> is_nested_;
   std::optional<In<int64_t>> order_;
   std::vector<Share> shares_;
-  std::atomic<size_t> left_;  // shares that are not decoded yet
+  std::atomic<size_t> left_;  // shares that are not decoded
+  int64_t num_probes_ = 0;
 };
 
 }  // namespace
@@ -484,6 +489,7 @@ void register_row_batch(nanobind::module_& m) {
            nb::arg("trees"), nb::arg("columns"), nb::arg("widths"), nb::arg("texts"), nb::arg("order") = nb::none(),
            nb::arg("shares") = 1, nb::arg("shapes") = nb::none())
       .def_prop_ro("address", &RowBatch::address)
+      .def_prop_ro("num_probes", &RowBatch::num_probes)
       .def("place", &RowBatch::place, nb::arg("share") = 0)
       .def("decode", &RowBatch::decode, nb::arg("plan"), nb::arg("content"))
       .def("read", &RowBatch::read, nb::arg("plan"), nb::arg("source"), nb::arg("share") = 0);

@@ -17,6 +17,7 @@
 
 #include "base/owned.hpp"
 #include "base/proto_wire.hpp"
+#include "base/text_hash.hpp"
 
 namespace alance {
 namespace {
@@ -149,7 +150,7 @@ class Forms {
 
  private:
   std::vector<std::string>& forms_;
-  std::unordered_map<std::string, int32_t> numbers_;
+  std::unordered_map<std::string, int32_t, TextHash> numbers_;
   int32_t last_ = 0;
 };
 

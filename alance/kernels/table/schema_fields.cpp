@@ -12,6 +12,7 @@
 
 #include "base/arrow_c.hpp"
 #include "base/proto_wire.hpp"
+#include "base/text_hash.hpp"
 #include "base/utf8.hpp"
 
 namespace alance {
@@ -164,10 +165,10 @@ class SchemaFields {
   std::string key_;
   std::vector<uint64_t> ids_;
   std::vector<std::string> names_;
-  std::unordered_map<std::string, size_t> types_;
+  std::unordered_map<std::string, size_t, TextHash> types_;
   std::vector<uint32_t> type_of_, marked_;
   std::vector<bool> nullable_;
-  std::unordered_map<std::string_view, int64_t> by_name_;
+  std::unordered_map<std::string_view, int64_t, TextHash> by_name_;
 };
 
 // Top-level fields of a manifest's schema; None if they need the protobuf parser.

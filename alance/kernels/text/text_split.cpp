@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hashes.hpp"
 #include "base/owned.hpp"
 #include "text/text_letters.hpp"
 
@@ -33,7 +34,7 @@ class Numbers {
   Numbers() : table_(1 << 12, 0) {}
 
   uint32_t of(std::string_view token) {
-    const size_t hash = std::hash<std::string_view>{}(token);
+    const size_t hash = hashes::Secret::own().of(token);
     for (size_t at = hash & (table_.size() - 1);; at = (at + 1) & (table_.size() - 1)) {
       if (!table_[at]) {
         table_[at] = add(token, hash);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/ends.hpp"
+#include "base/hashes.hpp"
 #include "base/owned.hpp"
 #include "codecs/spans.hpp"
 
@@ -47,11 +48,12 @@ class Keys {
 
   // Slot of a key, or a free slot; at most half of the slots are in use.
   Slot& find(int64_t key) {
-    size_t at = static_cast<size_t>(static_cast<uint64_t>(key) * 0x9e3779b97f4a7c15 >> shift_);
+    size_t at = static_cast<size_t>(secret_.of(static_cast<uint64_t>(key)) >> shift_);
     while (slots_[at].pair == pair_ && slots_[at].key != key) at = (at + 1) & mask_;
     return slots_[at];
   }
 
+  const hashes::Secret& secret_ = hashes::Secret::own();
   std::vector<Slot> slots_;
   int64_t pair_ = 0;
   int shift_ = 60;

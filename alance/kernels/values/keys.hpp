@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "base/hashes.hpp"
 #include "base/owned.hpp"
 #include "codecs/spans.hpp"
 
@@ -9,11 +10,7 @@ namespace alance {
 
 constexpr int64_t kKeyWord = 8;  // bytes
 
-inline uint64_t mixed(uint64_t hash, uint64_t word) {
-  constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
-  const auto wide = static_cast<unsigned __int128>(hash ^ word ^ kMix) * 0xD6E8FEB86659FD93;
-  return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
-}
+using hashes::mixed;
 
 // One column: `width` bytes every `stride` bytes; values between offsets if `width` is 0.
 struct KeyPart {
@@ -33,20 +30,10 @@ struct KeyPart {
            std::memcmp(at(i), other.at(j), static_cast<size_t>(length)) == 0;
   }
 
-  // The last bytes of a value, fewer than a word, as a word.
-  static uint64_t rest(const uint8_t* at, int64_t remaining) {
-    if (remaining >= 4)
-      return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + remaining - 4)} << 32;
-    uint64_t word = at[0];
-    if (remaining > 1) word |= uint64_t{at[1]} << 8;
-    if (remaining > 2) word |= uint64_t{at[2]} << 16;
-    return word;
-  }
-
   static uint64_t hash(uint64_t hash, const uint8_t* at, int64_t remaining) {
     for (; remaining >= kKeyWord; remaining -= kKeyWord, at += kKeyWord)
       hash = mixed(hash, load<uint64_t>(at));
-    return remaining ? mixed(hash, rest(at, remaining)) : hash;
+    return remaining ? mixed(hash, hashes::last_word(at, remaining)) : hash;
   }
 
   // Mix the values of some rows into the hashes of their keys.

@@ -1,0 +1,55 @@
+// Hashes of values for tables of the kernels.
+#pragma once
+#include <random>
+#include <string_view>
+
+#include "codecs/spans.hpp"
+
+namespace alance::hashes {
+
+// The halves of a product, which has twice as many bits, as one number.
+inline uint64_t folded(uint64_t a, uint64_t b) {
+  const auto wide = static_cast<unsigned __int128>(a) * b;
+  return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
+}
+
+// The hash of a word behind others, the same in each process.
+inline uint64_t mixed(uint64_t hash, uint64_t word) {
+  return folded(hash ^ word ^ 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93);
+}
+
+// The last bytes of a value, fewer than a word but at least one.
+inline uint64_t last_word(const uint8_t* at, int64_t remaining) {
+  if (remaining >= 4) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + remaining - 4)} << 32;
+  uint64_t word = at[0];
+  if (remaining > 1) word |= uint64_t{at[1]} << 8;
+  if (remaining > 2) word |= uint64_t{at[2]} << 16;
+  return word;
+}
+
+// Numbers that nobody outside of the process knows. Else values could be made whose hashes are
+// equal, and to look each up would take as many steps as there are values.
+struct Secret {
+  uint64_t start, factor;
+
+  static const Secret& own() {
+    static const Secret secret = [] {
+      std::random_device random;
+      const auto word = [&] { return uint64_t{random()} << 32 | random(); };
+      return Secret{word(), word() | 1};
+    }();
+    return secret;
+  }
+
+  uint64_t of(uint64_t word) const { return folded(start ^ word, factor); }
+  uint64_t of(std::string_view value) const {
+    const auto* at = reinterpret_cast<const uint8_t*>(value.data());
+    auto remaining = static_cast<int64_t>(value.size());
+    uint64_t hash = start ^ value.size();
+    for (; remaining >= 8; remaining -= 8, at += 8) hash = folded(hash ^ load<uint64_t>(at), factor);
+    if (remaining != 0) hash = folded(hash ^ last_word(at, remaining), factor);
+    return folded(hash, factor);
+  }
+};
+
+}  // namespace alance::hashes

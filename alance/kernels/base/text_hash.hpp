@@ -1,0 +1,11 @@
+// The hash of texts of files, for the tables of the standard library.
+#pragma once
+#include "base/hashes.hpp"
+
+namespace alance {
+
+struct TextHash {
+  size_t operator()(std::string_view text) const { return hashes::Secret::own().of(text); }
+};
+
+}  // namespace alance
