@@ -42,7 +42,8 @@ NO_CHUNKS = np.empty(0, np.int64)
 NO_BYTES = np.empty(0, np.uint8)
 # Levels of a constant page that the kernel decodes when it learns the page: 3 ms.
 MOST_LEVELS: Final = 1 << 22
-MOST_LENGTHS: Final = 8  # depth of nested fixed-size lists
+MOST_ROWS: Final = 1 << 34  # of such a page: the kernel cuts them into pieces of 8 MiB in all
+MOST_LENGTHS: Final = 8  # of lists of one length in each other
 
 
 class ValuesForm(IntEnum):
@@ -55,7 +56,6 @@ class ValuesForm(IntEnum):
     STRINGS = 4
     FSST = 5
     ZIPPED = 6
-    CONSTANT = 7
 
 
 class RowPage(NamedTuple):
@@ -151,7 +151,7 @@ def constant_rows(
     """
     own_reps, own_definitions = _encoded(reps), _encoded(definitions)
     null_level = int(shape.layers[0] is Layer.NULLABLE_ITEM)
-    if own_reps is None or own_definitions is None:
+    if own_reps is None or own_definitions is None or num_rows > MOST_ROWS:
         return None
     if isinstance(value, FixedWidth) and not value.bits_per_value:
         return None

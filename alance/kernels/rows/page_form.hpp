@@ -143,7 +143,7 @@ class PageForm {
   std::optional<Needed> needed(const PageBuffers& buffers, int64_t num_rows) const {
     Needed needed;
     if (is_constant()) {
-      if (!has_value_and_levels(buffers.size())) return std::nullopt;
+      if (!has_value_and_levels(buffers.size()) || num_rows > kMostRows) return std::nullopt;
       for (size_t i = 0; i < buffers.size(); ++i)
         if (buffers[i].size != 0) needed.push_back(i);
       return needed;
@@ -199,8 +199,9 @@ class PageForm {
   std::optional<nests::Layers> layers;
 
  private:
-  static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // numbers of buffers
-  static constexpr int64_t kMostLevels = int64_t{1} << 22;  // that are decoded, in 3 ms
+  static constexpr size_t kWords = 0, kChunks = 1, kItems = 2;  // buffers
+  static constexpr int64_t kMostLevels = int64_t{1} << 22;      // that are decoded: 3 ms
+  static constexpr int64_t kMostRows = int64_t{1} << 34;  // of one value: their pieces have 8 MiB
 
   // True if a constant page with so many buffers has all that it needs.
   bool has_value_and_levels(size_t count) const {
