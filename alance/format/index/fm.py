@@ -77,13 +77,6 @@ def file_of(number: int) -> str:
     return f"part_{number}{ENDING}"
 
 
-def number_of(name: str) -> int | None:
-    """Return the partition number in a file name; None for other names."""
-    digits = name.removeprefix("part_").removesuffix(ENDING)
-    is_partition = digits.isascii() and digits.isdigit() and name == f"part_{digits}{ENDING}"
-    return int(digits) if is_partition else None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class FmPartition:
     """A searchable partition.

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
     from alance.format.layouts.place import Spans
 
-CHUNKS: Final = 1  # buffer of the chunks
-MAX_CHUNK_VALUES: Final = 32768
+CHUNKS: Final = 1  # the buffer that holds the chunks
 
 
 class Chunks(NamedTuple):
