@@ -21,7 +21,7 @@ from alance.format.types import is_nested
 from alance.format.v0_1.leaves import BlobNode, PlainNode, TextNode, is_bits, row_bits
 from alance.format.v0_1.pages import Pages
 from alance.format.v2_0.base import Spans
-from alance.format.v2_0.fields import ListRows, NullNode, StructNode
+from alance.format.v2_0.fields import NullNode, StructNode, list_piece
 from alance.format.v2_0.strings import Ends, decode_ends
 from alance.records import dataclass
 
@@ -128,11 +128,11 @@ class ListReader:
             assert isinstance(ends, Ends)
             assert not isinstance(items, Ends)
             if int(ends.offsets[-1]) == all_items.num_rows:
-                return ListRows([ends], items)
+                return list_piece([ends], items)
         else:
             ends = yield from self._ends(parts)
         owned = Spans.of(ends.spans.starts, ends.spans.stops)
-        return ListRows([ends], (yield from self.items.plan(owned)))
+        return list_piece([ends], (yield from self.items.plan(owned)))
 
     def _ends(self, parts: PageParts) -> Plan[Ends]:
         entries = yield from self.pages.fetch(parts, self.width, extra=1)

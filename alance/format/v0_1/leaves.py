@@ -15,6 +15,7 @@ Source: docs/format/file-0.1.md, "Pages", "What nulls decode to" and "Strings an
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -29,13 +30,13 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
-from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import values_array
 from alance.format.layouts.place import fetch, unpinned
 from alance.format.numbers import offsets_of, storage_type
 from alance.format.plans import together
 from alance.format.v0_1.pages import distinct, fetch_range
-from alance.format.v2_0.strings import WIDE_BYTES, Ends, decode_ends
+from alance.format.v2_0.fields import FieldPiece
+from alance.format.v2_0.strings import WIDE_BYTES, decode_ends
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.v0_1.pages import PageParts, Pages
     from alance.format.v2_0.base import BitPiece, Spans
-    from alance.format.v2_0.fields import FieldPiece, PagedColumn
+    from alance.format.v2_0.fields import PagedColumn
+    from alance.format.v2_0.strings import Ends
 
 # Smaller string bytes are read whole together with the offsets: at 100 MB/s they take 5 ms, another
 # round 30 ms.
@@ -97,57 +99,6 @@ class DictionaryItems:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRows:
-    """Read bytes of a leaf's rows."""
-
-    field: Field
-    num_rows: int
-    content: memoryview
-    items: DictionaryItems | None
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.content)
-
-    def decode(self, arrow: pa.DataType) -> pa.Array:
-        if isinstance(arrow, pa.BaseExtensionType):
-            return wrapped(self.decode(arrow.storage_type), arrow)
-        block = plain_block(arrow, self.num_rows, unpinned(self.content))
-        if self.items is None:
-            return values_array(self.field, arrow, block, None)
-        assert isinstance(block, FixedWidth)
-        keys, valid = block.data.view(f"<u{block.bits_per_value // 8}"), self.items.valid
-        count = self.items.block.num_values
-        if count == 0 and not keys.any():
-            return pa.nulls(self.num_rows, arrow)
-        if len(keys) and int(keys.max()) >= count:
-            raise CorruptFileError(
-                f"field {self.field.name!r}: key {keys.max()}, the dictionary has {count} values"
-            )
-        rows = DictionaryBlock(block, self.items.block)
-        return values_array(self.field, arrow, rows, None if valid is None else valid[keys])
-
-
-@dataclass(frozen=True, slots=True)
-class BitRows:
-    """Read bits of a leaf's rows."""
-
-    field: Field
-    num_rows: int
-    piece: BitPiece
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.piece.content)
-
-    def decode(self, arrow: pa.DataType) -> pa.Array:
-        if isinstance(arrow, pa.BaseExtensionType):
-            return wrapped(self.decode(arrow.storage_type), arrow)
-        block = plain_block(arrow, self.num_rows, self.piece.bits())
-        return values_array(self.field, arrow, block, None)
-
-
-@dataclass(frozen=True, slots=True)
 class PlainNode:
     """A fixed-width leaf."""
 
@@ -164,30 +115,34 @@ class PlainNode:
         """Plan rows in one round."""
         parts = self.pages.parts(spans)
         if self.of_bits:
-            piece = yield from self.pages.fetch_bits(parts, self.bits)
-            return BitRows(self.field, parts.num_rows, piece)
+            bits = yield from self.pages.fetch_bits(parts, self.bits)
+            build = partial(self._bits, parts.num_rows, bits)
+            return FieldPiece(len(bits.content), build)
         content = yield from self.pages.fetch(parts, self.bits // 8)
-        return PlainRows(self.field, parts.num_rows, content, self.items)
+        return FieldPiece(len(content), partial(self._array, parts.num_rows, content))
+
+    def _bits(self, num_rows: int, bits: BitPiece, arrow: pa.DataType) -> pa.Array:
+        return values_array(self.field, arrow, plain_block(arrow, num_rows, bits.bits()), None)
+
+    def _array(self, num_rows: int, content: memoryview, arrow: pa.DataType) -> pa.Array:
+        block = plain_block(arrow, num_rows, unpinned(content))
+        if self.items is None:
+            return values_array(self.field, arrow, block, None)
+        assert isinstance(block, FixedWidth)
+        keys, valid = block.data.view(f"<u{block.bits_per_value // 8}"), self.items.valid
+        count = self.items.block.num_values
+        if count == 0 and not keys.any():
+            return pa.nulls(num_rows, arrow)
+        if len(keys) and int(keys.max()) >= count:
+            raise CorruptFileError(
+                f"field {self.field.name!r}: key {keys.max()}, the dictionary has {count} values"
+            )
+        rows = DictionaryBlock(block, self.items.block)
+        return values_array(self.field, arrow, rows, None if valid is None else valid[keys])
 
 
 @dataclass(frozen=True, slots=True)
-class TextRows:
-    """Decoded offsets of strings, and their concatenated bytes."""
-
-    field: Field
-    ends: Ends
-    content: memoryview
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.content) + 8 * len(self.ends.offsets)
-
-    def decode(self, arrow: pa.DataType) -> pa.Array:
-        return _text(self.field, arrow, self.ends.offsets, unpinned(self.content))
-
-
-@dataclass(frozen=True, slots=True)
-class WholeRows:
+class WholeTexts:
     """Offsets of requested strings, and the bytes of all strings in their batches."""
 
     field: Field
@@ -199,10 +154,10 @@ class WholeRows:
     shifts: Int64s  # their position in the content, minus `begins`
 
     @property
-    def num_bytes(self) -> int:
-        return len(self.entries) + len(self.content)
+    def piece(self) -> FieldPiece:
+        return FieldPiece(len(self.entries) + len(self.content), self._array)
 
-    def decode(self, arrow: pa.DataType) -> pa.Array:
+    def _array(self, arrow: pa.DataType) -> pa.Array:
         data = unpinned(self.content)
         limit = int(self.ends[-1]) if len(self.ends) else 0
         rows_ends = decode_ends(self.entries, self.parts.counts, limit, wide=len(data) > WIDE_BYTES)
@@ -216,12 +171,10 @@ class WholeRows:
         elif int(sizes.sum()) < len(data):
             with kernel_errors:
                 data = _kernels.concat_spans(data, starts + self.shifts, sizes)[1]
-        return _text(self.field, arrow, rows_ends.offsets, data)
+        return _text(self.field, rows_ends.offsets, data, arrow)
 
 
-def _text(field: Field, arrow: pa.DataType, offsets: Int32s | Int64s, data: Bytes) -> pa.Array:
-    if isinstance(arrow, pa.BaseExtensionType):
-        return wrapped(_text(field, arrow.storage_type, offsets, data), arrow)
+def _text(field: Field, offsets: Int32s | Int64s, data: Bytes, arrow: pa.DataType) -> pa.Array:
     valid = None
     if field.nullable:
         valid = offsets[1:] > offsets[:-1]
@@ -265,7 +218,7 @@ class TextNode:
                     return rows
         return (yield from self._by_offsets(parts))
 
-    def _whole_of_one_part(self, parts: PageParts, begin: int, end: int) -> Plan[WholeRows | None]:
+    def _whole_of_one_part(self, parts: PageParts, begin: int, end: int) -> Plan[FieldPiece | None]:
         """Like `_whole` for a single part, without the arrays of the general case."""
         start = end + 8 * int(parts.starts[0])
         stop = start + 8 * (int(parts.counts[0]) + 1)
@@ -274,12 +227,12 @@ class TextNode:
         entries, content = yield from fetch(ranges)
         if int.from_bytes(entries[:8], "little", signed=True) < begin:
             return None
-        begins = np.array([begin])
-        return WholeRows(self.field, parts, entries, content, begins, np.array([end]), -begins)
+        begins, ends = np.array([begin]), np.array([end])
+        return WholeTexts(self.field, parts, entries, content, begins, ends, -begins).piece
 
     def _whole(
         self, parts: PageParts, hit: Int64s, begins: Int64s, ends: Int64s
-    ) -> Plan[WholeRows | None]:
+    ) -> Plan[FieldPiece | None]:
         """Read offsets and all bytes. Returns None if the bytes are not where expected."""
         entries, content = yield from together(
             [self.pages.fetch(parts, 8, extra=1), fetch_range(self.pages.place, begins, ends)]
@@ -289,47 +242,21 @@ class TextNode:
         if (heads < begins[owner]).any():
             return None
         shifts = offsets_of(ends - begins)[:-1] - begins
-        return WholeRows(
+        return WholeTexts(
             self.field, parts, entries, content, begins[owner], ends[owner], shifts[owner]
-        )
+        ).piece
 
-    def _by_offsets(self, parts: PageParts) -> Plan[TextRows]:
+    def _by_offsets(self, parts: PageParts) -> Plan[FieldPiece]:
         entries = yield from self.pages.fetch(parts, 8, extra=1)
         limit = self.pages.place.size(0)
         with self.pages.place.checking():
             ends = decode_ends(entries, parts.counts, limit, wide=limit > WIDE_BYTES)
         content = yield from fetch_range(self.pages.place, ends.spans.starts, ends.spans.stops)
-        return TextRows(self.field, ends, content)
+        num_bytes = len(content) + 8 * len(ends.offsets)
+        return FieldPiece(num_bytes, partial(self._array, ends, content))
 
-
-@dataclass(frozen=True, slots=True)
-class BlobPlaceRows:
-    """Read offsets of blobs."""
-
-    field: Field
-    parts: PageParts
-    entries: memoryview
-    file_bytes: int
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.entries)
-
-    def decode(self, arrow: pa.DataType) -> pa.Array:
-        offsets = np.frombuffer(self.entries, "<i8")
-        ends = offsets_of(self.parts.counts + 1)
-        starts = np.delete(offsets, ends[1:] - 1)
-        stops = np.delete(offsets, ends[:-1])
-        if ((starts < 0) | (stops < starts) | (stops > self.file_bytes)).any():
-            raise CorruptFileError(
-                f"field {self.field.name!r}: blobs outside of a file of {self.file_bytes} bytes"
-            )
-        children = tuple(
-            FixedWidth(64, len(part), np.ascontiguousarray(part).view(np.uint8))
-            for part in (starts, stops - starts)
-        )
-        valid = stops > starts if self.field.nullable else None
-        return values_array(self.field, arrow, StructBlock(len(starts), children), valid)
+    def _array(self, ends: Ends, content: memoryview, arrow: pa.DataType) -> pa.Array:
+        return _text(self.field, ends.offsets, unpinned(content), arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,4 +273,20 @@ class BlobNode:
         """Plan rows in one round."""
         parts = self.pages.parts(spans)
         entries = yield from self.pages.fetch(parts, 8, extra=1)
-        return BlobPlaceRows(self.field, parts, entries, self.pages.place.size(0))
+        return FieldPiece(len(entries), partial(self._places, parts, entries))
+
+    def _places(self, parts: PageParts, entries: memoryview, arrow: pa.DataType) -> pa.Array:
+        offsets, file_bytes = np.frombuffer(entries, "<i8"), self.pages.place.size(0)
+        ends = offsets_of(parts.counts + 1)
+        starts = np.delete(offsets, ends[1:] - 1)
+        stops = np.delete(offsets, ends[:-1])
+        if ((starts < 0) | (stops < starts) | (stops > file_bytes)).any():
+            raise CorruptFileError(
+                f"field {self.field.name!r}: blobs outside of a file of {file_bytes} bytes"
+            )
+        children = tuple(
+            FixedWidth(64, len(part), np.ascontiguousarray(part).view(np.uint8))
+            for part in (starts, stops - starts)
+        )
+        valid = stops > starts if self.field.nullable else None
+        return values_array(self.field, arrow, StructBlock(len(starts), children), valid)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from alance.format.numbers import positions_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from alance.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
@@ -158,22 +161,18 @@ class NullableBlock:
         return self.block.num_values
 
 
-class ArrayPiece(Protocol):
-    """Bytes of rows that were read; decoding them needs no I/O."""
+class ArrayPiece(NamedTuple):
+    """Rows that were read; decoding them needs no I/O.
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the input."""
-        ...
+    Attributes:
+        num_bytes: bytes of the input.
+        decode: decodes exactly the requested rows. It raises `CorruptFileError` where bytes
+            contradict the description, `UnsupportedError` where strings have more bytes than 32-bit
+            offsets can address.
+    """
 
-    def decode(self) -> NullableBlock:
-        """Decode exactly the requested rows.
-
-        Raises:
-            CorruptFileError: the bytes contradict the description.
-            UnsupportedError: more string bytes than 32-bit offsets can address.
-        """
-        ...
+    num_bytes: int
+    decode: Callable[[], NullableBlock]
 
 
 class ArrayEncoding(Protocol):
@@ -185,26 +184,16 @@ class ArrayEncoding(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NullPiece:
-    """Rows that are all null."""
-
-    num_rows: int
-
-    @property
-    def num_bytes(self) -> int:
-        return 0
-
-    def decode(self) -> NullableBlock:
-        return NullableBlock(ConstantBlock(self.num_rows, None), np.zeros(self.num_rows, np.bool_))
-
-
-@dataclass(frozen=True, slots=True)
 class AllNulls:
     """Only nulls, without buffers."""
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
-        return NullPiece(spans.num_rows)
+        return ArrayPiece(0, partial(_nulls, spans.num_rows))
         yield
+
+
+def _nulls(count: int) -> NullableBlock:
+    return NullableBlock(ConstantBlock(count, None), np.zeros(count, np.bool_))
 
 
 def fixed(values: NullableBlock, what: str) -> FixedWidth:

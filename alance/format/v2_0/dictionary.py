@@ -8,6 +8,7 @@ Source: encodings_v2_0.proto, Dictionary.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,42 +30,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
     from alance.format.v2_0.base import ArrayEncoding
-
-
-@dataclass(frozen=True, slots=True)
-class DictionaryPiece:
-    """Read indices of rows, and all items."""
-
-    indices: ArrayPiece
-    items: ArrayPiece
-    of_strings: bool  # the field is a string: index 0 is null
-
-    @property
-    def num_bytes(self) -> int:
-        return self.indices.num_bytes + self.items.num_bytes
-
-    def decode(self) -> NullableBlock:
-        indices, items = self.indices.decode(), self.items.decode()
-        if isinstance(indices.block, ConstantBlock):
-            return NullableBlock(indices.block, indices.valid)
-        raw = _unsigned(indices.block)
-        if self.of_strings:
-            valid = raw > 0
-            raw = raw - raw.dtype.type(1)
-            return NullableBlock(_block(raw, items.block), _anded(valid, indices.valid))
-        valid_items = items.valid
-        if valid_items is None or valid_items.all():
-            return NullableBlock(_block(raw, items.block), indices.valid)
-        places = np.minimum(raw, len(valid_items) - 1)
-        valid = valid_items[places] | (raw >= len(valid_items))
-        kept = np.flatnonzero(valid_items)
-        if not len(kept):
-            return NullableBlock(ConstantBlock(len(raw), None), np.zeros(len(raw), np.bool_))
-        block = items.block
-        if int(kept[-1]) < items.num_values - 1:
-            # Writers append the null item last.
-            block = gather(block, np.arange(int(kept[-1]) + 1))
-        return NullableBlock(_block(raw, block), _anded(valid, indices.valid))
 
 
 def _block(raw: npt.NDArray[Any], items: Block) -> DictionaryBlock:
@@ -89,14 +54,38 @@ class DictionaryEncoding:
     indices: ArrayEncoding
     items: ArrayEncoding
     num_items: int
-    of_strings: bool
+    of_strings: bool  # the field is a string: index 0 is null
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         everything = Spans.of_range(0, self.num_items)
         indices, items = yield from together(
             [self.indices.plan(place, spans), self.items.plan(place, everything)]
         )
-        return DictionaryPiece(indices, items, self.of_strings)
+        num_bytes = indices.num_bytes + items.num_bytes
+        return ArrayPiece(num_bytes, partial(self._decoded, indices, items))
+
+    def _decoded(self, of_indices: ArrayPiece, of_items: ArrayPiece) -> NullableBlock:
+        indices, items = of_indices.decode(), of_items.decode()
+        if isinstance(indices.block, ConstantBlock):
+            return NullableBlock(indices.block, indices.valid)
+        raw = _unsigned(indices.block)
+        if self.of_strings:
+            valid = raw > 0
+            raw = raw - raw.dtype.type(1)
+            return NullableBlock(_block(raw, items.block), _anded(valid, indices.valid))
+        valid_items = items.valid
+        if valid_items is None or valid_items.all():
+            return NullableBlock(_block(raw, items.block), indices.valid)
+        places = np.minimum(raw, len(valid_items) - 1)
+        valid = valid_items[places] | (raw >= len(valid_items))
+        kept = np.flatnonzero(valid_items)
+        if not len(kept):
+            return NullableBlock(ConstantBlock(len(raw), None), np.zeros(len(raw), np.bool_))
+        block = items.block
+        if int(kept[-1]) < items.num_values - 1:
+            # Writers append the null item last.
+            block = gather(block, np.arange(int(kept[-1]) + 1))
+        return NullableBlock(_block(raw, block), _anded(valid, indices.valid))
 
 
 def narrowed(values: NullableBlock, arrow: pa.DataType) -> NullableBlock:

@@ -9,7 +9,8 @@ Source: file format 2.0, "From schema to columns", "Finding bytes".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from alance.format.v2_0.dictionary import narrowed
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from alance.arrays import Int64s, Mask
     from alance.format.field import Field
@@ -35,11 +36,16 @@ if TYPE_CHECKING:
     from alance.format.v2_0.strings import Ends
 
 
-class FieldPiece(Protocol):
-    """Rows of a field that were read."""
+class FieldPiece(NamedTuple):
+    """Rows of a field that were read.
 
-    @property
-    def num_bytes(self) -> int: ...
+    Attributes:
+        num_bytes: bytes of the input.
+        build: makes an array of a type that is no extension type.
+    """
+
+    num_bytes: int
+    build: Callable[[pa.DataType], pa.Array]
 
     def decode(self, arrow: pa.DataType) -> pa.Array:
         """Decode the rows as an array of the field's type.
@@ -48,7 +54,9 @@ class FieldPiece(Protocol):
             CorruptFileError: the bytes contradict the description.
             UnsupportedError: more string bytes than 32-bit offsets can address.
         """
-        ...
+        if isinstance(arrow, pa.BaseExtensionType):
+            return wrapped(self.decode(arrow.storage_type), arrow)
+        return self.build(arrow)
 
 
 class Node(Protocol):
@@ -64,61 +72,15 @@ class Node(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NullRows:
-    """Null rows of a field that is in no file."""
-
-    num_rows: int
-
-    @property
-    def num_bytes(self) -> int:
-        return 0
-
-    def decode(self, arrow: pa.DataType) -> pa.Array:
-        return pa.nulls(self.num_rows, arrow)
-
-
-@dataclass(frozen=True, slots=True)
 class NullNode:
-    """A field without columns."""
+    """A field that is in no file."""
 
     def columns(self) -> Iterator[PagedColumn]:
         return iter(())
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
-        return NullRows(spans.num_rows)
+        return FieldPiece(0, partial(pa.nulls, spans.num_rows))
         yield
-
-
-@dataclass(frozen=True, slots=True)
-class LeafRows:
-    """Values of a leaf, page by page."""
-
-    field: Field
-    pages: Sequence[tuple[ArrayPage, ArrayPiece]]
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(piece.num_bytes for _, piece in self.pages)
-
-    def decode(self, arrow: pa.DataType) -> pa.Array:
-        if isinstance(arrow, pa.BaseExtensionType):
-            return wrapped(self.decode(arrow.storage_type), arrow)
-        arrays = []
-        for page, piece in self.pages:
-            with page.place.checking():
-                values = narrowed(piece.decode(), arrow)
-                array = values_array(self.field, arrow, values.block, values.valid)
-                arrays.append(_with_null_blobs(array) if self.field.is_blob_v1 else array)
-        if not arrays:
-            return pa.nulls(0, arrow)
-        if len(arrays) == 1:
-            return arrays[0]
-        try:
-            return pa.concat_arrays(arrays)
-        except pa.ArrowException as error:
-            raise BatchTooLargeError(
-                f"field {self.field.name!r}: {error}; read fewer rows at once"
-            ) from error
 
 
 def _with_null_blobs(places: pa.Array) -> pa.Array:
@@ -145,28 +107,27 @@ class LeafNode:
         pieces = yield from together(
             [page.values(inside, as_places=as_places) for page, inside in parts]
         )
-        pages = [page for page, _ in parts]
-        return LeafRows(self.field, list(zip(pages, pieces, strict=True)))
+        pages = [(page, piece) for (page, _), piece in zip(parts, pieces, strict=True)]
+        num_bytes = sum(piece.num_bytes for piece in pieces)
+        return FieldPiece(num_bytes, partial(self._array, pages))
 
-
-@dataclass(frozen=True, slots=True)
-class StructRows:
-    """Rows of each child."""
-
-    children: Sequence[FieldPiece]
-    num_rows: int
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(child.num_bytes for child in self.children)
-
-    def decode(self, arrow: pa.DataType) -> pa.Array:
-        if isinstance(arrow, pa.BaseExtensionType):
-            return wrapped(self.decode(arrow.storage_type), arrow)
-        children = [
-            child.decode(arrow.field(number).type) for number, child in enumerate(self.children)
-        ]
-        return pa.Array.from_buffers(arrow, self.num_rows, [None], children=children)
+    def _array(self, pages: Sequence[tuple[ArrayPage, ArrayPiece]], arrow: pa.DataType) -> pa.Array:
+        arrays = []
+        for page, piece in pages:
+            with page.place.checking():
+                values = narrowed(piece.decode(), arrow)
+                array = values_array(self.field, arrow, values.block, values.valid)
+                arrays.append(_with_null_blobs(array) if self.field.is_blob_v1 else array)
+        if not arrays:
+            return pa.nulls(0, arrow)
+        if len(arrays) == 1:
+            return arrays[0]
+        try:
+            return pa.concat_arrays(arrays)
+        except pa.ArrowException as error:
+            raise BatchTooLargeError(
+                f"field {self.field.name!r}: {error}; read fewer rows at once"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,38 +144,37 @@ class StructNode:
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
         children = yield from together([child.plan(spans) for child in self.children])
-        return StructRows(children, spans.num_rows)
+        num_bytes = sum(child.num_bytes for child in children)
+        return FieldPiece(num_bytes, partial(_struct, spans.num_rows, children))
 
 
-@dataclass(frozen=True, slots=True)
-class ListRows:
-    """Offsets of lists, page by page, and all their items."""
+def _struct(num_rows: int, children: Sequence[FieldPiece], arrow: pa.DataType) -> pa.Array:
+    arrays = [child.decode(arrow.field(number).type) for number, child in enumerate(children)]
+    return pa.Array.from_buffers(arrow, num_rows, [None], children=arrays)
 
-    pages: Sequence[Ends]
-    items: FieldPiece
 
-    @property
-    def num_bytes(self) -> int:
-        return self.items.num_bytes + sum(8 * len(page.offsets) for page in self.pages)
+def list_piece(pages: Sequence[Ends], items: FieldPiece) -> FieldPiece:
+    """Lists, of their offsets, page by page, and of all their items."""
+    num_bytes = items.num_bytes + sum(8 * len(page.offsets) for page in pages)
+    return FieldPiece(num_bytes, partial(_lists, pages, items))
 
-    def decode(self, arrow: pa.DataType) -> pa.Array:
-        if isinstance(arrow, pa.BaseExtensionType):
-            return wrapped(self.decode(arrow.storage_type), arrow)
-        offsets, valid = _joined(self.pages)
-        is_text = not pa.types.is_nested(arrow)
-        items = self.items.decode(pa.uint8() if is_text else arrow.value_type)
-        if int(offsets[-1]) != len(items):
-            raise CorruptFileError(f"lists of {offsets[-1]} items, of which {len(items)} are there")
-        buffers = [bitmap(valid), narrow(offsets, large=is_large(arrow))]
-        if not is_text:
-            return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers, children=[items])
-        content = items.buffers()[1] if len(items) else pa.py_buffer(b"")
-        lists = pa.Array.from_buffers(arrow, len(offsets) - 1, [*buffers, content])
-        try:
-            lists.validate(full=True)
-        except pa.ArrowException as error:
-            raise CorruptFileError(str(error)) from error
-        return lists
+
+def _lists(pages: Sequence[Ends], piece: FieldPiece, arrow: pa.DataType) -> pa.Array:
+    offsets, valid = _joined(pages)
+    is_text = not pa.types.is_nested(arrow)
+    items = piece.decode(pa.uint8() if is_text else arrow.value_type)
+    if int(offsets[-1]) != len(items):
+        raise CorruptFileError(f"lists of {offsets[-1]} items, of which {len(items)} are there")
+    buffers = [bitmap(valid), narrow(offsets, large=is_large(arrow))]
+    if not is_text:
+        return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers, children=[items])
+    content = items.buffers()[1] if len(items) else pa.py_buffer(b"")
+    lists = pa.Array.from_buffers(arrow, len(offsets) - 1, [*buffers, content])
+    try:
+        lists.validate(full=True)
+    except pa.ArrowException as error:
+        raise CorruptFileError(str(error)) from error
+    return lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +206,7 @@ class ListNode:
         ]
         none = np.empty(0, np.int64)
         items = Spans.of(np.concatenate([none, *starts]), np.concatenate([none, *stops]))
-        return ListRows(ends, (yield from self.items.plan(items)))
+        return list_piece(ends, (yield from self.items.plan(items)))
 
     def _offsets(self, number: int) -> Offsets:
         page = self.column.array_page(number)

@@ -17,7 +17,8 @@ BitpackedForNonNeg.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -58,37 +59,6 @@ CHUNK_BYTES: Final = CHUNK // 8  # for each bit of the packed width
 
 
 @dataclass(frozen=True, slots=True)
-class FlatPiece:
-    """Read values of whole bytes, in order."""
-
-    bits_per_value: int
-    num_rows: int
-    content: memoryview
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.content)
-
-    def decode(self) -> NullableBlock:
-        data = np.frombuffer(self.content, np.uint8)
-        return NullableBlock(FixedWidth(self.bits_per_value, self.num_rows, data), None)
-
-
-@dataclass(frozen=True, slots=True)
-class BooleanPiece:
-    """Read values of one bit."""
-
-    piece: BitPiece
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.piece.content)
-
-    def decode(self) -> NullableBlock:
-        return NullableBlock(FixedWidth(1, self.piece.num_rows, self.piece.bits()), None)
-
-
-@dataclass(frozen=True, slots=True)
 class FlatEncoding:
     """Uncompressed values of one buffer."""
 
@@ -97,29 +67,19 @@ class FlatEncoding:
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         if self.bits_per_value == 1:
-            return BooleanPiece((yield from fetch_bits(place, self.buffer, spans)))
+            bits = yield from fetch_bits(place, self.buffer, spans)
+            return ArrayPiece(len(bits.content), partial(_booleans, bits))
         width = self.bits_per_value // 8
         content = yield from fetch_values(place, self.buffer, spans, width)
-        return FlatPiece(self.bits_per_value, spans.num_rows, content)
+        return ArrayPiece(len(content), partial(self._decoded, spans.num_rows, content))
+
+    def _decoded(self, num_rows: int, content: memoryview) -> NullableBlock:
+        data = np.frombuffer(content, np.uint8)
+        return NullableBlock(FixedWidth(self.bits_per_value, num_rows, data), None)
 
 
-@dataclass(frozen=True, slots=True)
-class NullablePiece:
-    """Read values and their validity."""
-
-    validity: BitPiece
-    values: ArrayPiece
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.validity.content) + self.values.num_bytes
-
-    def decode(self) -> NullableBlock:
-        values = self.values.decode()
-        valid = self.validity.mask()
-        if values.valid is not None:
-            valid = valid & values.valid
-        return NullableBlock(values.block, valid)
+def _booleans(bits: BitPiece) -> NullableBlock:
+    return NullableBlock(FixedWidth(1, bits.num_rows, bits.bits()), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,30 +90,20 @@ class SomeNulls:
     values: ArrayEncoding
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
-        plans = [part.plan(place, spans) for part in (self.validity, self.values)]
+        plans: list[Plan[Any]] = [
+            fetch_bits(place, self.validity.buffer, spans),
+            self.values.plan(place, spans),
+        ]
         validity, values = yield from together(plans)
-        assert isinstance(validity, BooleanPiece)
-        return NullablePiece(validity.piece, values)
+        num_bytes = len(validity.content) + values.num_bytes
+        return ArrayPiece(num_bytes, partial(_nullable, validity, values))
 
 
-@dataclass(frozen=True, slots=True)
-class ListPiece:
-    """Read items of fixed-size lists."""
-
-    dimension: int
-    items: ArrayPiece
-
-    @property
-    def num_bytes(self) -> int:
-        return self.items.num_bytes
-
-    def decode(self) -> NullableBlock:
-        items = self.items.decode()
-        block, bits = items.block, None
-        # A constant block already marks all items as null.
-        if items.valid is not None and not isinstance(block, ConstantBlock):
-            bits = np.packbits(items.valid, bitorder="little")
-        return NullableBlock(FixedSizeListBlock(self.dimension, block, bits), None)
+def _nullable(validity: BitPiece, piece: ArrayPiece) -> NullableBlock:
+    values, valid = piece.decode(), validity.mask()
+    if values.valid is not None:
+        valid = valid & values.valid
+    return NullableBlock(values.block, valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +115,15 @@ class FixedSizeListEncoding:
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         items = yield from self.items.plan(place, spans.times(self.dimension))
-        return ListPiece(self.dimension, items)
+        return ArrayPiece(items.num_bytes, partial(self._decoded, items))
+
+    def _decoded(self, piece: ArrayPiece) -> NullableBlock:
+        items = piece.decode()
+        block, bits = items.block, None
+        # A constant block already marks all items as null.
+        if items.valid is not None and not isinstance(block, ConstantBlock):
+            bits = np.packbits(items.valid, bitorder="little")
+        return NullableBlock(FixedSizeListBlock(self.dimension, block, bits), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,29 +175,6 @@ class Nested:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedPiece:
-    """Read rows of a packed struct."""
-
-    children: tuple[Nested, ...]
-    num_rows: int
-    content: memoryview
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.content)
-
-    def decode(self) -> NullableBlock:
-        rows = unpinned(self.content).reshape(self.num_rows, -1)
-        blocks, start = [], 0
-        for child in self.children:
-            stop = start + child.num_bytes
-            data = np.ascontiguousarray(rows[:, start:stop]).reshape(-1)
-            blocks.append(child(FixedWidth(8, len(data), data)))
-            start = stop
-        return NullableBlock(StructBlock(self.num_rows, tuple(blocks)), None)
-
-
-@dataclass(frozen=True, slots=True)
 class PackedStructEncoding:
     """Row-major values of children that have no nulls."""
 
@@ -252,53 +187,17 @@ class PackedStructEncoding:
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         content = yield from fetch_values(place, self.buffer, spans, self.row_bytes)
-        return PackedPiece(self.children, spans.num_rows, content)
+        return ArrayPiece(len(content), partial(self._decoded, spans.num_rows, content))
 
-
-@dataclass(frozen=True, slots=True)
-class PackedBitsPiece:
-    """The read buffer, and the requested values."""
-
-    page: PackedBits
-    spans: Spans
-    content: memoryview
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.content)
-
-    def decode(self) -> NullableBlock:
-        data = np.frombuffer(self.content, np.uint8)
-        page = self.page
-        if page.lanes:
-            block = FixedWidth(page.bits_per_value, page.num_values, _from_lanes(page, data))
-            return NullableBlock(gather(block, self.spans.positions()), None)
-        width, positions = page.packed_bits, self.spans.positions()
-        places = (positions[:, None] * width + np.arange(width)).reshape(-1)
-        bits = bits_at(data, places)
-        rows = np.unpackbits(bits, count=len(places), bitorder="little").reshape(-1, width)
-        wide = np.zeros((len(rows), page.bits_per_value), np.uint8)
-        wide[:, :width] = rows
-        if page.is_signed and width:
-            wide[:, width:] = rows[:, -1:]
-        values = np.packbits(wide, axis=1, bitorder="little").reshape(-1)
-        return NullableBlock(FixedWidth(page.bits_per_value, len(rows), values), None)
-
-
-def _from_lanes(page: PackedBits, data: Bytes) -> Bytes:
-    bits, width = page.bits_per_value, page.packed_bits
-    if width == 0:
-        return np.zeros(page.num_values * bits // 8, np.uint8)
-    chunks = -(-page.num_values // CHUNK)
-    if width == bits:
-        # Even values packed to their own width are in lanes, which is not supported.
-        raise CorruptFileError(f"bit-packing of {bits} bits to as many")
-    starts = np.zeros(1, np.int64)
-    sizes = np.array([chunks * CHUNK_BYTES * width], np.int64)
-    with kernel_errors:
-        return _kernels.unpack_blocks(
-            data, starts, sizes, np.array([chunks * CHUNK], np.int64), bits, width
-        )
+    def _decoded(self, num_rows: int, content: memoryview) -> NullableBlock:
+        rows = unpinned(content).reshape(num_rows, -1)
+        blocks, start = [], 0
+        for child in self.children:
+            stop = start + child.num_bytes
+            data = np.ascontiguousarray(rows[:, start:stop]).reshape(-1)
+            blocks.append(child(FixedWidth(8, len(data), data)))
+            start = stop
+        return NullableBlock(StructBlock(num_rows, tuple(blocks)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,4 +220,35 @@ class PackedBits:
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         (content,) = yield from fetch([place.whole(self.buffer)])
-        return PackedBitsPiece(self, spans, content)
+        return ArrayPiece(len(content), partial(self._decoded, spans, content))
+
+    def _decoded(self, spans: Spans, content: memoryview) -> NullableBlock:
+        data, positions = np.frombuffer(content, np.uint8), spans.positions()
+        bits, width = self.bits_per_value, self.packed_bits
+        if self.lanes:
+            block = FixedWidth(bits, self.num_values, self._from_lanes(data))
+            return NullableBlock(gather(block, positions), None)
+        places = (positions[:, None] * width + np.arange(width)).reshape(-1)
+        packed = bits_at(data, places)
+        rows = np.unpackbits(packed, count=len(places), bitorder="little").reshape(-1, width)
+        wide = np.zeros((len(rows), bits), np.uint8)
+        wide[:, :width] = rows
+        if self.is_signed and width:
+            wide[:, width:] = rows[:, -1:]
+        values = np.packbits(wide, axis=1, bitorder="little").reshape(-1)
+        return NullableBlock(FixedWidth(bits, len(rows), values), None)
+
+    def _from_lanes(self, data: Bytes) -> Bytes:
+        bits, width = self.bits_per_value, self.packed_bits
+        if width == 0:
+            return np.zeros(self.num_values * bits // 8, np.uint8)
+        chunks = -(-self.num_values // CHUNK)
+        if width == bits:
+            # Even values packed to their own width are in lanes, which is not supported.
+            raise CorruptFileError(f"bit-packing of {bits} bits to as many")
+        starts = np.zeros(1, np.int64)
+        sizes = np.array([chunks * CHUNK_BYTES * width], np.int64)
+        with kernel_errors:
+            return _kernels.unpack_blocks(
+                data, starts, sizes, np.array([chunks * CHUNK], np.int64), bits, width
+            )

@@ -8,6 +8,7 @@ Source: encodings_v2_0.proto, Binary, Fsst, FixedSizeBinary.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -118,52 +119,6 @@ def decode_ends(
 
 
 @dataclass(frozen=True, slots=True)
-class StringPiece:
-    """Decoded ends of strings, and their concatenated bytes."""
-
-    ends: Ends
-    content: memoryview
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.content) + 8 * len(self.ends.offsets)
-
-    def decode(self) -> NullableBlock:
-        return NullableBlock(
-            VariableWidth(self.ends.offsets, unpinned(self.content)), self.ends.valid
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class WholePiece:
-    """Indices of requested strings, and all bytes of the page."""
-
-    page: Binary
-    spans: Spans
-    entries: memoryview
-    content: memoryview
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.entries) + len(self.content)
-
-    def decode(self) -> NullableBlock:
-        data = unpinned(self.content)
-        if self.page.scheme is not None:
-            start = np.zeros(1, np.int64)
-            data = decompress(self.page.scheme, data, start, start + len(data))[1]
-        wide = len(data) > WIDE_BYTES
-        ends = self.page.indices.decode(self.entries, self.spans, len(data), wide=wide)
-        begins, sizes = ends.spans.starts, ends.spans.counts
-        if len(begins) == 1:
-            data = data[int(begins[0]) : int(begins[0] + sizes[0])]
-        elif len(begins):
-            with kernel_errors:
-                data = _kernels.concat_spans(data, begins, sizes)[1]
-        return NullableBlock(VariableWidth(ends.offsets, data), ends.valid)
-
-
-@dataclass(frozen=True, slots=True)
 class Binary:
     """Strings of any length."""
 
@@ -179,7 +134,23 @@ class Binary:
         entries, content = yield from together(
             [self.indices.fetch(place, spans), _whole(place, self.buffer)]
         )
-        return WholePiece(self, spans, entries, content)
+        num_bytes = len(entries) + len(content)
+        return ArrayPiece(num_bytes, partial(self._decoded, spans, entries, content))
+
+    def _decoded(self, spans: Spans, entries: memoryview, content: memoryview) -> NullableBlock:
+        data = unpinned(content)
+        if self.scheme is not None:
+            start = np.zeros(1, np.int64)
+            data = decompress(self.scheme, data, start, start + len(data))[1]
+        wide = len(data) > WIDE_BYTES
+        ends = self.indices.decode(entries, spans, len(data), wide=wide)
+        begins, sizes = ends.spans.starts, ends.spans.counts
+        if len(begins) == 1:
+            data = data[int(begins[0]) : int(begins[0] + sizes[0])]
+        elif len(begins):
+            with kernel_errors:
+                data = _kernels.concat_spans(data, begins, sizes)[1]
+        return NullableBlock(VariableWidth(ends.offsets, data), ends.valid)
 
     def _plan_parts(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         entries = yield from self.indices.fetch(place, spans)
@@ -188,7 +159,12 @@ class Binary:
             ends = self.indices.decode(entries, spans, size, wide=size > WIDE_BYTES)
         read = Spans.of(ends.spans.starts, ends.spans.stops)
         content = yield from fetch_pieces(place, self.buffer, read.starts, read.stops)
-        return StringPiece(ends, content)
+        num_bytes = len(content) + 8 * len(ends.offsets)
+        return ArrayPiece(num_bytes, partial(_strings, ends, content))
+
+
+def _strings(ends: Ends, content: memoryview) -> NullableBlock:
+    return NullableBlock(VariableWidth(ends.offsets, unpinned(content)), ends.valid)
 
 
 def _whole(place: PagePlace, buffer: int) -> Plan[memoryview]:
@@ -197,26 +173,26 @@ def _whole(place: PagePlace, buffer: int) -> Plan[memoryview]:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacesPiece:
-    """Positions of strings in the file, in the form of blob descriptions."""
+class StringPlaces:
+    """Blobs of releases that stored them as strings: one round for their places, in the form of
+    blob descriptions; no bytes."""
 
     page: Binary
-    spans: Spans
-    entries: memoryview
-    first_byte: int  # position of the page's bytes in the file
-    size: int
 
-    @property
-    def num_bytes(self) -> int:
-        return len(self.entries)
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
+        entries = yield from self.page.indices.fetch(place, spans)
+        bytes_at = place.buffers[self.page.buffer]
+        return ArrayPiece(len(entries), partial(self._decoded, spans, entries, *bytes_at))
 
-    def decode(self) -> NullableBlock:
-        ends = self.page.indices.decode(self.entries, self.spans, self.size, wide=True)
-        counts, offsets = self.spans.counts, ends.offsets.astype(np.int64)
+    def _decoded(
+        self, spans: Spans, entries: memoryview, first_byte: int, size: int
+    ) -> NullableBlock:
+        ends = self.page.indices.decode(entries, spans, size, wide=True)
+        counts, offsets = spans.counts, ends.offsets.astype(np.int64)
         before = np.cumsum(counts) - counts
         shifts = np.repeat(ends.spans.starts - offsets[before], counts)
         sizes = np.diff(offsets)
-        positions = np.where(sizes > 0, offsets[:-1] + shifts + self.first_byte, 0)
+        positions = np.where(sizes > 0, offsets[:-1] + shifts + first_byte, 0)
         valid = ends.valid
         if valid is not None:
             positions, sizes = np.where(valid, positions, 1), np.where(valid, sizes, 0)
@@ -228,40 +204,6 @@ class PlacesPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class StringPlaces:
-    """Blobs of releases that stored them as strings: one round for their places; no bytes."""
-
-    page: Binary
-
-    def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
-        entries = yield from self.page.indices.fetch(place, spans)
-        first_byte, size = place.buffers[self.page.buffer]
-        return PlacesPiece(self.page, spans, entries, first_byte, size)
-
-
-@dataclass(frozen=True, slots=True)
-class FsstPiece:
-    """Read strings of FSST codes."""
-
-    table: SymbolTable
-    inner: ArrayPiece
-
-    @property
-    def num_bytes(self) -> int:
-        return self.inner.num_bytes
-
-    def decode(self) -> NullableBlock:
-        codes = self.inner.decode()
-        block = codes.block
-        assert isinstance(block, VariableWidth)
-        with kernel_errors:
-            expanded = _kernels.decode_fsst(
-                block.offsets, block.data, self.table.symbols, self.table.lengths
-            )
-        return NullableBlock(VariableWidth(*expanded), codes.valid)
-
-
-@dataclass(frozen=True, slots=True)
 class FsstEncoding:
     """Strings, each compressed on its own."""
 
@@ -270,31 +212,19 @@ class FsstEncoding:
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         piece = yield from self.inner.plan(place, spans)
-        return piece if self.table is None else FsstPiece(self.table, piece)
+        if self.table is None:
+            return piece
+        return ArrayPiece(piece.num_bytes, partial(_expanded, self.table, piece))
 
 
-@dataclass(frozen=True, slots=True)
-class SameLengthPiece:
-    """Read strings of equal length."""
-
-    width: int
-    num_rows: int
-    inner: ArrayPiece
-
-    @property
-    def num_bytes(self) -> int:
-        return self.inner.num_bytes
-
-    def decode(self) -> NullableBlock:
-        block = fixed(self.inner.decode(), "fixed-size binary")
-        total = self.num_rows * self.width
-        if len(block.data) != total:
-            raise CorruptFileError(
-                f"fixed-size binary: {len(block.data)} bytes, expected {total} in "
-                f"{self.num_rows} values of {self.width}"
-            )
-        offsets = np.arange(self.num_rows + 1, dtype=np.int64) * self.width
-        return NullableBlock(VariableWidth(offsets, block.data), None)
+def _expanded(table: SymbolTable, piece: ArrayPiece) -> NullableBlock:
+    """Strings of FSST codes."""
+    codes = piece.decode()
+    block = codes.block
+    assert isinstance(block, VariableWidth)
+    with kernel_errors:
+        expanded = _kernels.decode_fsst(block.offsets, block.data, table.symbols, table.lengths)
+    return NullableBlock(VariableWidth(*expanded), codes.valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,4 +237,15 @@ class SameLength:
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         piece = yield from self.inner.plan(place, spans.times(self.per_row))
-        return SameLengthPiece(self.width, spans.num_rows, piece)
+        return ArrayPiece(piece.num_bytes, partial(self._decoded, spans.num_rows, piece))
+
+    def _decoded(self, num_rows: int, piece: ArrayPiece) -> NullableBlock:
+        block = fixed(piece.decode(), "fixed-size binary")
+        total = num_rows * self.width
+        if len(block.data) != total:
+            raise CorruptFileError(
+                f"fixed-size binary: {len(block.data)} bytes, expected {total} in "
+                f"{num_rows} values of {self.width}"
+            )
+        offsets = np.arange(num_rows + 1, dtype=np.int64) * self.width
+        return NullableBlock(VariableWidth(offsets, block.data), None)
