@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance.file import LanceFileWriter
 
 from alance.errors import CorruptFileError
-from alance.format.plans import cut
+from alance.format.plans import ByteRange, cut
 from alance.format.schema import Schema
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ def run(plan: Plan[Any], content: bytes) -> Any:
         wanted = next(plan)
         while True:
             for one in wanted:
-                assert 0 <= one.start <= one.stop
-                if one.stop > len(content):
-                    raise CorruptFileError("beyond the end")
+                for part in [one] if isinstance(one, ByteRange) else one.ranges():
+                    assert 0 <= part.start <= part.stop
+                    if part.stop > len(content):
+                        raise CorruptFileError("beyond the end")
             wanted = plan.send([cut(one, view) for one in wanted])
     except StopIteration as done:
         return done.value
