@@ -15,7 +15,7 @@ namespace {
 using Floats = In<float>;
 
 // Positions of rows in half a block: whole blocks of 32 rows have their sign bits side by side,
-// byte by byte of a row (docs/format/search-indices.md, "Packing"). Rows behind the last whole
+// byte by byte of a row (docs/format/search-indices.md, "IVF_RQ"). Rows behind the last whole
 // block are stored column by column.
 constexpr int kPlaces[16] = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15};
 

@@ -306,9 +306,9 @@ def _of_frame(reader: pa.RecordBatchReader) -> tuple[pa.Schema, Iterator[Rows]]:
     """Return schema and rows of a pandas frame, whose lists of floats may be vectors."""
     table = reader.read_all()
     for place, name in enumerate(table.column_names):
-        if name in VECTOR_COLUMNS and table.num_rows:
-            column = _as_vectors(name, table.column(place).combine_chunks())
-            table = table.set_column(place, name, column)
+        column = table.column(place)
+        if name in VECTOR_COLUMNS and column.num_chunks == 1:
+            table = table.set_column(place, name, _as_vectors(name, column.chunk(0)))
     return table.schema, iter(table.to_batches())
 
 
