@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from alance.checks import check_text
-from alance.errors import ColumnNotFoundError, InvalidInputError
+from alance.errors import InvalidInputError
 from alance.file.batches import empty_columns, one_batch
 from alance.format.paths import join_path
 from alance.records import dataclass
@@ -169,8 +169,7 @@ def project(
     elif not isinstance(columns, Iterable):
         raise InvalidInputError(f"columns={columns!r}: expected a list of names, or a mapping")
     else:
-        columns = [_stored_name(schema, name) for name in columns]
-        outputs = _named(schema, columns, flat=flat)
+        outputs, columns = _named(schema, columns, flat=flat)
     for is_asked, name in ((with_row_id, ROW_ID), (with_row_address, ROW_ADDRESS)):
         if is_asked and all(output.name != name for output in outputs):
             outputs.append(Output(name, (name,)))
@@ -203,8 +202,8 @@ def _member(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
     return array
 
 
-def _stored_name(schema: Schema, name: object) -> str:
-    """Return a column's name or path in the case of the table, as filters accept it in any case.
+def _stored_path(schema: Schema, name: object) -> tuple[str, ...]:
+    """Return the path of a column; its first name may be in another case, as in filters.
 
     Raises:
         InvalidInputError: it is no text.
@@ -212,30 +211,34 @@ def _stored_name(schema: Schema, name: object) -> str:
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"column {name!r}: expected a name")
-    if name in META:
-        return name
-    try:
-        schema.field(name)
-    except ColumnNotFoundError:
-        name = schema.in_this_case(name)
-        schema.field(name)
-    return name
+    path = schema.names_of(name)
+    if schema.top(path[0]) is None:
+        if name in META:
+            return (name,)
+        alike = [field.name for field in schema.fields if field.name.lower() == path[0].lower()]
+        if len(alike) != 1:
+            schema.field(name)
+        path = (alike[0], *path[1:])
+        name = join_path(path)
+    schema.field(name)
+    return path
 
 
-def _named(schema: Schema, columns: list[str], *, flat: bool) -> list[Output]:
+def _named(
+    schema: Schema, columns: Iterable[object], *, flat: bool
+) -> tuple[list[Output], list[str]]:
+    """Return the outputs of named columns, and the names or paths in the case of the table."""
     outputs: dict[str, Output] = {}
-    for name in columns:
-        if name in outputs:
-            raise InvalidInputError(f"column {name!r} is named twice")
-        if name in META and all(field.name != name for field in schema.fields):
-            outputs[name] = Output(name, (name,))
-            continue
-        path = schema.names_of(name)
-        if flat:
-            outputs[name] = Output(name, path)
-        else:
-            outputs.setdefault(path[0], Output(path[0], path[:1]))
-    return list(outputs.values())
+    stored: list[str] = []
+    for column in columns:
+        path = _stored_path(schema, column)
+        stored.append(path[0] if len(path) == 1 else join_path(path))
+        # As in pylance, a member of a struct is named as it was requested.
+        name = str(column) if flat and len(path) > 1 else path[0]
+        if (name if flat else stored[-1]) in outputs:
+            raise InvalidInputError(f"column {column!r} is named twice")
+        outputs.setdefault(name, Output(name, path if flat else path[:1]))
+    return list(outputs.values()), stored
 
 
 def with_meta_fields(schema: Schema) -> pa.Schema:
