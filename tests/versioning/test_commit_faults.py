@@ -181,7 +181,7 @@ async def test_a_store_that_overwrites_is_refused(
             await store.put(path, body)
 
     manifests = ConditionalManifests(committer.engine, committer.table)
-    monkeypatch.setitem(committer.engine.registry._open._lasting, store.root, Overwriting())
+    monkeypatch.setitem(committer.engine.registry._open.lasting, store.root, Overwriting())
     for _ in range(2):
         with pytest.raises(NotImplementedError, match="overwrites where it was asked to create"):
             await manifests.check()
