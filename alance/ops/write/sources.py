@@ -230,7 +230,7 @@ def _column(
             return pa.array(values, annotated_type(models, name) or array.type)
         return array
     except _REFUSALS as error:
-        row = _first_refused(values, type_)
+        row = "" if isinstance(error, InvalidInputError) else _first_refused(values, type_)
         raise InvalidInputError(f"column {name!r}{row}: {error}") from error
 
 
