@@ -358,7 +358,7 @@ def test_without_rich_json_works_and_tables_say_what_is_missing(
         (["count", "{}", "--version", "99"], "99"),
         (["write", "{}", "none.parquet"], "none.parquet: no such file"),
         (["write", "{}", "{}/_versions"], "unknown ending"),
-        (["append", "{}/none", __file__, "--format", "csv"], "there are no versions"),
+        (["append", "{}/none", __file__, "--format", "csv"], "no such folder"),
         (["index", "{}", "--drop", "none"], "none"),
         (["index", "{}", "--create", "id", "--type", "IFV_PQ"], "INVERTED, or of vectors IVF_"),
         (["sql", "{}", "select pric from dataset"], "pric"),

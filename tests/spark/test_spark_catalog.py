@@ -233,7 +233,7 @@ def test_upkeep_by_procedures(spark, lake):
     assert rows_of(spark, cleaned)[0][0] == number - 1
     names = [row.procedure_name for row in spark.sql("SHOW PROCEDURES IN lance.system").collect()]
     assert "restore" in names
-    with pytest.raises(AnalysisException, match="there are no versions"):
+    with pytest.raises(AnalysisException, match="no such folder"):
         spark.sql("CALL lance.system.compact('nothing')")
 
 
