@@ -123,6 +123,18 @@ class NewPages:
             (content,) = yield [pieces]
             self._learn(content, states, far=True)
 
+    def state_ranges(self) -> set[tuple[str, int, int]]:
+        """Return path, start and stop of the ranges that `learn` reads by the kernel."""
+        pieces = self._pieces(far=True)
+        if pieces is None:
+            return set()
+        begins = [0, *pieces.ends[:-1]]
+        return {
+            (path, int(pieces.starts[at]), int(pieces.stops[at]))
+            for path, begin, end in zip(pieces.paths, begins, pieces.ends, strict=True)
+            for at in range(begin, end)
+        }
+
     def _pieces(self, *, far: bool) -> Pieces | None:
         """Bytes of the states of far or near pages. None if there are none."""
         files, ends, starts, stops, num_bytes = self._kernel.spans(far)

@@ -22,7 +22,7 @@ from alance.format.coalesce import coalesce
 from alance.format.plans import ByteRange, Pieces, joined_spans, together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Sequence, Set
 
     from alance.file.open.columns import States
     from alance.file.open.page_tables import Hole, PageTables, RangeTables
@@ -53,13 +53,20 @@ class PageBytes:
         """Held bytes of the file of each column; all columns must be of these files."""
         return [*map(self._files.__getitem__, tables.paths)]
 
-    def read_whole(self, holes: Sequence[Hole]) -> Plan[None]:
-        """Add bytes of a file that is not in memory whole."""
+    def read_whole(self, holes: Sequence[Hole], learned: Set[tuple[str, int, int]]) -> Plan[None]:
+        """Plan the buffers of small pages, but those that are read for their states: one round.
+
+        Args:
+            holes: the pages.
+            learned: path, start and stop of the ranges from which states are learned.
+        """
         spans: dict[str, list[tuple[int, int]]] = {}
         for hole in holes:
             place = hole.place
             spans.setdefault(place.path, []).extend(
-                [(start, start + size) for start, size in place.buffers if size]
+                (start, start + size)
+                for start, size in place.buffers
+                if size and (place.path, start, start + size) not in learned
             )
         parts = [
             ByteRange(path, *span)
@@ -200,7 +207,7 @@ def read_ranges(
                 small = [hole for hole in holes if _is_small(hole, spans)]
                 loads = [content.read(plan, tables), pages.learn(states)]
                 if small:
-                    loads.append(content.read_whole(small))
+                    loads.append(content.read_whole(small, pages.state_ranges()))
                 yield from together(loads)
             continue
         yield from content.read(plan, tables)
