@@ -13,7 +13,7 @@ import pytest
 import alance
 from alance.errors import InvalidInputError, RetryableConflictError
 from alance.indexing import IndexBuild
-from tests.indices.test_indices_parts import again
+from tests.indices.index_cases import pickled_copy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,11 +54,15 @@ async def test_they_are_those_made_at_once(tmp_path: Path, stable: bool) -> None
     once = await written(tmp_path / "once", stable=stable)
     once = await once.create_scalar_index("text", "INVERTED", **texts)
     dataset = await written(tmp_path / "parts", stable=stable)
-    plan = again(await IndexBuild.plan(dataset, "text", "inverted", task_bytes=1, texts=texts))
+    plan = pickled_copy(
+        await IndexBuild.plan(dataset, "text", "inverted", task_bytes=1, texts=texts)
+    )
     assert plan.num_tasks() == 4
-    parts = [again(await again(task).execute(dataset)) for task in reversed(plan.tasks)]
+    parts = [
+        pickled_copy(await pickled_copy(task).execute(dataset)) for task in reversed(plan.tasks)
+    ]
     assert sum(part.num_rows for part in parts) == await dataset.count_rows()
-    segment = again(await IndexBuild.merge(dataset, plan, parts))
+    segment = pickled_copy(await IndexBuild.merge(dataset, plan, parts))
     dataset = await IndexBuild.commit(dataset, plan, segment)
     await dataset.validate()
     assert await found(dataset) == await found(once)

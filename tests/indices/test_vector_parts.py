@@ -15,8 +15,8 @@ from alance.errors import AlreadyExistsError, CorruptFileError, InvalidInputErro
 from alance.files import FileReader
 from alance.indexing import IndexBuild
 from alance.ops.index.values import runs
+from tests.indices.index_cases import pickled_copy
 from tests.indices.test_indices_moved import unindexed
-from tests.indices.test_indices_parts import again
 from tests.indices.test_vectors_built import KINDS, clustered, table
 from tests.indices.test_vectors_merged import row_ids
 
@@ -53,11 +53,13 @@ async def test_they_are_those_made_at_once(
     once = await written(tmp_path / "once", stable=stable)
     once = await once.create_index("v", kind, **more)
     dataset = await written(tmp_path / "parts", stable=stable)
-    plan = again(await IndexBuild.plan(dataset, "v", kind, task_bytes=20_000, vectors=more))
+    plan = pickled_copy(await IndexBuild.plan(dataset, "v", kind, task_bytes=20_000, vectors=more))
     assert plan.num_tasks() == 6
-    parts = [again(await again(task).execute(dataset)) for task in reversed(plan.tasks)]
+    parts = [
+        pickled_copy(await pickled_copy(task).execute(dataset)) for task in reversed(plan.tasks)
+    ]
     assert sum(part.num_rows for part in parts) == await dataset.count_rows()
-    segment = again(await IndexBuild.merge(dataset, plan, parts, memory_bytes=1 << 16))
+    segment = pickled_copy(await IndexBuild.merge(dataset, plan, parts, memory_bytes=1 << 16))
     dataset = await IndexBuild.commit(dataset, plan, segment)
     assert unindexed(tmp_path / "parts") == {"v_idx": 0}
     queries = clustered(10, 5)
@@ -83,16 +85,18 @@ async def test_graphs_are_linked_by_ranges_of_partitions(
     once = await written(tmp_path / "once")
     once = await once.create_index("v", kind, **more)
     dataset = await written(tmp_path / "parts")
-    plan = again(await IndexBuild.plan(dataset, "v", kind, task_bytes=20_000, vectors=more))
-    parts = [again(await again(task).execute(dataset)) for task in plan.tasks]
+    plan = pickled_copy(await IndexBuild.plan(dataset, "v", kind, task_bytes=20_000, vectors=more))
+    parts = [pickled_copy(await pickled_copy(task).execute(dataset)) for task in plan.tasks]
     num_bytes = sum(part.num_bytes for part in parts)
     ranges = await IndexBuild.ranges(dataset, plan, parts, range_bytes=16 * num_bytes // 3)
     assert len(ranges) > 1
-    pages = [again(await again(part).execute(dataset)) for part in reversed(ranges)]
+    pages = [pickled_copy(await pickled_copy(part).execute(dataset)) for part in reversed(ranges)]
     assert sorted(number for part in pages for number, *_ in part.shapes) == [*range(7)]
     with pytest.raises(InvalidInputError, match="expected each range of one list once"):
         await IndexBuild.merge(dataset, plan, parts, pages[1:])
-    segment = again(await IndexBuild.merge(dataset, plan, parts, pages, memory_bytes=1 << 16))
+    segment = pickled_copy(
+        await IndexBuild.merge(dataset, plan, parts, pages, memory_bytes=1 << 16)
+    )
     dataset = await IndexBuild.commit(dataset, plan, segment)
     assert unindexed(tmp_path / "parts") == {"v_idx": 0}
     assert folders(tmp_path / "parts") == {segment["uuid"] for segment in dataset.list_indices()}
