@@ -21,7 +21,12 @@ ROWS = 300_000
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Look rows up by an index whatever the number of keys; note whether it is done."""
-    monkeypatch.setattr(match, "FEWEST_ROWS", 0)
+    return noted_lookups(monkeypatch, fewest_rows=0)
+
+
+def noted_lookups(monkeypatch: pytest.MonkeyPatch, fewest_rows: int) -> list[bool]:
+    """Let tables of few rows be looked up by an index; note for each merge whether it is done."""
+    monkeypatch.setattr(match, "FEWEST_ROWS", fewest_rows)
     original, looked_up = match._of_keys, []
 
     async def noted(*arguments: Any) -> Any:

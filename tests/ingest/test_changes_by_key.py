@@ -13,7 +13,8 @@ import pytest
 import alance
 import alance.sync
 from alance.errors import CommitConflictError, InvalidInputError, UnsupportedError
-from alance.ops.merge import insert, match, stream
+from alance.ops.merge import insert, stream
+from tests.changing.test_merge_by_index import noted_lookups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -390,15 +391,7 @@ async def test_a_few_changes_of_a_large_table_are_found_by_the_index(
     path = tmp_path / "t"
     dataset = await alance.write_dataset(rows({n: str(n) for n in range(5000)}), path)
     await dataset.create_scalar_index("id", "BTREE")
-    monkeypatch.setattr(match, "FEWEST_ROWS", 100)
-    original, looked_up = match._of_keys, []
-
-    async def noted(*arguments: Any) -> Any:
-        options = await original(*arguments)
-        looked_up.append(options is not None)
-        return options
-
-    monkeypatch.setattr(match, "_of_keys", noted)
+    looked_up = noted_lookups(monkeypatch, fewest_rows=100)
     async with alance.ingest(path, on="id", commit_interval=None) as sink:
         await sink.upsert(rows({3: "new", 9000: "new"}))
         await sink.delete(keys(4, 4999))

@@ -215,11 +215,9 @@ def _stored_path(schema: Schema, name: object) -> tuple[str, ...]:
     if schema.top(path[0]) is None:
         if name in META:
             return (name,)
-        alike = [field.name for field in schema.fields if field.name.lower() == path[0].lower()]
-        if len(alike) != 1:
-            schema.field(name)
-        path = (alike[0], *path[1:])
-        name = join_path(path)
+        if (first := schema.names_of(schema.in_this_case(join_path(path[:1])))) != path[:1]:
+            path = (*first, *path[1:])
+            name = join_path(path)
     schema.field(name)
     return path
 
