@@ -67,9 +67,9 @@ def ipc(table: pa.Table) -> bytes:
 
 
 async def test_a_table_is_created_without_rows_and_opened_if_it_exists(catalog: Catalog) -> None:
-    made = await catalog.create_table("users", schema=ROWS.schema)
-    assert (made.version, made.schema) == (1, ROWS.schema)
-    await made.insert(ROWS)
+    empty = await catalog.create_table("users", schema=ROWS.schema)
+    assert (empty.version, empty.schema) == (1, ROWS.schema)
+    await empty.insert(ROWS)
     again = await catalog.create_table("users", schema=ROWS.schema, exist_ok=True)
     assert (again.version, await again.count_rows()) == (2, 3)
     with pytest.raises(AlreadyExistsError):

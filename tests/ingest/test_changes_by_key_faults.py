@@ -44,9 +44,9 @@ async def take_step(sink: alance.Sink, number: int) -> None:
 def read(uri: str, **options: Any) -> dict[int, int]:
     table = lance.dataset(uri, **options)
     table.validate()  # type: ignore[no-untyped-call]
-    found = table.to_table().to_pylist()
-    assert len({row["id"] for row in found}) == len(found)
-    return {row["id"]: row["x"] for row in found}
+    rows = table.to_table().to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row["x"] for row in rows}
 
 
 @pytest.mark.parametrize("action", ["apply_reset", "apply_stall", "apply_status", "reset"])

@@ -40,7 +40,7 @@ NUMBERS = {leaf.field.id: number for number, leaf in enumerate(LEAVES)}
 
 def written(table: pa.Table, cuts: list[int]) -> bytes | None:
     """The statistics buffer of rows that are added in pieces."""
-    made = statistics.NewStatistics(LEAVES)
+    builder = statistics.NewStatistics(LEAVES)
     batch = table.combine_chunks().to_batches()[0]
     bounds = sorted({0, batch.num_rows, *(cut % batch.num_rows for cut in cuts)})
     for start, stop in pairwise(bounds):
@@ -48,8 +48,8 @@ def written(table: pa.Table, cuts: list[int]) -> bytes | None:
             FIELDS.fields, batch.slice(start, stop - start).columns, strict=True
         ):
             for key, values in leaf_values(field, array).items():
-                made.add(NUMBERS[key], values)
-    content = made.finish()
+                builder.add(NUMBERS[key], values)
+    content = builder.finish()
     return None if content is None else content.tobytes()
 
 

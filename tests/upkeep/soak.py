@@ -150,11 +150,11 @@ def produce_by_pylance(place: Place, operations: int, end: float) -> None:
 
 
 async def read(place: Place, number: int, seed: int) -> None:
-    """Follow the table, and search what was told, until all changes were."""
+    """Follow the table, and search the rows of its changes, until all changes were seen."""
     journal, chance = place.journal(f"reader{number}.read"), random.Random(seed + number)
     dataset = await alance.dataset(place.uri)
     token: Any = 0
-    told: dict[int, int] = {}
+    seen: dict[int, int] = {}
     while True:
         final = place.ask("final")
         async for change in dataset.follow(token, wait=False, batch_size=7):
@@ -163,27 +163,27 @@ async def read(place: Place, number: int, seed: int) -> None:
                 columns = change.rows["id"].to_pylist(), change.rows["change"].to_pylist()
                 values = dict(zip(*columns, strict=True))
                 print(json.dumps([change.version, change.kind, values]), file=journal)
-                told |= values
+                seen |= values
             place.tell(f"reader{number}.version", str(change.version - 1))
         if token:
             place.tell(f"reader{number}.version", str(change.version))
         dataset = await dataset.checkout_latest()
-        if told:
-            await search(dataset, chance.choice(sorted(told)), told)
+        if seen:
+            await search(dataset, chance.choice(sorted(seen)), seen)
         if final is not None:
             return
         await asyncio.sleep(0.01)
 
 
-async def search(dataset: alance.Dataset, key: int, told: dict[int, int]) -> None:
+async def search(dataset: alance.Dataset, key: int, seen: dict[int, int]) -> None:
     """Find a row by its key and by its text.
 
     Raises:
-        AssertionError: it is not there once, or older than what was told.
+        AssertionError: it is not there once, or older than the change that was seen.
     """
-    found = await dataset.to_table(["id", "change"], filter=f"id = {key}")
-    assert found["id"].to_pylist() == [key], (dataset.version, key, found)
-    assert found["change"][0].as_py() >= told[key], (dataset.version, key, found)
+    by_key = await dataset.to_table(["id", "change"], filter=f"id = {key}")
+    assert by_key["id"].to_pylist() == [key], (dataset.version, key, by_key)
+    assert by_key["change"][0].as_py() >= seen[key], (dataset.version, key, by_key)
     by_text = await dataset.search_text(f"k{key}", columns=["id"])
     assert by_text["id"].to_pylist() == [key], (dataset.version, key, by_text)
 

@@ -164,14 +164,14 @@ async def test_who_asks_after_a_commit_sees_it_although_a_look_is_under_way(
 
 async def test_own_changes_are_seen_at_once(place: Place) -> None:
     dataset = await place.open(place.session())
-    made = await dataset.insert(pa.table({"id": [100, 101]}))
-    assert (made.version, dataset.version) == (2, 2)
+    written = await dataset.insert(pa.table({"id": [100, 101]}))
+    assert (written.version, dataset.version) == (2, 2)
     assert await dataset.count_rows() == 12
-    assert made.summary["num_inserted_rows"] == 2
+    assert written.summary["num_inserted_rows"] == 2
     assert not dataset.summary
     after = await dataset.delete("id = 100")
     assert await dataset.count_rows() == 11
-    assert await made.count_rows() == 12  # a dataset of one version
+    assert await written.count_rows() == 12  # a dataset of one version
     assert after.version == dataset.version == 3
     await dataset.upsert(pa.table({"id": [7, 500]}), "id")
     assert await dataset.count_rows() == 12

@@ -198,7 +198,7 @@ class Hole(NamedTuple):
 
     @property
     def place(self) -> PagePlace:
-        """Where the page is."""
+        """File, buffers and description of the page."""
         column = self.leaf.column
         assert isinstance(column, OpenColumn)
         return column.place(self.number)

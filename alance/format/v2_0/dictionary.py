@@ -78,13 +78,13 @@ class DictionaryEncoding:
             return NullableBlock(_block(raw, items.block), indices.valid)
         places = np.minimum(raw, len(valid_items) - 1)
         valid = valid_items[places] | (raw >= len(valid_items))
-        kept = np.flatnonzero(valid_items)
-        if not len(kept):
+        used = np.flatnonzero(valid_items)
+        if not len(used):
             return NullableBlock(ConstantBlock(len(raw), None), np.zeros(len(raw), np.bool_))
         block = items.block
-        if int(kept[-1]) < items.num_values - 1:
+        if int(used[-1]) < items.num_values - 1:
             # Writers append the null item last.
-            block = gather(block, np.arange(int(kept[-1]) + 1))
+            block = gather(block, np.arange(int(used[-1]) + 1))
         return NullableBlock(_block(raw, block), _anded(valid, indices.valid))
 
 

@@ -91,8 +91,10 @@ async def _what_is_there(engine: Engine, table: Table) -> str:
         return "there are no versions; if it is a folder of tables, open it by `alance.connect`"
     place = table.main_root
     try:
-        beside, files = await engine.scheduler.list_level(place.rpartition("/")[0], reason="none")
-        below, _ = await engine.scheduler.list_level(place, reason="none")
+        beside, files = await engine.scheduler.list_level(
+            place.rpartition("/")[0], reason="not a table"
+        )
+        below, _ = await engine.scheduler.list_level(place, reason="not a table")
     except AlanceError:
         return "there are no versions"
     if place in files:

@@ -67,8 +67,8 @@ class Formatted(Protocol):
 
 
 @runtime_checkable
-class Framed(Protocol):
-    """pandas frame."""
+class PandasFrame(Protocol):
+    """Frame of pandas: a mapping of columns."""
 
     @property
     def columns(self) -> Any: ...
@@ -283,10 +283,10 @@ def _opened(
         try:
             reader = pa.RecordBatchReader.from_stream(data)
         except pa.ArrowException as error:
-            if isinstance(data, Framed):
+            if isinstance(data, PandasFrame):
                 raise _refused_column(data, error) from error
             raise _refused(data) from error  # a Series or ChunkedArray streams values, not rows
-        if isinstance(data, Framed):
+        if isinstance(data, PandasFrame):
             return _of_frame(reader)
         return reader.schema, iter(reader)
     if isinstance(data, Scan):
@@ -312,7 +312,7 @@ def _of_frame(reader: pa.RecordBatchReader) -> tuple[pa.Schema, Iterator[Rows]]:
     return table.schema, iter(table.to_batches())
 
 
-def _refused_column(frame: Framed, cause: Exception) -> InvalidInputError:
+def _refused_column(frame: PandasFrame, cause: Exception) -> InvalidInputError:
     """Return the error for a frame with a column that Arrow cannot convert."""
     for name, column in frame.items():
         values = column.to_numpy()
