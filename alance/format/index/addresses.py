@@ -38,7 +38,7 @@ def parse_rows(content: memoryview) -> RowSet:
 
 
 def _bitmaps(content: memoryview) -> list[tuple[int, memoryview]]:
-    """Return the high halves of a set, ascending, each with its bitmap, which is checked."""
+    """Split a row set into pairs of a high half and its checked bitmap, ascending by high half."""
     try:
         parts = _kernels.address_parts(np.frombuffer(content, np.uint8))
     except ValueError as error:
@@ -59,7 +59,7 @@ def rows_bytes(rows: Int64s) -> bytes:
 
 
 def joined_rows(sets: Sequence[memoryview]) -> bytes:
-    """Return the encoded union of encoded row sets; bitmaps in only one set are copied.
+    """Encode the union of encoded row sets; copy the bitmaps that have no counterpart.
 
     Raises:
         CorruptFileError: the bytes are not a row set.

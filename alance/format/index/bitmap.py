@@ -1,7 +1,7 @@
-"""Bitmap index: each distinct value with the set of its rows.
+"""Bitmap index: each distinct value with the set of rows that have it.
 
-A label index of lists has the same file: a key is a list item, with the rows whose lists contain
-it.
+A label list index has the same file. Its keys are list items, each with the rows whose lists
+contain it.
 
 `bitmap_page_lookup.lance` has the columns `keys` (of the indexed type, in order, null first) and
 `bitmaps` (binary: a row set); the metadata of its schema has the number of keys.
@@ -28,12 +28,13 @@ FILE: Final = "bitmap_page_lookup.lance"
 KEYS: Final = "keys"
 BITMAPS: Final = "bitmaps"
 STATS: Final = "lance:index_stats"
-LABEL_NULLS: Final = "lance:label_list_nulls"  # global buffer number: rows of null lists
+# Number of the global buffer with the rows of null lists.
+LABEL_NULLS: Final = "lance:label_list_nulls"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedSets:
-    """Form of a file with keys and the row set of each key.
+    """Schema and codec of an index file with keys and the row set of each key.
 
     Attributes:
         file: name of the file.
@@ -50,7 +51,7 @@ class KeyedSets:
     to_bytes: Callable[[Int64s], bytes]
 
     def schema(self, type_: pa.DataType) -> pa.Schema:
-        """Return the columns of the file, given the type of the keys."""
+        """Return the schema of the file for keys of a type."""
         return pa.schema([pa.field(self.keys, type_), pa.field(self.sets, pa.binary())])
 
 

@@ -1,9 +1,9 @@
-"""Bloom filters of zones of rows, to skip zones without a value.
+"""Bloom filters, one per zone of rows: a search skips the zones that cannot contain its value.
 
 `bloomfilter.lance` has the columns of zones (see `zones`), `has_null` (bool) and
-`bloom_filter_data` (binary): a split-block filter as in Parquet, of the XXH64 hashes of values: of
-little-endian numbers, or of the bytes of texts. The metadata has the number of values for which a
-filter is sized, and its probability of false positives.
+`bloom_filter_data` (binary): a split-block filter as in Parquet. It holds the XXH64 hash of each
+value: of the little-endian bytes of a number, or of the bytes of a text. The metadata has the
+number of values that a filter is sized for, and its probability of false positives.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -66,9 +66,13 @@ def hashes_of(values: pa.Array) -> UInt64s:
 
 
 def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
-    """Return the hashes of Python values of a type: integers in its unit, floats, or bytes.
+    """Return the hashes of Python values, as a filter has them for values of an Arrow type.
 
-    A float zero gets the hashes of both zeros.
+    A float zero gets two hashes: of 0.0 and of -0.0.
+
+    Args:
+        points: bytes for types of variable size, floats for float types, else integers: the stored
+            value, such as the number of days for a date.
     """
     if is_variable(type_):
         content = b"".join(points)
@@ -85,7 +89,7 @@ def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
 
 
 def hits(filters: pa.Array, hashes: UInt64s) -> Mask:
-    """Return the mask of the filters that may contain any of the values. CPU work.
+    """Return a mask of the filters that may contain at least one of the values. CPU work.
 
     Raises:
         CorruptFileError: the bytes are not filters.
@@ -102,7 +106,7 @@ def null_flags(column: pa.Array) -> Mask:
     """Return the column `has_null` as a mask.
 
     Raises:
-        CorruptFileError: the column is not of booleans, or has nulls.
+        CorruptFileError: the column is not boolean, or has nulls.
     """
     if not pa.types.is_boolean(column.type) or column.null_count:
         raise CorruptFileError(f"bloom filters: {HAS_NULL} of type {column.type}, or null")

@@ -1,4 +1,4 @@
-"""B-tree index: all values in order with their rows, in pages of equal length.
+"""B-tree index: all values, sorted, with their rows, in pages of equal length.
 
 `page_data.lance` has the columns `values` (of the indexed type, nulls first, floats in total order:
 -NaN first, NaN last) and `ids` (uint64); `page_lookup.lance` has a row for each page: `min`, `max`,
@@ -40,7 +40,8 @@ RANGE_PARTITIONED: Final = "range_partitioned"
 FILE_PAGES: Final = "page_num_per_range_partition"
 VALUES: Final = "values"
 IDS: Final = "ids"
-FENCE_ROWS: Final = 64  # rows per zone of a page; evaluating them costs as much as pruning the zone
+# Rows per zone of a page; evaluating 64 rows costs as much as pruning one zone.
+FENCE_ROWS: Final = 64
 LOOKUP_COLUMNS: Final = ("min", "max", "null_count", "page_idx")
 
 

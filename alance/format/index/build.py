@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.index.bitmap import KeyedSets
 
-SET_BYTES: Final = 8 << 20  # row sets per batch
-OPEN_ROWS: Final = 1 << 20  # unencoded rows of a key, 8 bytes each
+SET_BYTES: Final = 8 << 20  # bytes of row sets per batch
+OPEN_ROWS: Final = 1 << 20  # rows of a key (8 bytes each) that wait before they are encoded
 
 
 class PageTableBuilder:
@@ -49,7 +49,7 @@ class PageTableBuilder:
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows: values in the first column, in order, nulls first."""
+        """Add rows: sorted values in the first column, nulls first."""
         values = batch.column(0)
         page = self._page_rows
         starts = np.arange(-self._num_rows % page, len(values), page)
@@ -81,13 +81,13 @@ class PageTableBuilder:
 
 
 class RowSetBuilder:
-    """Builder of the keys and row sets of a bitmap index; rows are added in order.
+    """Builder of the keys and row sets of a bitmap index; rows are added sorted by key.
 
     Args:
         type_: type of the values.
-        sort_key: maps values so that equal results mean the same key.
-        form: form in which keys and row sets are stored.
-        of_sets: True if keys are added with encoded row sets instead of rows.
+        sort_key: maps values to sort keys; values with equal sort keys share one key of the index.
+        form: schema and codec of the file.
+        of_sets: True if each added value comes with an encoded row set instead of a row number.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class RowSetBuilder:
         self._keys: list[pa.Array] = []
         self._sets: list[bytes] = []
         self._num_bytes = 0
-        self._open: list[Any] = []  # rows or sets of the last key, which may continue
+        self._open: list[Any] = []  # rows or sets of the last key, which more rows may follow
         self._num_open = 0  # rows of the last key that are not encoded yet
         self._open_sets: list[bytes] = []  # encoded sets of earlier rows of the last key
         self._last: pa.Array | None = None
@@ -139,7 +139,7 @@ class RowSetBuilder:
         return [self._batch(self._keys)] if self._keys else []
 
     def _starts(self, values: pa.Array) -> Int64s:
-        """Return the rows whose key differs from the key of the previous row."""
+        """Return the positions at which a new key begins."""
         before = values.slice(0, 1) if self._last is None else self._last
         keys = self._sort_key(pa.concat_arrays([before, values]))
         previous, own = keys.slice(0, len(values)), keys.slice(1)

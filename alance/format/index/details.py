@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2, vector_index_pb2
 
 VECTOR: Final = "Vector"
-LISTED: Final = {"FM": "Fm"}  # kinds that pylance spells otherwise where it lists indices
+LISTED: Final = {"FM": "Fm"}  # kinds that pylance's list of indices spells differently
 _METRICS: Final = {0: "L2", 1: "Cosine", 2: "Dot", 3: "Hamming"}
 
 
@@ -41,9 +41,7 @@ def index_type(message: table_pb2.IndexMetadata) -> str:
 
 
 def details_of(message: table_pb2.IndexMetadata) -> dict[str, Any]:
-    """Return the options by which an index was built, named as in pylance.
-
-    Empty if the record does not have them.
+    """Return the build options of an index, named as in pylance; empty if the record lacks them.
 
     Raises:
         CorruptFileError: the details are not a message.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Details = vector_index_pb2.VectorIndexDetails
 
 SQ_BITS: Final = 8
-# Bits of codes by kind; the first is the default. FLAT has no codes.
+# Allowed numbers of bits per code, by kind; the first is the default. FLAT has no codes.
 BITS: Final[Mapping[str, tuple[int, ...]]] = {
     "PQ": (8, 4),
     "SQ": (SQ_BITS,),
@@ -42,7 +42,7 @@ class Encoder(Protocol):
 
     Attributes:
         KIND: last part of the index type's name, such as PQ.
-        VERSION: index version in the record.
+        VERSION: index version in the index's manifest record.
     """
 
     KIND: ClassVar[str]
@@ -61,7 +61,7 @@ class Encoder(Protocol):
         """
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        """Return the columns of a whole partition in stored order."""
+        """Put the columns of a whole partition into stored byte order."""
 
     def storage(self) -> Mapping[str, Any]:
         """Return the storage metadata that readers need."""
@@ -123,7 +123,7 @@ class FlatEncoder:
 
 @dataclass(frozen=True, slots=True)
 class ScalarEncoder:
-    """Scalar quantization: each component as one of 256 steps between two bounds."""
+    """Scalar quantization: each component is coded as one of 256 steps between two bounds."""
 
     KIND: ClassVar = "SQ"
     VERSION: ClassVar = 1
@@ -168,13 +168,13 @@ class ScalarEncoder:
 
 @dataclass(frozen=True, slots=True)
 class ProductEncoder:
-    """Product quantization: each sub-vector as the number of its nearest codebook entry.
+    """Product quantization: each sub-vector is coded as the number of its nearest codebook entry.
 
     Attributes:
         codebook: shape (parts, 2^bits, dimension / parts), float32.
-        dtype: type of the stored codebook, which is the column's type.
-        of_residuals: True to encode vectors minus their centroid: for all metrics but dot.
-        is_transposed: True if stored codes are by sub-vector, as this encoder writes them.
+        dtype: type of the stored codebook: the type of the column's numbers.
+        of_residuals: True to encode the residual (vector minus centroid); False for `dot` alone.
+        is_transposed: True if codes are stored by sub-vector, as this encoder stores them.
     """
 
     KIND: ClassVar = "PQ"
@@ -192,7 +192,7 @@ class ProductEncoder:
 
     @property
     def bits(self) -> int:
-        """Bits of a code."""
+        """Number of bits per code."""
         return int(self.codebook.shape[1]).bit_length() - 1
 
     @property
@@ -249,11 +249,11 @@ class ProductEncoder:
 
 @dataclass(frozen=True, slots=True)
 class RabitqEncoder:
-    """RaBitQ: a few bits per component of the rotated difference from the centroid.
+    """RaBitQ: a few bits per component of the rotated residual (vector minus centroid).
 
     Attributes:
-        rotation: rotation by signs.
-        bits: bits of a component, 1 to 9.
+        rotation: random rotation, stored as signs.
+        bits: number of bits per component, 1 to 9.
     """
 
     KIND: ClassVar = "RQ"
@@ -264,7 +264,7 @@ class RabitqEncoder:
 
     @classmethod
     def drawn(cls, dim: int, bits: int, seed: int) -> RabitqEncoder:
-        """Return an encoder with random signs; it needs no training."""
+        """Return an encoder with a random rotation; RaBitQ needs no training."""
         return cls(rabitq.Rotation.drawn(dim, seed), bits)
 
     @property
@@ -317,9 +317,9 @@ class RabitqEncoder:
 
 
 def encoder_like(quantizer: Quantizer, type_: VectorType) -> Encoder | None:
-    """Return the encoder that writes codes for a quantizer.
+    """Return the encoder that writes the codes of a quantizer.
 
-    Returns None if there is none, as for RaBitQ with a rotation by a matrix.
+    Returns None if alance cannot write such codes, as for RaBitQ with a rotation matrix.
 
     Args:
         type_: type of the vectors.

@@ -4,13 +4,14 @@ Texts are split into partitions of at most 10,000 rows or about 16 MiB, in files
 with N from 0. Null rows are omitted. The content of a partition is the text of each row followed by
 a byte FF, and a byte 00 at the end; bytes 00 and FF in texts are replaced by blanks. The file
 stores the Burrows-Wheeler transform of this content as a wavelet tree in the shape of a Huffman
-code, and every 32nd entry of the suffix array.
+tree, and every 32nd entry of the suffix array. The rows of the file have the columns
 
     node_id u32, block_id u32, words large_binary, prefix_rank u64, bit_len u64
 
-has a row for each 32 KiB of bits of a node (u64 words, lowest bit first; `prefix_rank`: ones in the
-blocks before; `bit_len`: bits of the node), then rows of node FFFFFFFF with u64 entries of the
-suffix array. The metadata has numbers in decimal, and these arrays in hexadecimal digits:
+Each node has a row per 32 KiB of its bits (u64 words, lowest bit first; `prefix_rank`: number of
+one bits in the node's earlier rows; `bit_len`: bits of the node). Rows with node id FFFFFFFF
+follow, with u64 entries of the suffix array. The metadata has numbers in decimal, and these arrays
+as hexadecimal digits:
 
     c_table              257 x u64: number of smaller symbols, for each symbol
     tree_topology        u32 nodes; left and right child of each: u8 (1: leaf), u32 node or symbol
@@ -47,17 +48,18 @@ VERSION: Final = 10
 ENDING: Final = "_fm.lance"
 PARTITION_ROWS: Final = 10_000
 PARTITION_BYTES: Final = 16 << 20
-FM_BLOCK_BYTES: Final = 32 << 10  # bits, or entries of the suffix array, in a row of the file
+FM_BLOCK_BYTES: Final = 32 << 10  # bytes of bits or of suffix array entries per row of the file
 RATE: Final = 32
 SAMPLES_NODE: Final = 0xFFFF_FFFF
 SEPARATOR: Final = 0xFF
 BLANK: Final = b" "
 MAX_NODES: Final = 255
-MAX_CODE: Final = 32  # most bits of a code in the format
-# Memory to build a partition, per byte of its text: the text twice, four bytes for a suffix, up to
-# four for sorting, and the pages being written.
+MAX_CODE: Final = 32  # bits; the format holds no longer Huffman code
+# Bytes of memory to build a partition, per byte of its text: the text twice, four bytes per suffix,
+# up to four for sorting, and the pages being written.
 BUILD_BYTES: Final = 14
-PARTITION: Final = "partition"  # column of a run: metadata in the first row of a partition
+# Column of a run; its value in a partition's first row is the metadata.
+PARTITION: Final = "partition"
 SCHEMA: Final = pa.schema(
     [
         pa.field("node_id", pa.uint32(), nullable=False),
@@ -84,7 +86,7 @@ class FmPartition:
     Attributes:
         rows: address of each row; shape (rows,), int64.
         starts: offset of each row's text, ascending; shape (rows,), int64.
-        index: None for an empty partition.
+        index: kernel object that searches the content; None for an empty partition.
         length: bytes of the content.
     """
 
@@ -98,7 +100,7 @@ class FmPartition:
         """Parse the rows and the metadata of a file. CPU work.
 
         Raises:
-            CorruptFileError: they do not form a partition.
+            CorruptFileError: the rows and the metadata do not form a partition.
         """
         try:
             return cls._parse(batch, metadata)
@@ -156,13 +158,15 @@ class FmPartition:
         return 16 * len(self.rows) + (self.index.num_bytes if self.index is not None else 0) + 2000
 
     def find(self, pattern: bytes) -> tuple[int, int]:
-        """Return the range of suffixes that begin with a pattern: first and end. CPU work."""
+        """Return the range of suffixes that start with a pattern. CPU work."""
         if self.index is None:
             return 0, 0
         return self.index.find(np.frombuffer(pattern, np.uint8))
 
     def rows_of(self, span: tuple[int, int]) -> Int64s:
-        """Return the addresses of the rows in which a range of suffixes begins. CPU work.
+        """Return the addresses of the rows that contain the starts of a range of suffixes.
+
+        CPU work.
 
         Args:
             span: range of suffixes, from `find`.
@@ -180,7 +184,7 @@ class FmPartition:
         return self.rows[np.unique(numbers)]
 
     def texts(self, keep: Mask) -> FmTextRows:
-        """Return the rows of a mask with their texts, decoded from the index. CPU work.
+        """Decode the texts of the rows in a mask. CPU work.
 
         Raises:
             CorruptFileError: the decoded texts do not match the stored offsets.
@@ -200,12 +204,12 @@ class FmPartition:
 
 
 class FmTextRows(NamedTuple):
-    """Rows with their texts.
+    """Row addresses with their texts.
 
     Attributes:
         rows: address of each row; shape (n,).
-        ends: offset in `content` after the separator of each text.
-        content: texts without bytes 00 and FF, each followed by a separator.
+        ends: end of each text and its separator, as an offset in `content`.
+        content: texts, each followed by a separator; their bytes 00 and FF are replaced by blanks.
     """
 
     rows: Int64s
@@ -214,13 +218,13 @@ class FmTextRows(NamedTuple):
 
     @classmethod
     def none(cls) -> FmTextRows:
-        """Return no rows."""
+        """Return an empty object."""
         empty = np.empty(0, np.int64)
         return cls(empty, empty, np.empty(0, np.uint8))
 
     @classmethod
     def of(cls, values: pa.Array, addresses: pa.Array) -> FmTextRows:
-        """Return the rows whose value is not null. CPU work."""
+        """Return the non-null values with their rows. CPU work."""
         values, rows = plain(values), as_numbers(addresses).astype(np.int64)
         if values.null_count:
             rows, values = rows[as_mask(values.is_valid())], values.drop_null()
@@ -230,7 +234,7 @@ class FmTextRows(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[FmTextRows]) -> FmTextRows:
-        """Concatenate several rows with texts; a copy. CPU work."""
+        """Concatenate parts into a copy. CPU work."""
         sizes = np.cumsum([0, *(len(part.content) for part in parts)]).tolist()
         shifted = [part.ends + size for part, size in zip(parts, sizes, strict=False)]
         return cls(
@@ -240,7 +244,7 @@ class FmTextRows(NamedTuple):
         )
 
     def part(self, start: int, stop: int) -> FmTextRows:
-        """Return the rows from `start` to `stop`; a view."""
+        """Return the slice of rows from `start` to `stop`; a view."""
         first = int(self.ends[start - 1]) if start else 0
         last = int(self.ends[stop - 1]) if stop else 0
         ends = self.ends[start:stop]
@@ -269,7 +273,7 @@ class PartitionBuilder:
         null_rows: always empty, because null rows are omitted.
 
     Args:
-        memory: approximate memory budget of the build, in bytes. A text that exceeds it alone
+        memory: approximate memory budget of the build, in bytes. A single text above the budget
             becomes a partition of its own.
     """
 
@@ -281,15 +285,18 @@ class PartitionBuilder:
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Columns of the rows of consecutive partitions, with the metadata of each."""
+        """Columns of a run: rows of consecutive partitions, with the metadata of each."""
         return RUN_SCHEMA
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
-        """Add rows and return the completed partitions. CPU work."""
+        """Add values with their row addresses; return the partitions that are complete.
+
+        CPU work.
+        """
         return self.add_texts(FmTextRows.of(values, addresses))
 
     def add_texts(self, texts: FmTextRows) -> list[pa.RecordBatch]:
-        """Add rows and return the completed partitions. CPU work."""
+        """Add rows; return the partitions that are complete. CPU work."""
         ready: list[pa.RecordBatch] = []
         start, num_rows = 0, len(texts.rows)
         while start < num_rows:
@@ -313,7 +320,7 @@ class PartitionBuilder:
         return 2 * num_rows >= PARTITION_ROWS or 2 * num_bytes >= self._most
 
     def finish(self) -> list[pa.RecordBatch]:
-        """Return the last partition, if rows are pending. CPU work."""
+        """Return the last partition; empty if no rows are pending. CPU work."""
         return [self._partition()] if self._waiting else []
 
     def _partition(self) -> pa.RecordBatch:
@@ -323,13 +330,13 @@ class PartitionBuilder:
 
 
 def partition_of(texts: FmTextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
-    """Build a partition: the rows of its file, and the metadata. CPU work.
+    """Build the rows and the metadata of a partition's file. CPU work.
 
     Raises:
-        UnsupportedError: a code has more bits than the format holds, or the texts have 2 GiB or
-            more.
+        UnsupportedError: a Huffman code has more bits than the format holds, or the texts have 2
+            GiB or more.
     """
-    nodes = np.empty(0, np.int64)  # number of bits of each
+    nodes = np.empty(0, np.int64)  # number of bits of each node
     samples, words = np.empty(0, np.uint64), np.empty(0, np.uint64)
     counts = np.zeros(256, np.int64)
     tree, length = _WaveletTree([], {}), 0
@@ -368,10 +375,11 @@ def partition_of(texts: FmTextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
 
 
 def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Array], int]:
-    """Return the file's columns for all nodes and suffix array samples, and the count of node rows.
+    """Return the file's columns (nodes, then suffix array samples) and the number of node rows.
 
     Args:
-        nodes: number of bits of each node; `words` has their words consecutively.
+        nodes: number of bits of each node.
+        words: words of all nodes, one node after the other.
     """
     step = FM_BLOCK_BYTES // 8
     sizes = [*(-(-nodes // 64)).tolist(), len(samples)]
@@ -398,14 +406,14 @@ def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Ar
 
 
 def run_rows(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> pa.RecordBatch:
-    """Return the rows of a partition (at least one) in the form of a run."""
+    """Return the rows of a non-empty partition as rows of a run, with the metadata in a column."""
     packed = b"\0".join(f"{key}={value}".encode() for key, value in metadata.items())
     marks = pa.array([packed, *[None] * (batch.num_rows - 1)], pa.binary())
     return pa.RecordBatch.from_arrays([*batch.columns, marks], schema=RUN_SCHEMA)
 
 
 def with_rows(metadata: Mapping[str, str], rows: Int64s) -> dict[str, str]:
-    """Return the metadata of a partition with other row addresses.
+    """Return the metadata of a partition for other row addresses.
 
     The fingerprint is omitted: pylance only uses it to resume its own builds.
     """
@@ -414,19 +422,19 @@ def with_rows(metadata: Mapping[str, str], rows: Int64s) -> dict[str, str]:
 
 
 def metadata_of(packed: bytes) -> dict[str, str]:
-    """Parse the metadata in the first row of a partition in a run."""
+    """Parse the metadata of a partition of a run, from its first row."""
     pairs = (pair.decode().partition("=") for pair in packed.split(b"\0"))
     return {key: value for key, _, value in pairs}
 
 
 @dataclass(frozen=True, slots=True)
 class _WaveletTree:
-    """A Huffman tree.
+    """Shape of the wavelet tree: the Huffman tree of the bytes of a text.
 
     Attributes:
-        children: left and right child of each node: a node, or -1 minus a symbol. Nodes are
-            numbered in preorder.
-        codes: for each symbol its bits, and the nodes on the path to it.
+        children: left and right child of each node: the number of a node, or -1 minus a symbol for
+            a leaf. Nodes are numbered in preorder.
+        codes: code of each symbol: its bits, and the nodes on the path from the root.
     """
 
     children: list[tuple[int, int]]
@@ -484,7 +492,7 @@ class _WaveletTree:
 
 
 def _fingerprint(texts: FmTextRows) -> str:
-    """Return the 64-bit FNV-1a hash of the rows, by which pylance resumes a killed build."""
+    """Return the 64-bit FNV-1a hash of the rows; pylance resumes a killed build by it."""
     head = b"lance-fmindex-partition-v1" + struct.pack("<Q", len(texts.rows))
     hashed = _kernels.fnv1a_rows(np.frombuffer(head, np.uint8), *texts)
     return f"{hashed:016x}"

@@ -1,7 +1,7 @@
-"""HNSW graphs of the rows of partitions (IVF_HNSW_*): the rows of `index.idx`.
+"""HNSW graphs of partitions (IVF_HNSW_*), stored as the rows of `index.idx`.
 
 A row is a vector on a level, with its links to other vectors of the level. Level 0 has all vectors;
-each higher level has fewer. Partitions follow each other, and in each partition its levels.
+each higher level has fewer. Rows are sorted by partition, then by level.
 
     __vector_id   uint32: row of the vector within the partition
     __neighbors   list<uint32>: rows of the linked vectors
@@ -42,17 +42,18 @@ FIELDS: Final = (
     pa.field(DISTANCES, pa.list_(pa.float32())),
 )
 
-# Cost of a graph search per link and candidate, in rows of a sequential comparison. Measured with
-# 2,000 to 32,000 rows, m of 20, ef of 15 to 150, and all kinds of codes.
+# A graph search costs as much per link and candidate as a comparison of this many rows in sequence.
+# Measured with 2,000 to 32,000 rows, m of 20, ef of 15 to 150, and all kinds of codes.
 STEPS: Final = 3
-SPREAD: Final = 15  # approximate candidates beyond ef that a search visits before it is near
+# Approximate number of candidates, in addition to ef, that a search visits on its way.
+SPREAD: Final = 15
 
 
 def walked_rows(m: int, ef: int) -> int:
     """Return the number of rows above which a graph search is faster than comparing all rows.
 
     Args:
-        m: links of a row on the upper levels; up to twice as many on level 0.
+        m: maximum number of links of a row on the upper levels; level 0 has up to twice as many.
         ef: number of candidates of the search.
     """
     return STEPS * m * (ef + SPREAD)
@@ -63,7 +64,7 @@ class Links(NamedTuple):
 
     Attributes:
         m: links of a row on the upper levels; up to twice as many on level 0.
-        ef_construction: number of near candidates from which the links are chosen.
+        ef_construction: number of nearest candidates from which a row's links are chosen.
         max_level: maximum number of levels.
     """
 
@@ -80,7 +81,7 @@ class GraphShape(NamedTuple):
     """Metadata of a graph.
 
     Attributes:
-        entry: row at which a search begins.
+        entry: row at which a search starts.
         levels: first row of each level, then the end of the last.
         links: options of the graph build.
     """
@@ -164,7 +165,7 @@ class Graphs:
         return first, stop
 
     def num_bytes(self, number: int) -> int:
-        """Estimate the memory of a partition's graph in bytes: most rows have 2 m links."""
+        """Estimate the memory of a partition's graph in bytes, with 2 m links per row."""
         first, stop = self.span(number)
         shape = self.shapes[number]
         return (stop - first) * (8 + 8 * shape.links.m) if shape else 0
@@ -173,8 +174,7 @@ class Graphs:
         """True if a graph search is faster than comparing a partition's eligible rows.
 
         Args:
-            num_eligible: number of eligible rows; the fewer they are, the more other rows a search
-                visits.
+            num_eligible: number of rows that may be results.
             ef: number of candidates of the search.
         """
         shape = self.shapes[number]
@@ -184,7 +184,7 @@ class Graphs:
         """Build the graph of a partition.
 
         Args:
-            batch: the graph's rows of `index.idx`, with the columns `SEARCHED`.
+            batch: rows of the graph in `index.idx`, with the columns in `SEARCHED`.
 
         Raises:
             CorruptFileError: a link or a level is invalid.
@@ -216,13 +216,13 @@ def check(schema: pa.Schema) -> None:
 
 
 def describe(links: Links, details: vector_index_pb2.VectorIndexDetails) -> None:
-    """Record the options of graphs in the details of the index's record."""
+    """Store the options of graphs in the details message of an index's record."""
     config = details.hnsw_index_config
     config.max_connections, config.construction_ef, config.max_level = links
 
 
 def described(details: bytes) -> Links | None:
-    """Return the options of graphs in an index's record; None if it has no graphs.
+    """Return the options of the graphs from an index's record; None if the index has no graphs.
 
     Raises:
         CorruptFileError: the details are not a message.

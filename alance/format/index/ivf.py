@@ -46,10 +46,11 @@ NO_GRAPHS: Final = "lance:flat"
 METRIC: Final = "distance_type"
 STORAGE: Final = "storage_metadata"
 KINDS: Final = ("FLAT", "PQ", "SQ", "RQ")
-AIMED: Final = "alance:partition_rows"  # rows of a partition for which centroids were trained
+# Key: rows per partition that the centroids were trained for.
+AIMED: Final = "alance:partition_rows"
 TAIL: Final = "alance.tail_bytes"  # key of a hint in the details of the manifest's record
-LEAST_HINTED: Final = 16 << 10  # bytes of buffers; smaller ones are in the tail read of every file
-MOST_HINTED: Final = 4 << 20  # largest tail in bytes that a hint can request
+LEAST_HINTED: Final = 16 << 10  # bytes; smaller buffers are in the tail that is read of every file
+MOST_HINTED: Final = 4 << 20  # bytes; larger hints are capped
 MAX_DIM: Final = 1 << 20
 _DTYPES: Final[Mapping[int, np.dtype[Any]]] = {
     vector_index_pb2.Tensor.BFLOAT16: np.dtype("<u2"),
@@ -106,11 +107,11 @@ class Centroids:
 
 
 class Quantizer(Protocol):
-    """Stored form of an index's vectors, and its comparison with queries.
+    """Codec of an index's stored vectors; compares them with queries.
 
     Attributes:
         columns: columns of `auxiliary.idx` except the row ids.
-        is_exact: True if distances are exact, not estimated from codes.
+        is_exact: True if distances are exact, False if they are estimated from codes.
     """
 
     @property
@@ -120,10 +121,10 @@ class Quantizer(Protocol):
     def is_exact(self) -> bool: ...
 
     def queries(self, queries: Float64s) -> Float64s:
-        """Return queries in the form for comparisons with codes.
+        """Return the queries in the form that codes are compared with.
 
         Args:
-            queries: vectors in the form of the metric: for cosine, of length one.
+            queries: vectors, normalized for `cosine`.
         """
         ...
 
@@ -136,7 +137,10 @@ class Quantizer(Protocol):
         ...
 
     def prepared(self, partition: Partition) -> Partition:
-        """Return a partition in its cached form. CPU work."""
+        """Return a partition with the derived values that `add` needs; the result is cached.
+
+        CPU work.
+        """
         ...
 
     def add(
@@ -146,7 +150,7 @@ class Quantizer(Protocol):
         partition: Partition,
         mask: Bytes,
     ) -> None:
-        """Compare the rows of a partition with queries, and collect them in `nearest`.
+        """Compare the rows of a partition with queries; collect the nearest rows in `nearest`.
 
         Args:
             numbers: numbers of the queries.
@@ -162,8 +166,9 @@ class Partition:
     Attributes:
         number: number of the partition and of its centroid.
         ids: row ids, uint64; shape (n,).
-        columns: values of the quantizer's columns, row by row; then derived values.
-        graph: graph to search instead of comparing all rows; None for no graph.
+        columns: values of the quantizer's columns, row by row; then derived values, such as the
+            distance terms of PQ.
+        graph: graph to search; None to compare all rows.
         ef: number of candidates of a graph search.
     """
 
@@ -175,7 +180,7 @@ class Partition:
 
     @classmethod
     def of(cls, number: int, batch: pa.RecordBatch, names: Sequence[str]) -> Partition:
-        """Build a partition as a copy of rows of the file.
+        """Copy rows of `auxiliary.idx` into a partition.
 
         Args:
             names: the quantizer's columns.
@@ -233,7 +238,7 @@ class Storage:
 
 
 def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -> Int64s:
-    """Return the first row of each partition and the end of the last, from an `IVF` message.
+    """Parse an `IVF` message: first row of each partition, then the number of rows.
 
     Raises:
         CorruptFileError: the partitions do not match the rows of the file.
@@ -254,10 +259,10 @@ def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -
 
 
 def storage_metadata(metadata: Mapping[str, str]) -> Mapping[str, Any]:
-    """Parse the quantizer's metadata: JSON in a list of JSON.
+    """Parse the quantizer's metadata: a JSON list whose only item is a string of JSON.
 
     Raises:
-        CorruptFileError: it is absent or has another form.
+        CorruptFileError: the metadata are absent or have another form.
     """
     listed = json_of(metadata, STORAGE)
     if not isinstance(listed, list) or len(listed) != 1:
@@ -327,7 +332,7 @@ def parse_tensor(content: memoryview, dims: int) -> npt.NDArray[Any]:
 
 
 def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
-    """Return the tensor message of an array of float16, float32, float64 or uint8."""
+    """Encode an array of float16, float32, float64 or uint8 as a tensor message."""
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     return vector_index_pb2.Tensor(
         data_type=_NUMBERS[values.dtype], shape=values.shape, data=little.tobytes()
@@ -364,9 +369,9 @@ def ivf_of_centroids(centroids: npt.NDArray[Any], lengths: Int64s | None = None)
 
 
 def hint_tail_bytes(details: vector_index_pb2.VectorIndexDetails, buffer_bytes: int) -> None:
-    """Store in an index's record the bytes at the end of `auxiliary.idx` to read first.
+    """Store in an index's record how many bytes at the end of `auxiliary.idx` to read first.
 
-    Small buffers need no hint: they are in the tail that is read of every file.
+    Small buffers need no hint, because the tail that is read of every file has them.
 
     Args:
         buffer_bytes: bytes of the file's global buffers.
@@ -376,11 +381,12 @@ def hint_tail_bytes(details: vector_index_pb2.VectorIndexDetails, buffer_bytes: 
 
 
 def hinted_tail_bytes(details: bytes) -> int:
-    """Return the bytes at the end of `auxiliary.idx` to read first, from the record's details."""
+    """Return how many bytes at the end of `auxiliary.idx` to read first, by an index's record."""
     try:
         hints = vector_index_pb2.VectorIndexDetails.FromString(details).runtime_hints
         return min(max(int(hints.get(TAIL, 0)), TAIL_BYTES), MOST_HINTED)
-    except (DecodeError, ValueError):  # details of another kind or writer: it is only a hint
+    # Details of another kind or writer; reading works without a hint.
+    except (DecodeError, ValueError):
         return TAIL_BYTES
 
 

@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 FILE: Final = "ngram_postings.lance"
 TOKENS: Final = "tokens"
 POSTINGS: Final = "posting_list"
-NO_TEXT: Final = 0  # token of nulls
+NO_TEXT: Final = 0  # token of null rows
 MOST_PARTS: Final = 1 << 22
 NO_LETTERS: Final = np.empty(0, np.uint32)
 NO_BYTES: Final = np.empty(0, np.uint8)
 
 
 def tokens_of(parts: Sequence[str], most: int) -> list[int]:
-    """Return tokens that occur in every text with all the parts, in any case.
+    """Return tokens that any text containing all the parts must have, in upper or lower case.
 
     Letters outside of ASCII are skipped, because their folding depends on the writer of the index.
 
     Args:
-        most: maximum number of tokens; from more, evenly spaced ones are returned.
+        most: maximum number of tokens. If there are more, evenly spaced ones are returned.
     """
     offsets, content = packed(parts)
     rows = np.arange(len(parts), dtype=np.uint64)
@@ -92,7 +92,7 @@ def postings_bytes(rows: Int64s) -> bytes:
 
 
 def token_rows(texts: pa.Array, rows: UInt64s) -> tuple[UInt32s, UInt64s]:
-    """Return the distinct tokens of each text, and the row of each token. CPU work.
+    """Return the distinct tokens of each text, and the row number of each token. CPU work.
 
     Nulls have the token `NO_TEXT`.
 
@@ -120,7 +120,7 @@ def _plain_letter(letter: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PostingLists(KeyedSets):
-    """Form of a file with tokens and the posting list of each token."""
+    """Schema and codec of a file with tokens and the posting list of each token."""
 
     def schema(self, type_: pa.DataType) -> pa.Schema:
         plain = {"lance-encoding:compression": "none"}

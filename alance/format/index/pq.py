@@ -1,9 +1,9 @@
-"""Product quantization (IVF_PQ): sub-vectors are coded as numbers of codebook entries.
+"""Product quantization (IVF_PQ): each sub-vector is coded as the number of a codebook entry.
 
-A partition stores the codes of the first sub-vector for all rows, then those of the second, and so
-on (transposed); or it stores them row by row. Codes are of the residual, the vector minus its
-centroid; for `dot` they are of the vector itself. In memory, each row also has the part of its
-distance that does not depend on the query, so that one table per query serves all partitions.
+A partition stores codes row by row, or transposed: the codes of the first sub-vector of all rows,
+then the codes of the second, and so on. The residual (vector minus centroid) is coded; for `dot`,
+the vector itself. In memory, each row also has the part of its distance that does not depend on the
+query, so that one lookup table per query serves all partitions.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ CODES: Final = "__pq_code"
 
 @dataclass(frozen=True, slots=True)
 class ProductQuantizer:
-    """A codebook.
+    """Codebook of an index, and the layout of its codes.
 
     Attributes:
-        codebook: entries of all sub-vectors, flat; of shape (parts, dimension / parts, 2^bits).
-        book: the codebook in the form for kernels.
-        bits: bits of a code.
+        codebook: entries of all sub-vectors, flattened from shape (parts, dimension / parts,
+            2^bits).
+        book: the codebook as a kernel object.
+        bits: number of bits per code.
         parts: number of sub-vectors.
         is_transposed: True if partitions store codes by sub-vector instead of by row.
     """

@@ -1,4 +1,4 @@
-"""Dispatch of vector index quantizers by kind."""
+"""Quantizers of vector indices by kind of codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def columns_of(names: Sequence[str]) -> list[str]:
-    """Return the columns that a search reads: all except RaBitQ factors that it does not use."""
+    """Return the columns that a search reads: all except unused RaBitQ factors."""
     unread = {"__error_factors"}
     if "__add_factors_ex" in names:
         unread |= {"__add_factors", "__scale_factors"}
@@ -43,7 +43,7 @@ def quantizer_of(
 
     Args:
         storage: the quantizer's metadata.
-        content: content of the global buffer that it needs; None for no buffer.
+        content: content of the global buffer that the quantizer needs; None if it needs none.
         value_type: type of the column's values, a key of `values.TYPES`.
 
     Raises:

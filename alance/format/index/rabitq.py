@@ -1,4 +1,4 @@
-"""RaBitQ (IVF_RQ): a few bits per component of rotated vectors."""
+"""RaBitQ (IVF_RQ): rotated residuals (vector minus centroid) with a few bits per component."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ROUNDS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """A rotation by a matrix, or by rounds of signs and Walsh-Hadamard transforms.
+    """Rotation of vectors by a matrix, or by rounds of random signs and Walsh-Hadamard transforms.
 
     Attributes:
-        signs: 1 or -1, shape (4, dimension); shape (0, dimension) for a rotation by a matrix.
+        signs: signs of each round, 1 or -1, shape (4, dimension); empty for a rotation by a matrix.
         matrix: shape (dimension, dimension); empty for a rotation by signs.
     """
 
@@ -44,13 +44,13 @@ class Rotation:
 
     @classmethod
     def drawn(cls, dim: int, seed: int) -> Rotation:
-        """Return a rotation by random signs; the same seed gives the same rotation."""
+        """Draw a rotation by random signs; the same seed gives the same rotation."""
         signs = np.random.default_rng(seed).integers(0, 2, (ROUNDS, dim)) * 2 - 1
         return cls(signs.astype(np.float64), np.empty((0, 0)))
 
     @classmethod
     def of_bytes(cls, content: Bytes, dim: int) -> Rotation:
-        """Parse stored signs: one bit per sign, and whole bytes per round."""
+        """Parse stored signs: one bit per sign, whole bytes per round."""
         bits = np.unpackbits(content.reshape(ROUNDS, -1), axis=1, bitorder="little")[:, :dim]
         return cls((1.0 - 2.0 * bits).astype(np.float64), np.empty((0, 0)))
 
@@ -70,12 +70,12 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True)
 class Rabitq:
-    """Rotation of an index, with its rotated centroids."""
+    """Rotation and rotated centroids of an index."""
 
     metric: str
     rotation: Rotation
     centroids: Float32s
-    extra: int  # bits of a component besides its sign
+    extra: int  # bits per component in addition to its sign
     is_packed: bool
     columns: tuple[str, ...]
     is_exact: bool = field(default=False, init=False)

@@ -1,7 +1,7 @@
-"""Translation of row addresses after a compaction, from old fragments to new ones.
+"""Translation of row addresses by compactions, from old fragments to new ones.
 
 Rows keep their order: the n-th live row of the old fragments of a group is the n-th row of its new
-fragments. So an address is translated by counting, and only deleted rows are held in memory.
+fragments. So counting translates an address, and only the deleted rows have to be in memory.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class NewFragment(NamedTuple):
 
 
 class Moves(Protocol):
-    """Translation of row addresses."""
+    """Interface that translates row addresses."""
 
     @property
     def old_sizes(self) -> dict[int, int]:
         """Number of physical rows of each old fragment."""
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
-        """Return the new addresses of rows that still exist, and the mask of these rows."""
+        """Return the new addresses of live rows, and the mask of the addresses that have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class AddressMap:
         deleted_before: for each old fragment, number of deleted rows in fragments of lower ids.
         new_ids: ids of the new fragments.
         new_starts: number of the first row of each new fragment.
-        staying: ids of other fragments, whose addresses do not change, ascending.
+        staying: ids of fragments that the compaction did not touch, ascending.
     """
 
     old_ids: Int64s
@@ -89,7 +89,7 @@ class AddressMap:
 
         Args:
             groups: old and new fragments of each group, with equal numbers of live rows.
-            staying: ids of other fragments, whose addresses do not change.
+            staying: ids of fragments that the compaction did not touch.
         """
         old = [fragment for fragments, _ in groups for fragment in fragments]
         new = [fragment for _, fragments in groups for fragment in fragments]
@@ -117,7 +117,7 @@ class AddressMap:
         return dict(zip(self.old_ids.tolist(), self.num_physical_rows.tolist(), strict=True))
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
-        """Return the new addresses of rows that still exist, and the mask of these rows.
+        """Return the new addresses of live rows, and the mask of the addresses that have one.
 
         Deleted rows, and rows in fragments that the map does not contain, have no new address.
 
@@ -125,7 +125,7 @@ class AddressMap:
             addresses: addresses in any order; shape (n,).
 
         Returns:
-            New addresses in the order of `addresses`; and the mask, shape (n,).
+            New addresses, in the order of `addresses`; and a mask of `addresses`, shape (n,).
         """
         fragments, offsets = addresses >> 32, addresses & 0xFFFF_FFFF
         _, has_address = places_in(self.staying, fragments)
@@ -151,11 +151,11 @@ def _ints(values: Iterable[int]) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class LateMoves:
-    """Translation of row addresses by several compactions, one after the other.
+    """Translation of row addresses by several compactions in sequence.
 
     Attributes:
-        maps: map of each compaction, oldest first; the last map drops rows of other fragments than
-            those requested.
+        maps: map of each compaction, oldest first; then a map that drops the rows of all but the
+            retained fragments.
     """
 
     maps: tuple[AddressMap, ...]
@@ -165,7 +165,7 @@ class LateMoves:
         """Build the translation for the compactions in a fragment-reuse index.
 
         Args:
-            fragments: ids of the fragments whose rows are retained at the end.
+            fragments: ids of the retained fragments; the rows of others are dropped at the end.
 
         Raises:
             CorruptFileError: the row counts of a group do not match.
@@ -183,7 +183,7 @@ class LateMoves:
 
     @property
     def old_sizes(self) -> dict[int, int]:
-        """Number of physical rows of each old fragment in all compactions."""
+        """Number of physical rows of each old fragment of all compactions."""
         return {key: size for moves in self.maps for key, size in moves.old_sizes.items()}
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
@@ -212,11 +212,11 @@ def _moves_of(group: Group) -> tuple[list[OldFragment], list[NewFragment]]:
 
 
 def group_of(old: Sequence[OldFragment], new: Sequence[NewFragment]) -> Group:
-    """Return the fragment-reuse entry for a group of fragments. CPU work.
+    """Build the fragment-reuse entry of a group of fragments. CPU work.
 
     Raises:
-        InvalidInputError: old fragments are not in ascending order of ids, in which readers count
-            rows.
+        InvalidInputError: old fragments are not in ascending order of ids, the order in which
+            readers count rows.
     """
     ids = [fragment.id for fragment in old]
     if ids != sorted(ids):

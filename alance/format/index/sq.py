@@ -1,4 +1,4 @@
-"""Scalar quantization (IVF_SQ): each component is one of 256 steps between two bounds."""
+"""Scalar quantization (IVF_SQ): each component is coded as one of 256 steps between two bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODES: Final = "__sq_code"
 
 @dataclass(frozen=True, slots=True)
 class ScalarQuantizer:
-    """Bounds of the components; for cosine, those of normalized vectors."""
+    """Bounds of the components; for `cosine`, of the components of normalized vectors."""
 
     metric: str
     dim: int
@@ -94,7 +94,7 @@ class ScalarQuantizer:
 
 
 def scale_of(metric: str) -> float:
-    """Return the factor of squared distances: 0.5 for cosine, because |a - b|² / 2 = 1 - cos."""
+    """Return the factor for squared distances: 0.5 for cosine, because |a - b|² / 2 = 1 - cos."""
     return 0.5 if metric == "cosine" else 1.0
 
 

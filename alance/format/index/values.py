@@ -1,4 +1,4 @@
-"""Arrow arrays of vectors in the form for kernels."""
+"""Arrow arrays of vectors as the byte arrays that kernels take."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Float32s, Int64s
 
-NO_MASK: Final = np.empty(0, np.uint8)  # admits all rows
-# Type numbers in the kernels, `vectors.hpp`.
+NO_MASK: Final = np.empty(0, np.uint8)  # an empty mask stands for all rows
+# Number of each type in the kernels (`vectors.hpp`).
 TYPES: Final = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3, "uint8": 4}
 WIDTHS: Final = {
     "float16": 2,
@@ -40,7 +40,7 @@ METRICS: Final = (
     "cosine",
     "dot",
     "hamming",
-)  # in the order of their numbers in files and kernels
+)  # the index of a metric is its number in files and kernels
 ALIASES: Final = {"euclidean": "l2"}
 _NAMES: Final = {
     "halffloat": "float16", "float": "float32", "double": "float64", "uint8": "uint8"
@@ -90,7 +90,7 @@ class VectorType:
 
 
 def not_of_vectors(column: str, type_: pa.DataType) -> InvalidInputError:
-    """Return the error for a column without vectors; for lists of floats it includes the remedy."""
+    """Return the error for a column without vectors, with the remedy for lists of floats."""
     is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
     remedy = ""
     if is_list and pa.types.is_floating(type_.value_type):
@@ -120,7 +120,7 @@ class Vectors:
 
     @property
     def kind(self) -> tuple[int, int, int]:
-        """Type, dimension and metric, in the order of kernel arguments after the values."""
+        """Type, dimension and metric, as the kernel arguments that follow the values."""
         return TYPES[self.type], self.dim, METRICS.index(self.metric)
 
     @property
@@ -129,7 +129,7 @@ class Vectors:
         return self.values.reshape(-1, self.dim * WIDTHS[self.type])
 
     def points(self) -> Float32s:
-        """Return the vectors as points for comparisons. CPU work.
+        """Return the vectors as float32 points for comparisons; a view if possible. CPU work.
 
         Returns:
             float32, shape (n, dimension); normalized for cosine. For hamming, bits of shape (n, 8 x
@@ -141,7 +141,7 @@ class Vectors:
         return _kernels.vector_points(self.values, *self.kind).reshape(-1, wide)
 
     def nearest(self, centroids: Float32s) -> Int64s:
-        """Return the number of the nearest centroid of each vector. CPU work.
+        """Return the number of the nearest centroid for each vector. CPU work.
 
         For dot, the nearest centroid is the one with the largest dot product.
 
@@ -162,9 +162,9 @@ class Vectors:
 
 
 def values_of(vectors: pa.Array) -> tuple[Bytes, Bytes]:
-    """Return the bytes of the values, row by row, and the mask of rows without nulls.
+    """Return the bytes of the vectors, row by row, and the mask of rows without nulls.
 
-    The mask is empty if no row has a null.
+    The mask is empty if there are no nulls.
     """
     if isinstance(vectors, pa.ChunkedArray):
         vectors = vectors.combine_chunks()
@@ -180,11 +180,11 @@ def values_of(vectors: pa.Array) -> tuple[Bytes, Bytes]:
 
 
 def vector_lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
-    """Return the vectors of lists, without vectors that are null or contain nulls.
+    """Return the vectors of all lists, except vectors that are null or contain nulls.
 
     Returns:
-        The bytes of the values; the end of each list, counted in vectors, shape (n,); and the mask
-        of lists that are not null, which is empty if none is null.
+        The bytes of the vectors; the end of each list, counted in vectors, shape (n,); and the mask
+        of non-null lists, which is empty if no list is null.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -201,7 +201,7 @@ def vector_lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
 
 
 def whole_vectors(array: pa.Array, type_: VectorType, metric: str) -> tuple[Vectors, Int64s]:
-    """Return the vectors whose numbers are all finite, and the row of each. CPU work."""
+    """Return the vectors with only finite numbers, and the row of each vector. CPU work."""
     rows = np.arange(len(array))
     if type_.is_multi:
         values, ends, valid = vector_lists_of(array)

@@ -1,6 +1,6 @@
-"""Byte order of codes within a partition: PQ codes by column, RaBitQ signs in blocks.
+"""Stored byte order of codes in a partition: PQ codes by column, RaBitQ signs in blocks of 32 rows.
 
-Single rows of such a column cannot be decoded: a partition is decoded as a whole.
+So single rows of such a column cannot be decoded, only whole partitions.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 BLOCK_ROWS: Final = 32
-# Rows of a block whose nibbles share a byte: this row, and the one 16 rows after it.
+# Row r of a block shares its bytes with row r + 16, a nibble each; the rows r in stored order.
 _PAIRED: Final = np.array([0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15])
 
 
 def transposed(codes: Bytes) -> Bytes:
-    """Transpose the codes of a partition, so that they are stored by column.
+    """Transpose the codes of a partition to column order.
 
     Args:
-        codes: shape (n, m). The result has this shape, but its bytes are of shape (m, n).
+        codes: shape (n, m). The result has this shape, but its bytes are those of shape (m, n).
     """
     return np.ascontiguousarray(codes.T).reshape(codes.shape)
 
@@ -36,10 +36,10 @@ def untransposed(stored: Bytes) -> Bytes:
 
 
 def packed_signs(codes: Bytes) -> Bytes:
-    """Pack the sign bits of a partition in blocks of 32 rows.
+    """Pack the sign bits of a partition into blocks of 32 rows.
 
     Args:
-        codes: 8 components in a byte; shape (n, width).
+        codes: signs of 8 components per byte; shape (n, width).
 
     Returns:
         The stored bytes, in the shape of `codes`.
@@ -55,7 +55,7 @@ def packed_signs(codes: Bytes) -> Bytes:
 
 
 def unpacked_signs(stored: Bytes) -> Bytes:
-    """Unpack sign bits, shape (n, width): the inverse of `packed_signs`."""
+    """Unpack the sign bits of a partition, shape (n, width): the inverse of `packed_signs`."""
     num_rows, width = stored.shape
     whole = num_rows // BLOCK_ROWS * BLOCK_ROWS
     content = stored.ravel()

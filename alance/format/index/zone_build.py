@@ -27,10 +27,10 @@ FILTER_BATCH_BYTES: Final = 8 << 20  # maximum bytes of bloom filters per batch
 
 
 class ZoneBuilder:
-    """Builder that cuts rows into zones within fragments, and computes bounds or a filter of each.
+    """Builder of zones within fragments, each with bounds or a bloom filter.
 
     Attributes:
-        has_filters: True for bloom filters, False for bounds.
+        has_filters: True to build bloom filters, False to build bounds.
         null_rows: addresses of null rows.
 
     Args:
@@ -43,7 +43,8 @@ class ZoneBuilder:
         self._options = options
         self._filter_bytes = bloom.filter_bytes(options.rows, options.wrong) if has_filters else 0
         self._batch_zones = min(BATCH_ZONES, FILTER_BATCH_BYTES // max(1, self._filter_bytes)) or 1
-        self._open: list[tuple[pa.Array, Int64s]] = []  # rows of the last zone, which may continue
+        # Rows of the last zone, which more rows may follow.
+        self._open: list[tuple[pa.Array, Int64s]] = []
         self._num_open = 0
         self.null_rows: list[Int64s] = []
         self._zones: list[tuple[Any, ...]] = []
@@ -61,7 +62,7 @@ class ZoneBuilder:
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Columns of the zones, equal to `schema`."""
+        """Columns of a run, which are those of the file."""
         return self.schema
 
     @property
@@ -70,7 +71,7 @@ class ZoneBuilder:
         return bloom.FILE if self.has_filters else MAP_FILE
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
-        """Add rows and return batches of completed zones. CPU work."""
+        """Add values with their row addresses; return batches of completed zones. CPU work."""
         values, rows = plain(values), as_numbers(addresses).astype(np.int64)
         if values.null_count:
             self.null_rows.append(rows[~as_mask(values.is_valid())])
@@ -80,7 +81,10 @@ class ZoneBuilder:
         return self._ready(self._batch_zones)
 
     def _cuts(self, rows: Int64s) -> Iterator[tuple[int, int]]:
-        """Yield the row range of each zone; close the open zone before the next one begins."""
+        """Yield the row range of each zone.
+
+        Before each range, close the open zone if it is complete.
+        """
         edges = (np.flatnonzero(np.diff(rows >> HALF)) + 1).tolist()
         for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True):
             if self._open and start < stop and self._open[-1][1][-1] >> HALF != rows[start] >> HALF:
@@ -98,7 +102,7 @@ class ZoneBuilder:
         return self._ready(1)
 
     def end(self) -> tuple[dict[str, str], Bytes]:
-        """Return the metadata of the file, and its global buffer with the set of null rows."""
+        """Return the metadata of the file, and the set of null rows, which is its global buffer."""
         rows = np.concatenate([np.empty(0, np.int64), *self.null_rows])
         metadata = {NULLS: "1"}
         if self.has_filters:
@@ -142,9 +146,9 @@ def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
-    """Return the smallest and largest value, the number of nulls and the number of NaNs.
+    """Return the minimum, the maximum, the number of nulls and the number of NaNs.
 
-    NaN is the largest value. Fixed-size bytes have no bounds, as in pylance.
+    NaN counts as the largest value. For fixed-size binary, both bounds are null, as in pylance.
     """
     nulls, nans = values.null_count, 0
     values, type_ = values.drop_null(), values.type
@@ -154,7 +158,7 @@ def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
         nans = int(np.count_nonzero(is_nan))
         numbers = floats[~is_nan]
         if len(floats):
-            # -0.0 is smaller than 0.0.
+            # -0.0 sorts before 0.0.
             zeros = np.signbit(numbers[numbers == 0])
             low, high = (numbers.min(), numbers.max()) if len(numbers) else (np.nan, np.nan)
             low = -0.0 if low == 0 and zeros.any() else low

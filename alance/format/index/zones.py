@@ -1,4 +1,4 @@
-"""Indices of zones of rows: zone maps with bounds, and bloom filters.
+"""Zone maps (bounds of zones of rows) and bloom filter indices: columns and rows of zones.
 
 `zonemap.lance` has the columns `min` and `max` (of the indexed type; NaN is the largest value),
 `null_count` and `nan_count` (uint32); `bloomfilter.lance` has `has_null` (bool) and
@@ -38,11 +38,11 @@ ZONE_ROWS: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class ZoneOptions:
-    """Options of zones.
+    """Build options of a zone index.
 
     Attributes:
-        rows: number of rows of a zone, and of values for which a bloom filter is sized.
-        wrong: probability of false positives of a bloom filter; above 0, below 1.
+        rows: number of rows per zone; also the number of values that a bloom filter is sized for.
+        wrong: probability of false positives of a bloom filter, between 0 and 1 exclusive.
     """
 
     rows: int = ZONE_ROWS
@@ -51,14 +51,14 @@ class ZoneOptions:
 
 @dataclass(frozen=True, slots=True)
 class ZoneRows:
-    """Rows of zones: first and end address of each; shape (zones,)."""
+    """Row ranges of zones: first and end address of each; shape (zones,)."""
 
     starts: Int64s
     stops: Int64s
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> ZoneRows:
-        """Parse the rows of zones from the file of an index.
+        """Parse the row ranges of the zones in an index file.
 
         Raises:
             CorruptFileError: a row is not a valid zone, or zones overlap.
@@ -74,7 +74,7 @@ class ZoneRows:
         return cls(first, first + lengths)
 
     def check(self, ids: Int64s, num_rows: Int64s) -> None:
-        """Check that zones end within their fragments; zones of unlisted fragments are ignored.
+        """Check that zones end within their fragments. Zones of unlisted fragments are ignored.
 
         Args:
             ids: ids of fragments, at least one; shape (n,).
@@ -97,7 +97,7 @@ class ZoneRows:
             )
 
     def rows_of(self, zones: Mask) -> RowSet:
-        """Return the rows of the zones in a mask."""
+        """Return the rows of the zones that a mask selects."""
         starts, stops = self.starts[zones], self.stops[zones]
         order = np.argsort(starts, kind="stable")
         starts, stops = starts[order], stops[order]
@@ -123,10 +123,5 @@ def whole_column(batch: pa.RecordBatch, name: str) -> Int64s:
 
 
 def check_columns(batch: pa.RecordBatch, names: Sequence[str]) -> None:
-    """Check that a batch has columns.
-
-    Raises:
-        CorruptFileError: a column is missing.
-    """
     if missing := [name for name in names if name not in batch.schema.names]:
         raise CorruptFileError(f"index file with columns {batch.schema.names}, no {missing[0]}")

@@ -1,7 +1,7 @@
 """Files of inverted indices, and the splitting of texts into tokens.
 
 Where to change something:
-    splitting of texts, and changes of tokens: `params`, `analyzer`, `folding`, `stop_words`
+    splitting and normalization of texts: `params`, `analyzer`, `folding`, `stop_words`
     metadata of a segment's files: `metadata`
     tokens and their numbers: `dictionary`
     posting lists and positions: `postings`

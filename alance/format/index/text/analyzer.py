@@ -34,11 +34,11 @@ _EMPTY: Final = np.empty(0, np.int32)
 
 
 class Elements(NamedTuple):
-    """The elements of lists, one list after the other.
+    """Elements of lists, concatenated.
 
     Attributes:
         values: all elements; shape (n,).
-        rows: number of the list of each element, int64.
+        rows: number of the list that contains each element, int64.
         numbers: position of each element in its list, uint32.
     """
 
@@ -80,7 +80,7 @@ class Analyzer:
         self.params = params
         self.words: list[str] = []
         self._numbers: dict[str, int] = {}
-        # For each distinct word of the splitter: number of its token, -1 if it is omitted.
+        # Token number of each distinct word of the splitter; -1 for an omitted word.
         self._becomes: Int32s = _EMPTY
         self._splitter = _kernels.TextSplitter(
             TOKENIZERS.index(params.base_tokenizer),
@@ -97,7 +97,7 @@ class Analyzer:
 
     @property
     def num_bytes(self) -> int:
-        """Approximate memory."""
+        """Approximate memory in bytes."""
         return self._splitter.num_bytes() + 200 * len(self.words) + int(self._becomes.nbytes)
 
     def number(self, word: str) -> int:
@@ -111,8 +111,8 @@ class Analyzer:
         """Split texts into tokens; a null has none.
 
         Args:
-            texts: string or large_string, or lists of these. The texts of a list are one document:
-                token positions go on from text to text.
+            texts: string or large_string, or lists of these. The texts of a list are one document,
+                with consecutive token positions.
         """
         rows = np.arange(len(texts) + 1)
         if pa.types.is_list(texts.type) or pa.types.is_large_list(texts.type):
@@ -147,7 +147,8 @@ class Analyzer:
         if not words:
             return
         if self.params.lower_case:
-            # Character by character: a final sigma becomes the same letter as other sigmas.
+            # Lower each character by itself, so that a final sigma becomes the same letter as other
+            # sigmas.
             words = [word.lower() if word.isascii() else _lower(word) for word in words]
         if self._stemmer is not None:
             words = self._stemmer.stemWords(words)

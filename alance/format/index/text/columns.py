@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.format.index.text.postings import Postings
 
 FORMAT: Final = 2
-OF_ELEMENTS: Final = 3  # index version if documents are list elements
+OF_ELEMENTS: Final = 3  # index version for documents that are list elements
 _BLOCK: Final = {"posting_block_size": "128"}
 _TAIL: Final = {"posting_tail_codec": "varint_delta_v1"}
 _POSITIONS: Final = {
@@ -35,7 +35,7 @@ _POSITIONS: Final = {
     "positions_codec": "packed_delta_v1",
 }
 _BINARIES: Final = pa.list_(pa.field("item", pa.large_binary()))
-TOKEN_SET: Final = {"token_set_format": "fst"}  # pylance only merges segments of equal format
+TOKEN_SET: Final = {"token_set_format": "fst"}  # pylance only merges segments with the same format
 TOKENS: Final = pa.schema(
     [
         pa.field(name, type_, nullable=False)
@@ -77,7 +77,7 @@ def metadata_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def token_rows(words: Sequence[str]) -> pa.RecordBatch:
-    """Encode tokens as a transducer, in one row; a token's number is its position in `words`.
+    """Encode tokens as a transducer in a single row; a token's number is its position in `words`.
 
     Raises:
         CorruptFileError: a token occurs twice.
@@ -153,7 +153,7 @@ def posting_rows(
 
 
 def stored_rows(stored: StoredLists, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of posting lists that the kernel has encoded."""
+    """Return the rows for posting lists that the kernel has encoded."""
     blocks, scores, counts, bounds, places, (offsets, values) = stored
     arrays = [_binaries(*blocks), to_arrow(scores), to_arrow(counts), _binaries(*bounds)]
     if postings.POSITIONS in schema.names:

@@ -35,7 +35,7 @@ class Tokens:
     Attributes:
         offsets: start of each token in `data`, then the end; shape (tokens + 1,).
         data: UTF-8 bytes of all tokens.
-        numbers: number of each token, a permutation from 0 on; shape (tokens,).
+        numbers: number of each token, a permutation of 0 to tokens - 1; shape (tokens,).
     """
 
     offsets: Int64s
@@ -44,7 +44,7 @@ class Tokens:
 
     @classmethod
     def checked(cls, offsets: Int64s, data: Bytes, numbers: UInt32s) -> Tokens:
-        """Check the order and the numbers of tokens.
+        """Build the object after checking the order and the numbers of the tokens.
 
         Raises:
             CorruptFileError: tokens are out of order, or their numbers are not a permutation.
@@ -62,7 +62,7 @@ class Tokens:
         return cls(offsets, data, numbers)
 
     def find(self, offsets: Int64s, words: Bytes) -> Int64s:
-        """Return the number of each word's token; -1 if there is no such token."""
+        """Return the token number of each word; -1 for a word that is not a token."""
         places = _kernels.find_tokens(self.offsets, self.data, offsets, words)
         numbers: Int64s = np.full(len(places), -1)
         is_token = places >= 0
@@ -103,7 +103,7 @@ class TokenDictionary:
 
     @classmethod
     def parse(cls, batch: pa.RecordBatch, num_lists: int) -> TokenDictionary:
-        """Parse the rows of the file; the dictionary may refer to their memory.
+        """Parse the rows of the token file. The result may refer to their memory.
 
         Args:
             num_lists: number of posting lists of the partition.
@@ -118,7 +118,7 @@ class TokenDictionary:
         else:
             tokens = Tokens.checked(*_of_rows(batch))
             num_tokens, token_bytes = len(tokens.numbers), len(tokens.data)
-        if num_tokens != num_lists:  # checked before the kernel, which takes at most 63 bits
+        if num_tokens != num_lists:  # check before the kernel call, which takes at most 63 bits
             raise CorruptFileError(f"text index: {num_tokens} tokens, {num_lists} posting lists")
         if tokens is not None:
             return cls(num_tokens, token_bytes, None, tokens)
@@ -144,7 +144,7 @@ class TokenDictionary:
         return self._tokens
 
     def find(self, words: Sequence[str]) -> Int64s:
-        """Return the number of each word's token; -1 if there is no such token.
+        """Return the token number of each word; -1 for a word that is not a token.
 
         Raises:
             CorruptFileError: the transducer contradicts itself.

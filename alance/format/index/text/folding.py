@@ -1,6 +1,7 @@
-"""Folding of characters to ASCII: accents, ligatures, fractions, wide and round forms.
+"""Conversion of characters to ASCII: accents, ligatures, fractions, full-width and circled forms.
 
-A character becomes the ASCII characters of its decomposition (NFKD), or stays if it has none.
+A character becomes the ASCII characters of its decomposition (NFKD), or stays unchanged if it has
+none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _LETTERS: Final = {
 
 
 def folded(text: str) -> str:
-    """Replace characters by their ASCII forms; a character without one stays."""
+    """Replace characters by their ASCII forms; a character without an ASCII form stays."""
     return text if text.isascii() else "".join(map(_folded, text))
 
 

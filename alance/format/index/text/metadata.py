@@ -6,7 +6,7 @@
                            _doc_index_0: position in the list, if documents are list elements
     part_N_invert.lance    a posting list for each token
 
-Each partition is a complete index of some documents, but scores use counts over all documents.
+Each partition is a complete index of a part of the documents. Scores use counts of all documents.
 """
 
 from __future__ import annotations
@@ -35,22 +35,20 @@ ELEMENTS: Final = "_doc_index_0"
 INNER_ELEMENTS: Final = "_doc_index_1"  # position in the inner list, for lists of lists
 TOTAL: Final = "total_tokens"
 FORMATS: Final = (1, 2, 3)
-TAILS: Final = ("fixed32_v1", "varint_delta_v1")  # in the order of their numbers in the kernels
+# The index of a codec is its number in the kernels.
+TAILS: Final = ("fixed32_v1", "varint_delta_v1")
 MAX_PARTITIONS: Final = 1 << 16
 
 
 def tokens_file(number: int) -> str:
-    """Return the name of a partition's token file."""
     return f"part_{number}_tokens.lance"
 
 
 def documents_file(number: int) -> str:
-    """Return the name of a partition's document file."""
     return f"part_{number}_docs.lance"
 
 
 def postings_file(number: int) -> str:
-    """Return the name of a partition's posting list file."""
     return f"part_{number}_invert.lance"
 
 
@@ -60,7 +58,7 @@ class TextMetadata:
 
     Attributes:
         partitions: numbers of the partitions.
-        block: number of documents of a full block: 128 or 256.
+        block: number of documents in a full block of a posting list: 128 or 256.
         tail: codec of the last block of a posting list, as an index into `TAILS`.
     """
 
@@ -135,7 +133,7 @@ class Documents:
     def parse(
         cls, batch: pa.RecordBatch, metadata: Mapping[str, str], *, is_rounded: bool = False
     ) -> Documents:
-        """Parse the rows of the file, without a copy unless lengths are rounded.
+        """Parse the rows of the document file; a view unless lengths are rounded.
 
         Args:
             is_rounded: True if scores use document lengths rounded by `rounded`.
@@ -186,11 +184,11 @@ class Documents:
         return np.flatnonzero(has_doc), docs if order is None else order[docs]
 
     def fragments(self) -> Int64s:
-        """Return the fragment ids of documents, ascending; their ids must be row addresses."""
+        """Return the fragment ids of the documents, ascending. Row ids must be row addresses."""
         numbers = (self.ids >> np.uint64(32)).view(np.int64)
         is_first = np.ones(len(numbers), np.bool_)
         np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
-        # A short array, because documents of a fragment are consecutive.
+        # The array is short, because documents of a fragment are consecutive.
         return np.unique(numbers[is_first])
 
     @property
@@ -201,7 +199,7 @@ class Documents:
 
 
 def rounded(lengths: UInt32s) -> UInt32s:
-    """Round lengths down to four significant bits, which a byte can encode; exact below 16."""
+    """Round lengths down to four significant bits, to fit into a byte; exact below 16."""
     shifts = np.maximum(0, np.frexp(lengths.astype(np.float64))[1] - 4).astype(np.uint32)
     short: UInt32s = (lengths >> shifts) << shifts
     return short

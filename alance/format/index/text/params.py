@@ -1,4 +1,4 @@
-"""Token settings of an inverted index, in its metadata and in its record."""
+"""Token settings of an inverted index, as stored in its metadata and in its manifest record."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-TOKENIZERS: Final = ("simple", "whitespace", "raw", "ngram")  # in the order of kernel numbers
+# The index of a tokenizer is its number in the kernels.
+TOKENIZERS: Final = ("simple", "whitespace", "raw", "ngram")
 LANGUAGES: Final = tuple(STOP_WORDS)
 ROW: Final[Literal["row"]] = "row"
 LIST_ELEMENT: Final[Literal["list_element"]] = "list_element"
-GRANULARITIES: Final = (ROW, LIST_ELEMENT)  # of documents
+GRANULARITIES: Final = (ROW, LIST_ELEMENT)  # what a document is
 # Settings for source code, which is not supported.
 _OF_CODE: Final = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
 
@@ -38,8 +39,8 @@ class TokenArguments(TypedDict, total=False):
         remove_stop_words: omit stop words; default False for `ngram`.
         custom_stop_words: stop words to use instead of the language's.
         ascii_folding: replace accented letters by ASCII letters.
-        min_ngram_length, max_ngram_length, prefix_only: for `ngram`: lengths of sequences in
-            characters, and True to take only sequences at the start of a word.
+        min_ngram_length, max_ngram_length: length of `ngram` sequences in characters.
+        prefix_only: for `ngram`, take only the sequences at the start of a word.
     """
 
     base_tokenizer: str
@@ -67,7 +68,7 @@ class TextParams:
         lower_case: convert tokens to lower case.
         stem: reduce words of the language to their stems (Snowball).
         remove_stop_words: omit the stop words of the language.
-        custom_stop_words: omit these words instead.
+        custom_stop_words: stop words to omit instead of the language's; None for the language's.
         ascii_folding: replace characters such as accented letters by ASCII ones; see `folding`.
         min_ngram_length, max_ngram_length: length of `ngram` sequences in characters.
         prefix_only: for `ngram`, take only the sequences at the start of a word.
@@ -214,7 +215,7 @@ def is_written_here(details: bytes) -> bool:
 
 
 def as_written_here(details: bytes) -> bytes:
-    """Return the details message for rewritten posting lists: blocks of 128, format 2 or later."""
+    """Return the details message for rewritten posting lists: blocks of 128, at least format 2."""
     message = _details(details)
     message.block_size = 128
     message.posting_format_version = max(2, message.posting_format_version)

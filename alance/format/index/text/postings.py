@@ -1,11 +1,11 @@
-"""Posting lists of `part_N_invert.lance`: documents of each token, and its positions in them.
+"""Posting lists of `part_N_invert.lance`: the documents of each token, and its positions in them.
 
     _posting                   list of binary: blocks of 128 or 256 documents
     _length                    number of documents of the list
     _compressed_position       positions of a list; `_position_block_offset`: start of each block
     _position                  positions in format 1: a list of binary for each document
 
-Other columns have largest scores and bounds, which searches here do not use.
+Other columns have maximum scores and upper bounds, which alance does not use.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _NOTHING: Final = np.empty(0, np.uint32)
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Posting lists, one after the other.
+    """Concatenated posting lists.
 
     Attributes:
-        starts: start of each list, then the end; shape (lists + 1,).
+        starts: first document of each list, then the number of documents; shape (lists + 1,).
         docs: rows of the documents in the partition, ascending in each list; uint32.
         frequencies: number of occurrences of the token in each document; uint32.
-        positions: positions of the token in each document, one document after the other; None if
-            they were not read.
+        positions: positions of the token in each document, concatenated; None if they were not
+            read.
     """
 
     starts: Int64s
@@ -68,7 +68,7 @@ class Postings:
             num_docs: number of documents of the partition.
 
         Raises:
-            CorruptFileError: the bytes contradict themselves or the documents.
+            CorruptFileError: the bytes are inconsistent, or do not match the documents.
         """
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         lengths = _checked(columns, LENGTH, "uint32")
@@ -98,7 +98,7 @@ POSITION_COLUMNS: Final = ((POSITIONS_V1,), (POSITIONS, POSITION_BLOCKS))
 
 
 def columns_of(positions: Sequence[str]) -> list[str]:
-    """Return the columns to read: those of documents, and the given position columns."""
+    """Return the columns to read: documents, lengths, and the given position columns."""
     return [POSTING, LENGTH, *positions]
 
 
@@ -140,7 +140,7 @@ def _type_name(type_: pa.DataType) -> str:
 
 
 def _lists(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
-    """Return lists of binary values: start of each list, start of each value, and the bytes."""
+    """Return the parts of lists of binary: starts of lists, starts of values, and the bytes."""
     values = column.flatten()
     if values.null_count:
         raise CorruptFileError("text index: a block is null")

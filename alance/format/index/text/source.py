@@ -1,8 +1,8 @@
-"""Text fields to index: a column, or a field of structs, which may be in lists.
+"""Text field to index: a column, or a field of structs, which may be in lists.
 
 A path names only fields of structs, as in pylance. For example, `l.t` is the field `t` of the
-structs in the lists of `l`; all its texts in a row form one document. In the schema, there are
-fields of list items between the two.
+structs in the lists of `l`, although the schema has a list item field between `l` and `t`. All
+texts of a row form one document.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TextSource:
     """A text field, or a field of lists of texts.
 
     Attributes:
-        stored: names from the column to the field, including items of lists.
+        stored: names on the way from the column to the field, including list items.
         leaf: the field.
         is_in_lists: True if the field is in structs in lists.
     """
@@ -70,12 +70,12 @@ class TextSource:
 
     @property
     def path(self) -> str:
-        """Path of the field in the schema, including list items."""
+        """Path of the field in the schema, with the names of list items."""
         return join_path(self.stored)
 
     @property
     def has_lists(self) -> bool:
-        """True if the field itself has lists of texts."""
+        """True if the values of the field are lists of texts."""
         return is_list(self.leaf.arrow_type)
 
     def check_elements(self, column: str) -> None:
@@ -96,10 +96,10 @@ class TextSource:
             raise InvalidInputError(f"column {column!r} of type {type_}: no lists, no list_element")
 
     def texts(self, values: pa.Array) -> pa.Array:
-        """Return a text, or a list of texts, for each row of a column. CPU work.
+        """Return the text, or the list of texts, of each row of a column. CPU work.
 
         Args:
-            values: values of the top-level column, reduced to this field.
+            values: values of the top-level column, projected to this field.
         """
         starts: Int64s | None = None  # first text of each row
         for name in self.stored[1:]:
@@ -117,7 +117,7 @@ class TextSource:
 def text_paths(
     fields: Iterable[Field], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the id and path of each field below `fields`, without list items."""
+    """Yield the id and path of each field and of its descendants; paths omit list items."""
     for field in fields:
         path = (*above, field.name)
         yield field.id, path
@@ -127,7 +127,7 @@ def text_paths(
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """True for lists of variable length, but not for maps."""
+    """True for list types of variable length; False for maps."""
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
@@ -141,7 +141,7 @@ def _inside(field: Field) -> tuple[Field, list[str]]:
 
 
 def _joined(starts: Int64s | None, lists: pa.Array) -> tuple[Int64s, pa.Array]:
-    """Return the first item of each row, and the items of all lists; a null list has none.
+    """Return the first item of each row, and the concatenated items; a null list has no items.
 
     Args:
         starts: first list of each row; None if each row is a list.

@@ -1,7 +1,7 @@
-"""Stop words by language, as pylance 14 omits them.
+"""Stop words by language, as pylance 14 has them.
 
-They are compared after stemming, so that with stemming only words that are their own stem are
-omitted.
+A word is compared after stemming. So an index with stemming omits only stop words that are their
+own stem.
 """
 
 from __future__ import annotations
