@@ -1,1 +1,1 @@
-"""File and table formats: bytes to arrays and metadata, and back. Pure: no I/O."""
+"""File and table formats: conversion of bytes to arrays and metadata, and back, without I/O."""

@@ -1,8 +1,9 @@
-"""Sizes declared by an Arrow IPC record batch, read before anything is allocated for them.
+"""Sizes in an Arrow IPC record batch, read before memory is allocated for the batch.
 
-pyarrow decompresses a buffer into as many bytes as its first eight declare. The message is a
-flatbuffer: a table begins with the signed distance back to its vtable, which has the u16 sizes of
-itself and of the table, then the offset of each field in the table, 0 if absent.
+The first eight bytes of a compressed buffer declare its decompressed size, and pyarrow allocates as
+much. The message is a flatbuffer. A table in it begins with the signed distance back to its vtable.
+The vtable has the u16 sizes of itself and of the table, then the offset of each field in the table
+(0 if absent).
 
   Footer:      version, schema, dictionaries, batches (structs: i64 place, i32 length, i64 length)
   Message:     version, header type, header (a table), body length, ..
@@ -26,10 +27,10 @@ STORED: Final = -1  # declared size of a buffer that is stored uncompressed
 
 
 def batch_place(content: memoryview) -> int:
-    """Return the position of a file's first record batch message, from its footer.
+    """Return the position of a file's first record batch message, by the footer.
 
     Raises:
-        CorruptFileError: the footer names no batch inside the file.
+        CorruptFileError: the footer has no record batch that lies inside the file.
     """
     end = len(content) - FOOTER_END
     try:
@@ -45,13 +46,13 @@ def batch_place(content: memoryview) -> int:
 
 
 def batch_sizes(metadata: memoryview, body: memoryview) -> tuple[int, list[int]]:
-    """Return the rows of a record batch, and the decompressed size of each buffer.
+    """Return the number of rows of a record batch, and the decompressed size of each buffer.
 
     Args:
-        metadata: the message's flatbuffer; its header is a record batch.
+        metadata: flatbuffer of a message whose header is a record batch.
 
     Raises:
-        CorruptFileError: positions outside of the bytes, or negative sizes.
+        CorruptFileError: a position is outside of the bytes, or a size is negative.
     """
     try:
         return _batch_sizes(metadata, body)
@@ -95,7 +96,7 @@ def _follow(content: memoryview, place: int) -> int:
 
 
 def _field(content: memoryview, table: int, number: int) -> int:
-    """Return the position of a table's field; 0 if it is absent."""
+    """Return the position of a field of a flatbuffer table; 0 if the field is absent."""
     vtable = table - _number(content, "<i", table)
     if 4 + 2 * number + 2 > _number(content, "<H", vtable):
         return 0

@@ -1,6 +1,7 @@
-"""Decoded values between codecs, layouts and Arrow.
+"""Blocks: decoded values on the way between codecs, layouts and Arrow.
 
-A block has no nulls; validity comes from definition levels. Slots of nulls hold arbitrary bytes.
+A block does not know which values are null: validity comes from definition levels. The slot of a
+null has arbitrary bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FixedWidth(NamedTuple):
-    """Contiguous values of equal width; booleans (`bits_per_value` 1) packed LSB first."""
+    """Contiguous values of equal width; booleans (`bits_per_value` 1) are packed LSB first."""
 
     bits_per_value: int
     num_values: int
@@ -31,7 +32,7 @@ class VariableWidth(NamedTuple):
 
     offsets: Int32s | Int64s  # shape (num_values + 1,)
     data: Bytes
-    is_ascii: bool = False  # True: known to be ASCII, with valid offsets
+    is_ascii: bool = False  # True if the data are known to be ASCII, with valid offsets
 
     @property
     def num_values(self) -> int:
@@ -39,11 +40,11 @@ class VariableWidth(NamedTuple):
 
 
 class FixedSizeListBlock(NamedTuple):
-    """Rows of `dimension` items each, and the items' validity if it is stored."""
+    """Lists of `dimension` items each, with the items' validity if it is stored."""
 
     dimension: int
     items: Block  # `num_values * dimension` items
-    validity: Bytes | None  # LSB-first bits of the items, 1 is valid; None: all valid
+    validity: Bytes | None  # LSB-first bits, 1 for a valid item; None if all items are valid
 
     @property
     def num_values(self) -> int:
@@ -58,7 +59,7 @@ class StructBlock(NamedTuple):
 
 
 class DictionaryBlock(NamedTuple):
-    """Indices into distinct items, as a page with a dictionary stores them."""
+    """Indices into distinct items, as in a page with a dictionary."""
 
     indices: FixedWidth  # 8, 16, 32 or 64 bits, unsigned
     items: Block
@@ -69,7 +70,7 @@ class DictionaryBlock(NamedTuple):
 
 
 class ConstantBlock(NamedTuple):
-    """A single value for all slots; `value` None: all slots are null."""
+    """Single value for all slots; if `value` is None, all slots are null."""
 
     num_values: int
     value: Block | None  # a block of one value
@@ -81,15 +82,15 @@ Block: TypeAlias = (
 
 
 def gather(block: Block, indices: Int64s) -> Block:
-    """Return copies of the values at `indices`, in that order.
+    """Copy the values at `indices`, in that order.
 
     Args:
         block: values of any kind.
-        indices: shape (n,), each in [0, block.num_values), any order, duplicates allowed.
+        indices: shape (n,), each in [0, block.num_values), in any order, with duplicates allowed.
 
     Raises:
         CorruptFileError: an index is outside of the block.
-        UnsupportedError: more string bytes than 32-bit offsets can address.
+        UnsupportedError: the strings have more bytes than 32-bit offsets can address.
     """
     match block:
         case FixedWidth(bits_per_value=bits):
@@ -112,7 +113,7 @@ def gather(block: Block, indices: Int64s) -> Block:
 
 
 def gather_valid(strings: VariableWidth, indices: Int64s, valid: Mask) -> VariableWidth:
-    """Pick the strings at indices; a null has an arbitrary index, and becomes an empty string."""
+    """Copy the strings at `indices`. Nulls, whose index is arbitrary, become empty strings."""
     offsets: Any = np.append(strings.offsets, strings.offsets[-1:])
     chosen = gather(
         VariableWidth(offsets, strings.data), np.where(valid, indices, strings.num_values)
@@ -134,7 +135,7 @@ def _gather_fixed(block: FixedWidth, indices: Int64s) -> Bytes:
 
 
 def bits_at(data: Bytes, places: Int64s) -> Bytes:
-    """Gather the bits at some places, LSB first, without gaps.
+    """Gather the bits at `places` into packed bits, LSB first.
 
     Raises:
         CorruptFileError: a place is outside the bytes.
@@ -156,7 +157,7 @@ def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBl
         and validity is None
         and dimension * items.bits_per_value % 8 == 0
     ):
-        # A usual vector: gather each row as one wide value.
+        # The usual case, a vector: gather each row as one wide value.
         row = FixedWidth(dimension * items.bits_per_value, block.num_values, items.data)
         picked = FixedWidth(
             items.bits_per_value, len(indices) * dimension, _gather_fixed(row, indices)
@@ -168,11 +169,12 @@ def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBl
 
 
 def joined_values(blocks: Sequence[Block]) -> Block | None:
-    """Values of several blocks of one kind, end to end; None for dictionaries, for constants that
-    are not null and for blocks of different kinds or widths.
+    """Concatenate blocks of the same kind.
+
+    Returns None if kinds or widths differ, for dictionaries, and for constants that are not null.
 
     Raises:
-        CorruptFileError: offsets that leave their bytes.
+        CorruptFileError: an offset is outside of its bytes.
     """
     first = blocks[0]
     if len(blocks) == 1:
@@ -213,7 +215,7 @@ def joined_values(blocks: Sequence[Block]) -> Block | None:
 
 
 def join_bits(parts: Sequence[Bytes], counts: Sequence[int]) -> Bytes:
-    """Concatenate bits of all parts, LSB first, without gaps."""
+    """Concatenate the bits of all parts, LSB first, without gaps."""
     if all(count % 8 == 0 for count in counts[:-1]):
         ends = [(count + 7) // 8 for count in counts]
         return np.concatenate([part[:end] for part, end in zip(parts, ends, strict=True)])

@@ -1,7 +1,7 @@
-"""Column metadata of 2.x files: pages of each column, and the places of their buffers.
+"""Column metadata of 2.x files: the pages of each column, and the positions of their buffers.
 
-The kernel parses the metadata of many columns of many files in one call. It leaves unusual metadata
-to the protobuf parser, which reports errors precisely.
+The kernel parses the metadata of many columns of many files in one call. It refuses unusual
+metadata; then the protobuf parser reports the error precisely.
 
 Source: docs/format/file.md, "Container"; file2.proto, message ColumnMetadata.
 """
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from alance.format.container import Container
 
 COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
-ALIGNMENT: Final = 64  # of buffers in files of 2.1 and later
+ALIGNMENT: Final = 64  # bytes; buffers in files of 2.1 and later are aligned to it
 
 
 class Page(NamedTuple):
-    """The buffers of a page and the undecoded description of its layout."""
+    """Buffers of a page, with the undecoded description of its layout."""
 
-    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) of each
-    num_rows: int  # rows, times the dimensions of structural fixed-size lists
+    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) of each buffer
+    num_rows: int  # number of rows, multiplied by the dimensions of fixed-size lists of structs
     encoding: bytes  # a serialized google.protobuf.Any
 
 
 class FlatPages(Sequence[Page]):
-    """Pages of a column in flat tables; each `Page` is built on access."""
+    """Pages of a column as flat tables; each `Page` is built on access."""
 
     __slots__ = ("_length", "kernel")
 
@@ -62,11 +62,11 @@ class FlatPages(Sequence[Page]):
 
 
 class Column:
-    """Pages of one column, in row order.
+    """Pages of a column, in row order.
 
     Args:
         index: number of the column in the file.
-        kernel: pages as flat tables, with a memo of facts about them.
+        kernel: pages as flat tables, with a memo of values derived from them.
     """
 
     __slots__ = ("_first_rows", "index", "kernel")
@@ -87,7 +87,7 @@ class Column:
 
     @property
     def first_rows(self) -> Int64s:
-        """First row of each page, and the total; shape (pages + 1,)."""
+        """First row of each page, then the number of rows; shape (pages + 1,)."""
         if self._first_rows is None:
             self._first_rows = np.frombuffer(self.kernel.first_rows(), np.int64)
         return self._first_rows
@@ -103,7 +103,7 @@ class Column:
 
 
 class Metadata(NamedTuple):
-    """Metadata of neighbouring columns of a file, in bytes that begin at `first`."""
+    """Bytes with the metadata of consecutive columns of a file; `first` is their file position."""
 
     container: Container
     indices: Sequence[int]
@@ -118,11 +118,11 @@ class Metadata(NamedTuple):
 
 
 def parse_columns(metadata: Sequence[Metadata]) -> list[_kernels.ColumnPages]:
-    """Parse the pages of columns of files; checks every position against its file.
+    """Parse the pages of columns of files, and check every position against the file's size.
 
     Raises:
-        CorruptFileError: metadata that contradict themselves or the file.
-        UnsupportedError: an unknown encoding.
+        CorruptFileError: metadata are inconsistent, or contradict the file.
+        UnsupportedError: an encoding is unknown.
     """
     counts = [len(part.indices) for part in metadata]
     of_parts = [
@@ -162,12 +162,11 @@ def parse_columns(metadata: Sequence[Metadata]) -> list[_kernels.ColumnPages]:
 def _parse_column(
     index: int, content: bytes, path: str, file_bytes: int, version: FileVersion
 ) -> _kernels.ColumnPages:
-    """Parse a column that the kernel refused, by the protobuf parser.
+    """Parse the metadata of a column that the kernel refused, with the protobuf parser.
 
-    Nearly always the metadata are corrupt, and the error names the page and buffer. No known writer
-    produces valid metadata that come here: a repeated encoding, which protobuf merges, or unknown
-    fields. Handling these in the kernel would amount to another protobuf parser. Tests use this
-    parser as the kernel's reference.
+    Nearly always the metadata are corrupt; the error names the page and the buffer. Valid metadata
+    that the kernel refuses have a repeated encoding, which protobuf merges, or unknown fields. No
+    known writer produces them. Tests use this parser as the kernel's reference.
     """
     where = f"column {index} in {path}"
     try:
@@ -204,7 +203,7 @@ def _check_encoding(encoding: bytes, where: str) -> None:
 
 
 def direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
-    """Return the bytes of an encoding's Any.
+    """Return the serialized `Any` of an encoding.
 
     Raises:
         UnsupportedError: the encoding is `indirect`, which was never written, or missing.
@@ -216,10 +215,10 @@ def direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
 
 
 def any_url(content: bytes, where: str) -> str:
-    """Return the type URL of a serialized google.protobuf.Any.
+    """Return the type URL of a serialized `Any`.
 
     Raises:
-        CorruptFileError: not an Any.
+        CorruptFileError: the bytes are not an `Any`.
     """
     try:
         return _type_url(content)
@@ -229,5 +228,5 @@ def any_url(content: bytes, where: str) -> str:
 
 @lru_cache(maxsize=256)
 def _type_url(content: bytes) -> str:
-    """Return the type URL of an Any; cached, as all files use the same few."""
+    """Return the type URL of an `Any`; memoized, because all files have the same few."""
     return str(Any.FromString(content).type_url)

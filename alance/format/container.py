@@ -1,4 +1,4 @@
-"""The container of 2.x files: footer, offset tables, column metadata, global buffers.
+"""Container of 2.x files: footer, offset tables, column metadata, global buffers.
 
   page buffers | global buffers | column metadata 0 ... n-1 | CMO | GBO | footer
 
@@ -12,8 +12,8 @@
    34  u16  minor version
    36  4    `LANC`
 
-Normally one read of the file's last bytes holds all of it. One kernel call parses the ends of many
-files.
+Normally, one read of the file's last bytes gets the footer, the tables and the metadata. A single
+kernel call parses the tails of many files.
 
 Source: docs/format/file.md, "Container".
 """
@@ -44,13 +44,14 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"LANC"
 FOOTER: Final = struct.Struct("<QQQIIHH4s")
-TAIL_BYTES: Final = 64 << 10  # holds the metadata of about 500 pages; one GET costs no more
-COLUMNS_AT_ONCE: Final = 1 << 9  # columns parsed by one kernel call: about a millisecond
+# Bytes; has the metadata of about 500 pages, and costs no more than a smaller GET.
+TAIL_BYTES: Final = 64 << 10
+COLUMNS_AT_ONCE: Final = 1 << 9  # columns per kernel call, which takes about a millisecond
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Tables of a file, and the part of its end that was read."""
+    """Tables of a file, and the bytes at its end that were read."""
 
     path: str
     file_bytes: int
@@ -60,11 +61,12 @@ class Container:
     content: memoryview  # the file's bytes from `content_start` to its end
     content_start: int
     search: SearchBuffer | None = None
-    keep_from: int = 0  # start of the useful part of `content`, unless it is the whole file
+    # Position from which `content` is worth caching, if it is not the whole file.
+    keep_from: int = 0
 
     @property
     def is_whole(self) -> bool:
-        """True if `content` is the whole file, including pages."""
+        """True if `content` is the whole file, including its pages."""
         return self.content_start == 0
 
     @property
@@ -76,12 +78,12 @@ class Container:
         return len(self.content) + self.columns.nbytes + self.buffers.nbytes + 200
 
     def read_columns(self, indices: Sequence[int]) -> Plan[list[Column]]:
-        """Plan the metadata of columns of this file; see `container.read_columns`."""
+        """Plan the metadata of columns of this file; see the function `read_columns`."""
         (columns,) = yield from read_columns([(self, indices)])
         return [*map(Column, indices, columns)]
 
     def spans(self, indices: Sequence[int]) -> Int64s:
-        """Return the start and stop of columns' metadata; shape (n, 2).
+        """Return the start and stop of the metadata of columns; shape (n, 2).
 
         Raises:
             CorruptFileError: the file has no such column.
@@ -123,10 +125,11 @@ class Container:
             raise CorruptFileError(f"schema of {self.path}: {error}") from error
 
     def held(self, extent: ByteRange) -> memoryview | None:
-        """Return bytes of the file that are inside `content`, or None.
+        """Return bytes of the file as a view of `content`; None if they are not inside it.
 
         Raises:
-            CorruptFileError: bytes of the search-cache buffer with a wrong checksum.
+            CorruptFileError: the bytes are an entry of the search-cache buffer, with a wrong
+                checksum.
         """
         if extent.start < self.content_start or extent.stop > self.file_bytes:
             return None
@@ -135,10 +138,10 @@ class Container:
         return content
 
     def check(self, start: int, content: memoryview) -> None:
-        """Check bytes of the file from `start` on, if they are an entry of the search-cache buffer.
+        """Verify bytes of the file from `start` on, if the search-cache buffer has their checksum.
 
         Raises:
-            CorruptFileError: a wrong checksum.
+            CorruptFileError: the checksum is wrong.
         """
         if self.search is not None:
             self.search.check(self.path, start, content)
@@ -150,14 +153,14 @@ class Container:
 def read_columns(
     asked: Sequence[tuple[Container, Sequence[int]]],
 ) -> Plan[list[list[_kernels.ColumnPages]]]:
-    """Plan the pages of columns of files: no round if their tails hold the metadata, else one.
+    """Plan the pages of columns of files: no round if the tails have the metadata, else one.
 
     Raises:
-        CorruptFileError: an unknown column, or metadata that contradict their file.
-        UnsupportedError: an unknown encoding.
+        CorruptFileError: a file lacks a column, or its metadata contradict it.
+        UnsupportedError: an encoding is unknown.
     """
     spans = [container.spans(indices) for container, indices in asked]
-    far: dict[int, list[tuple[int, int]]] = {}  # spans outside of the tails, merged
+    far: dict[int, list[tuple[int, int]]] = {}  # by file: merged spans that are not in the tail
     for number, ((container, _), own) in enumerate(zip(asked, spans, strict=True)):
         if container.content_start and (is_far := own[:, 0] < container.content_start).any():
             far[number] = joined_spans(map(tuple, own[is_far].tolist()))
@@ -192,7 +195,7 @@ def _far_metadata(
     joined: Sequence[tuple[int, int]],
     fetched: Iterator[memoryview],
 ) -> list[Metadata]:
-    """Group metadata that are partly outside of the file's tail into runs of one buffer each."""
+    """Group a file's column metadata by the buffer (fetched span or tail) that contains them."""
     wholes = [*zip([start for start, _ in joined], fetched, strict=False)]
     wholes.append((container.content_start, container.content))
     firsts = np.array([first for first, _ in wholes], np.int64)
@@ -211,10 +214,10 @@ def _far_metadata(
 
 
 class FileEnd(NamedTuple):
-    """A file whose last bytes were read."""
+    """File whose last bytes have been read."""
 
-    path: str  # its location
-    file_bytes: int  # exact
+    path: str  # location of the file
+    file_bytes: int  # exact size
     tail: memoryview
 
 
@@ -222,11 +225,11 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
     """Plan the opening of a file: one round, or two if its tables exceed the tail.
 
     Args:
-        tail: its last bytes, if already read; see `FileEnd`.
+        tail: the file's last bytes; None to read them first.
 
     Raises:
-        CorruptFileError: not a 2.x file, or tables outside of the file.
-        UnsupportedError: another file version.
+        CorruptFileError: the file is not of 2.x, or a table lies outside of it.
+        UnsupportedError: the file version is unknown.
     """
     if tail is None:
         (tail,) = yield [tail_range(path, file_bytes, TAIL_BYTES)]
@@ -235,7 +238,7 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
 
 
 def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
-    """Plan the opening of files from their tails: no round, or one if tables exceed a tail.
+    """Plan the opening of files from their tails: no round, or one more if a tail lacks tables.
 
     Raises:
         CorruptFileError: not a 2.x file, or tables outside of the file.
@@ -257,15 +260,17 @@ def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
         tail_start = file_bytes - len(tail)
         if tables is None:
             containers.append(None)
-            # Tables first: they may be all that the tail lacks, or far larger than needed.
+            # Read the tables first: perhaps the tail lacks nothing else, or the metadata are far
+            # larger than needed.
             is_near = tail_start - metadata <= TAIL_BYTES * 16
             head_start = min(first_table, metadata) if is_near else first_table
-            head_start -= TAIL_BYTES  # also the schema, and buffers that readers need before pages
+            # Also read the schema, and buffers that readers need before pages.
+            head_start -= TAIL_BYTES
             outgrown.append(ByteRange(path, max(0, head_start), tail_start))
             continue
         columns, buffers = tables[0].reshape(-1, 2), tables[1].reshape(-1, 2)
         search = parse_search_buffer(path, tail, tail_start, buffers)
-        # Entries of a search-cache buffer inside the tail are useful, too.
+        # If the tail has a search-cache buffer, cache all of the tail.
         keep = tail_start if search is not None and buffers[-1, 0] < tail_start else tables[2]
         containers.append(
             Container(path, file_bytes, version, columns, buffers, tail, tail_start, search, keep)
@@ -283,7 +288,7 @@ def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
 
 
 def tail_range(path: str, file_bytes: int, tail_bytes: int) -> ByteRange:
-    """Return the last bytes of a file, where opening it begins.
+    """Return the range of a file's last bytes, which a reader needs first.
 
     Raises:
         CorruptFileError: the file is shorter than a footer.

@@ -1,12 +1,12 @@
-"""Field: a node of a schema, with its ids, Arrow type and special kinds.
+"""Field: a node of a schema, with its ids, its Arrow type and its special kinds.
 
-Its metadata makes it part of an unenforced primary or clustering key:
+Metadata of a field can make it part of an unenforced primary or clustering key:
 
   lance-schema:unenforced-primary-key              true, 1 or yes, in any case
   lance-schema:unenforced-primary-key:position     from 1 on; 0: in the order of the fields
   lance-schema:unenforced-clustering-key:position  from 1 on
 
-A position alone makes a field part of the key; a position that is not a number is ignored.
+A position alone also makes a field part of the key. A position that is not a number is ignored.
 
 Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 """
@@ -52,7 +52,7 @@ PACKED: Final = ("lance-encoding:packed", "packed")
 JSON: Final = "lance.json"
 BFLOAT16_LISTS: Final = f"fixed_size_list:{BFLOAT16}:"
 
-# Types of blob columns' descriptions.
+# Types of the descriptions that blob columns store.
 BLOB_V1_TYPE: Final = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
 BLOB_V2_TYPE: Final = pa.struct(
     [
@@ -65,14 +65,14 @@ BLOB_V2_TYPE: Final = pa.struct(
 )
 
 
-# Not frozen: that would triple the time to build one, and a table may have thousands.
+# Not frozen, because that would triple the time to build a field; a table may have thousands.
 @dataclass(slots=True)
 class Field:
-    """A field with its children. Immutable.
+    """Field with its children. Immutable.
 
     Attributes:
         id: id of the field in its table, or in its file.
-        message: the protobuf field, with members that this release of alance does not know.
+        message: the protobuf field, including members that this release of alance does not know.
         derived: memo of values computed from the field.
     """
 
@@ -88,30 +88,30 @@ class Field:
 
     @property
     def is_packed(self) -> bool:
-        """True if this struct is stored as one column."""
+        """True if the field is a struct that is stored as a single column."""
         if self.logical_type != "struct":
             return False
         return any(self.metadata.get(key, "").lower() in ("true", "1") for key in PACKED)
 
     @property
     def is_blob_v1(self) -> bool:
-        """True if this is a binary column whose bytes are stored outside of its pages."""
+        """True if the field is binary, and its bytes are stored outside of its pages."""
         return BLOB in self.metadata and self.logical_type in ("large_binary", "binary", "blob")
 
     @property
     def is_blob_v2(self) -> bool:
-        """True if this is a struct that describes blobs stored anywhere."""
+        """True if the field is a struct that describes blobs, in the file or outside of it."""
         return self.logical_type == "struct" and (
             self.metadata.get(EXTENSION_NAME) == BLOB_V2 or BLOB in self.metadata
         )
 
     @property
     def is_json(self) -> bool:
-        """True if the column stores JSONB, which reads return as JSON text."""
+        """True if the field stores JSONB, which is read as JSON text."""
         return self.logical_type == "json" or self.metadata.get(EXTENSION_NAME) == JSON
 
     def as_stored(self) -> Field:
-        """Return the column as the JSONB that it stores."""
+        """Return the field as plain binary, for its stored JSONB."""
         hidden = (EXTENSION_NAME, EXTENSION_METADATA)
         metadata = {key: text for key, text in self.metadata.items() if key not in hidden}
         own = (self.name, self.id, self.parent_id, "large_binary", self.nullable)
@@ -124,7 +124,7 @@ class Field:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """Arrow type of the stored values: without extension types, with descriptions for blobs."""
+        """Arrow type of stored values, without extension types; for blobs, of their descriptions."""
         if self.is_blob_v1:
             return BLOB_V1_TYPE
         if self.is_blob_v2:
@@ -147,7 +147,7 @@ class Field:
             raise
 
     def to_arrow(self) -> pa.Field:
-        """Return the Arrow field of read batches, with extension types that pyarrow knows."""
+        """Return the Arrow field of read batches, with the extension types that pyarrow knows."""
         return self.derive("arrow", Field._read_arrow)
 
     def derive(self, name: str, make: Callable[[Field], T]) -> T:
@@ -166,7 +166,10 @@ class Field:
         return self._arrow(as_stored=False)
 
     def logical_arrow(self) -> pa.Field:
-        """Return the Arrow field of the table's schema; for blobs it differs from read batches."""
+        """Return the Arrow field of the table's schema.
+
+        For blobs, it differs from that of read batches.
+        """
         return self._arrow(as_stored=True)
 
     def _arrow(self, *, as_stored: bool) -> pa.Field:
@@ -194,14 +197,14 @@ class Field:
         return with_extension(plain) if of_bfloat16 or EXTENSION_NAME in metadata else plain
 
     def walk(self) -> Iterator[Field]:
-        """Iterate over this field and all fields below it, depth-first, parents first."""
+        """Yield this field and its descendants, depth-first."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
 def set_keys(field: file_pb2.Field) -> None:
-    """Set a field's key members from its metadata."""
+    """Set the key members of a protobuf field from its metadata."""
     texts = {key: field.metadata[key].decode() for key in KEYS if key in field.metadata}
     position = _position(texts.get(PRIMARY_POSITION, ""))
     is_key = texts.get(PRIMARY_KEY, "").lower() in TRUE
@@ -222,8 +225,8 @@ def check_primary_key(fields: Sequence[file_pb2.Field]) -> None:
         fields: fields of the table, depth-first.
 
     Raises:
-        InvalidInputError: a key field has child fields, is in a list or map, or is nullable itself
-            or by a parent.
+        InvalidInputError: a key field has child fields, is in a list or map, is nullable, or has a
+            nullable parent.
     """
     by_id = {field.id: field for field in fields}
     for field in fields:
@@ -247,7 +250,7 @@ def _refused(field: file_pb2.Field, reason: str) -> InvalidInputError:
 def struct_paths(
     fields: Sequence[Field], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the id and path of each field with one value a row, including members of structs."""
+    """Yield the id and path of each field with one value per row (columns, members of structs)."""
     for field in fields:
         path = (*above, field.name)
         yield field.id, path

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
-    """Convert values to compact JSON text; empty for nulls.
+    """Convert JSONB values to compact JSON text; nulls become empty.
 
     Args:
-        values: one JSONB container each.
-        valid: shape (n,); None: all are valid.
+        values: one JSONB container per value.
+        valid: mask of shape (n,); None if there are no nulls.
 
     Raises:
-        CorruptFileError: bytes that contradict the format.
-        UnsupportedError: values that JSON text cannot express, or more than 2 GiB of text.
+        CorruptFileError: the bytes contradict the format.
+        UnsupportedError: JSON text cannot express a value, or the text exceeds 2 GiB.
     """
     try:
         with kernel_errors:
@@ -45,15 +45,15 @@ def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
 
 
 def jsonb(texts: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
-    """Convert JSON texts to JSONB; empty for nulls.
+    """Convert JSON texts to JSONB; nulls become empty.
 
     Args:
-        texts: JSON, large strings.
-        valid: shape (n,); None: no nulls.
-        where: name of the field, for messages.
+        texts: JSON texts of type large_string.
+        valid: mask of shape (n,); None if there are no nulls.
+        where: name of the field, for error messages.
 
     Raises:
-        InvalidInputError: text that is not JSON, or a value of more than 256 MiB.
+        InvalidInputError: a text is not JSON, or a value has more than 256 MiB.
     """
     try:
         return VariableWidth(*_kernels.text_to_jsonb(*contents_of(texts), mask_bytes(valid)))

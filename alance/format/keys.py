@@ -1,8 +1,7 @@
-"""Row keys as values that are equal if the keys are: 64-bit integers or bytes.
+"""Row keys: 64-bit integers or bytes that are equal if all key columns of the rows are equal.
 
-Two keys are equal if all their columns are equal. Floats are compared in the form of
-`numbers.canonical`: all NaNs are equal, and 0.0 equals -0.0. A row with a null in a key column has
-no key and equals no row.
+Floats are compared in the form of `numbers.canonical`: all NaNs are equal, and 0.0 equals -0.0. A
+row with a null in a key column has no key, and equals no row.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s, Mask
 
-    Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]  # of 32 or 64 bits
+    Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]  # integers of 32 or 64 bits
 
 KEY: Final = "key"  # column of row keys, see `Keys`
-ROW: Final = "row"  # column of the source's row numbers, or of the target's addresses
+ROW: Final = "row"  # column of row numbers of a source, or of row addresses of a target
 WORD: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """Row keys, column by column, as views of the columns.
+    """Row keys as views of the key columns.
 
     Attributes:
-        valid: mask of rows that have a key, shape (n,); None: all.
+        valid: mask of rows that have a key, shape (n,); None if all have one.
     """
 
     parts: Sequence[_KeyPart]
@@ -55,7 +54,7 @@ class KeyColumns:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> KeyColumns:
-        """Build keys from columns side by side. CPU.
+        """Build the keys of rows from their key columns. CPU work.
 
         Args:
             columns: at least one, all of the same length.
@@ -76,18 +75,18 @@ class KeyColumns:
         return cls([part for part in parts if part.width != 0], count, valid)
 
     def plain(self) -> _kernels.Keys:
-        """Return the keys for kernels; arbitrary values where a row has no key."""
+        """Return the keys for kernels; a row without a key has an arbitrary value."""
         return _kernels.Keys.beside([part.plain() for part in self.parts])
 
     @property
     def widths(self) -> Int64s:
-        """Bytes of each part; 0 if they vary."""
+        """Bytes of each part; 0 for a part of varying length."""
         return np.array([max(part.width, 0) for part in self.parts], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Row keys, one value a row.
+    """Row keys as one value per row.
 
     Attributes:
         values: uint64, fixed_size_binary or large_binary; null where a row has no key.
@@ -97,7 +96,7 @@ class Keys:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> Keys:
-        """Build keys from columns side by side. CPU.
+        """Build the keys of rows from their key columns. CPU work.
 
         Args:
             columns: at least one, all of the same length.
@@ -109,7 +108,7 @@ class Keys:
         return cls(_joined(columns_of_keys.parts, columns_of_keys.count, columns_of_keys.valid))
 
     def plain(self) -> _kernels.Keys:
-        """Return the keys for kernels; arbitrary values where a row has no key. CPU."""
+        """Return the keys for kernels; a row without a key has an arbitrary value. CPU work."""
         values = self.values
         if not pa.types.is_large_binary(values.type):
             width = WORD if pa.types.is_uint64(values.type) else values.type.byte_width
@@ -120,18 +119,17 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class _KeyPart:
-    """A column's bytes in each key, of fixed width or by offsets."""
+    """Bytes of one key column, of fixed width or with offsets."""
 
     content: Bytes  # shape (rows, width), or (bytes,) with offsets
     offsets: Offsets | None = None  # shape (rows + 1,)
 
     @property
     def width(self) -> int:
-        """Bytes of each value; -1 if they vary."""
+        """Bytes per value; -1 if lengths vary."""
         return -1 if self.offsets is not None else self.content.shape[1]
 
     def plain(self) -> _kernels.Keys:
-        """Return the part for kernels."""
         if self.offsets is None:
             content = np.ascontiguousarray(self.content)
             return _kernels.Keys(content.reshape(-1), content.shape[1])
@@ -139,7 +137,7 @@ class _KeyPart:
 
 
 def _parts(array: pa.Array) -> list[_KeyPart]:
-    """Return the bytes of a column's values; arbitrary for nulls."""
+    """Return the bytes of a column's values as parts of keys; those of nulls are arbitrary."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return _parts(array.storage)
@@ -152,7 +150,7 @@ def _parts(array: pa.Array) -> list[_KeyPart]:
         for index in range(kind.num_fields):
             child = array.field(index)
             if child.null_count:
-                # Bytes under nulls must not distinguish rows.
+                # Bytes of nulls must not make rows differ.
                 valid = as_mask(child.is_valid())
                 parts.append(_KeyPart(valid.view(np.uint8).reshape(-1, 1)))
                 parts += [_cleared(part, valid) for part in _parts(child)]
@@ -173,7 +171,7 @@ def _parts(array: pa.Array) -> list[_KeyPart]:
 
 
 def _width(kind: pa.DataType) -> int:
-    """Bytes of a value of a fixed-width type of whole bytes; 0 for other types."""
+    """Return the bytes per value of a fixed-width type of whole bytes; 0 for other types."""
     try:
         bits = kind.bit_width
     except ValueError:
@@ -183,7 +181,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _variable(array: pa.Array) -> _KeyPart:
-    """Return offsets and bytes of strings; nulls may own bytes."""
+    """Return the offsets and bytes of strings. A null may have bytes, too."""
     ends, content = strings_of(array)
     if ends[0] == ends[-1]:
         return _KeyPart(np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64))
@@ -191,7 +189,7 @@ def _variable(array: pa.Array) -> _KeyPart:
 
 
 def _cleared(part: _KeyPart, valid: Mask) -> _KeyPart:
-    """Return the part with zeros or empty strings where it is not valid."""
+    """Return the part with zeros or empty strings for rows that are not valid."""
     if part.offsets is None:
         return _KeyPart(part.content * valid.view(np.uint8)[:, None])
     sizes = np.diff(part.offsets)
@@ -204,7 +202,7 @@ def _cleared(part: _KeyPart, valid: Mask) -> _KeyPart:
 
 
 def _joined(parts: Sequence[_KeyPart], count: int, valid: Mask | None) -> pa.Array:
-    """Join the parts into one value a row; parts of varying length are prefixed by their length."""
+    """Join the parts to one value per row; parts of varying length are prefixed by their length."""
     fixed = [part for part in parts if part.offsets is None]
     if len(fixed) == len(parts):
         width = sum(part.content.shape[1] for part in parts)

@@ -1,4 +1,4 @@
-"""Conversion between Arrow and numpy without pandas, whose import takes 0.2 s; offsets."""
+"""Conversion between Arrow and numpy without pandas, whose import takes 0.2 s."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def as_numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the values of an integer or float array without nulls; a view if it is one chunk."""
+    """Return the values of an integer or float array without nulls; a view if it has one chunk."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     return np.from_dlpack(array)
 
 
 def as_mask(array: pa.BooleanArray) -> Mask:
-    """Return a mask that is set where a boolean array is true and not null; shape (n,)."""
+    """Return the mask of slots that are true (false for nulls); shape (n,)."""
     validity, values = array.buffers()
     mask = _bits(values, array.offset, len(array))
     if array.null_count:
@@ -34,7 +34,7 @@ def as_mask(array: pa.BooleanArray) -> Mask:
 
 
 def true_rows(array: pa.BooleanArray) -> Int64s:
-    """Return the positions where a boolean array is true, ascending; shape (n,)."""
+    """Return the positions of true values, ascending; shape (n,)."""
     validity, values = array.buffers()
     if not len(array) or values is None:
         return np.empty(0, np.int64)
@@ -45,7 +45,8 @@ def true_rows(array: pa.BooleanArray) -> Int64s:
 def validity_of(array: pa.Array) -> Mask | None:
     """Return the mask of valid slots, shape (n,). None if there are no nulls.
 
-    Reads the bits directly, as Arrow's own function first imports all its functions (30 ms).
+    Reads the bits directly, because Arrow's own function first imports all compute functions (30
+    ms).
     """
     if not array.null_count:
         return None
@@ -61,17 +62,17 @@ def storage_type(arrow: pa.DataType) -> pa.DataType:
 
 
 def is_text(arrow: pa.DataType) -> bool:
-    """True if values are UTF-8."""
+    """True if values are UTF-8 strings."""
     return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
 
 
 def is_variable(arrow: pa.DataType) -> bool:
-    """True if values are byte strings with offsets."""
+    """True if values are strings or binary with offsets."""
     return bool(is_text(arrow) or pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow))
 
 
 def is_large(arrow: pa.DataType) -> bool:
-    """True if offsets of strings or lists have 64 bits."""
+    """True if the offsets of strings or lists have 64 bits."""
     return bool(
         pa.types.is_large_string(arrow)
         or pa.types.is_large_binary(arrow)
@@ -85,7 +86,7 @@ def storage_of(array: pa.Array) -> pa.Array:
 
 
 def bitmap(valid: Mask | None) -> pa.Buffer | None:
-    """Pack validity into Arrow's LSB-first bits. None if all are valid."""
+    """Pack a validity mask into Arrow's LSB-first bits. None if `valid` is None."""
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
@@ -99,7 +100,10 @@ def bits_of(content: Bytes, start: int, count: int) -> Bytes:
 
 
 def bytes_of(array: pa.Array) -> Bytes:
-    """Return a view of fixed-width values of whole bytes. Slots of nulls are arbitrary."""
+    """Return the bytes of fixed-width values of whole bytes; a view.
+
+    The bytes of nulls are arbitrary.
+    """
     width = array.type.bit_width // 8
     content = array.buffers()[1]
     if content is None:
@@ -110,16 +114,16 @@ def bytes_of(array: pa.Array) -> Bytes:
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
     """Return the numpy type of an Arrow integer or float type.
 
-    `to_pandas_dtype` imports pandas in pyarrow 20, and fails without it.
+    Replaces `to_pandas_dtype`, which imports pandas in pyarrow 20 and fails without it.
     """
     letter = "f" if pa.types.is_floating(kind) else "ui"[pa.types.is_signed_integer(kind)]
     return np.dtype(f"{letter}{kind.bit_width // 8}")
 
 
 def canonical(array: pa.Array) -> pa.Array:
-    """Replace -0.0 by 0.0 and every NaN by one NaN, so that equal floats have equal bits.
+    """Replace -0.0 by 0.0 and all NaNs by the same NaN, so that equal floats have equal bits.
 
-    Arrays of other types, and floats without such values, are returned as they are.
+    Returns other arrays unchanged.
     """
     if not pa.types.is_floating(array.type):
         return array
@@ -130,9 +134,9 @@ def canonical(array: pa.Array) -> pa.Array:
 
 
 def offsets_in(array: pa.Array) -> Int32s | Int64s:
-    """Return the offsets of strings or lists in their values, with the final end.
+    """Return the offsets of strings or lists, including the final end.
 
-    A view if the buffer is aligned.
+    The result is a view if the buffer is aligned.
     """
     dtype = np.dtype(np.int64 if is_large(array.type) else np.int32)
     buffer = array.buffers()[1]
@@ -143,7 +147,7 @@ def offsets_in(array: pa.Array) -> Int32s | Int64s:
 
 
 def strings_of(array: pa.Array) -> tuple[Int32s | Int64s, Bytes]:
-    """Return offsets and bytes of strings as views. Nulls may own bytes."""
+    """Return the offsets and bytes of strings as views. A null may have bytes, too."""
     data = array.buffers()[2]
     return offsets_in(array), np.frombuffer(data or b"", np.uint8)
 
@@ -154,33 +158,37 @@ def strings_array(
     data: Bytes | bytes,
     valid: Mask | None = None,
 ) -> pa.Array:
-    """Build strings from offsets and bytes without a copy. The inverse of `strings_of`."""
+    """Build strings from offsets and bytes without a copy: the inverse of `strings_of`."""
     buffers = [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers)
 
 
 def lists_of(array: pa.Array) -> tuple[Int64s, pa.Array]:
-    """Return the offsets of lists, from 0 and with the final end, and their items."""
+    """Return the offsets of lists, from 0 and with the final end, and the items of all lists."""
     starts = offsets_in(array).astype(np.int64)
     first, last = int(starts[0]), int(starts[-1])
     return starts - first, array.values.slice(first, last - first)
 
 
 def items_of(array: pa.Array) -> pa.Array:
-    """Return the items of fixed-size lists, including those of null lists."""
+    """Return the items of fixed-size lists, including the items of null lists."""
     size = array.type.list_size
     return array.values.slice(array.offset * size, len(array) * size)
 
 
 def mask_bytes(valid: Mask | None) -> Bytes:
-    """Convert a mask for kernels: a byte a row; empty if `valid` is None, so all rows count."""
+    """Convert a mask to a byte per row for kernels.
+
+    Empty if `valid` is None, which means all rows.
+    """
     return np.empty(0, np.uint8) if valid is None else valid.view(np.uint8)
 
 
 def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the distinct values, ascending, and the place of each value among them; shape (n,).
+    """Return the distinct values, ascending, and the index of each value among them; shape (n,).
 
-    Like `np.unique`, whose first call imports more of numpy, which blocks the loop for 15 ms.
+    Replaces `np.unique`, whose first call imports more of numpy and blocks the event loop for 15
+    ms.
     """
     order = values.argsort()
     ordered = values[order]
@@ -193,7 +201,7 @@ def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def places_in(values: Int64s, sought: Int64s) -> tuple[Int64s, Mask]:
-    """Return the insertion point of each sought value, and a mask of values that are present.
+    """Return the insertion point of each sought value, and the mask of values that are present.
 
     Args:
         values: ascending.
@@ -212,7 +220,7 @@ def offsets_of(sizes: npt.NDArray[Any] | Sequence[int]) -> Int64s:
 
 
 def positions_of(starts: Int64s, counts: Int64s) -> Int64s:
-    """Enumerate ranges, one range after the other; shape (sum of `counts`,)."""
+    """Enumerate the numbers of consecutive ranges; shape (sum of `counts`,)."""
     shifts = np.repeat(starts - (np.cumsum(counts) - counts), counts)
     positions: Int64s = shifts + np.arange(len(shifts))
     return positions
@@ -237,7 +245,7 @@ def to_arrow(values: npt.NDArray[Any], valid: Mask | None = None) -> pa.Array:
 
     Args:
         values: shape (n,).
-        valid: shape (n,), false where the array is null; None: no nulls.
+        valid: mask of shape (n,), false for nulls; None if there are no nulls.
     """
     data = values
     if values.dtype == np.bool_:
@@ -248,13 +256,13 @@ def to_arrow(values: npt.NDArray[Any], valid: Mask | None = None) -> pa.Array:
 
 
 def as_scalar(value: object, arrow: pa.DataType | None = None) -> pa.Scalar:
-    """Convert a value to an Arrow scalar (default type: inferred by Arrow).
+    """Convert a value to an Arrow scalar; if `arrow` is None, Arrow infers the type.
 
-    An integer stands for the stored integer of any type: days of a date, units of a timestamp,
-    digits of a decimal.
+    An integer is taken as the stored integer of any type, such as days of a date, units of a
+    timestamp, or digits of a decimal.
 
     Raises:
-        TypeError: a value of another Python type.
+        TypeError: the Python type does not fit the Arrow type.
     """
     if value is None:
         return pa.nulls(1, arrow or pa.null())[0]
@@ -281,27 +289,27 @@ def as_scalar(value: object, arrow: pa.DataType | None = None) -> pa.Scalar:
 def text_array(
     contents: Sequence[bytes | memoryview], arrow: pa.DataType, valid: Mask | None = None
 ) -> pa.Array:
-    """Build an array of a large type from texts; Arrow's constructors would load pandas."""
+    """Build an array of a large string or binary type; Arrow's constructors would load pandas."""
     return strings_array(arrow, offsets_of(list(map(len, contents))), b"".join(contents), valid)
 
 
 def packed(texts: Sequence[str]) -> tuple[Int64s, Bytes]:
-    """Return the offsets and bytes of texts for kernels."""
+    """Encode texts as offsets and bytes for kernels."""
     contents = [text.encode() for text in texts]
     return offsets_of(list(map(len, contents))), np.frombuffer(b"".join(contents), np.uint8)
 
 
 def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes]:
-    """Return 64-bit offsets and bytes of texts or bytes for kernels.
+    """Return the 64-bit offsets and the bytes of strings for kernels.
 
-    Views if the type is a large one. Nulls may own bytes.
+    They are views for large types. A null may have bytes, too.
     """
     starts, data = strings_of(texts if is_large(texts.type) else texts.cast(pa.large_binary()))
     return starts.view(np.int64), data
 
 
 def python_value(value: pa.Scalar) -> Any:
-    """Convert a scalar for messages; text if Python cannot hold it, such as years beyond 9999."""
+    """Convert a scalar to Python for messages. A value that Python cannot hold becomes text."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):

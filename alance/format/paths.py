@@ -1,6 +1,6 @@
-"""Text form of field paths: names separated by dots, such as `s.a`.
+"""Field paths as text: names separated by dots, such as `s.a`.
 
-A name may be quoted in backticks. Inside, dots are literal and a backtick is doubled.
+A name may be quoted in backticks. In quotes, dots are literal and a backtick is doubled.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ def split_path(path: str) -> tuple[str, ...]:
     """Split a path into its names, outermost first.
 
     Raises:
-        InvalidInputError: an unclosed backtick, or text beside a quoted name.
+        InvalidInputError: a backtick is not closed, or text adjoins a quoted name.
     """
     if "`" not in path:
         return tuple(path.split("."))
     names, start = [], 0
     while True:
         match = _NAME.match(path, start)
-        assert match is not None  # matches at least the empty text
+        assert match is not None  # the pattern matches the empty text
         quoted, bare = match.groups()
         names.append(bare if quoted is None else quoted.replace("``", "`"))
         if match.end() == len(path):
@@ -41,10 +41,10 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def join_path(names: Iterable[str]) -> str:
-    """Join names to a path; quotes names with dots or backticks."""
+    """Join names to a path; quote names with dots or backticks."""
     return ".".join(quoted((name,)) if "." in name or "`" in name else name for name in names)
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Join names to a path for SQL, each in backticks."""
+    """Join names to a path for SQL, with each name in backticks."""
     return ".".join(f"`{name.replace('`', '``')}`" for name in names)

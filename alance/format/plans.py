@@ -1,12 +1,12 @@
-"""Plans: how pure format code requests bytes.
+"""Plans: generators by which pure format code requests bytes.
 
-A plan is a generator. It yields the byte ranges of one round, is sent their buffers in the same
-order, and returns its result. It never waits, so the same plan runs over a store, over bytes in
-memory, and in a dry run. A plan with many parts computes for long between rounds; it yields a
-`TURN` so that its driver can let the event loop run.
+A plan yields the byte ranges of one round, receives their buffers in the same order, and returns
+its result. It never waits, so the same plan runs over a store, over bytes in memory, and in a dry
+run. A plan that computes for long between rounds yields a `TURN`, so that its driver can let the
+event loop run.
 
-`step` advances a plan, and all drivers are built on it: `answered` over bytes in memory, `through`
-inside another plan, `together` for many in lockstep, `io.reading.drive` over a store.
+All drivers advance a plan with `step`: `answered` over bytes in memory, `through` inside another
+plan, `together` for many plans in lockstep, `io.reading.drive` over a store.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 class ByteRange(NamedTuple):
-    """A half-open range of an object's bytes."""
+    """Half-open range of an object's bytes."""
 
-    path: str  # location of the object: a store's root followed by the path under it
+    path: str  # location of the object: the store's root, then the path below it
     start: int  # byte offset, inclusive
     stop: int  # byte offset, exclusive
 
@@ -41,18 +41,18 @@ class ByteRange(NamedTuple):
 
 
 def joined_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge spans into ascending spans that neither touch nor overlap."""
+    """Merge spans that overlap or touch; the result is ascending."""
     return coalesce([*spans], 0).spans
 
 
 class Pieces(NamedTuple):
-    """Many ranges of objects, requested together and answered by one buffer.
+    """Many ranges of objects, requested together and answered by a single buffer.
 
     The buffer holds the bytes of all pieces, concatenated.
     """
 
-    paths: Sequence[str]  # of the objects; at least one
-    ends: Sequence[int]  # end of each object's pieces in `starts` and `stops`
+    paths: Sequence[str]  # paths of the objects, at least one
+    ends: Sequence[int]  # end of each object's pieces, as an index into `starts`
     starts: Int64s  # shape (n,), n > 0; ascending and disjoint within an object
     stops: Int64s  # shape (n,), exclusive
     num_bytes: int
@@ -79,13 +79,13 @@ class Pieces(NamedTuple):
         return int(self.stops[-1])
 
     def bytes_over(self, gap: int) -> int:
-        """Return the bytes of the pieces, and of gaps between neighbours of up to `gap` bytes."""
+        """Return the size of the pieces, including gaps of up to `gap` bytes between neighbours."""
         gaps = self.starts[1:] - self.stops[:-1]
         gaps[[end - 1 for end in self.ends[:-1]]] = 0  # between two objects
         return self.num_bytes + int(gaps[(gaps > 0) & (gaps <= gap)].sum())
 
     def split(self, most: int) -> list[Pieces]:
-        """Split into pieces of at most `most` objects each, in order."""
+        """Split into parts of at most `most` objects each, in order."""
         if len(self.paths) <= most:
             return [self]
         parts = []
@@ -99,7 +99,7 @@ class Pieces(NamedTuple):
         return parts
 
     def ranges(self) -> list[ByteRange]:
-        """Return the pieces as single ranges."""
+        """Return the pieces as separate ranges."""
         starts, stops = self.starts.tolist(), self.stops.tolist()
         if len(self.paths) == 1:
             paths = [*self.paths] * len(starts)
@@ -111,42 +111,42 @@ class Pieces(NamedTuple):
 
 Extent: TypeAlias = ByteRange | Pieces
 Plan: TypeAlias = Generator[Sequence[Extent], Sequence[memoryview], T]
-# Opens a source of bytes for the kernel that decodes them, in the thread that decodes. Arguments:
-# paths of objects, and for traces a function that returns the pieces to read.
+# Function that opens a source of bytes for a decoding kernel, in the decoding thread. Arguments:
+# paths of objects, and a function that returns the pieces to read, for traces.
 Reader: TypeAlias = (
     "Callable[[Sequence[str], Callable[[], Pieces]], AbstractContextManager[_kernels.Source]]"
 )
 
 
 def cut(extent: Extent, content: memoryview, first: int = 0) -> memoryview:
-    """Return the answer to a range or pieces, from an object's bytes that begin at byte `first`."""
+    """Cut a range or pieces out of an object's bytes, which begin at byte `first`."""
     if isinstance(extent, ByteRange):
         return content[extent.start - first : extent.stop - first]
     return memoryview(b"".join([cut(part, content, first) for part in extent.ranges()]))
 
 
 class Turn(tuple[Extent, ...]):
-    """Request for no bytes: lets other tasks run after long computation."""
+    """Request without ranges: lets other tasks run during a long computation."""
 
     __slots__ = ()
 
 
 TURN: Final = Turn()
-PLANS_A_TURN: Final = 16  # plans advanced between turns: a few milliseconds of work
+PLANS_A_TURN: Final = 16  # plans to advance between turns, which takes a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """End of a plan, with its result."""
+    """End of a plan, with the plan's result."""
 
     result: T
 
 
 def step(plan: Plan[T], buffers: Sequence[memoryview] | None = None) -> Sequence[Extent] | Done[T]:
-    """Advance a plan. Returns its next request, or `Done`.
+    """Advance a plan. Returns its next request, or `Done` at its end.
 
     Args:
-        buffers: answer to the previous request; None: start the plan.
+        buffers: answer to the previous request; None to start the plan.
     """
     try:
         return plan.send(buffers)  # type: ignore[arg-type]  # None starts a generator
@@ -155,14 +155,15 @@ def step(plan: Plan[T], buffers: Sequence[memoryview] | None = None) -> Sequence
 
 
 class NotAtHand(Exception):
-    """The bytes that a plan requests are not in memory."""
+    """Error of a driver over memory: the requested bytes are not in memory."""
 
 
 def answered(plan: Plan[T], answer: Callable[[Sequence[Extent]], Sequence[memoryview]]) -> T:
-    """Run a plan whose bytes are in memory; return its result. Always closes the plan.
+    """Run a plan over bytes in memory and return its result; close the plan in any case.
 
     Args:
-        answer: returns the buffers of a round; its errors (`NotAtHand`) end the plan.
+        answer: returns the buffers of a round. Its errors, such as `NotAtHand`, end the plan and
+            are raised.
     """
     try:
         request = step(plan)
@@ -176,7 +177,10 @@ def answered(plan: Plan[T], answer: Callable[[Sequence[Extent]], Sequence[memory
 def through(
     plan: Plan[T], answer: Callable[[Sequence[Extent]], Plan[Sequence[memoryview]]]
 ) -> Plan[T]:
-    """Run a plan whose rounds are each answered by another plan; passes its turns on."""
+    """Run a plan inside another one: `answer` plans the buffers of each round.
+
+    Turns are passed on.
+    """
     try:
         request = step(plan)
         while not isinstance(request, Done):
@@ -191,14 +195,14 @@ def through(
 
 
 def all_read(paths: Sequence[str], pieces: Callable[[], Pieces]) -> NoReturn:
-    """Reader for plans whose bytes have all been read: always fails."""
+    """Raise an error: the reader for plans that have read all their bytes before decoding."""
     raise AssertionError(f"{pieces().num_bytes} bytes are still to be read")
 
 
 def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
     """Run plans in lockstep: each round requests the ranges of all unfinished plans.
 
-    Takes as many rounds as the longest plan. Results keep the order of `plans`. Yields a `TURN`
+    Takes as many rounds as the longest plan. Results are in the order of `plans`. Yields a `TURN`
     after every `PLANS_A_TURN` plans.
     """
     if len(plans) == 1:
@@ -229,7 +233,7 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
 
 
 def _after_turn(plan: Plan[T]) -> Plan[Sequence[Extent] | Done[T]]:
-    """Pass a plan's turns on; return its next request or end."""
+    """Pass a plan's turns on, and return its next request or its end."""
     request: Sequence[Extent] | Done[T] = TURN
     while request is TURN:
         yield TURN
@@ -238,7 +242,7 @@ def _after_turn(plan: Plan[T]) -> Plan[Sequence[Extent] | Done[T]]:
 
 
 def run(plan: Plan[T], content: bytes) -> tuple[T, list[Sequence[Extent]]]:
-    """Run a plan over bytes in memory; returns its result and the ranges of each round."""
+    """Run a plan over bytes in memory; return its result and the ranges of each round."""
     rounds: list[Sequence[Extent]] = []
     view = memoryview(content)
 

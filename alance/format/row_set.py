@@ -1,8 +1,8 @@
-"""Row sets: answers of indices and filters, deleted rows, rows that a search may return.
+"""Row sets: results of indices and filters, deleted rows, rows that a search may return.
 
-A row is a 64-bit number: an address (fragment id << 32 | row offset) or a stable row id. A set is
-one roaring bitmap. So set operations on many rows take microseconds, and all rows of a fragment
-take a few bytes, because roaring stores runs.
+A row is a 64-bit number: an address (fragment id << 32 | row offset) or a stable row id. A set is a
+roaring bitmap, so operations on many rows take microseconds. All rows of a fragment take a few
+bytes, because the bitmap stores runs.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ HALF: Final = 32  # bits of a row offset
 PART: Final = struct.Struct("<I")
 COUNT: Final = struct.Struct("<Q")
 GAP_ROWS: Final = 4096  # smallest gap that a scan skips
-SPAN_STEPS: Final = 64  # most gaps examined in a fragment
-LONG_RUN: Final = 64  # rows from which adding a range is cheaper than adding rows
+SPAN_STEPS: Final = 64  # maximum number of gaps to examine in a fragment
+LONG_RUN: Final = 64  # rows; longer runs are cheaper to add as a range than row by row
 
 
 class RowSet:
-    """Rows by address or stable row id. Immutable and thread-safe.
+    """Set of rows, as addresses or stable row ids. Immutable and thread-safe.
 
-    `&`, `|` and `-` cost about 0.1 us for each block of 65 536 numbers with rows of both.
+    `&`, `|` and `-` take about 0.1 us per block of 65 536 numbers in which both sets have rows.
     """
 
     __slots__ = ("_bitmap", "_lookup")
 
     def __init__(self, rows: Int64s | None = None) -> None:
-        """Build a set. CPU: some nanoseconds a row if they ascend.
+        """Build a set. CPU: some nanoseconds per row if the rows ascend.
 
         Args:
-            rows: not negative, in any order; shape (n,).
+            rows: non-negative numbers in any order, shape (n,); None for an empty set.
         """
         self._bitmap = BitMap64()
         self._lookup: _kernels.RowLookup | None = None
@@ -60,10 +60,10 @@ class RowSet:
 
     @classmethod
     def of_fragments(cls, num_rows: Iterable[tuple[int, int]]) -> RowSet:
-        """Return all rows of fragments. CPU: about a microsecond a fragment.
+        """Return all rows of fragments. CPU: about a microsecond per fragment.
 
         Args:
-            num_rows: fragment ids with their numbers of physical rows.
+            num_rows: fragment ids, each with its number of physical rows.
         """
         bitmap = BitMap64()
         for fragment, count in num_rows:
@@ -72,7 +72,7 @@ class RowSet:
 
     @classmethod
     def of_runs(cls, starts: Int64s, lengths: Int64s) -> RowSet:
-        """Return the rows of runs of consecutive numbers; shape (n,) each."""
+        """Return the rows of runs of consecutive numbers; both arrays have shape (n,)."""
         is_long = lengths >= LONG_RUN
         rows = cls(positions_of(starts[~is_long], lengths[~is_long]))
         for start, length in zip(starts[is_long].tolist(), lengths[is_long].tolist(), strict=True):
@@ -81,17 +81,17 @@ class RowSet:
 
     @classmethod
     def of_bitmaps(cls, bitmaps: Iterable[tuple[int, bytes | memoryview]]) -> RowSet:
-        """Return rows by the upper half of their numbers, each with a bitmap of lower halves.
+        """Build a set from pairs: upper half of row numbers, and bitmap of their lower halves.
 
         Args:
-            bitmaps: ascending upper halves; bytes that were checked.
+            bitmaps: pairs, ascending by upper half; the bitmaps have been checked.
 
         Raises:
-            CorruptFileError: the bytes are not bitmaps after all.
+            CorruptFileError: a bitmap is malformed nevertheless.
         """
         parts = [*bitmaps]
         num_bytes = COUNT.size + sum([PART.size + len(part) for _, part in parts])
-        content = _kernels.blank(num_bytes).data  # reuses memory if there are many rows
+        content = _kernels.blank(num_bytes).data  # reuses pooled memory for many rows
         COUNT.pack_into(content, 0, len(parts))
         at = COUNT.size
         for high, part in parts:
@@ -99,7 +99,8 @@ class RowSet:
             at += PART.size + len(part)
             content[at - len(part) : at] = memoryview(part).cast("B")
         try:
-            return cls._of(BitMap64.deserialize(cast("bytes", content)))  # accepts any buffer
+            # The function accepts any buffer.
+            return cls._of(BitMap64.deserialize(cast("bytes", content)))
         except ValueError as error:
             raise CorruptFileError(f"row set of {len(parts)} bitmaps: {error}") from error
 
@@ -108,7 +109,7 @@ class RowSet:
         """Return the union of sets."""
         bitmap = BitMap64()
         for rows in sets:
-            bitmap |= rows._bitmap  # `BitMap64.union` takes 8 times as long for dense sets
+            bitmap |= rows._bitmap  # `BitMap64.union` is 8 times slower for dense sets
         return cls._of(bitmap)
 
     def __len__(self) -> int:
@@ -135,13 +136,13 @@ class RowSet:
         return f"RowSet of {len(self):,} rows"
 
     def within(self, domain: RowSet, fragments: frozenset[int]) -> RowSet:
-        """Return the rows of given fragments.
+        """Return the rows that lie in certain fragments, after checking that these have the rows.
 
         Args:
             domain: all rows of these fragments.
 
         Raises:
-            CorruptFileError: a row beyond the last row of a given fragment.
+            CorruptFileError: a row is beyond the last row of its fragment.
         """
         if self.count_common(domain) == len(self):
             return self
@@ -157,7 +158,7 @@ class RowSet:
         return int(self._bitmap.intersection_cardinality(other._bitmap))
 
     def moved(self, start: int, stop: int, by: int) -> RowSet:
-        """Return the rows from `start` to `stop`, with `by` added to each."""
+        """Return the rows from `start` to `stop`, with `by` added to each number."""
         rows = BitMap64()
         rows.add_range(start, stop)
         rows &= self._bitmap
@@ -168,21 +169,27 @@ class RowSet:
         return np.frombuffer(self._bitmap.to_array(), np.int64)
 
     def mask_of(self, rows: Int64s) -> Mask:
-        """Return a mask of the rows in the set; shape (n,), like `rows`. CPU: see `lookup`."""
+        """Return the mask of rows that are in the set; shape (n,), like `rows`.
+
+        CPU: see `lookup`.
+        """
         return _kernels.rows_mask(rows.view(np.uint64), self.lookup).view(np.bool_)
 
     @property
     def lookup(self) -> _kernels.RowLookup:
-        """Lookup table for `_kernels.rows_mask`: some nanoseconds a row if these ascend.
+        """Lookup table for `_kernels.rows_mask`, which takes some nanoseconds per ascending row.
 
-        Built on first use from a copy of the set's bytes, and cached.
+        It is built on first access from a copy of the set's bytes, and cached.
         """
         if self._lookup is None:
             self._lookup = _kernels.RowLookup(self._bitmap.serialize())
         return self._lookup
 
     def fragments(self) -> list[int]:
-        """Return the fragments with rows of the set, ascending. CPU: about a microsecond each."""
+        """Return the fragments that have rows in the set, ascending.
+
+        CPU: about a microsecond each.
+        """
         fragments = []
         if self._bitmap:
             row, last = self._bitmap.min(), self._bitmap.max() >> HALF
@@ -197,10 +204,10 @@ class RowSet:
         return int(self._bitmap.range_cardinality(fragment << HALF, (fragment + 1) << HALF))
 
     def span_of(self, fragment: int) -> tuple[int, int]:
-        """Return the offset of the first row in a fragment, and the end of the last one.
+        """Return the offset of the set's first row in a fragment, and the end of its last row.
 
         Raises:
-            ValueError: the fragment has no rows of the set.
+            ValueError: the set has no rows in the fragment.
         """
         base = fragment << HALF
         num_before = self._bitmap.rank(base - 1) if base else 0
@@ -210,13 +217,13 @@ class RowSet:
         return self._bitmap[num_before] - base, self._bitmap[num_to_end - 1] - base + 1
 
     def spans_of(self, fragment: int) -> list[tuple[int, int]]:
-        """Return spans of offsets that cover the set's rows in a fragment, and few others.
+        """Return spans of offsets that cover the set's rows in a fragment, with few other rows.
 
-        Skips gaps of at least `GAP_ROWS`, as far as `SPAN_STEPS` steps find them. CPU: up to 100
-        us.
+        Spans omit gaps of at least `GAP_ROWS` rows, but only the first `SPAN_STEPS` gaps are
+        examined. CPU: up to 100 us.
 
         Raises:
-            ValueError: the fragment has no rows of the set.
+            ValueError: the set has no rows in the fragment.
         """
         start, stop = self.span_of(fragment)
         base = fragment << HALF

@@ -1,7 +1,7 @@
-"""Schema: the tree of fields with their ids, from protobuf and to Arrow.
+"""Schema: the tree of fields with their ids; conversion from protobuf, and from and to Arrow.
 
-The format stores the tree as a depth-first list whose entries name their parent. A pruned tree (a
-projection) keeps the ids, so that its fields can be found in files.
+The format stores the tree as a depth-first list whose entries refer to their parent. A projection
+keeps the ids, so that its fields can be found in files.
 
 Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_REMEMBERED: Final = 256
 
-# Meta columns that reads add to a table's columns; no column may have such a name.
+# Names of meta columns, which reads can add; no other column may have such a name.
 RESERVED: Final = (
     "_rowid",
     "_rowaddr",
@@ -58,7 +58,7 @@ def check_not_reserved(names: Iterable[str]) -> None:
     """Check the names of new top-level columns of a table.
 
     Raises:
-        InvalidInputError: the name of a meta column.
+        InvalidInputError: a name is that of a meta column.
     """
     for name in names:
         if name in RESERVED:
@@ -69,7 +69,7 @@ def check_not_reserved(names: Iterable[str]) -> None:
 
 
 def check_null_characters(name: str) -> None:
-    """Refuse null characters in the name of a new field, at any depth: they abort pylance.
+    """Check that the name of a new field, at any depth, has no null character; pylance would abort.
 
     Raises:
         InvalidInputError: the name has a null character.
@@ -87,10 +87,10 @@ class UnbuiltFields:
         self._built: dict[int, Field] = {}
 
     def named(self, name: str) -> Field | None:
-        """Return the first field with a name, or None."""
+        """Return the first field with a name; None if there is none."""
         try:
             number = self._fields.find(name)
-        except TypeError:  # a name that is not text matches no field
+        except TypeError:  # a name of another type than text has no field
             return None
         return None if number < 0 else self._at(number)
 
@@ -122,11 +122,11 @@ class UnbuiltFields:
 class Remembered(dict[Any, object]):
     """Memo of values derived from an immutable object. Thread-safe.
 
-    Cleared when it reaches `MAX_REMEMBERED` values. Pickled copies start empty.
+    It is cleared when it has `MAX_REMEMBERED` values. Pickled copies are empty.
     """
 
     def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the memoized value of a key; computes it if it is missing."""
+        """Return the memoized value of a key; compute it if it is missing."""
         remembered = self.get(key)
         if remembered is None:
             remembered = make()
@@ -140,10 +140,10 @@ class Remembered(dict[Any, object]):
 
 
 class Schema:
-    """Top-level fields of a table or file, and the schema's metadata. Immutable.
+    """Top-level fields of a table or file, with the schema's metadata. Immutable.
 
     Attributes:
-        remember: memo of values derived from this schema, shared by versions of a table.
+        remember: memo of values derived from this schema; a table's versions share it.
     """
 
     __slots__ = ("__weakref__", "_by_name", "_fields", "_unbuilt", "metadata", "remember")
@@ -177,7 +177,7 @@ class Schema:
         return self._fields
 
     def top(self, name: str) -> Field | None:
-        """Return the top-level field with a name, or None."""
+        """Return the top-level field with a name; None if there is none."""
         if self._fields is None and self._unbuilt is not None:
             return self._unbuilt.named(name)
         return self.by_name.get(name)
@@ -189,10 +189,10 @@ class Schema:
         metadata: Mapping[str, bytes],
         fields: _kernels.SchemaFields | None,
     ) -> Schema:
-        """Like `from_protobuf`, but builds fields lazily if all are usual.
+        """Build a schema as `from_protobuf`, with lazily built fields if all have common types.
 
         Args:
-            fields: the messages as parsed by the kernel; None: they are unusual.
+            fields: the messages as parsed by the kernel; None if the kernel refused them.
         """
         if fields is None or not all(map(_is_known, fields.types)):
             return cls.from_protobuf(messages, metadata)
@@ -205,11 +205,11 @@ class Schema:
     ) -> Schema:
         """Build a schema from the depth-first list of a manifest or file.
 
-        A field with an unknown logical type is accepted; asking for its Arrow type raises
-        UnsupportedError.
+        Accepts fields with an unknown logical type; access to their Arrow type raises
+        `UnsupportedError`.
 
         Raises:
-            CorruptFileError: a parent that is missing or comes later, or an id used twice.
+            CorruptFileError: a parent is missing or comes later, or two fields have the same id.
         """
         seen: set[int] = set()
         children: dict[int, list[file_pb2.Field]] = {}
@@ -217,7 +217,7 @@ class Schema:
         for message in fields:
             number, parent = message.id, message.parent_id
             if number < 0:
-                # Blob descriptions in a file's own schema belong to the preceding struct.
+                # Fields of blob descriptions in a file's own schema belong to the preceding struct.
                 children.setdefault(last_struct, []).append(message)
                 continue
             if number in seen:
@@ -236,12 +236,12 @@ class Schema:
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> Schema:
-        """Build a schema for new files, with ids from 0, depth-first.
+        """Build a schema for new files. Ids are assigned from 0, depth-first.
 
         Raises:
-            UnsupportedError: a type that the format does not have.
-            InvalidInputError: duplicate names, null characters in names, dots in top-level names,
-                or metadata or extension parameters that are not UTF-8.
+            UnsupportedError: the format does not have a type.
+            InvalidInputError: a name is duplicate or has null characters, a top-level name has
+                dots, or metadata or extension parameters are not UTF-8.
         """
         messages: list[file_pb2.Field] = []
         for name, count in Counter(field.name for field in schema).items():
@@ -269,7 +269,7 @@ class Schema:
         return pa.schema([field.logical_arrow() for field in self.fields], metadata=metadata)
 
     def known_arrow(self) -> pa.Schema:
-        """Return the Arrow schema of fields with known types; expressions see only these."""
+        """Return the Arrow schema of the fields with known types, which expressions can use."""
         try:
             return self.to_arrow()
         except UnsupportedError:
@@ -289,34 +289,34 @@ class Schema:
         )
 
     def walk(self) -> Iterator[Field]:
-        """Iterate over all fields, depth-first."""
+        """Yield all fields, depth-first."""
         for field in self.fields:
             if field.children:
                 yield from field.walk()
-            else:  # in most tables, every field
+            else:  # most tables have only such fields
                 yield field
 
     @property
     def messages(self) -> tuple[file_pb2.Field, ...]:
-        """Fields as in a manifest: depth-first, with their ids."""
+        """Fields as in a manifest: a depth-first list with ids."""
         return tuple([field.message for field in self.walk()])
 
     @property
     def by_name(self) -> Mapping[str, Field]:
-        """Top-level fields by name; of duplicates the first."""
+        """Top-level fields by name; for duplicate names, the first field."""
         if not self._by_name:
             self._by_name.update((field.name, field) for field in reversed(self.fields))
         return self._by_name
 
     def field_by_id(self, field_id: int) -> Field | None:
-        """Return the field with an id at any depth, or None."""
+        """Return the field with an id, at any depth; None if there is none."""
         return next((field for field in self.walk() if field.id == field_id), None)
 
     def field(self, path: str) -> Field:
-        """Return a field by its name or path (`alance.format.paths`).
+        """Return a field by its name or by its path, in the form of `alance.format.paths`.
 
         Raises:
-            ColumnNotFoundError: no such field; suggests similar names.
+            ColumnNotFoundError: there is no such field. The message suggests similar names.
         """
         names = self.names_of(path)
         field: Field | None = None
@@ -333,16 +333,16 @@ class Schema:
                 message = f"column {path!r}: no field {name!r}{below}{hint}"
                 raise ColumnNotFoundError(message, path)
             candidates = field.children
-        assert field is not None  # a path has at least one name
+        assert field is not None  # because a path has at least one name
         return field
 
     def names_of(self, path: str) -> tuple[str, ...]:
-        """Split a path into names, the column's first.
+        """Split a path into names, with the column's name first.
 
-        A column whose name equals the path wins, whatever dots and backticks are in it.
+        If a column's name equals the path, it is the result, with its dots and backticks.
 
         Raises:
-            InvalidInputError: the path is not text, or is malformed.
+            InvalidInputError: the path is not a text, or is malformed.
         """
         if not isinstance(path, str):
             raise InvalidInputError(f"column {path!r}: expected a name or a path")
@@ -352,7 +352,7 @@ class Schema:
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """Paths of the table's primary key, in key order. Empty if the table has none."""
+        """Paths of the table's primary key, in key order; empty if there is none."""
         keys = sorted(
             (field.message.unenforced_primary_key_position, field.id, path)
             for path, field in _paths(self.fields, ())
@@ -362,13 +362,13 @@ class Schema:
 
     @property
     def paths(self) -> dict[int, str]:
-        """Path of each field by id; members follow their parents."""
+        """Path of each field by id, depth-first."""
         return {field.id: join_path(path) for path, field in _paths(self.fields, ())}
 
     def in_this_case(self, path: str) -> str:
-        """Return a path with the upper and lower case of the fields' names.
+        """Match a path case-insensitively, and return it with the case of the fields' names.
 
-        Exact matches win. A path that is missing or ambiguous is returned unchanged.
+        Prefers exact matches. Returns a path unchanged if it is missing or ambiguous.
         """
         names: list[str] = []
         candidates: Sequence[Field] = self.fields
@@ -385,13 +385,13 @@ class Schema:
         return join_path(names)
 
     def project(self, paths: Iterable[str]) -> Schema:
-        """Return the schema with only the named fields and their parents.
+        """Return the schema with only the fields at `paths`, and their ancestors.
 
-        Top-level fields follow the order in which they are first named; children keep theirs.
-        Memoized, with the memo of the projection.
+        Top-level fields are in the order of their first path; children keep their order. The
+        projection is memoized.
 
         Raises:
-            ColumnNotFoundError: no such field.
+            ColumnNotFoundError: there is no such field.
         """
         named = tuple(paths)
         own = self._fields or ()
@@ -407,7 +407,7 @@ class Schema:
             top, *rest = self.names_of(path)
             tails_of.setdefault(top, []).append(rest)
         tops = [(self.top(name), tails) for name, tails in tails_of.items()]
-        # all exist, see `field`
+        # `field` has checked that all exist
         fields = tuple([_prune(top, tails) for top, tails in tops if top is not None])
         return Schema(fields, self.metadata)
 
@@ -433,7 +433,7 @@ def _prune(field: Field, tails: list[list[str]]) -> Field:
 
 
 def _is_known(logical_type: str) -> bool:
-    """True if a type has no child fields and has an Arrow type."""
+    """True for a known type without child fields."""
     if logical_type in SIMPLE:
         return True
     try:
@@ -448,7 +448,7 @@ def _build(
     if depth > MAX_DEPTH:
         raise CorruptFileError(f"field {message.name!r}: more than {MAX_DEPTH} levels deep")
     metadata: dict[str, str] = {}
-    if len(message.metadata):  # mostly empty, and slow to access
+    if len(message.metadata):  # usually empty, and slow to access
         metadata = {key: _text(value, message.name) for key, value in message.metadata.items()}
     number = message.id
     below = children.get(number) if number >= 0 else None
@@ -467,7 +467,7 @@ def _build(
     try:
         built.arrow_type  # noqa: B018  # raises on an unknown type
     except UnsupportedError:
-        pass  # raised again when this column is read; the others stay readable
+        pass  # raised again when this column is read; other columns stay readable
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise CorruptFileError(f"field {message.name!r}: {error}") from error
     return built
@@ -481,7 +481,7 @@ def _text(value: bytes, where: str) -> str:
 
 
 def _texts(metadata: Mapping[bytes, bytes] | None, where: str) -> dict[str, str]:
-    """Decode metadata to write: the format stores text.
+    """Decode the metadata of a schema or field to write, because the format stores text.
 
     Raises:
         InvalidInputError: a key or value is not UTF-8.
@@ -533,7 +533,7 @@ def _append(
         if name.startswith("dict:")
         else _ENCODINGS.get(name, file_pb2.PLAIN),
     )
-    if metadata:  # few fields have any
+    if metadata:  # few fields have metadata
         message.extension_name = metadata.get(EXTENSION_NAME, "")
         message.metadata.update({key: text.encode() for key, text in metadata.items()})
         set_keys(message)

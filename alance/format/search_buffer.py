@@ -1,12 +1,12 @@
-"""The search-cache buffer: page buffers that readers need before taking rows, near the file's end.
+"""Search-cache buffer: copies near the file's end of the page buffers that a take needs first.
 
   global buffer, the last one of its file:
     entries    page buffers at their positions, each at a multiple of 64 of the file
     table      n times: u64 offset in the file, u32 bytes, u32 CRC-32 of these bytes
     trailer    u32 n, u16 version (1), u16 zero, 8 bytes `alancesc`
 
-Pages still name their buffers by offset, so a reader that does not know this buffer is unaffected.
-A reader that does gets it with the file's last bytes, and checks it.
+Pages refer to these buffers by offset, so readers that do not know the search-cache buffer are not
+affected. Readers that know it get it with the file's last bytes, and verify the checksums.
 
 Source: docs/search-cache-buffer.md.
 """
@@ -33,12 +33,12 @@ ENTRY: Final = np.dtype([("offset", "<u8"), ("num_bytes", "<u4"), ("crc", "<u4")
 
 @dataclass(frozen=True, slots=True)
 class SearchBuffer:
-    """Table of a search-cache buffer: (bytes, CRC-32) by offset in the file."""
+    """Table of a search-cache buffer: number of bytes and CRC-32 of each entry, by file offset."""
 
     entries: dict[int, tuple[int, int]]
 
     def check(self, where: str, start: int, content: memoryview) -> None:
-        """Check a page's buffer if it is an entry.
+        """Verify the checksum of a page buffer if it is an entry.
 
         Raises:
             CorruptFileError: a wrong size or checksum.
@@ -51,10 +51,10 @@ class SearchBuffer:
             )
 
     def check_all(self, where: str, content: memoryview) -> None:
-        """Check all entries in the bytes of a whole file.
+        """Verify all entries in the bytes of a whole file.
 
         Raises:
-            CorruptFileError: a wrong size or checksum.
+            CorruptFileError: a size or checksum is wrong.
         """
         for start, (num_bytes, _) in self.entries.items():
             self.check(where, start, content[start : start + num_bytes])
@@ -65,14 +65,15 @@ def parse_search_buffer(
 ) -> SearchBuffer | None:
     """Parse the table of a file's search-cache buffer.
 
-    Returns None if the file has none, if its version is unknown, or if the tail lacks the table.
+    Returns None if the file has no such buffer, if its version is unknown, or if the tail lacks the
+    table.
 
     Args:
         tail: the file's bytes from `tail_start` on.
         buffers: shape (g, 2): start and stop of each global buffer.
 
     Raises:
-        CorruptFileError: a table that does not fit its buffer.
+        CorruptFileError: the table does not fit the buffer.
     """
     if len(buffers) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The statistics buffer: null counts and bounds of each zone of rows, by column.
+"""Statistics buffer: null counts and bounds for each zone of rows, by column.
 
   global buffer, before the search-cache buffer:
     header     8 bytes `alancest`, u16 version (1), u16 zero, u32 rows of a zone, u64 rows,
@@ -8,7 +8,7 @@
     u32        CRC-32 of all the above, the head
     blocks     one a column, zlib: the zones, see `parse_zones`
 
-The head alone can prune a file; a block is read only for the columns of a filter.
+The head is enough to prune a whole file. To prune zones, blocks of the filter's columns are read.
 
 Source: docs/statistics.md.
 """
@@ -41,8 +41,8 @@ ENTRY: Final = np.dtype(
     [
         ("column", "<u4"),  # number of the column in the file
         ("kind", "u1"),  # position in KINDS
-        ("flags", "u1"),  # of the whole file
-        ("low", "<u2"),  # bytes of the file's low bound
+        ("flags", "u1"),  # flags of the whole file
+        ("low", "<u2"),  # bytes of the low bound of the whole file
         ("high", "<u2"),
         ("zero", "<u2"),
         ("raw", "<u4"),  # bytes of the uncompressed block
@@ -61,9 +61,9 @@ KINDS: Final = (
 )
 HAS_LOW: Final = 1  # the low bound is known
 HAS_HIGH: Final = 2
-HAS_VALUES: Final = 4  # has values that are neither null nor NaN
+HAS_VALUES: Final = 4  # some values are neither null nor NaN
 HAS_NANS: Final = 8
-MAX_ZONES: Final = 1 << 16  # upper bound for reading a buffer
+MAX_ZONES: Final = 1 << 16  # a buffer with more zones is refused
 
 U8: Final = np.dtype(np.uint8)
 
@@ -76,9 +76,10 @@ class Bounds:
         has_nulls: the zone may have nulls; shape (n,).
         has_values: the zone may have values other than null and NaN; shape (n,).
         has_nans: the zone may have NaN; shape (n,).
-        low: lower bounds of such values, null if unknown; n values of the column's type. Bounds of
-            text and binary may be truncated, so that they are not values of the zone.
-        high: upper bounds. A zero bound of floats is -0.0 if low, 0.0 if high.
+        low: lower bounds of the values other than null and NaN; n values of the column's type, null
+            if unknown. Bounds of text and binary may be truncated, so they need not be values of
+            the zone. A float bound of zero is -0.0.
+        high: upper bounds, likewise. A float bound of zero is 0.0.
     """
 
     has_nulls: Mask
@@ -94,14 +95,14 @@ class Bounds:
 
     @classmethod
     def unknown(cls, num_zones: int, arrow: pa.DataType) -> Bounds:
-        """Return bounds that allow any rows."""
+        """Return bounds of zones about which nothing is known."""
         maybe = np.ones(num_zones, np.bool_)
         nothing = pa.nulls(num_zones, arrow)
         return cls(maybe, maybe, maybe, nothing, nothing)
 
     @classmethod
     def joined(cls, many: Sequence[Bounds]) -> Bounds:
-        """Concatenate the zones of bounds of the same type."""
+        """Concatenate bounds of the same type."""
         if len(many) == 1:
             return many[0]
         return cls(
@@ -113,10 +114,10 @@ class Bounds:
         )
 
     def at_edges(self, own: Int64s, edges: Int64s) -> Bounds:
-        """Split zones at more edges: each part inherits its zone's bounds.
+        """Split zones at additional edges; each part inherits the bounds of its zone.
 
         Args:
-            own: first row of each zone, and the number of rows; shape (n + 1,).
+            own: first row of each zone, then the number of rows; shape (n + 1,).
             edges: `own` and additional rows, ascending.
         """
         if np.array_equal(own, edges):
@@ -137,11 +138,11 @@ class Statistics:
     """Head of a statistics buffer.
 
     Attributes:
-        zone_rows: rows of a zone; the last zone of a file may have fewer.
-        entries: array of ENTRY, one a column.
-        rows: position of each column in `entries`.
-        bounds: bounds of the whole file, of all entries.
-        places: offsets of each entry's bounds; shape (n + 1,).
+        zone_rows: rows per zone; the last zone of a file may have fewer.
+        entries: array of ENTRY, one per column.
+        rows: position of each column in `entries`, by column number.
+        bounds: encoded bounds of the whole file, for all entries.
+        places: offsets of each entry's bounds in `bounds`; shape (n + 1,).
     """
 
     zone_rows: int
@@ -162,21 +163,25 @@ class Statistics:
         return 300 + self.entries.nbytes + self.bounds.nbytes + 100 * len(self.rows)
 
     def kind(self, column: int) -> str:
-        """Return the kind of a column that has an entry."""
+        """Return the kind of bounds of a column, which must have an entry."""
         return KINDS[int(self.entries["kind"][self.rows[column]])]
 
     def block(self, column: int) -> tuple[int, int]:
-        """Return the offset and size of a column's block in the buffer; it must have an entry."""
+        """Return the offset and size of a column's block in the buffer.
+
+        The column must have an entry.
+        """
         entry = self.entries[self.rows[column]]
         return int(entry["offset"]), int(entry["num_bytes"])
 
 
 def whole_bounds(files: Sequence[tuple[Statistics, int] | None], arrow: pa.DataType) -> Bounds:
-    """Return the bounds of a column in several files, with each file as a zone.
+    """Return the bounds of a column in several files, where each file is a zone.
 
     Args:
-        files: statistics of each file, and the column's place in them; None if nothing is known.
-        arrow: type of the column. If anything is known, statistics have a kind for this type.
+        files: statistics of each file, with the column's number in the file; None for a file
+            without statistics.
+        arrow: type of the column.
     """
     if not any(files):
         return Bounds.unknown(len(files), arrow)
@@ -197,7 +202,7 @@ def whole_bounds(files: Sequence[tuple[Statistics, int] | None], arrow: pa.DataT
 
 
 def kind_of(arrow: pa.DataType) -> str | None:
-    """Return the kind of bounds for a storage type. None if the type has no statistics."""
+    """Return the kind of bounds for a storage type; None if the type has no statistics."""
     if pa.types.is_boolean(arrow):
         return "b"
     if pa.types.is_unsigned_integer(arrow):
@@ -212,7 +217,7 @@ def kind_of(arrow: pa.DataType) -> str | None:
 
 
 def width_of(kind: str) -> int:
-    """Return the bytes of a bound; 0 if they vary."""
+    """Return the bytes per bound; 0 if lengths vary."""
     if kind in ("b", "s"):
         return 1 if kind == "b" else 0
     return int(kind[1:])
@@ -222,10 +227,10 @@ WIDTHS: Final = np.array([width_of(kind) for kind in KINDS])
 
 
 def head_bytes(where: str, content: memoryview) -> int | None:
-    """Return the size of a buffer's head from its first bytes. None if it is another buffer.
+    """Return the size of a buffer's head, from its first bytes; None if it is no statistics buffer.
 
     Raises:
-        CorruptFileError: an impossible head.
+        CorruptFileError: the head is invalid.
     """
     if len(content) < HEADER.size:
         return None
@@ -252,7 +257,7 @@ def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
         num_bytes: size of the whole buffer.
 
     Raises:
-        CorruptFileError: a wrong checksum, or entries that do not fit.
+        CorruptFileError: the checksum is wrong, or an entry does not fit.
     """
     crc = int.from_bytes(content[-4:], "little")
     if zlib.crc32(content[:-4]) != crc:
@@ -275,16 +280,17 @@ def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
 def parse_zones(
     where: str, head: Statistics, column: int, content: memoryview, arrow: pa.DataType
 ) -> Bounds:
-    """Parse the zones of a column's block as bounds of a type.
+    """Parse the zones in a column's block as bounds of an Arrow type.
 
     Args:
-        arrow: a type of the column's kind.
+        arrow: type of the bounds; it must have the column's kind.
 
-    The uncompressed block: u32 nulls of each zone, u8 flags of each; for kinds of equal width the
-    lows, then the highs; for text the u8 sizes of lows, of highs, then all lows, all highs.
+    The uncompressed block has the u32 number of nulls of each zone, and the u8 flags of each zone.
+    Then, for kinds of fixed width, all low bounds and all high bounds; for text, the u8 sizes of
+    the low bounds, those of the high bounds, all low bounds and all high bounds.
 
     Raises:
-        CorruptFileError: a wrong checksum or size.
+        CorruptFileError: a checksum or size is wrong.
     """
     entry = head.entries[head.rows[column]]
     crc, num_raw = int(entry["crc"]), int(entry["raw"])
@@ -322,7 +328,7 @@ def parse_zones(
 
 
 def _side(kind: str, bounds: Sequence[bytes]) -> FixedWidth | VariableWidth:
-    """Join bounds into a block."""
+    """Concatenate encoded bounds to a block."""
     content = np.frombuffer(b"".join(bounds), np.uint8)
     if kind != "s":
         return FixedWidth(8 * width_of(kind), len(bounds), content)
@@ -337,7 +343,7 @@ def _bounds(
     lows: FixedWidth | VariableWidth,
     highs: FixedWidth | VariableWidth,
 ) -> Bounds:
-    """Build bounds of stored zones; a bound whose flag is not set becomes null."""
+    """Build bounds from stored zones; a bound becomes null unless its flag is set."""
     return Bounds(
         nulls > 0,
         flags & HAS_VALUES != 0,

@@ -1,9 +1,9 @@
 """Conversion between the format's logical type strings and Arrow types.
 
 A type without children is a single string: `int32`, `timestamp:us:UTC`,
-`fixed_size_list:float:768`. Lists, structs and maps store their children as fields of their own;
-`nested_type` builds those. A field names its extension type in `ARROW:extension:name`, and stores
-the parameters, as serialized by Arrow, in `ARROW:extension:metadata`.
+`fixed_size_list:float:768`. The children of lists, structs and maps are fields of their own;
+`nested_type` builds these types. Field metadata name the extension type in `ARROW:extension:name`,
+and have its parameters, as serialized by Arrow, in `ARROW:extension:metadata`.
 
 Source: docs/format/file.md, "Logical types"; Arrow columnar format, "Extension Types"; the C data
 interface, `ArrowSchema.metadata`.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EXTENSION_NAME: Final = "ARROW:extension:name"
 EXTENSION_METADATA: Final = "ARROW:extension:metadata"
 
-MAX_DEPTH: Final = 200  # levels of a field; Python's stack overflows at a few times as many
+MAX_DEPTH: Final = 200  # levels of nested fields; Python's stack overflows at a few times as many
 BFLOAT16: Final = "lance.bfloat16"  # extension type, and logical type of list items
 SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "null": pa.null(),
@@ -68,7 +68,7 @@ _NAME_OF: Final = {
 
 
 def is_nested(logical_type: str) -> bool:
-    """True if the type's children are fields of their own."""
+    """True if the type has children that are fields of their own."""
     return logical_type in NESTED or (
         logical_type.startswith("fixed_size_list:struct:") and logical_type.count(":") == 2
     )
@@ -99,7 +99,7 @@ def nested_type(logical_type: str, children: Sequence[pa.Field]) -> pa.DataType:
     """Return the Arrow type of a struct, list, map or fixed-size list of structs.
 
     Raises:
-        UnsupportedError: the type does not fit its children.
+        UnsupportedError: the children do not fit the type.
     """
     if logical_type == "struct":
         return pa.struct(children)
@@ -117,11 +117,11 @@ def nested_type(logical_type: str, children: Sequence[pa.Field]) -> pa.DataType:
 
 
 def logical_type(arrow: pa.DataType) -> str:
-    """Return the logical type string of an Arrow type, without the children of nested types.
+    """Return the logical type string of an Arrow type, without the children of a nested type.
 
     Raises:
         UnsupportedError: the format does not have the type.
-        InvalidInputError: fixed-size lists nested too deeply.
+        InvalidInputError: fixed-size lists are nested too deeply.
     """
     if isinstance(arrow, pa.BaseExtensionType):
         raise UnsupportedError(
@@ -236,7 +236,7 @@ _WRITERS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataT
 
 
 class _ArrowSchema(ctypes.Structure):
-    """First members of the C data interface's struct."""
+    """First members of the struct `ArrowSchema` in Arrow's C data interface."""
 
     _fields_ = (
         ("format", ctypes.c_char_p),
@@ -253,8 +253,7 @@ _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 def parameters_of(arrow: pa.BaseExtensionType) -> bytes:
     """Return the parameters of an extension type as Arrow serializes them.
 
-    Arrow's own types have no Python method for it, but the C data interface provides them for all
-    types.
+    Arrow's own types have no Python method for it, so they are read through the C data interface.
     """
     capsule = arrow.__arrow_c_schema__()  # owns the memory at the pointer
     schema = _ArrowSchema.from_address(_pointer_of(capsule, b"arrow_schema"))
@@ -262,7 +261,7 @@ def parameters_of(arrow: pa.BaseExtensionType) -> bytes:
 
 
 def _pairs(address: int) -> dict[bytes, bytes]:
-    """Parse metadata of the C data interface: a count, then lengths and bytes, in order."""
+    """Parse metadata of the C data interface: a count, then the length and bytes of each text."""
 
     def number() -> int:
         nonlocal address
@@ -281,14 +280,14 @@ def _pairs(address: int) -> dict[bytes, bytes]:
 
 
 def with_extension(field: pa.Field) -> pa.Field:
-    """Return the field with the extension type in its metadata, if it is registered in pyarrow.
+    """Apply the extension type in a field's metadata, if it is registered in pyarrow.
 
-    If the parameters do not fit the type, warns, and returns a field of the storage type without
+    If the parameters do not fit the type, warns and returns a field of the storage type without
     this metadata.
     """
     try:
         return pa.ipc.read_schema(pa.schema([field]).serialize()).field(0)
-    except Exception as error:  # extension types run arbitrary code
+    except Exception as error:  # because extension types run arbitrary code
         metadata = dict(field.metadata)
         name = metadata.pop(EXTENSION_NAME.encode())
         parameters = metadata.pop(EXTENSION_METADATA.encode(), None)

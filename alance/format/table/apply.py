@@ -1,7 +1,7 @@
-"""Builds the next version of a table: a manifest and a transaction in, a manifest out. Pure.
+"""Build the next version of a table from a manifest and a transaction; pure, without I/O.
 
-Nothing is read or written, so a lost race costs only another call. The steps of each operation are
-in `apply_rows.py`, `apply_columns.py` and `apply_meta.py`.
+So a lost commit race costs only another call. The steps of each operation are in `apply_rows.py`,
+`apply_columns.py` and `apply_meta.py`.
 
 Source: docs/format/table.md, "Building the next manifest" and "Manifest files".
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from alance.format.table.transaction import Transaction
 
 LIBRARY: Final = "alance"
-MAX_INLINE: Final = 20 << 20  # bytes; a larger transaction is only in its own file
+MAX_INLINE: Final = 20 << 20  # bytes; a larger transaction is stored in its own file alone
 
 STEPS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "Append": apply_rows.append,
@@ -55,7 +55,7 @@ STEPS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
 }
 DROPS_FILES: Final = ("Project", "Merge")
 RETAINS_INDICES: Final = ("Delete", "Update", "Merge", "Project", "CreateIndex")
-# Fields that are never copied from the previous version.
+# Fields of the manifest that the next version does not take over.
 RESET: Final = (
     "version_aux_data",
     "index_section",
@@ -76,7 +76,7 @@ class Next:
         head: the manifest without its fragments and the positions of its sections.
         fragments: serialized fragment fields of the manifest's message.
         indices: entries of its index section.
-        transaction: the transaction that made it.
+        transaction: the transaction that makes the version.
     """
 
     head: table_pb2.Manifest
@@ -86,7 +86,7 @@ class Next:
 
     @property
     def message(self) -> table_pb2.Manifest:
-        """The manifest with all fragments; parsed at each call."""
+        """Manifest with all fragments, parsed at each access."""
         return whole_message(self.head, self.fragments)
 
 
@@ -108,14 +108,14 @@ def apply(
     schema; see `fields.assign_ids`.
 
     Args:
-        previous: the latest version, onto which the transaction was rebased; None: create the
+        previous: the latest version, onto which the transaction was rebased; None to create the
             table.
         now: timestamp of the manifest.
-        version: number of the new version; None: the previous number plus 1.
+        version: number of the new version; None for the previous number plus 1.
         source: for `Restore`: the version to restore; for `Clone`: the version to clone.
-        lineage: row ids and versions, by fragment, of fragments of `previous` that do not store
-            them inline; `lineage.spilled` lists the needed fragments.
-        config: configuration entries to set, whatever the operation.
+        lineage: row ids and versions, by fragment id, for fragments of `previous` that do not store
+            them inline; `lineage.spilled` lists these fragments.
+        config: configuration entries to set, in addition to the operation's.
         index_entries: for a `Rewrite` that defers index remapping: all entries of the index
             section, including a fragment-reuse index that records the moves.
 
@@ -152,7 +152,7 @@ def apply(
 
 
 def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) -> None:
-    """Run the steps that all operations share."""
+    """Take the steps that all operations share, after the operation's own step."""
     message = draft.message
     _check_bases(draft, name)
     drop_tombstones(draft)
@@ -195,10 +195,10 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
 
 
 def _check_bases(draft: Draft, name: str) -> None:
-    """Check that changed files refer to known base paths, as no reader would find other files.
+    """Check that changed files refer to known base paths; readers could not find other files.
 
     Raises:
-        InvalidInputError: a base path is unknown; names it.
+        InvalidInputError: a base path is unknown. The message names it.
     """
     base_ids = {base.id for base in draft.message.base_paths}
     before = () if draft.previous is None else draft.previous.indices

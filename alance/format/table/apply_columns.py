@@ -64,7 +64,7 @@ def merge(draft: Draft, change: Merge) -> None:
 def _split(
     fragments: Iterable[table_pb2.DataFragment], before: dict[int, table_pb2.DataFragment]
 ) -> tuple[list[table_pb2.DataFragment], list[table_pb2.DataFragment]]:
-    """Split fragments into existing and new ones. Id 0 may be a real id or mean "no id yet"."""
+    """Split fragments into existing and new ones. Id 0 is either a real id or means "no id yet"."""
     existing: dict[int, table_pb2.DataFragment] = {}
     new = []
     for fragment in fragments:
@@ -78,13 +78,13 @@ def _split(
 
 
 def moved_fields(before: table_pb2.DataFragment, now: table_pb2.DataFragment) -> frozenset[int]:
-    """Return the fields of a fragment whose data file changed, was added or was removed."""
+    """Return the ids of the fields whose data file was changed, added or removed in a fragment."""
     old, new = _paths(before), _paths(now)
     return frozenset(field for field in old.keys() | new.keys() if old.get(field) != new.get(field))
 
 
 def _paths(fragment: table_pb2.DataFragment) -> dict[int, tuple[int | None, str]]:
-    """Map each field of a fragment to its file's base and path."""
+    """Map each field of a fragment to the base and path of its file."""
     return {
         field: (file.base_id if file.HasField("base_id") else None, file.path)
         for file in fragment.files
@@ -106,7 +106,7 @@ def project(draft: Draft, change: Project) -> None:
 
 
 def advance_field_ids(draft: Draft) -> None:
-    """Record the highest field id, in tables that never reuse field ids."""
+    """Record the highest field id; does nothing in tables that may reuse field ids."""
     message = draft.message
     if message.HasField("max_allocated_field_id"):
         highest = max((field.id for field in message.fields), default=-1)
@@ -114,7 +114,7 @@ def advance_field_ids(draft: Draft) -> None:
 
 
 def drop_dead_files(draft: Draft) -> None:
-    """Drop data files without a field of the schema; files of hidden lineage columns stay."""
+    """Drop data files that have no field of the schema; keep files of hidden lineage columns."""
     live = {field.id for field in draft.message.fields}
     _drop_files(draft, lambda file: not _is_live(file, live))
 
@@ -138,7 +138,7 @@ def without_dead_files(
 
 
 def drop_tombstones(draft: Draft) -> None:
-    """Drop the data files whose fields have all been replaced."""
+    """Drop the data files that have only tombstones, because all their fields were replaced."""
     _drop_files(draft, _is_dead)
 
 
@@ -158,7 +158,7 @@ def _is_dead(file: table_pb2.DataFile) -> bool:
 
 
 def replace_data(draft: Draft, change: DataReplacement) -> None:
-    """Give fragments new files for some fields; a file with exactly the same fields is replaced.
+    """Add data files with new values to fragments; a file with exactly the same fields is replaced.
 
     Raises:
         InvalidInputError: a fragment is unknown or named twice, or the files differ in their
@@ -186,10 +186,10 @@ def replace_data(draft: Draft, change: DataReplacement) -> None:
 
 
 def replace_file(fragment: table_pb2.DataFragment, new: table_pb2.DataFile) -> None:
-    """Make a file the source of its fields: in place of a file with the same fields, else appended.
+    """Put a data file in the place of the file with the same fields; if there is none, append it.
 
     Raises:
-        InvalidInputError: a field is in a 0.1 file, whose fields cannot become tombstones.
+        InvalidInputError: a field is in a 0.1 file; such files cannot have tombstones.
     """
     fields = set(new.fields)
     version = (new.file_major_version, new.file_minor_version)

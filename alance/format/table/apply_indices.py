@@ -1,8 +1,8 @@
-"""Index section of the next version: prunes coverage, drops and replaces entries.
+"""Index section of the next version: prune coverage, drop and replace entries.
 
-An entry's bitmap lists the fragments for which the index gives right answers. A fragment leaves the
-bitmap when values of an indexed field change in place. It stays there when the fragment is removed,
-since readers only look at live fragments.
+An entry's fragment bitmap lists the fragments that the index covers: its answers are right for
+these. A fragment leaves the bitmap when values of an indexed field change in place. It stays there
+when the fragment is removed, since readers only look at live fragments.
 
 Source: docs/format/table.md, "Index rules" and "Index section".
 """
@@ -32,12 +32,12 @@ SYSTEM: Final = (FRAGMENT_REUSE, MEM_WAL)
 
 
 def reuse_index(indices: Iterable[table_pb2.IndexMetadata]) -> table_pb2.IndexMetadata | None:
-    """Return the fragment-reuse index of a table, or None if it has none."""
+    """Return the fragment-reuse index of a table; None if it has none."""
     return next((index for index in indices if index.name == FRAGMENT_REUSE), None)
 
 
 def covered(index: table_pb2.IndexMetadata) -> frozenset[int] | None:
-    """Return the fragments in an entry's bitmap, or None if it has no bitmap."""
+    """Return the fragments in an entry's bitmap; None if the entry has no bitmap."""
     if not index.HasField("fragment_bitmap"):
         return None
     return covered_fragments(index)
@@ -54,7 +54,7 @@ def with_coverage(
 
 
 def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[int]:
-    """Return fields with all their ancestors and descendants: an index may name any of these."""
+    """Return fields with all their ancestors and descendants: an index may name any of them."""
     parents = {field.id: field.parent_id for field in fields}
     asked = set(ids)
     reached = set(asked)
@@ -82,7 +82,7 @@ def prune(
     """Remove from the entries' bitmaps the fragments in which an indexed field changed.
 
     Args:
-        changed: fields whose values changed in place, by fragment.
+        changed: ids of the fields whose values changed in place, by fragment id.
     """
     if not any(changed.values()):
         return list(indices)
@@ -116,14 +116,14 @@ def retain(
     field_ids: Set[int],
     fragment_ids: Set[int],
 ) -> list[table_pb2.IndexMetadata]:
-    """Return the entries that are still useful.
+    """Return the entries whose fields exist and whose coverage is useful.
 
-    Drops entries of removed fields. If an index has several segments, also drops the segments that
-    cover no live fragment, but keeps the oldest if none covers any.
+    Drops entries of removed fields. Of an index with several segments, also drops the segments that
+    cover no live fragment; if no segment covers one, keeps the oldest.
     """
     kept = [index for index in indices if index.name in SYSTEM or field_ids >= set(index.fields)]
     if reuse_index(kept) is not None:
-        return kept  # bitmaps may name fragments from before a compaction
+        return kept  # bitmaps may name fragments that a compaction replaced
     segments: dict[str, list[table_pb2.IndexMetadata]] = {}
     for index in kept:
         segments.setdefault(index.name, []).append(index)
@@ -140,7 +140,7 @@ def retain(
 
 
 def _now_covered(coverage: frozenset[int], moves: table_pb2.IndexMetadata) -> frozenset[int]:
-    """Translate coverage through past compactions. Empty if they cannot be read."""
+    """Translate coverage through past compactions. Empty if the compactions cannot be read."""
     try:
         return reuse.translated(coverage, reuse.compactions_of(moves))
     except (CorruptFileError, UnsupportedError):

@@ -1,4 +1,4 @@
-"""Steps of the operations beside rows and columns: indices, configuration, restore, clone, bases.
+"""Steps of operations on indices, configuration, versions and base paths.
 
 Source: docs/format/table.md, "Building the next manifest" and "Clones".
 """
@@ -33,7 +33,7 @@ def create_index(draft: Draft, change: CreateIndex) -> None:
     """Remove and add entries of the index section.
 
     Raises:
-        InvalidInputError: an index on a field that is not in the schema.
+        InvalidInputError: an indexed field is not in the schema.
     """
     field_ids = {field.id for field in draft.message.fields}
     for index in change.new_indices:
@@ -54,7 +54,7 @@ def reserve(draft: Draft, change: ReserveFragments) -> None:
         InvalidInputError: not enough 32-bit ids remain.
     """
     message = draft.message
-    # Here an absent `max_fragment_id` counts as 0, though id 0 is still free then.
+    # An absent `max_fragment_id` counts as 0 here, although id 0 is still free then.
     highest = message.max_fragment_id + change.num_fragments
     if highest > MAX_FRAGMENT_ID:
         raise InvalidInputError(
@@ -65,7 +65,7 @@ def reserve(draft: Draft, change: ReserveFragments) -> None:
 
 
 def restore(draft: Draft, change: Restore) -> None:
-    """Take over an older version, except for counters that must never decrease.
+    """Take over the content of an older version, except for counters that must never decrease.
 
     Raises:
         InvalidInputError: `draft.source` is not the version to restore, the two versions differ in
@@ -107,7 +107,7 @@ def restore(draft: Draft, change: Restore) -> None:
 
 
 def update_bases(draft: Draft, change: UpdateBases) -> None:
-    """Add base paths; assign ids to those without one.
+    """Add base paths; assign ids to the base paths without an id.
 
     Raises:
         InvalidInputError: the name, path or id is already in use.
@@ -182,12 +182,12 @@ def edit_bytes(into: MutableMapping[str, bytes], updates: UpdateMap) -> None:
 
 
 def clone(draft: Draft, change: Clone) -> None:
-    """Make the first version of a new table from a version of another, whose files stay in place.
+    """Make the first version of a new table from a version of another; its files stay in place.
 
-    A deep clone takes over the records as if all files had been copied.
+    For a deep clone, the records say that all files are in the new table's folder.
 
     Raises:
-        InvalidInputError: no version to clone was given, or the table already exists.
+        InvalidInputError: `draft.source` is missing, or the table already exists.
     """
     if draft.source is None or draft.previous is not None:
         raise InvalidInputError("Clone: needs the version to clone, and a table that is not there")
@@ -219,7 +219,7 @@ def set_base(
     record: table_pb2.DataFile | table_pb2.DeletionFile | table_pb2.IndexMetadata,
     base_id: int | None,
 ) -> None:
-    """Set the base of a file that lay in its table's root. None removes the base of any file."""
+    """Set the base of a file that has none. If `base_id` is None, remove the base of any file."""
     if base_id is None:
         record.ClearField("base_id")
     elif not record.HasField("base_id"):

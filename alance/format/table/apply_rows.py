@@ -1,4 +1,4 @@
-"""Steps of the operations on rows: Append, Delete, Update, Overwrite, Rewrite.
+"""Steps of operations on rows: Append, Delete, Update, Overwrite, Rewrite.
 
 Source: docs/format/table.md, "Building the next manifest" and "Row ids by operation".
 """
@@ -36,18 +36,17 @@ if TYPE_CHECKING:
 
 
 def append(draft: Draft, change: Append) -> None:
-    """Add new fragments."""
     draft.add_new_rows(change.fragments)
 
 
 def delete(draft: Draft, change: Delete) -> None:
-    """Replace records of fragments with deleted rows, and remove fragments without live rows."""
+    """Replace the records of fragments that lose rows, and remove fragments without live rows."""
     draft.remove(change.deleted_fragment_ids)
     draft.replace(change.updated_fragments)
 
 
 def update(draft: Draft, change: Update) -> None:
-    """Apply an update. Moved rows keep their ids; fields changed in place leave their indices.
+    """Apply an update. Moved rows keep their ids; indices no longer cover fields changed in place.
 
     Raises:
         InvalidInputError: a fragment's bitmap of updated offsets is not a roaring bitmap.
@@ -79,9 +78,9 @@ def update(draft: Draft, change: Update) -> None:
 
 
 def changed_offsets(change: Update) -> dict[int, Int64s]:
-    """Return the offsets of rows that an update changed in place, by fragment; sorted.
+    """Return the sorted offsets of rows that an update changed in place, by fragment id.
 
-    Reads both the current form (bitmaps) and the old one (lists).
+    Reads the current form (bitmaps) and the old one (lists).
     """
     old = {
         key: np.unique(np.array(message.offsets, np.int64))
@@ -95,7 +94,7 @@ def changed_offsets(change: Update) -> dict[int, Int64s]:
 
 
 def overwrite(draft: Draft, change: Overwrite) -> None:
-    """Replace all rows and the schema; keep the counters of ids and the configuration.
+    """Replace all rows and the schema; keep the id counters and the configuration.
 
     Raises:
         InvalidInputError: a fragment has a deletion file, or base paths are given for an existing
@@ -134,7 +133,7 @@ def overwrite(draft: Draft, change: Overwrite) -> None:
 
 
 def version_of(fragments: tuple[table_pb2.DataFragment, ...]) -> FileVersion | None:
-    """Return the file version of the first data file, or None if there is no data file."""
+    """Return the file version of the first data file; None if there is no data file."""
     for fragment in fragments:
         for file in fragment.files:
             return FileVersion.from_footer(file.file_major_version, file.file_minor_version)
@@ -142,9 +141,9 @@ def version_of(fragments: tuple[table_pb2.DataFragment, ...]) -> FileVersion | N
 
 
 def rewrite(draft: Draft, change: Rewrite) -> None:
-    """Replace groups of fragments by fragments with the same rows.
+    """Replace groups of fragments by fragments that hold the same rows.
 
-    Each index is translated to the new fragments, loses their rows, or is remapped later.
+    An index is translated to the new row addresses, stops to cover the rows, or is remapped later.
 
     Raises:
         InvalidInputError: an index covers only a part of a group, or new fragments lack row ids.
@@ -189,8 +188,8 @@ def _rewritten(
     """Return an index entry after a rewrite.
 
     Args:
-        translated: new files of the index, or None.
-        follows: the entry stays right for moved rows, because it holds stable row ids.
+        translated: new files of the index; None if it was not translated.
+        follows: True if the entry also covers moved rows, because it holds stable row ids.
     """
     covered_before = covered(index)
     if covered_before is None and translated is None:

@@ -1,4 +1,4 @@
-"""Draft of the next version, which the steps of an operation change.
+"""Draft of the next version, which the steps of operations change.
 
 Source: docs/format/table.md, "Building the next manifest".
 """
@@ -33,14 +33,15 @@ MAX_FRAGMENT_ID: Final = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of a commit beyond its transaction.
+    """Settings of a commit that are not in its transaction.
 
     Attributes:
-        data_storage_version: file version of new data, for a creation or an Overwrite. None: the
-            previous version's; for a creation the version of its files, else 2.2.
-        stable_row_ids: for a creation: assign stable row ids.
-        writes_transaction_file: write a file in `_transactions/` beside the manifest.
-        base_paths: for a deep clone: base paths of the objects to which its rows refer.
+        data_storage_version: file version of new data, for a creation or an Overwrite. None keeps
+            that of the previous version; for a creation, None is the version of its files, or 2.2
+            without files.
+        stable_row_ids: for a creation, True to assign stable row ids.
+        writes_transaction_file: True to write a transaction file in addition to the manifest.
+        base_paths: for a deep clone, base paths of the objects that its rows refer to.
     """
 
     data_storage_version: FileVersion | None = None
@@ -57,14 +58,14 @@ class Draft:
     """The next version under construction; owned by one call of `apply`.
 
     Attributes:
-        message: the manifest without its fragments; starts as a copy of the previous one.
-        fragments: starts with the fragments of the previous version.
+        message: the manifest without its fragments; at first a copy of the previous one.
+        fragments: fragments of the version; at first those of the previous version.
         indices: entries of the index section; shared with the previous version until replaced.
-        stable: the table has stable row ids.
+        stable: True if the table has stable row ids.
         next_fragment_id: lowest id that was never used.
-        lineages: lineage of spilled fragments of the previous version.
-        index_entries: for a Rewrite that defers index remapping: the new entries of the index
-            section.
+        lineages: lineage of the previous version's spilled fragments, by fragment id.
+        index_entries: for a Rewrite that defers index remapping, the new entries of the index
+            section; else None.
     """
 
     message: table_pb2.Manifest
@@ -90,7 +91,7 @@ class Draft:
         lineages: Mapping[int, Lineage] | None,
         index_entries: Sequence[table_pb2.IndexMetadata] | None = None,
     ) -> Draft:
-        """Start a draft from a copy of the previous version; None: an empty table."""
+        """Start a draft as a copy of the previous version; if that is None, as an empty table."""
         message = table_pb2.Manifest()
         stable = settings.stable_row_ids
         if previous is not None:
@@ -131,7 +132,7 @@ class Draft:
         """Add copies of fragments and return the copies.
 
         Args:
-            renumber: give new ids also to fragments that have one.
+            renumber: True to give new ids to fragments that have one, too.
         """
         added = []
         for fragment in fragments:
@@ -145,7 +146,7 @@ class Draft:
     def add_new_rows(
         self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
     ) -> None:
-        """Add copies of fragments all of whose rows are new in this version."""
+        """Add copies of fragments whose rows are all new in this version."""
         added = self.add(fragments, renumber=renumber)
         self.assign_row_ids(added)
         if self.stable:
@@ -155,11 +156,11 @@ class Draft:
     def assign_row_ids(self, fragments: Iterable[table_pb2.DataFragment]) -> list[int]:
         """Assign row ids to rows without one.
 
-        Returns the number of leading rows that already had an id, by fragment; empty if the table
-        has no stable row ids.
+        Returns the number of leading rows that already had an id, for each fragment; empty if the
+        table has no stable row ids.
 
         Raises:
-            InvalidInputError: a fragment without a row count, or with more row ids than rows.
+            InvalidInputError: a fragment has no row count, or more row ids than rows.
         """
         had: list[int] = []
         if not self.stable:
@@ -206,8 +207,8 @@ class Draft:
         """Replace the schema.
 
         Raises:
-            InvalidInputError: a new column with a reserved name, a new name with null characters,
-                or a field that cannot be part of the primary key.
+            InvalidInputError: a new column has a reserved name, a new name has null characters, or
+                a field cannot be part of the primary key.
         """
         new_fields = list(fields)
         named = {(field.id, field.name) for field in self.message.fields}

@@ -1,4 +1,4 @@
-"""Facts that conflict rules need about two transactions, and the merge of their deletions.
+"""Inputs of conflict rules: two transactions with derived facts, and the merge of their deletions.
 
 Source: docs/format/table.md, "Conflict matrix".
 """
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Our transaction and another one that was committed first.
+    """Our transaction, and a transaction that was committed before it.
 
     Attributes:
         ours, theirs: the operations.
-        base: the version before theirs, onto which ours is rebased.
-        newer: the version that theirs made.
-        deleted: rows that ours deletes or moves, by fragment; None: unknown.
-        vectors: deletion vectors of fragments in `newer`.
+        base: the version before `newer`, which `transaction` is based on.
+        newer: the version that `other` made.
+        deleted: offsets of the rows that ours deletes or moves, by fragment id; None if unknown.
+        vectors: deletion vectors in `newer`, by fragment id.
     """
 
     transaction: Transaction
@@ -59,11 +59,11 @@ class Case:
     vectors: Mapping[int, DeletionVector]
 
     def retry(self, reason: str) -> RetryableConflictError:
-        """Build the error of an operation that may succeed when run again."""
+        """Build the error for an operation that may succeed when it is run again."""
         return RetryableConflictError(f"{self._who()}: {reason}; run the operation again")
 
     def conflict(self, reason: str) -> CommitConflictError:
-        """Build the error of an operation that is ruled out."""
+        """Build the error for an operation that the other commit rules out."""
         return CommitConflictError(f"{self._who()}: {reason}")
 
     def _who(self) -> str:
@@ -74,12 +74,12 @@ class Case:
 
     @property
     def shared(self) -> list[int]:
-        """Ids of the fragments that both change; sorted."""
+        """Ids of the fragments that both operations change; sorted."""
         return sorted(touched(self.ours) & touched(self.theirs))
 
 
 def updated(change: Operation) -> tuple[table_pb2.DataFragment, ...]:
-    """Return the new records of existing fragments."""
+    """Return the new records of the existing fragments that an operation changes."""
     return change.updated_fragments if isinstance(change, Delete | Update) else ()
 
 
@@ -106,7 +106,7 @@ def touched(change: Operation) -> frozenset[int]:
 
 
 def replaced_fields(change: Operation) -> frozenset[int]:
-    """Return the fields whose values an operation replaces in place."""
+    """Return the ids of the fields whose values an operation replaces in place."""
     if isinstance(change, DataReplacement):
         return frozenset(
             field
@@ -118,7 +118,7 @@ def replaced_fields(change: Operation) -> frozenset[int]:
 
 
 def keeps_nulls(change: Operation) -> bool:
-    """True if a schema change forbids nulls in no field that allowed them before.
+    """True for a schema change after which all nullable fields are still nullable.
 
     False for operations that do not change the schema.
     """
@@ -126,7 +126,7 @@ def keeps_nulls(change: Operation) -> bool:
 
 
 def fields_of(fragments: Iterable[table_pb2.DataFragment]) -> frozenset[int]:
-    """Return the ids of the fields in the fragments' files."""
+    """Return the ids of the fields that the fragments' files hold."""
     return frozenset(
         field
         for fragment in fragments
@@ -137,9 +137,9 @@ def fields_of(fragments: Iterable[table_pb2.DataFragment]) -> frozenset[int]:
 
 
 def to_merge(case: Case) -> tuple[int, ...]:
-    """Return the fragments whose deletion vectors are merged; sorted.
+    """Return the fragments whose deletion vectors have to be merged; sorted.
 
-    The rebase needs their deletion vectors in `newer`.
+    To rebase, the caller has to pass the deletion vectors that these have in `newer`.
     """
     if case.deleted is None or not isinstance(case.ours, Delete | Update):
         return ()
@@ -153,7 +153,7 @@ def to_merge(case: Case) -> tuple[int, ...]:
 
 
 def check_merge(case: Case) -> CommitConflictError | None:
-    """Rule 2: both delete rows of a fragment. Returns None if the deletions can be merged."""
+    """Check rule 2: both delete rows of a fragment. Returns None if deletions can be merged."""
     if not case.shared:
         return None
     if gone := sorted(touched(case.ours) & removed(case.theirs)):
@@ -184,7 +184,7 @@ def vector_of(case: Case, fragment_id: int) -> DeletionVector:
     """Return the deletion vector of a fragment in the newer version.
 
     Raises:
-        InvalidInputError: the caller did not pass it.
+        InvalidInputError: `case.vectors` lacks it.
     """
     if fragment_id not in case.vectors:
         raise InvalidInputError(
@@ -195,10 +195,10 @@ def vector_of(case: Case, fragment_id: int) -> DeletionVector:
 
 
 def merge(case: Case) -> tuple[Operation, list[NewDeletionFile]]:
-    """Rebase our operation onto the newer version; return it with its new deletion files.
+    """Rebase our operation onto the newer version; return it and its new deletion files.
 
-    Call `check_merge` first. Records of fragments that theirs changed are taken from the newer
-    version, with our deletion files.
+    Call `check_merge` first. The record of a fragment that theirs changed is taken from the newer
+    version, with the merged deletion file.
     """
     ours = case.ours
     assert isinstance(ours, Delete | Update)
@@ -217,7 +217,7 @@ def merge(case: Case) -> tuple[Operation, list[NewDeletionFile]]:
         if len(union) == now.physical_rows:
             emptied.append(fragment.id)
             continue
-        # A merged deletion vector is a bitmap even if it is small, as other writers do.
+        # Even a small merged deletion vector is stored as a bitmap, as by other writers.
         file = new_deletion_file(fragment.id, union, case.newer.version, as_bitmap=True)
         files.append(file)
         now.deletion_file.CopyFrom(file.record)
@@ -234,7 +234,7 @@ def _refreshed(
     before: table_pb2.DataFragment | None,
     now: table_pb2.DataFragment | None,
 ) -> table_pb2.DataFragment:
-    """Return our record of a fragment, rebuilt on the newer one if ours only changes deletions."""
+    """Return our record of a fragment, based on the newer record if ours only changes deletions."""
     if before is None or now is None or before == now or bare(ours) != bare(before):
         return ours
     fragment = copied(now)

@@ -1,6 +1,7 @@
-"""Rules of the conflict matrix that compare both operations; numbered as in `docs/commits.md`.
+"""Rules of the conflict matrix that compare two operations, numbered as in `docs/commits.md`.
 
-A rule returns the error, or None if the operations are compatible.
+"Ours" is the operation to commit; "theirs" is the operation of a transaction that was committed
+first. A rule returns the error, or None if the operations are compatible.
 Source: docs/format/table.md, "Conflict matrix".
 """
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def nulls_of_theirs(case: Case) -> Found:
-    """1: ours writes rows while theirs changes the schema."""
+    """Rule 1: ours writes rows while theirs changes the schema, which may forbid nulls."""
     if not keeps_nulls(case.theirs):
         return case.retry("it may have forbidden nulls")
     if isinstance(case.ours, Append) and isinstance(case.theirs, Merge):
@@ -54,12 +55,12 @@ def nulls_of_theirs(case: Case) -> Found:
 
 
 def same_fragments(case: Case) -> Found:
-    """3: both change a fragment, and the changes cannot be merged."""
+    """Rule 3: both change a fragment, and the changes cannot be merged."""
     return case.retry(f"both change fragments {some_of(case.shared)}") if case.shared else None
 
 
 def inserted_keys(case: Case) -> Found:
-    """4: theirs may have added rows with the primary keys that ours inserts."""
+    """Rule 4: theirs may have added rows with the primary keys that ours inserts."""
     if (
         isinstance(case.ours, Update)
         and case.ours.inserted_rows is not None
@@ -70,14 +71,14 @@ def inserted_keys(case: Case) -> Found:
 
 
 def _is_primary(case: Case, keys: transaction_pb2.Transaction.KeyExistenceFilter) -> bool:
-    """Return True if the keys may be primary keys of the table, or if their fields are unknown."""
+    """Return True if the keys may be primary keys of the table, or their fields are unknown."""
     schema = case.base.schema
     primary = {schema.field(name).id for name in schema.primary_key}
     return bool(primary) and (not keys.field_ids or set(keys.field_ids) == primary)
 
 
 def both_insert_keys(case: Case) -> Found:
-    """5: both insert rows with keys."""
+    """Rule 5: both insert rows with unique keys."""
     ours, theirs = case.ours, case.theirs
     assert isinstance(ours, Update)
     assert isinstance(theirs, Update)
@@ -97,9 +98,9 @@ def may_share_keys(
     ours: transaction_pb2.Transaction.KeyExistenceFilter,
     theirs: transaction_pb2.Transaction.KeyExistenceFilter,
 ) -> bool:
-    """True if two filters may have a key in common, or cannot be compared.
+    """True if two filters may have a key in common, also if they cannot be compared.
 
-    A filter without field ids comes from a merge whose keys are unknown.
+    A filter without field ids comes from a merge whose key columns are unknown.
     """
     kind = ours.WhichOneof("data")
     if list(ours.field_ids) != list(theirs.field_ids) or kind != theirs.WhichOneof("data"):
@@ -121,7 +122,7 @@ def may_share_keys(
 
 
 def same_shards(case: Case) -> Found:
-    """7: both record progress of the same shard of a write-ahead log."""
+    """Rule 7: both record progress of the same shard of a write-ahead log."""
     if isinstance(case.theirs, CreateIndex):
         names = {index.name for index in (*case.theirs.new_indices, *case.theirs.removed_indices)}
         return case.retry(f"it changed index {MEM_WAL!r}") if MEM_WAL in names else None
@@ -142,7 +143,7 @@ def _shards(change: object) -> dict[bytes, int]:
 
 
 def overwrites(case: Case) -> Found:
-    """8: an Overwrite meets a change of the configuration or another Overwrite."""
+    """Rule 8: an Overwrite meets a change of the configuration or another Overwrite."""
     assert isinstance(case.ours, Overwrite)
     keys = set(case.ours.config_upsert_values)
     if isinstance(case.theirs, UpdateConfig):
@@ -162,7 +163,7 @@ def _shares_config(change: UpdateConfig, keys: set[str]) -> list[str]:
 
 
 def same_indices(case: Case) -> Found:
-    """10: both change the index section."""
+    """Rule 10: both change the index section."""
     ours, theirs = case.ours, case.theirs
     assert isinstance(ours, CreateIndex)
     assert isinstance(theirs, CreateIndex)
@@ -180,7 +181,7 @@ def same_indices(case: Case) -> Found:
 
 
 def index_of_rewritten(case: Case) -> Found:
-    """11: a new index has addresses of rows that a rewrite moved."""
+    """Rule 11: ours adds an index that has addresses of rows that theirs moved in a rewrite."""
     changes = (case.ours, case.theirs)
     index = next(change for change in changes if isinstance(change, CreateIndex))
     moved = removed(next(change for change in changes if isinstance(change, Rewrite)))
@@ -196,7 +197,7 @@ def index_of_rewritten(case: Case) -> Found:
 
 
 def same_segments(case: Case) -> Found:
-    """26: both rewrote a segment of an index from the old row addresses."""
+    """Rule 26: both rewrote a segment of an index from its state before the other."""
     ours, theirs = case.ours, case.theirs
     assert isinstance(ours, Rewrite)
     assert isinstance(theirs, Rewrite)
@@ -207,7 +208,7 @@ def same_segments(case: Case) -> Found:
 
 
 def index_of_replaced(case: Case) -> Found:
-    """12: values of a newly indexed field were replaced."""
+    """Rule 12: theirs replaced values of a field that ours indexes."""
     changes = (case.ours, case.theirs)
     index = next(change for change in changes if isinstance(change, CreateIndex))
     replacement = next(change for change in changes if isinstance(change, DataReplacement))
@@ -219,7 +220,7 @@ def index_of_replaced(case: Case) -> Found:
 
 
 def index_of_log(case: Case) -> Found:
-    """13: ours changes an index while the write-ahead log advanced."""
+    """Rule 13: ours changes an index while the write-ahead log advanced."""
     assert isinstance(case.ours, CreateIndex)
     if all(index.name == MEM_WAL for index in case.ours.new_indices):
         return None
@@ -227,7 +228,7 @@ def index_of_log(case: Case) -> Found:
 
 
 def schema_metadata(case: Case) -> Found:
-    """14: one changes metadata of the schema that the other replaces."""
+    """Rule 14: one operation changes metadata of the schema that the other replaces."""
     if changes_schema(next(change for change in (case.ours, case.theirs) if is_config(change))):
         return case.retry("one changes metadata of the schema that the other replaces")
     return None
@@ -245,12 +246,12 @@ def changes_schema(change: object) -> bool:
 
 
 def nulls_of_ours(case: Case) -> Found:
-    """15: ours changes the schema while theirs writes rows."""
+    """Rule 15: ours changes the schema, which may forbid nulls, while theirs writes rows."""
     return None if keeps_nulls(case.ours) else case.retry("ours may forbid nulls")
 
 
 def replaced_or_dropped(case: Case) -> Found:
-    """15 and 21: ours replaces values of a field while theirs changes the schema."""
+    """Rules 15 and 21: ours replaces values of a field while theirs changes the schema."""
     gone = replaced_fields(case.ours) - {field.id for field in case.newer.message.fields}
     if gone:
         return case.conflict(f"fields {sorted(gone)} were dropped")
@@ -258,14 +259,14 @@ def replaced_or_dropped(case: Case) -> Found:
 
 
 def restored_schema(case: Case) -> Found:
-    """16: one changes metadata of the schema that the other restores."""
+    """Rule 16: one operation changes metadata of the schema that the other restores."""
     if changes_schema(next(change for change in (case.ours, case.theirs) if is_config(change))):
         return case.conflict("one changes metadata of the schema that the other restores")
     return None
 
 
 def config_of_overwritten(case: Case) -> Found:
-    """17: ours changes the configuration of a table that theirs overwrote."""
+    """Rule 17: ours changes the configuration of a table that theirs overwrote."""
     assert isinstance(case.ours, UpdateConfig)
     assert isinstance(case.theirs, Overwrite)
     if changes_schema(case.ours):
@@ -276,7 +277,7 @@ def config_of_overwritten(case: Case) -> Found:
 
 
 def same_bases(case: Case) -> Found:
-    """25: both add a base path with the same id, name or path."""
+    """Rule 25: both add a base path with the same id, name or path."""
     assert isinstance(case.ours, UpdateBases)
     assert isinstance(case.theirs, UpdateBases)
     for base in case.ours.new_bases:
@@ -288,14 +289,14 @@ def same_bases(case: Case) -> Found:
 
 
 def replaced_in_removed(case: Case) -> Found:
-    """19: ours replaces values of a fragment that theirs removed."""
+    """Rule 19: ours replaces values of a fragment that theirs removed."""
     if gone := sorted(touched(case.ours) & removed(case.theirs)):
         return case.conflict(f"fragments {some_of(gone)} were removed")
     return None
 
 
 def replaced_in_updated(case: Case) -> Found:
-    """20: ours replaces values of a fragment that theirs updated."""
+    """Rule 20: ours replaces values of a fragment that theirs updated."""
     theirs = case.theirs
     assert isinstance(theirs, Update)
     if conflict := replaced_in_removed(case):
@@ -309,7 +310,7 @@ def replaced_in_updated(case: Case) -> Found:
 
 
 def both_replace(case: Case) -> Found:
-    """22: both replace values of the same fields in a fragment."""
+    """Rule 22: both replace values of the same fields in a fragment."""
     fields = replaced_fields(case.ours) & replaced_fields(case.theirs)
     if case.shared and fields:
         return case.retry(
@@ -319,14 +320,14 @@ def both_replace(case: Case) -> Found:
 
 
 def overlaid_removed(case: Case) -> Found:
-    """23: ours overlays values of a fragment that theirs removed."""
+    """Rule 23: ours overlays values of a fragment that theirs removed."""
     if gone := sorted(touched(case.ours) & removed(case.theirs)):
         return case.retry(f"fragments {some_of(gone)} were removed")
     return None
 
 
 def same_configuration(case: Case) -> Found:
-    """18: both change the same key of the configuration or of metadata."""
+    """Rule 18: both change the same key of the configuration or of metadata."""
     ours, theirs = case.ours, case.theirs
     assert isinstance(ours, UpdateConfig)
     assert isinstance(theirs, UpdateConfig)
@@ -347,10 +348,10 @@ def same_configuration(case: Case) -> Found:
 
 
 def clash(ours: UpdateMap, theirs: UpdateMap, *, deletes_agree: bool = True) -> str:
-    """Describe the keys of a map that two changes both touch; empty if there are none.
+    """Describe the keys that both changes of a map touch; empty if there are none.
 
     Args:
-        deletes_agree: two deletions of a key are compatible.
+        deletes_agree: True if two deletions of the same key are compatible.
     """
     both_change = all(side.replace or side.updates for side in (ours, theirs))
     if both_change and (ours.replace or theirs.replace):

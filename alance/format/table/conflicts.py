@@ -1,4 +1,4 @@
-"""The conflict matrix: checks a transaction against an earlier commit, and rebases it.
+"""Conflict matrix: check a transaction against an earlier commit, and rebase it.
 
 `docs/commits.md` explains the matrix and its rules.
 Source: docs/format/table.md, "Conflict matrix" and "Rebasing Delete and Update".
@@ -39,8 +39,8 @@ COLUMNS: Final = (
     *("Restore", "ReserveFragments", "UpdateConfig", "DataReplacement", "DataOverlay"),
     *("UpdateMemWalState", "UpdateBases"),
 )
-# Row: ours. Column: theirs, in the order above. C: compatible; R: run ours again; X: ours is ruled
-# out; numbers: all of these rules, see below.
+# Row: our operation. Columns: their operation, in the order of `COLUMNS`. C: compatible; R: run
+# ours again; X: ours is ruled out; numbers: check all of these rules, see below.
 MATRIX: Final[Mapping[str, str]] = {
     "Append": "C C C X C C 1 1 X C C C C X C",
     "Delete": "C 2 2 X C 3 R C X C C 3 C X C",
@@ -61,7 +61,7 @@ MATRIX: Final[Mapping[str, str]] = {
 
 
 def _schema_kept(case: Case) -> CommitConflictError | None:
-    """9: ours indexes a field that theirs dropped."""
+    """Rule 9: ours indexes a field that theirs dropped."""
     assert isinstance(case.ours, CreateIndex)
     field_ids = {field.id for field in case.newer.message.fields}
     for index in case.ours.new_indices:
@@ -117,7 +117,7 @@ def fragments_to_merge(
     newer: Manifest,
     deleted: Rows | None,
 ) -> tuple[int, ...]:
-    """Return the fragments whose deletion vectors in `newer` are needed by `rebase`; sorted.
+    """Return the fragments whose deletion vectors in `newer` have to be passed to `rebase`; sorted.
 
     The arguments are those of `rebase`.
     """
@@ -138,17 +138,17 @@ def rebase(
     """Rebase our transaction from `base` onto `newer`.
 
     Args:
-        ours: made from `base`, or already rebased onto it.
-        theirs: the transaction that made `newer`, the version after `base`. None: unknown, which is
-            a conflict.
-        deleted: for Delete and Update: physical offsets of the rows that ours deletes or moves, by
-            fragment; sorted, without rows deleted before. None: unknown, so any change of the same
-            fragment is a conflict.
-        vectors: deletion vectors in `newer` of the `fragments_to_merge`.
+        ours: our transaction, computed from `base` or rebased onto it.
+        theirs: the transaction that made `newer`, the version after `base`. None if unknown, which
+            is a conflict.
+        deleted: for Delete and Update, physical offsets of the rows that ours deletes or moves, by
+            fragment id; sorted, without rows deleted before. None if unknown; then any change of
+            the same fragment is a conflict.
+        vectors: deletion vectors of `fragments_to_merge` in `newer`.
 
     Raises:
         RetryableConflictError: run the operation again on the newer version.
-        CommitConflictError: the newer version rules ours out.
+        CommitConflictError: the newer version rules our transaction out.
         InvalidInputError: a needed deletion vector is missing.
     """
     if theirs is None:
@@ -170,7 +170,7 @@ def rebase(
 
 
 def cell(ours: str, theirs: str) -> Sequence[str]:
-    """Return the rules for two operations, by their names."""
+    """Return the matrix entry for the names of two operations: a list of codes or rule numbers."""
     if theirs == "Clone" and ours in MATRIX:
         return ("C",)
     if ours not in MATRIX or theirs not in COLUMNS:
@@ -190,7 +190,7 @@ def _case(
 
 
 def _pruned(case: Case, ours: CreateIndex) -> Operation:
-    """Remove from our new indices the fragments whose indexed values theirs changed."""
+    """Remove from our new indices' coverage the fragments whose indexed values theirs changed."""
     changed: dict[int, frozenset[int]] = {}
     if isinstance(case.theirs, Update):
         fields = replaced_fields(case.theirs)

@@ -1,7 +1,8 @@
 """Deletion vectors: the deleted rows of a fragment, read from and written to files.
 
-Two forms: an Arrow IPC file of one batch with one column `row_id` (uint32, not nullable), and a
-portable 32-bit roaring bitmap. Both hold the physical offsets of all rows deleted so far.
+A deletion file is either an Arrow IPC file of one batch with one column `row_id` (uint32, not
+nullable), or a portable 32-bit roaring bitmap. Both have the physical offsets of all rows deleted
+so far.
 
 Source: docs/format/table.md, "Deletion files".
 """
@@ -24,20 +25,20 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
 
-PADDING: Final = 64  # bytes by which Arrow may pad a buffer
-ARROW_MAX_ROWS: Final = 5000  # more deleted rows are written as a bitmap
+PADDING: Final = 64  # bytes; Arrow pads a buffer by at most this much
+ARROW_MAX_ROWS: Final = 5000  # rows; more deleted rows are written as a bitmap
 ROW_ID_FIELD: Final = pa.field("row_id", pa.uint32(), nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
 class NewDeletionFile:
-    """A deletion file to write before the manifest that names it.
+    """Deletion file to write before the manifest that refers to it.
 
     Attributes:
-        fragment_id: fragment of the deleted rows.
+        fragment_id: id of the fragment with the deleted rows.
         name: file name inside `_deletions/` of the table's own root.
         content: bytes of the file.
-        record: the fragment's record of the file.
+        record: record of the file for the manifest.
     """
 
     fragment_id: int
@@ -48,7 +49,7 @@ class NewDeletionFile:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """Deleted rows of a fragment: physical row offsets, sorted and unique."""
+    """Deleted rows of a fragment, as sorted, unique physical offsets."""
 
     rows: Int64s  # shape (n,)
     num_physical_rows: int
@@ -59,7 +60,7 @@ class DeletionVector:
         return self.rows.nbytes + 100
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
-        """Return the mask of live rows in a range of physical rows, or None if all are live."""
+        """Return the mask of live rows in a range of physical rows; None if all are live."""
         first, last = np.searchsorted(self.rows, (start, stop))
         if first == last:
             return None
@@ -74,10 +75,10 @@ class DeletionVector:
         return self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
 
     def to_physical(self, offsets: Int64s) -> Int64s:
-        """Convert positions among live rows to physical row offsets.
+        """Convert positions among live rows to physical offsets.
 
-        Deleted row i has `rows[i] - i` live rows before it. So the deleted rows before live row n
-        are those with at most n live rows before them.
+        There are `rows[i] - i` live rows before the i-th deleted row. A deleted row is before live
+        row n if at most n live rows are before it.
         """
         live_before = self.rows - np.arange(len(self.rows))
         return offsets + np.searchsorted(live_before, offsets, "right")
@@ -91,7 +92,8 @@ def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
     """Parse a deletion vector from an Arrow IPC file.
 
     Raises:
-        CorruptFileError: not one batch with the one column, nulls, or rows beyond the fragment.
+        CorruptFileError: the file does not have one batch with this column, has nulls, or has rows
+            beyond the fragment.
     """
     try:
         with pa.ipc.open_file(pa.py_buffer(content)) as reader:
@@ -118,7 +120,7 @@ def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
     """Parse a deletion vector from a portable roaring bitmap.
 
     Raises:
-        CorruptFileError: not a bitmap, or rows beyond the fragment.
+        CorruptFileError: the content is not a bitmap, or has rows beyond the fragment.
     """
     try:
         rows = parse_roaring(content, num_physical_rows)
@@ -132,10 +134,11 @@ def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
 def _check_sizes(message: pa.ipc.Message, num_physical_rows: int) -> None:
     """Check the sizes that a batch declares before memory is allocated for them.
 
-    A compressed buffer begins with its uncompressed size, which Arrow allocates without a check.
+    A compressed buffer begins with its uncompressed size, and Arrow allocates that many bytes
+    unchecked.
 
     Raises:
-        CorruptFileError: not a record batch, or more rows than the fragment has.
+        CorruptFileError: the message is not a record batch, or has more rows than the fragment.
     """
     if message.type != "record batch":
         raise CorruptFileError(f"deletion file: {message.type}, expected a record batch")
@@ -169,8 +172,8 @@ def new_deletion_file(
     Args:
         rows: offsets of all rows deleted so far; sorted and unique; shape (n,).
         read_version: version from which `rows` was computed.
-        as_bitmap: write a bitmap even for few rows.
-        file_id: 64-bit id; None: a random one.
+        as_bitmap: True to write a bitmap even for few rows.
+        file_id: 64-bit id in the file name; None for a random one.
     """
     import secrets
 
@@ -189,7 +192,7 @@ def new_deletion_file(
 
 
 def arrow_bytes(rows: Int64s) -> bytes:
-    """Return the content of an Arrow deletion file.
+    """Return the content of an Arrow deletion file; `rows` has shape (n,).
 
     Args:
         rows: shape (n,).

@@ -1,10 +1,10 @@
-"""Values of dictionary fields of 0.1 tables, at the start of the manifest's file.
+"""Values of dictionary fields of 0.1 tables, stored at the start of the manifest's file.
 
   bytes of strings | i64 offsets into the file, one more than values      or plain integers
                      ^ `Field.dictionary.offset`
 
-In memory, a field's message holds its values, with offsets from the first value's first byte. So
-each next version has them, however its fields are rebuilt.
+In memory, a field's message has the values, with offsets relative to the first byte of the first
+value. So later versions keep them, however their fields are rebuilt.
 
 Source: docs/format/file-0.1.md, "Dictionary" and "Datasets of the 0.1 era".
 """
@@ -36,7 +36,7 @@ def attach_values(fields: Iterable[file_pb2.Field], content: memoryview) -> None
     """Copy dictionary values from the manifest's file into its fields' messages.
 
     Raises:
-        CorruptFileError: values outside of the file.
+        CorruptFileError: the values lie outside of the file.
     """
     for message in fields:
         if message.dictionary.length and message.logical_type.startswith("dict:"):
@@ -65,10 +65,11 @@ def _values(message: file_pb2.Field, content: memoryview) -> bytes:
 
 
 def place_values(fields: Iterable[file_pb2.Field], start: int) -> list[bytes]:
-    """Serialize the dictionaries of a file that begin at `start`, and set the fields' offsets.
+    """Serialize the dictionaries of a file, and set the fields' offsets into the file.
 
     Args:
-        fields: messages for the file; their `values` are removed.
+        fields: messages to write into the file; their `values` are removed.
+        start: position of the dictionaries in the file.
     """
     parts = []
     for message in fields:

@@ -1,7 +1,7 @@
 """Fragments of a draft version: the previous version's fragments with changes.
 
 Only changed records are parsed; the bytes of all others are copied. So a commit to a table with
-many thousands of fragments costs its change plus that copy.
+many thousands of fragments costs the work for its change, and a copy of bytes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class DraftedFragments:
-    """Fragments with removals, changes and additions. Owned by one call of `apply`.
+    """Fragments with removals, changes and additions; owned by one call of `apply`.
 
     Args:
-        before: fragments to start with; None: none.
+        before: fragments to start with; None for none.
     """
 
     def __init__(self, before: Fragments | None = None) -> None:
@@ -35,13 +35,13 @@ class DraftedFragments:
 
     @property
     def ids(self) -> Int64s:
-        """Ids of the remaining old fragments in order, then of the added ones."""
+        """Ids of the remaining old fragments in order, then of the added fragments."""
         added = np.array([fragment.id for fragment in self._added], np.int64)
         return np.concatenate([self._before.ids[self._is_kept], added])
 
     @property
     def forms(self) -> list[table_pb2.DataFragment]:
-        """Records that represent the forms of all fragments; see `Records`."""
+        """Forms (records without what differs between similar fragments) of all fragments."""
         return [
             *(
                 self._before.forms[number]
@@ -56,7 +56,7 @@ class DraftedFragments:
         return [*self._changed.values(), *self._added]
 
     def missing(self, fragment_ids: Collection[int]) -> list[int]:
-        """Return the ids without a fragment; sorted."""
+        """Return the ids that no fragment has; sorted."""
         numbers = np.array(sorted(fragment_ids), np.int64)
         return [int(number) for number in numbers[~np.isin(numbers, self.ids)]]
 
@@ -73,7 +73,7 @@ class DraftedFragments:
         """Yield the mutable records of the fragments whose form satisfies a predicate.
 
         Args:
-            is_one: predicate on a form, which lacks a record's own parts; see `Records`.
+            is_one: predicate on a form; `Records` says which parts of a record a form has.
         """
         numbers = [number for number, form in enumerate(self._before.forms) if is_one(form)]
         if numbers:
@@ -113,13 +113,15 @@ class DraftedFragments:
             added = map(field_bytes, self._added)
             return b"".join((self._before.records.content, *added))
         kept, count = np.flatnonzero(self._is_kept), len(self._before)
-        # Numbers below `count` are positions in `_before`, the others are positions in `_added`.
+        # Numbers below `count` are positions in `_before`; higher numbers, minus `count`, are
+        # positions in `_added`.
         numbers = np.concatenate([kept, np.arange(count, count + len(self._added))])
         numbers = numbers[np.argsort(self.ids, kind="stable")]
         if not len(numbers):
             return b""
         is_copied = (numbers < count) & ~np.isin(numbers, [*self._changed])
-        begins = np.ones(len(numbers), np.bool_)  # of runs of neighbours whose bytes are copied
+        # Starts of runs of neighbours whose bytes are copied together.
+        begins = np.ones(len(numbers), np.bool_)
         begins[1:] = (np.diff(numbers) != 1) | ~is_copied[1:] | ~is_copied[:-1]
         starts = np.flatnonzero(begins)
         ends = np.append(starts[1:], len(numbers)) - 1
@@ -135,7 +137,7 @@ class DraftedFragments:
 
     @property
     def _only_follow(self) -> bool:
-        """True if all old fragments are unchanged and the added ones have higher ids, in order."""
+        """True if no old fragment changed, and the ids of added fragments continue the old ids."""
         before = self._before
         if self._changed or not before.is_ascending or not self._is_kept.all():
             return False

@@ -67,10 +67,12 @@ WRITABLE: Final = (
     | MANAGED_BLOBS
     | FIELD_IDS_NOT_REUSED
 )
-# Features that only concern indices are safe to ignore when reading.
+# A reader may ignore features that only concern indices.
 READABLE: Final = WRITABLE | FRAGMENT_REUSE_TAGGED
-STICKY: Final = MIXED_FILE_VERSIONS | MANAGED_BLOBS  # once set, they stay set in all later versions
-MANAGED_KEY: Final = "lance.blob.managed"  # key of the schema's metadata; "true" sets the flag
+# Once set, a flag stays set in all later versions.
+STICKY: Final = MIXED_FILE_VERSIONS | MANAGED_BLOBS
+# Key of the schema's metadata; its value "true" sets the flag.
+MANAGED_KEY: Final = "lance.blob.managed"
 PAIRED: Final = MIXED_FILE_VERSIONS | FRAGMENT_REUSE_TAGGED | MANAGED_BLOBS | ZONE_WRITE_SEEDS
 
 
@@ -87,7 +89,7 @@ SPILLED: Final = (
 
 
 def names_of(flags: int) -> str:
-    """Describe the features of a flag word, for a message."""
+    """Describe the features of a flag word for an error message."""
     bits = [1 << bit for bit in range(flags.bit_length()) if flags >> bit & 1]
     return ", ".join(f"{bit} ({NAMES.get(bit, 'unknown')})" for bit in bits)
 
@@ -96,8 +98,8 @@ def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bo
     """Check that this alance can read a table.
 
     Raises:
-        CorruptFileError: flags that contradict each other or the manifest.
-        UnsupportedError: an unknown reader flag; names it.
+        CorruptFileError: the flags contradict each other or the manifest.
+        UnsupportedError: a reader flag is unknown. The message names it.
     """
     half = (reader_flags ^ writer_flags) & PAIRED
     if half:
@@ -116,10 +118,11 @@ def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bo
 
 
 def check_writable(reader_flags: int, writer_flags: int) -> None:
-    """Check that this alance can write the version after one with these flags.
+    """Check that this alance can write the next version of a table with these flags.
 
     Raises:
-        UnsupportedError: a flag of either word that this alance does not write; names it.
+        UnsupportedError: this alance cannot write a feature of either flag word. The message names
+            it.
     """
     unknown = (reader_flags | writer_flags) & ~WRITABLE
     if unknown:
@@ -138,10 +141,11 @@ def flags_of(
 ) -> tuple[int, int]:
     """Compute the reader and writer flags of a version to write.
 
-    They are computed from the version's content; only sticky flags are taken from the message.
+    Only `STICKY` flags are taken from the message; all others are computed from the version's
+    content.
 
     Args:
-        forms: records of all fragments, or one of each form; see `fragments.Records`.
+        forms: records of all fragments, or the distinct forms of records; see `fragments.Records`.
     """
     flags = (message.reader_feature_flags | message.writer_feature_flags) & STICKY
     if any(form.HasField("deletion_file") for form in forms):
@@ -171,7 +175,7 @@ def flags_of(
 def correct_file_version(
     message: table_pb2.Manifest, forms: Iterable[table_pb2.DataFragment]
 ) -> None:
-    """Set a version's default file version from its files, where a release recorded 0.1 for 2.0."""
+    """Correct a version's default file version where a release recorded 0.1 for files of 2.0."""
     if not is_perhaps_wrong(message):
         return
     numbers = _file_numbers(forms)
@@ -193,7 +197,7 @@ def settle_file_version(
     """Correct a version's default file version, and check that its files may be mixed.
 
     Raises:
-        InvalidInputError: 0.1 files beside others, or in a table with another default.
+        InvalidInputError: the version mixes 0.1 files with others, or its default is not 0.1.
     """
     correct_file_version(message, forms)
     versions = {FileVersion.from_footer(*pair) for pair in _file_numbers(forms)}

@@ -1,4 +1,4 @@
-"""Fragments: data files side by side, a deletion file, row ids; and the paths of these files.
+"""Fragments: their data files, deletion file and row ids; and the paths of these files.
 
 Source: docs/format/table.md, "DataFragment, DataFile, overlays, ExternalFile" and "Base paths".
 """
@@ -16,7 +16,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Negative field ids of a data file: -2 is a tombstone, the following are hidden lineage columns.
+# Negative field ids in a data file: -2 is a tombstone, these are hidden lineage columns.
 ROW_ID_FIELD: Final = -3
 CREATED_AT_FIELD: Final = -4
 UPDATED_AT_FIELD: Final = -5
@@ -24,10 +24,10 @@ UPDATED_AT_FIELD: Final = -5
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file: its path, and the column of each field in the file."""
+    """Data file: its path, and the column index of each field."""
 
     path: str
-    columns: Mapping[int, int]  # field id -> column index, tombstones left out
+    columns: Mapping[int, int]  # field id -> column index, without tombstones
     version: FileVersion
     num_bytes: int  # 0: unknown
     base_id: int | None
@@ -40,8 +40,7 @@ class DataFile:
             message: the record.
 
         Raises:
-            CorruptFileError: different numbers of fields and columns, or a field that is named
-                twice.
+            CorruptFileError: the numbers of fields and columns differ, or a field occurs twice.
         """
         fields, indices = list(message.fields), list(message.column_indices)
         version = FileVersion.from_footer(message.file_major_version, message.file_minor_version)
@@ -69,7 +68,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class DeletionFile:
-    """The file of a fragment's deleted rows."""
+    """File with the deleted rows of a fragment."""
 
     is_bitmap: bool
     read_version: int
@@ -106,8 +105,8 @@ class Fragment:
     """A fragment as recorded in the manifest.
 
     Attributes:
-        physical_rows: stored rows, including deleted rows; 0: unknown.
-        message: the protobuf record, with fields that this release of alance does not know.
+        physical_rows: number of stored rows, including deleted rows; 0 if unknown.
+        message: the protobuf record, including fields that this release of alance does not know.
     """
 
     id: int
@@ -124,7 +123,7 @@ class Fragment:
             message: the record.
 
         Raises:
-            CorruptFileError: an id of more than 32 bits, or a bad data file record.
+            CorruptFileError: an id has more than 32 bits, or a data file's record is invalid.
         """
         if message.id >> 32:
             raise CorruptFileError(f"fragment id {message.id}: expected at most 32 bits")
@@ -141,7 +140,7 @@ class Fragment:
 
     @property
     def num_rows(self) -> int | None:
-        """Number of live rows. None if the manifest does not record the deleted rows."""
+        """Number of live rows. None if the manifest does not record the number of deleted rows."""
         if self.deletion_file is None:
             return self.physical_rows
         if self.deletion_file.num_deleted_rows == 0 or self.physical_rows == 0:
@@ -151,14 +150,15 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class DatasetBasePath:
-    """Folder outside of the table's own that holds some of its files.
+    """Folder outside of the table's folder that holds some of the table's files.
 
     Attributes:
         path: absolute URI or path.
-        name: name by which writers may choose it.
-        is_dataset_root: True: data files are in its subfolder `data/`, as in a dataset's folder;
-            False: directly in it.
-        id: number by which files refer to it; 0 for a new base path, which gets a number.
+        name: name by which writers may choose it; None for no name.
+        is_dataset_root: True if data files are in its subfolder `data/`, as in a dataset's folder;
+            False if they are directly in it.
+        id: number by which files refer to it; 0 for a new base path, whose number is not assigned
+            yet.
     """
 
     path: str
@@ -167,14 +167,14 @@ class DatasetBasePath:
     id: int = 0
 
 
-_OUTSIDE: Final = frozenset({"", ".", ".."})  # names that are no names of files
+_OUTSIDE: Final = frozenset({"", ".", ".."})  # path segments that are not file names
 
 
 def inside(path: str, what: str) -> str:
     """Return a relative path after checking that it stays below its folder.
 
     Raises:
-        CorruptFileError: an empty or absolute path, or a path with `..`.
+        CorruptFileError: the path is empty or absolute, or contains `..`.
     """
     if not path or path.startswith("/") or "\\" in path or "\0" in path or "://" in path:
         raise CorruptFileError(f"{what} {path!r}: expected a relative path")
@@ -184,13 +184,13 @@ def inside(path: str, what: str) -> str:
 
 
 def data_path(file: DataFile, base: DatasetBasePath | None) -> str:
-    """Path of a data file below its base: in `data/`, unless the base is not a dataset root."""
+    """Return the path of a data file below its base, in `data/` if the base is a dataset root."""
     path = inside(file.path, "data file")
     return path if base is not None and not base.is_dataset_root else f"{DATA}/{path}"
 
 
 def deletion_path(fragment: Fragment, base: DatasetBasePath | None) -> str:
-    """Path of a fragment's deletion file below its base."""
+    """Return the path of a fragment's deletion file below its base."""
     assert fragment.deletion_file is not None
     name = fragment.deletion_file.name(fragment.id)
     return name if base is not None and not base.is_dataset_root else f"{DELETIONS}/{name}"

@@ -1,4 +1,4 @@
-"""Fragments of a manifest, parsed lazily: there may be many thousands, and a read needs few."""
+"""Fragments of a manifest, parsed lazily: of many thousands, a read needs only a few."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int32s, Int64s, Mask, UInt64s
 
-# Parts of a record that its form leaves out; see `Records`.
+# Fields of a record that its form omits; see `Records`.
 OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
-MAX_ROWS: Final = 1 << 32  # rows of a fragment: an address has 32 bits for the row offset
+MAX_ROWS: Final = 1 << 32  # rows per fragment; a row address has 32 bits for the offset
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records(Sequence[table_pb2.DataFragment]):
-    """Serialized records of fragments; each is parsed on access.
+    """Serialized records of fragments; each record is parsed on access.
 
     Fragments have the same form if their records differ only in ids, row counts, names and sizes of
-    files, deletions and row ids. A form is a record without these parts, which only keeps whether
-    there are deletions and row ids. Checks on the columns of all fragments look at the forms, of
-    which a table has few.
+    files, deletions and row ids. A form is a record without these parts; it only shows if there are
+    deletions and row ids. A table has few forms, so checks of all fragments' columns look at the
+    forms alone.
 
     Attributes:
         content: the records as consecutive fields of a manifest.
-        stops: end of each record's field in `content`. Shape (n,), as all other arrays.
-        sizes: bytes of each record, which ends where its field ends.
+        stops: end of each record's field in `content`. All arrays have shape (n,).
+        sizes: number of bytes of each record; record i is `content[stops[i] - sizes[i] :
+            stops[i]]`.
         ids: ids of the fragments.
-        rows: stored rows, including deleted rows; 0: unknown.
-        deleted: deleted rows; 0: unknown, -1: no deletion file.
-        file_bytes: total bytes of a fragment's data files whose size is recorded.
+        rows: number of stored rows, including deleted rows; 0 if unknown.
+        deleted: number of deleted rows; 0 if unknown, -1 without a deletion file.
+        file_bytes: total size of each fragment's data files, as far as recorded.
         form_of: position in `forms` of each record's form.
         forms: serialized forms.
     """
@@ -58,7 +59,7 @@ class Records(Sequence[table_pb2.DataFragment]):
 
     @classmethod
     def of(cls, messages: Iterable[table_pb2.DataFragment]) -> Records:
-        """Build from parsed records, valid or not."""
+        """Build from parsed records, which need not be valid."""
         fragments = list(messages)
         forms: dict[bytes, int] = {}
         form_of = [forms.setdefault(form_bytes(fragment), len(forms)) for fragment in fragments]
@@ -81,9 +82,9 @@ class Records(Sequence[table_pb2.DataFragment]):
 
     @classmethod
     def read(cls, content: bytes) -> Records:
-        """Read the records from the fields of a manifest."""
+        """Read the records from the serialized fragment fields of a manifest."""
         parts = _kernels.manifest_fragments(content)
-        if parts is None:  # unusual content
+        if parts is None:  # the kernel does not read unusual content
             return cls.of(table_pb2.Manifest.FromString(content).fragments)
         return cls(*parts[1:])
 
@@ -119,14 +120,14 @@ class Records(Sequence[table_pb2.DataFragment]):
         return f"Records({len(self)})"
 
     def _parsed(self, first: int, stop: int) -> list[table_pb2.DataFragment]:
-        """Parse at least one neighbouring record by a single protobuf call."""
+        """Parse consecutive records, at least one, by a single protobuf call."""
         try:
             return list(table_pb2.Manifest.FromString(self.fields(first, stop - 1)).fragments)
         except DecodeError as error:
             raise CorruptFileError(f"fragments of the manifest: {error}") from error
 
     def part(self, first: int, stop: int) -> Records:
-        """Return the records `first` to `stop - 1`, at least one, with arrays of their own."""
+        """Copy the records `first` to `stop - 1`, at least one."""
         start = int(self.stops[first - 1]) if first else 0
         return Records(
             self.fields(first, stop - 1),
@@ -141,7 +142,7 @@ class Records(Sequence[table_pb2.DataFragment]):
         )
 
     def fields(self, first: int, last: int) -> bytes:
-        """Return the fields of neighbouring records, including `last`."""
+        """Return the serialized fields of consecutive records, including `last`."""
         start = int(self.stops[first - 1]) if first else 0
         return self.content[start : int(self.stops[last])]
 
@@ -180,15 +181,16 @@ class Fragments(Sequence[Fragment]):
     """Fragments in row order; each is parsed on first access.
 
     Attributes:
-        records: the serialized records, valid or not.
+        records: the serialized records, which need not be valid.
         ids: shape (n,).
-        physical_rows: stored rows, including deleted rows, of each; 0: unknown.
-        num_rows: live rows of each, shape (n,); -1: unknown.
-        repeated_id: an id that two fragments share, as releases up to 0.16 wrote; None: all differ.
+        physical_rows: number of stored rows of each, including deleted rows; 0 if unknown.
+        num_rows: number of live rows of each, shape (n,); -1 if unknown.
+        repeated_id: an id that two fragments share, as releases up to 0.16 wrote; None if all
+            differ.
 
     Raises:
-        CorruptFileError: an id of more than 32 bits, or more than 2^32 rows; on item access and
-            iteration, a record that contradicts itself.
+        CorruptFileError: an id has more than 32 bits, or a fragment more than 2^32 rows. Access to
+            an item raises it, too, if the record is inconsistent.
     """
 
     __slots__ = (
@@ -214,7 +216,7 @@ class Fragments(Sequence[Fragment]):
         is_told = records.rows > 0
         self.physical_rows: Int64s = np.where(is_told, records.rows, 0).astype(np.int64)
         live = self.physical_rows - np.maximum(records.deleted, 0)
-        # A fragment without live rows should not exist, so its deletion file is read.
+        # A fragment without live rows should not exist, so its recorded count is not trusted.
         live[~is_told | (records.deleted == 0) | (live == 0)] = -1
         self.num_rows: Int64s = live
         self.repeated_id: int | None = None
@@ -253,10 +255,10 @@ class Fragments(Sequence[Fragment]):
 
     @property
     def forms(self) -> Sequence[table_pb2.DataFragment]:
-        """Forms of the records; see `Records`. A form may belong to no fragment.
+        """Parsed forms of the records; see `Records`. Perhaps no fragment has a form of the list.
 
         Raises:
-            CorruptFileError: a record that contradicts the format.
+            CorruptFileError: a record contradicts the format.
         """
         if self._forms is None:
             try:
@@ -268,23 +270,23 @@ class Fragments(Sequence[Fragment]):
         return self._forms
 
     def below(self, base_id: int | None) -> Fragments:
-        """Return the fragments for a clone: files without a base path get this base path.
+        """Return the fragments of a clone: files without a base path get this one.
 
         Args:
-            base_id: id of the base path; None removes the base path of all files.
+            base_id: id of the base path; None to remove the base path of all files.
         """
         return Fragments(Records.read(_kernels.based_fragments(self.records.content, base_id)))
 
     @property
     def is_ascending(self) -> bool:
-        """True if the ids strictly ascend."""
+        """True if the ids ascend strictly."""
         return self._order is None
 
     def row_id_ranges(self) -> tuple[UInt64s, Mask]:
-        """Return the first row id of each fragment, and a mask; shape (n,) each.
+        """Return the first row id of each fragment, and a mask of fragments with one range of ids.
 
-        The mask is set if the fragment's row ids are recorded inline as one range and no rows are
-        deleted.
+        Both have shape (n,). The mask is set if the row ids are inline as a single range, and the
+        fragment has no deletion file.
         """
         records = self.records
         firsts, counts = _kernels.row_id_ranges(records.content, records.stops, records.sizes)
@@ -292,7 +294,7 @@ class Fragments(Sequence[Fragment]):
         return firsts, is_told & (counts == self.physical_rows)
 
     def position_of(self, fragment_id: int) -> int | None:
-        """Position of a fragment in the list, or None if there is no such fragment."""
+        """Return the position of a fragment in the list; None if there is no such fragment."""
         place = int(np.searchsorted(self.ids, fragment_id, sorter=self._order))
         if place == len(self):
             return None
@@ -300,7 +302,7 @@ class Fragments(Sequence[Fragment]):
         return position if self.ids[position] == fragment_id else None
 
     def positions_of(self, fragment_ids: Int64s) -> Int64s:
-        """Positions of fragments in the list; -1 for missing ones; shape (n,)."""
+        """Return the positions of fragments in the list; -1 for missing ones; shape (n,)."""
         if not len(self):
             return np.full(len(fragment_ids), -1)
         places = np.minimum(self.ids.searchsorted(fragment_ids, sorter=self._order), len(self) - 1)
@@ -308,6 +310,9 @@ class Fragments(Sequence[Fragment]):
         return np.where(self.ids[positions] == fragment_ids, positions, -1)
 
     def record_of(self, fragment_id: int) -> table_pb2.DataFragment | None:
-        """Parse the record of a fragment anew. Returns None if there is no such fragment."""
+        """Parse a fragment's record into a new message.
+
+        Returns None if there is no such fragment.
+        """
         position = self.position_of(fragment_id)
         return None if position is None else self.records[position]

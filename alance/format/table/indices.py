@@ -1,4 +1,4 @@
-"""Index metadata in manifests. Searching an index happens elsewhere.
+"""Records of indices in manifests.
 
 Source: docs/format/table.md, "Index section".
 """
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
 
 _UUID_BYTES = 16
-# Fragment ids ascend from 0, and a manifest with this many fragments takes half a GiB. A bitmap of
-# a few bytes may name 2^32 ids, which would not fit into memory.
+# Limit of fragment ids in bitmaps: a bitmap of a few bytes may name 2^32 ids, which would not fit
+# into memory. A manifest with this many fragments would take half a GiB.
 MAX_FRAGMENT: Final = 1 << 22
-ADDRESSES_FROM: Final = 1  # version of B-trees that hold addresses even with stable row ids
+ADDRESSES_FROM: Final = 1  # from this version, B-trees hold addresses even with stable row ids
 _OF_ROW_IDS: Final = ("Bitmap", "LabelList", "NGram", "Inverted", "Vector")
 JSON: Final = "Json"
-# name of the index that records where compactions moved rows
+# Name of the index that records how compactions moved rows.
 FRAGMENT_REUSE: Final = "__lance_frag_reuse"
 
 
 @dataclass(frozen=True, slots=True)
 class JsonTarget:
-    """Target of a JSON index: the values at a path, in files of an index of another kind.
+    """Target of a JSON index: the values at a path in JSON texts, indexed by another kind.
 
     Attributes:
         path: path as the user wrote it; `$.` may be omitted.
-        kind: kind of the files, such as `BTree`.
+        kind: index kind of the files, such as `BTree`.
     """
 
     path: str
@@ -45,14 +45,14 @@ class JsonTarget:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One segment of an index.
+    """Segment of an index.
 
     Attributes:
         name: name of the index; several segments may share it.
         fields: ids of the indexed fields.
-        kind: type of its details without `IndexDetails` (`BTree`); empty: unknown.
-        dataset_version: version from which the content was built.
-        fragment_ids: fragments covered; None: unknown.
+        kind: type name of the details without `IndexDetails`, such as `BTree`; empty if unknown.
+        dataset_version: version that the content was built from.
+        fragment_ids: ids of the covered fragments; None if unknown.
     """
 
     uuid: uuid.UUID
@@ -66,7 +66,7 @@ class Index:
 
     @property
     def files_kind(self) -> str:
-        """Kind of its files: its own kind, or the target's kind for a JSON index.
+        """Kind of the index's files: the kind of the index, or the target's kind for a JSON index.
 
         Raises:
             CorruptFileError: the details cannot be parsed.
@@ -102,7 +102,7 @@ def covered_fragments(message: table_pb2.IndexMetadata) -> frozenset[int]:
     """Return the fragments in an index's bitmap.
 
     Raises:
-        CorruptFileError: not a bitmap, or a fragment id of `MAX_FRAGMENT` or more.
+        CorruptFileError: the bytes are not a bitmap, or an id is not below `MAX_FRAGMENT`.
     """
     return frozenset(parse_roaring(memoryview(message.fragment_bitmap), MAX_FRAGMENT).tolist())
 
@@ -117,9 +117,9 @@ def _created(message: table_pb2.IndexMetadata) -> datetime | None:
 
 
 def holds_row_ids(message: table_pb2.IndexMetadata) -> bool:
-    """True if an index of a table with stable row ids holds those, so that its rows may move.
+    """True if an index in a table with stable row ids stores row ids, so that its rows may move.
 
-    False if that is unknown, and for kinds that hold zones of fragments instead of rows.
+    False for an index of row addresses or of zones, or if unknown.
     """
     kind = kind_of(message)
     if kind == JSON:
@@ -135,7 +135,8 @@ def json_target(message: table_pb2.IndexMetadata) -> JsonTarget:
     Raises:
         CorruptFileError: the details cannot be parsed.
     """
-    # The message holds a path and an `Any`, which has the same wire form as an `Any`.
+    # The message has a path and an `Any`. Its wire format is that of an `Any` with a type URL and
+    # content.
     try:
         details = any_pb2.Any.FromString(message.index_details.value)
         target = any_pb2.Any.FromString(details.value)
@@ -145,14 +146,14 @@ def json_target(message: table_pb2.IndexMetadata) -> JsonTarget:
 
 
 def json_details(path: str, type_url: str, content: bytes) -> bytes:
-    """Serialize the details of a JSON index: its path and its target's details."""
+    """Serialize the details of a JSON index: its path, and the details of its target."""
     target = any_pb2.Any(type_url=type_url, value=content)
     details = any_pb2.Any(type_url=path, value=target.SerializeToString())
     return details.SerializeToString()
 
 
 def kind_of(message: table_pb2.IndexMetadata) -> str:
-    """Type of an index's details without `IndexDetails`; empty: unknown."""
+    """Return the type name of an index's details without `IndexDetails`; empty if unknown."""
     return _kind_of_type(message.index_details.type_url)
 
 

@@ -1,7 +1,8 @@
-"""Row lineage: ids of rows, and the versions that created and last changed them.
+"""Row lineage: row ids, and the versions that created and last changed each row.
 
-A fragment has three sequences with one number a physical row. They are inline in the manifest, or
-spilled to a hidden column of one of its files, which only a caller can read.
+A fragment has three sequences with one number per physical row. A sequence is inline in the
+manifest, or spilled: stored in a hidden column of a data file. Callers read spilled sequences and
+pass them in.
 
 Source: docs/format/table.md, "Stable row ids and row lineage".
 """
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt64s
     from alance.format.proto import table_pb2
 
-FIRST_VERSION: Final = 1  # version of rows in fragments without a version sequence
+FIRST_VERSION: Final = 1  # version of the rows of a fragment without a version sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Lineage:
     last_updated_at: UInt64s
 
     def take(self, rows: Int64s) -> Lineage:
-        """Return the lineage of rows by offset; shape (n,)."""
+        """Return the lineage of the rows at offsets; shape (n,)."""
         return Lineage(self.row_ids[rows], self.created_at[rows], self.last_updated_at[rows])
 
     def write(self, fragment: table_pb2.DataFragment) -> None:
@@ -46,7 +47,7 @@ class Lineage:
 
 
 def joined(parts: Sequence[Lineage]) -> Lineage:
-    """Concatenate lineages, as compaction does."""
+    """Concatenate lineages; compaction does so."""
     empty = [np.empty(0, np.uint64)]
     return Lineage(
         np.concatenate([part.row_ids for part in parts] or empty),
@@ -56,7 +57,7 @@ def joined(parts: Sequence[Lineage]) -> Lineage:
 
 
 def is_spilled(fragment: table_pb2.DataFragment) -> bool:
-    """True if at least one sequence of a fragment is outside of the manifest."""
+    """True if at least one sequence of a fragment is not inline in the manifest."""
     return (
         fragment.WhichOneof("row_id_sequence") in ("external_row_ids", "column_row_ids")
         or fragment.WhichOneof("created_at_version_sequence")
@@ -67,7 +68,7 @@ def is_spilled(fragment: table_pb2.DataFragment) -> bool:
 
 
 def spilled(fragments: Iterable[table_pb2.DataFragment]) -> tuple[int, ...]:
-    """Return the fragments whose lineage a caller must read."""
+    """Return the ids of the fragments whose lineage the caller has to read."""
     return tuple(fragment.id for fragment in fragments if is_spilled(fragment))
 
 
@@ -77,7 +78,7 @@ def lineage_of(
     """Return the lineage of a fragment.
 
     Args:
-        lineages: lineage of spilled fragments.
+        lineages: lineage of spilled fragments, by fragment id.
 
     Raises:
         UnsupportedError: the fragment is spilled and not in `lineages`.
@@ -120,10 +121,10 @@ def mark_updated(
     """Record that rows of a fragment changed in a version.
 
     Args:
-        rows: ascending offsets; None: all rows.
+        rows: ascending offsets; None for all rows.
 
     Raises:
-        InvalidInputError: an offset is beyond the fragment.
+        InvalidInputError: an offset is beyond the fragment's rows.
     """
     if rows is None:
         fragment.inline_last_updated_at_versions = one_version_bytes(
@@ -146,13 +147,13 @@ def mark_moved(
     version: int,
     lineages: Mapping[int, Lineage] | None = None,
 ) -> None:
-    """Record that rows were moved from other fragments: they keep their creation version.
+    """Record that rows were moved from other fragments, and keep the versions that created them.
 
     Args:
-        fragments: fragments with all their row ids.
-        num_moved: number of leading rows that moved, by fragment; the others are new.
-        sources: fragments that rows may come from, in ascending order of ids. The first one with a
-            row's id counts.
+        fragments: records of the new fragments, with all row ids.
+        num_moved: number of leading rows of each fragment that were moved; the other rows are new.
+        sources: fragments that rows may come from, in ascending order of ids. The first fragment
+            that has a row's id is its source.
     """
     row_ids = np.concatenate(
         [

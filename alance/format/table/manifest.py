@@ -1,4 +1,4 @@
-"""Manifests: one version of a table, from the bytes of its file.
+"""Manifests: each describes one version of a table.
 
     [u32 length | IndexSection]     optional
     [u32 length | Transaction]      optional
@@ -45,27 +45,27 @@ M = TypeVar("M", bound=Message)
 FOOTER: Final = struct.Struct("<qHH4s")
 LENGTH: Final = struct.Struct("<I")
 MAGIC: Final = b"LANC"
-MET_BYTES: Final = 2 << 20  # approximate memory of recently parsed manifests in the process
-PARTS_BYTES: Final = 16 << 10  # memory of the parts of the smallest manifest
-LARGE: Final = 256 << 10  # larger manifests are not kept: they mostly have many fragments
+MET_BYTES: Final = 2 << 20  # bytes; budget of the process's memo of parsed manifests, approximate
+PARTS_BYTES: Final = 16 << 10  # bytes; approximate memory of the parts of the smallest manifest
+# Bytes; the memo keeps no larger manifest, because it usually has many fragments.
+LARGE: Final = 256 << 10
 
-# Schemas of versions in use, by their serialized fields.
+# Memo of the schemas of versions in use, by their serialized fields.
 _schemas: Final[WeakValueDictionary[bytes, Schema]] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One version of a table. Immutable.
+    """Version of a table. Immutable.
 
     Attributes:
         head: the original protobuf message without its fragments; includes unknown fields.
         transaction: the transaction, if the manifest's file holds it.
         indices: entries of the index section.
-        doubted: recorded row counts that are ignored as unreliable, by fragment.
-        repaired: field ids that fragments had twice.
-        stored_bytes: size of the file; 0: not read from a file.
-        remember: memo of values derived from this version, shared by its handles, also across
-            sessions.
+        doubted: recorded row counts that are ignored as unreliable, by fragment id.
+        repaired: field ids that a fragment had twice, and that were replaced.
+        stored_bytes: size of the file; 0 if not read from a file.
+        remember: memo of values derived from this version, shared by its handles in all sessions.
     """
 
     version: int
@@ -94,7 +94,7 @@ class Manifest:
         stored_bytes: int = 0,
         remember: Remembered | None = None,
     ) -> Manifest:
-        """Build a version from its messages; `schema` is the schema of `head`."""
+        """Build a version from its messages. `schema` must be the schema of `head`."""
         bases = {
             base.id: DatasetBasePath(
                 base.path,
@@ -118,22 +118,22 @@ class Manifest:
 
     @property
     def message(self) -> table_pb2.Manifest:
-        """The protobuf message with all fragments.
+        """Protobuf message with all fragments.
 
-        CPU work on the first call: about a millisecond for 3 000 fragments.
+        CPU work at the first access: about a millisecond for 3 000 fragments.
         """
         if not self._whole:
             self._whole.append(whole_message(self.head, self.fragments.records.content))
         return self._whole[0]
 
     def same_as(self, other: Manifest) -> bool:
-        """True if both manifests are equal, their fragments byte by byte."""
+        """True if both manifests are equal and their fragments are equal byte by byte."""
         ours, theirs = self.fragments.records, other.fragments.records
         return ours.content == theirs.content and self.head == other.head
 
     @property
     def timestamp(self) -> datetime | None:
-        """Time of the commit, UTC, to the microsecond; None if the manifest has none."""
+        """Time of the commit in UTC, to the microsecond; None if the manifest has no valid time."""
         return timestamp_of(self.head)
 
     @property
@@ -159,23 +159,23 @@ class Manifest:
 
     @property
     def branch(self) -> str | None:
-        """Branch of this version. None on main."""
+        """Name of the version's branch; None for main."""
         return self.head.branch if self.head.HasField("branch") else None
 
     @property
     def num_bytes(self) -> int:
-        """Estimated memory in bytes, for a cache's budget."""
+        """Estimate of the memory in bytes, for a cache's budget."""
         size = (self.stored_bytes or self.head.ByteSize()) + len(self.fragments.records.content)
         return 2000 + 400 * len(self.fragments) + 2 * size
 
 
 def whole_message(head: table_pb2.Manifest, fragments: bytes) -> table_pb2.Manifest:
-    """Parse a manifest from a message without fragments and the serialized fragment fields."""
+    """Parse a manifest from its message without fragments and the serialized fragment fields."""
     return table_pb2.Manifest.FromString(head.SerializeToString() + fragments)
 
 
 def timestamp_of(head: table_pb2.Manifest) -> datetime | None:
-    """Time of the commit of a version, as `commit_time`; None if the manifest has none."""
+    """Return the commit time of a version, as `commit_time`; None if the manifest has no time."""
     if not head.HasField("timestamp"):
         return None
     return commit_time(head.timestamp.seconds, head.timestamp.nanos)
@@ -192,7 +192,7 @@ def commit_time(seconds: int, nanos: int) -> datetime | None:
 
 
 class ManifestParts(NamedTuple):
-    """Parsed, immutable parts of a manifest, and a memo of values derived from them."""
+    """Parsed, immutable parts of a manifest, with a memo of values derived from them."""
 
     head: table_pb2.Manifest
     schema: Schema
@@ -206,10 +206,10 @@ class ManifestParts(NamedTuple):
 
 
 class _Met(OrderedDict[bytes, ManifestParts]):
-    """Parts of recently parsed manifests by their bytes, for all sessions. Thread-safe."""
+    """Memo of the parts of recently parsed manifests, by content, for all sessions. Thread-safe."""
 
     def keep(self, content: memoryview, parts: ManifestParts) -> None:
-        """Cache the parts of a manifest of up to `LARGE` bytes; evicts the oldest."""
+        """Add the parts of a manifest of at most `LARGE` bytes; evict the oldest entries."""
         if len(content) > LARGE:
             return
         self[bytes(content)] = parts
@@ -219,7 +219,7 @@ class _Met(OrderedDict[bytes, ManifestParts]):
 
 
 def _held(content: bytes) -> int:
-    """Approximate memory of the parts of a manifest."""
+    """Approximate memory in bytes of the parts of a manifest."""
     return PARTS_BYTES + 4 * len(content)
 
 
@@ -227,17 +227,17 @@ _met: Final = _Met()
 
 
 def met_manifest(content: memoryview) -> Manifest | None:
-    """Return a recently parsed manifest, or None. CPU: at most 1 us a kilobyte."""
+    """Return a manifest from the memo; None if it is not there. CPU: at most 1 us per KiB."""
     parts = None if len(content) > LARGE else _met.get(bytes(content))
     return None if parts is None else Manifest.of(*parts)
 
 
 def parse_manifest(content: memoryview, where: str) -> Manifest:
-    """Parse a manifest from the content of its file.
+    """Parse a manifest from the content of its file, and add it to the memo.
 
     Raises:
-        CorruptFileError: bytes that contradict the format.
-        UnsupportedError: table features that this alance does not know.
+        CorruptFileError: the bytes contradict the format.
+        UnsupportedError: this alance does not know a table feature.
     """
     parts = parse_parts(content, where)
     _met.keep(content, parts)
@@ -245,7 +245,7 @@ def parse_manifest(content: memoryview, where: str) -> Manifest:
 
 
 def parse_parts(content: memoryview, where: str) -> ManifestParts:
-    """Parse a manifest into its parts without building a `Manifest`: a third of the work.
+    """Parse a manifest into its parts without building a `Manifest`, which is a third of the work.
 
     Raises:
         CorruptFileError, UnsupportedError: as for `parse_manifest`.
@@ -302,7 +302,7 @@ def _unpickled(
     doubted: Mapping[int, int],
     repaired: tuple[int, ...],
 ) -> Manifest:
-    """Rebuild a manifest from `Manifest.__reduce__`."""
+    """Rebuild a manifest from the arguments that `Manifest.__reduce__` returns."""
     message = table_pb2.Manifest.FromString(head)
     change = None if transaction is None else transaction_pb2.Transaction.FromString(transaction)
     metadata = tuple(map(table_pb2.IndexMetadata.FromString, indices))
@@ -313,10 +313,11 @@ def _unpickled(
 def _apart(
     content: memoryview, position: int
 ) -> tuple[table_pb2.Manifest, Records | None, _kernels.SchemaFields | None]:
-    """Split a manifest into its message without fragments, its records and its schema fields.
+    """Split a manifest into its message without fragments, its records, and its schema fields.
 
-    If records are None, the message has all fragments: it is unusual, or comes from an old release
-    whose manifests are repaired from their fragments. If fields are None, the schema is unusual.
+    If the records are None, the message has all fragments: its form is unusual, or it is of an old
+        release, and has to be repaired. If the schema fields are None, the form of the schema is
+        unusual.
 
     Raises:
         CorruptFileError: the message cannot be parsed.
@@ -338,7 +339,7 @@ def _apart(
 def _shared_schema(message: table_pb2.Manifest, fields: _kernels.SchemaFields | None) -> Schema:
     """Return the schema of a manifest; versions with equal fields share one object.
 
-    Building a schema takes some microseconds a field that is accessed.
+    CPU work: some microseconds per field that is accessed.
     """
     if fields is None:
         alone = table_pb2.Manifest(fields=message.fields, schema_metadata=message.schema_metadata)
@@ -353,9 +354,9 @@ def _shared_schema(message: table_pb2.Manifest, fields: _kernels.SchemaFields | 
 
 
 def _forget_wrong_counts(message: table_pb2.Manifest) -> dict[int, int]:
-    """Clear the row counts of fragments with deleted rows, as 0.8.0 recorded live rows instead.
+    """Clear the row counts of fragments with deleted rows, where release 0.8.0 left these out.
 
-    Returns the cleared counts by fragment.
+    Returns the cleared counts by fragment id. Only fragments of 0.1 files are affected.
     """
     told = {}
     for fragment in message.fragments:
@@ -370,7 +371,7 @@ def _forget_wrong_counts(message: table_pb2.Manifest) -> dict[int, int]:
 def _transaction(
     content: memoryview, message: table_pb2.Manifest
 ) -> transaction_pb2.Transaction | None:
-    # Slot 21 up to release 13.x, slot 23 since.
+    # Field 21 up to release 13.x, field 23 since.
     for slot in ("transaction_section", "legacy_transaction_section"):
         if message.HasField(slot):
             return _section(content, getattr(message, slot), transaction_pb2.Transaction)
@@ -409,12 +410,12 @@ def _section(content: memoryview, position: int, kind: type[M]) -> M:
 
 
 def repair_field_ids(message: table_pb2.Manifest) -> tuple[int, ...]:
-    """Make the field ids of each fragment unique, in place; return the ids that were repeated. CPU.
+    """Make the field ids of each fragment unique, in place, and return the ids that were repeated.
 
     Releases up to 0.10 gave new columns the ids of dropped columns whose files stayed, so a
-    fragment may have an id twice. The last file has the column's values: in the schema and in that
-    file of each fragment, the id is replaced by a new one. pylance does the same before its next
-    commit, so both assign the same ids.
+    fragment may have an id twice. The last file with the id has the values of the new column.
+    There, and in the schema, a new id replaces it. pylance does the same before its next commit, so
+    both assign the same ids. CPU work.
     """
     changes = _changes(message)
     if not changes:
@@ -430,7 +431,7 @@ def repair_field_ids(message: table_pb2.Manifest) -> tuple[int, ...]:
 
 
 def _changes(message: table_pb2.Manifest) -> Mapping[int, int]:
-    """Return the new ids of fields that a fragment has twice, by old id."""
+    """Map each field id that a fragment has twice to a new id."""
     twice: set[int] = set()
     for fragment in message.fragments:
         if len(fragment.files) < 2:

@@ -1,4 +1,4 @@
-"""Names of a dataset's objects: manifests (V1, V2, detached), deletion files, transactions.
+"""File names of manifests (V1, V2, detached), deletion files and transactions.
 
   V2        {2^64 - 1 - version, 20 digits}.manifest     newest sorts first
   V1        {version}.manifest
@@ -24,11 +24,11 @@ TRANSACTIONS: Final = "_transactions"
 DELETIONS: Final = "_deletions"
 INDICES: Final = "_indices"
 DATA: Final = "data"
-BLOBS: Final = "_blobs"  # usual folder of managed blobs' objects
+BLOBS: Final = "_blobs"  # default folder of the objects of managed blobs
 TAGS: Final = "_refs/tags"
 BRANCHES: Final = "_refs/branches"
 TREE: Final = "tree"
-MESSAGE_PROPERTY: Final = "__lance_commit_message"  # transaction property of the commit message
+MESSAGE_PROPERTY: Final = "__lance_commit_message"  # transaction property with the commit message
 
 _MAX: Final = (1 << 64) - 1
 _V2: Final = re.compile(r"([0-9]{20})\.manifest")
@@ -37,14 +37,14 @@ _DETACHED: Final = re.compile(r"d([0-9]{19,20})\.manifest")
 
 
 class NamingScheme(Enum):
-    """Naming scheme of a dataset's manifests, which never changes."""
+    """Naming scheme of a dataset's manifests; it never changes."""
 
     V1 = 1
     V2 = 2
 
 
 class ManifestName(NamedTuple):
-    """Version and scheme in the name of a manifest."""
+    """Version and scheme, as parsed from a manifest's file name."""
 
     version: int
     scheme: NamingScheme
@@ -55,7 +55,7 @@ def manifest_name(version: int, scheme: NamingScheme) -> str:
     """Return the file name of a version's manifest inside `_versions/`.
 
     Raises:
-        InvalidInputError: not an unsigned 64-bit number.
+        InvalidInputError: the version is not an unsigned 64-bit number.
     """
     if not 0 <= version <= _MAX:
         raise InvalidInputError(f"version {version}: expected 0 to {_MAX}")
@@ -67,7 +67,7 @@ def manifest_name(version: int, scheme: NamingScheme) -> str:
 
 
 def parse_manifest_name(name: str) -> ManifestName | None:
-    """Parse a file name in `_versions/`. Returns None if it is not a manifest's name."""
+    """Parse a file name in `_versions/`. Returns None if it is not the name of a manifest."""
     if match := _V2.fullmatch(name):
         version = _MAX - int(match[1])
         return ManifestName(version, NamingScheme.V2) if 0 <= version < 1 << 63 else None
@@ -83,7 +83,7 @@ def parse_manifest_name(name: str) -> ManifestName | None:
 
 
 def attached(names: Iterable[str]) -> dict[str, ManifestName]:
-    """Parse file names; return those of attached versions' manifests."""
+    """Parse file names; return the names of manifests of attached (not detached) versions."""
     parsed = ((name, parse_manifest_name(name)) for name in names)
     return {
         name: manifest
@@ -103,6 +103,9 @@ def deletion_name(fragment_id: int, read_version: int, file_id: int, *, is_bitma
 
 
 def data_file_name(unique: uuid.UUID | None = None) -> str:
-    """Return a name for a new data file; leading binary digits spread it over store partitions."""
+    """Return a name for a new data file.
+
+    Its leading binary digits spread files over store partitions.
+    """
     content = (unique or uuid.uuid4()).bytes
     return f"{int.from_bytes(content[:3]):024b}{content[3:].hex()}.lance"

@@ -1,8 +1,8 @@
-"""Operations: the change that a transaction makes to a version, one frozen dataclass each.
+"""Operations: each is the change that a transaction makes to a version, as a frozen dataclass.
 
-Operations on rows, columns and fragments are here, the others in `operations_meta.py`; `OPERATIONS`
-there lists all. Fragments, fields, files and index entries are protobuf messages, so that they keep
-unknown parts. They must not be changed.
+Operations on rows, columns and fragments are here, the others in `operations_meta.py`, whose
+`OPERATIONS` lists all. Fragments, fields, files and index entries are protobuf messages, which keep
+unknown fields. Do not change these messages.
 
 Source: docs/format/table.md, "Operations".
 """
@@ -59,9 +59,9 @@ class Delete(Operation):
     """Delete rows.
 
     Attributes:
-        updated_fragments: whole records of fragments, with their new deletion files.
-        deleted_fragment_ids: fragments without live rows.
-        predicate: filter that the user gave; informational.
+        updated_fragments: complete records of fragments with new deletion files.
+        deleted_fragment_ids: ids of fragments that have no live rows any more.
+        predicate: the user's filter, for information only.
     """
 
     ARM: ClassVar = "delete"
@@ -80,7 +80,7 @@ class Overwrite(Operation):
         new_schema: fields, depth-first, with their ids.
         schema_metadata: replaces the previous metadata.
         config_upsert_values: keys to add to the table's configuration.
-        initial_bases: base paths of a new table; id 0: to be assigned.
+        initial_bases: base paths of a new table; a base path with id 0 gets an id.
     """
 
     ARM: ClassVar = "overwrite"
@@ -96,7 +96,7 @@ class Overwrite(Operation):
 
 @dataclass(frozen=True, slots=True)
 class RewriteGroup(Wire):
-    """Old fragments, and the new fragments that hold the same rows."""
+    """Fragments to replace, and the new fragments that hold the same rows."""
 
     MESSAGE: ClassVar[type[Message]] = _T.Rewrite.RewriteGroup
 
@@ -106,7 +106,7 @@ class RewriteGroup(Wire):
 
 @dataclass(frozen=True, slots=True)
 class RewrittenIndex(Wire):
-    """An index segment that was translated to new row addresses, under a new UUID."""
+    """Index segment that was translated to new row addresses and has a new UUID."""
 
     MESSAGE: ClassVar[type[Message]] = _T.Rewrite.RewrittenIndex
 
@@ -119,11 +119,11 @@ class RewrittenIndex(Wire):
 
 @dataclass(frozen=True, slots=True)
 class Rewrite(Operation):
-    """Compaction: the same rows in other fragments.
+    """Compaction: move rows to other fragments without a change.
 
     Attributes:
-        groups: each group's new fragments replace its old ones; their ids are reserved.
-        old_fragments: with `new_fragments` the old form of one group; only read.
+        groups: groups of old and new fragments; the ids of the new ones are already reserved.
+        old_fragments, new_fragments: old form of a single group; read but never written.
     """
 
     ARM: ClassVar = "rewrite"
@@ -137,7 +137,7 @@ class Rewrite(Operation):
 
     @property
     def all_groups(self) -> tuple[RewriteGroup, ...]:
-        """All groups, including the old form."""
+        """All groups, including the group in the old form."""
         if not self.old_fragments and not self.new_fragments:
             return self.groups
         return (RewriteGroup(self.old_fragments, self.new_fragments), *self.groups)
@@ -145,12 +145,12 @@ class Rewrite(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Merge(Operation):
-    """Add columns: fragments with more files, and a new schema.
+    """Add columns by fragments with more files and a new schema.
 
     Attributes:
-        fragments: all fragments of the version, in order; new ones after them.
+        fragments: all fragments of the version in order, then new fragments.
         schema_metadata: replaces the previous metadata unless empty.
-        preserves_nullability: no field forbids nulls that allowed them before.
+        preserves_nullability: True if all fields that were nullable still are.
     """
 
     ARM: ClassVar = "merge"
@@ -164,7 +164,7 @@ class Merge(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Project(Operation):
-    """Drop or rename columns or change their nullability; files stay as they are."""
+    """Drop columns, rename them, or change their nullability; files do not change."""
 
     ARM: ClassVar = "project"
     MESSAGE: ClassVar[type[Message]] = _T.Project
@@ -175,17 +175,17 @@ class Project(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Update(Operation):
-    """Change values of rows: move rows to new fragments, or add files to their fragments.
+    """Change values of rows: move the rows to new fragments, or add files to their fragments.
 
     Attributes:
-        updated_fragments: whole records with new deletion files or new data files.
+        updated_fragments: complete records of fragments with new deletion files or new data files.
         new_fragments: moved rows, then inserted rows. With stable row ids, moved rows keep their
             row ids and inserted rows get new ones.
-        fields_modified: for `REWRITE_COLUMNS`: fields with new values.
-        fields_for_preserving_frag_bitmap: all fields that are on a moved row.
-        inserted_rows: filter of inserted keys, against duplicate inserts.
-        updated_fragment_offset_bitmaps: for `REWRITE_COLUMNS`: roaring bitmaps of the offsets of
-            changed rows, by fragment. `updated_fragment_offsets` is the old form.
+        fields_modified: for `REWRITE_COLUMNS`, ids of the fields with new values.
+        fields_for_preserving_frag_bitmap: ids of all fields that moved rows have.
+        inserted_rows: filter of inserted keys, to detect duplicate inserts; None without keys.
+        updated_fragment_offset_bitmaps: for `REWRITE_COLUMNS`, roaring bitmaps of the offsets of
+            changed rows, by fragment id. `updated_fragment_offsets` is the old form.
     """
 
     ARM: ClassVar = "update"
@@ -207,7 +207,7 @@ class Update(Operation):
 
 @dataclass(frozen=True, slots=True)
 class DataReplacementGroup(Wire):
-    """A file that replaces a fragment's values of the file's fields."""
+    """File with new values of some fields of a fragment."""
 
     MESSAGE: ClassVar[type[Message]] = _T.DataReplacement.Replacement
 
@@ -217,7 +217,7 @@ class DataReplacementGroup(Wire):
 
 @dataclass(frozen=True, slots=True)
 class DataReplacement(Operation):
-    """Give fragments a new file for some fields; all new files have the same fields."""
+    """Add a file with new values to each fragment; all files have the same fields."""
 
     ARM: ClassVar = "data_replacement"
     MESSAGE: ClassVar[type[Message]] = _T.DataReplacement

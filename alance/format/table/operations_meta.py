@@ -1,4 +1,4 @@
-"""Operations beside rows and columns: indices, configuration, versions, base paths.
+"""Operations on indices, configuration, versions and base paths.
 
 Source: docs/format/table.md, "Operations".
 """
@@ -68,11 +68,11 @@ class ReserveFragments(Operation):
 
 @dataclass(frozen=True, slots=True)
 class UpdateMap(Wire):
-    """Changes of a map of strings.
+    """Changes to a map of strings.
 
     Attributes:
-        updates: new value of each key; None deletes the key.
-        replace: clear the map first.
+        updates: new value of each key; None to delete the key.
+        replace: True to clear the map first.
     """
 
     MESSAGE: ClassVar[type[Message]] = _T.UpdateMap
@@ -132,7 +132,7 @@ class UpdateConfig(Operation):
 
     @property
     def config(self) -> UpdateMap:
-        """Changes of the configuration, from either form."""
+        """Changes of the configuration, from the current or the old form."""
         if self.config_updates is not None:
             return self.config_updates
         deleted: dict[str, str | None] = dict.fromkeys(self.delete_keys)
@@ -140,14 +140,14 @@ class UpdateConfig(Operation):
 
     @property
     def of_schema(self) -> UpdateMap | None:
-        """Changes of the schema's metadata, from either form. None if there are none."""
+        """Changes of the schema's metadata, from either form; None if there are none."""
         if self.schema_metadata_updates is not None or not self.schema_metadata:
             return self.schema_metadata_updates
         return UpdateMap(dict(self.schema_metadata), replace=True)
 
     @property
     def of_fields(self) -> Mapping[int, UpdateMap]:
-        """Changes of the fields' metadata by field id, from either form."""
+        """Changes of the fields' metadata by field id, from the current or the old form."""
         old = {
             key: UpdateMap(dict(updates.metadata), replace=True)
             for key, updates in self.field_metadata.items()
@@ -157,7 +157,7 @@ class UpdateConfig(Operation):
 
 @dataclass(frozen=True, slots=True)
 class UpdateMemWalState(Operation):
-    """Record progress of the in-memory write-ahead log. Kept and compared, not applied."""
+    """Record progress of the in-memory write-ahead log; retained and compared, but not applied."""
 
     ARM: ClassVar = "update_mem_wal_state"
     MESSAGE: ClassVar[type[Message]] = _T.UpdateMemWalState
@@ -167,7 +167,7 @@ class UpdateMemWalState(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Clone(Operation):
-    """Make the first version of a new table or branch from a version of another."""
+    """Make the first version of a new table or branch from a version of another table or branch."""
 
     ARM: ClassVar = "clone"
     MESSAGE: ClassVar[type[Message]] = _T.Clone
@@ -181,7 +181,7 @@ class Clone(Operation):
 
 @dataclass(frozen=True, slots=True)
 class UpdateBases(Operation):
-    """Add base paths; id 0: to be assigned."""
+    """Add base paths; a base path with id 0 gets an id."""
 
     ARM: ClassVar = "update_bases"
     MESSAGE: ClassVar[type[Message]] = _T.UpdateBases
@@ -191,7 +191,7 @@ class UpdateBases(Operation):
 
 @dataclass(frozen=True, slots=True)
 class DataOverlay(Operation):
-    """Overlay values of single rows beside a fragment's files. Kept and compared, not applied."""
+    """Overlay values of single rows of fragments; retained and compared, but not applied."""
 
     ARM: ClassVar = "data_overlay"
     MESSAGE: ClassVar[type[Message]] = _T.DataOverlay
@@ -201,7 +201,7 @@ class DataOverlay(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Operation):
-    """An operation that this alance does not know: it is kept and conflicts with all others."""
+    """Operation that this alance does not know. It is retained, and conflicts with all others."""
 
     MESSAGE: ClassVar[type[Message]] = transaction_pb2.Transaction
 

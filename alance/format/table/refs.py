@@ -1,4 +1,4 @@
-"""Tags and branches: small JSON objects beside the versions, and rules for their names.
+"""Tags and branches: small JSON files of a dataset, and the rules for their names.
 
   _refs/tags/{name}.json        version, branch (null: main), createdAt, updatedAt, manifestSize,
                                 metadata
@@ -24,21 +24,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAIN: Final = "main"
-CLONE: Final = "alance.clone"  # key in a tag's metadata: URI of a shallow clone of the version
+# Key in a tag's metadata; its value is the URI of a shallow clone of the version.
+CLONE: Final = "alance.clone"
 SUFFIX: Final = ".json"
 _SEGMENT: Final = re.compile(r"[\w.-]+")
-# RFC 3339 with up to nanoseconds; datetime keeps microseconds.
+# RFC 3339 times have up to nanoseconds; datetime only has microseconds.
 _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 
 
 @dataclass(frozen=True, slots=True)
 class TagContents:
-    """A tag of a version.
+    """Content of a tag.
 
     Attributes:
         version: number of the version.
-        branch: branch of the version; None: main.
-        manifest_bytes: size of the version's manifest; 0: unknown.
+        branch: branch of the version; None for main.
+        manifest_bytes: size of the version's manifest; 0 if unknown.
     """
 
     version: int
@@ -50,18 +51,18 @@ class TagContents:
 
     @property
     def clone_uri(self) -> str | None:
-        """URI of the shallow clone that needs the version; None for a tag that a user made."""
+        """URI of the shallow clone that needs the tag's version; None for tags that users made."""
         return self.metadata.get(CLONE)
 
 
 @dataclass(frozen=True, slots=True)
 class BranchContents:
-    """Record of a branch: the version from which it was made.
+    """Record of a branch: the version that it starts from.
 
     Attributes:
-        parent_branch: branch from which it was made; None: main.
-        parent_version: number of its first version.
-        manifest_bytes: size of that version's manifest; 0: unknown.
+        parent_branch: branch that it starts from; None for main.
+        parent_version: version of the parent branch that it starts from.
+        manifest_bytes: size of that version's manifest; 0 if unknown.
         identifier: first version and unique id of each branch from main down to this branch; empty
             for branches of old writers.
     """
@@ -78,8 +79,8 @@ def check_tag_name(name: str) -> str:
     """Return the name after checking that it is valid for a tag.
 
     Raises:
-        InvalidInputError: empty, characters other than letters, digits, `.`, `-`, `_`, or a
-            reserved form.
+        InvalidInputError: the name is empty or reserved, or has other characters than letters,
+            digits, `.`, `-` and `_`.
     """
     if (
         not _SEGMENT.fullmatch(name)
@@ -98,8 +99,8 @@ def check_branch_name(name: str) -> str:
     """Return the name after checking that it is valid for a branch other than main.
 
     Raises:
-        InvalidInputError: an empty segment, characters other than letters, digits, `.`, `-`, `_`
-            and `/` between segments, or a reserved form.
+        InvalidInputError: the name is reserved, has an empty segment, or has other characters than
+            letters, digits, `.`, `-`, `_`, and `/` between segments.
     """
     if (
         not all(_SEGMENT.fullmatch(part) and part != "." for part in name.split("/"))
@@ -120,7 +121,7 @@ def ref_file_name(name: str) -> str:
 
 
 def parse_ref_file_name(file_name: str) -> str | None:
-    """Parse the tag or branch of a file name. Returns None for other files."""
+    """Parse the name of a tag or branch from a file name. Returns None for other files."""
     if not file_name.endswith(SUFFIX) or "/" in file_name:
         return None
     return unquote(file_name.removesuffix(SUFFIX)) or None
@@ -181,7 +182,7 @@ def _branch(fields: _Fields) -> str | None:
 
 
 class _Fields:
-    """Unvalidated members of a JSON object."""
+    """Members of a JSON object, validated on access."""
 
     def __init__(self, content: bytes | memoryview, where: str) -> None:
         self.where = where
@@ -201,11 +202,11 @@ class _Fields:
         return value
 
     def any(self, name: str) -> object:
-        """Return a value of any type, or None if it is absent."""
+        """Return a value of any type; None if it is absent."""
         return self._values.get(name)
 
     def text(self, name: str) -> str | None:
-        """Return a text, or None if it is absent or null."""
+        """Return a text; None if it is absent or null."""
         value = self._values.get(name)
         if value is not None and not isinstance(value, str):
             raise self._wrong(name, "a text or null")
@@ -221,7 +222,7 @@ class _Fields:
         return value
 
     def time(self, name: str) -> datetime | None:
-        """Return an RFC 3339 time, to the microsecond, or None if it is absent or null."""
+        """Return an RFC 3339 time, to the microsecond; None if it is absent or null."""
         value = self.text(name)
         if value is None:
             return None

@@ -1,4 +1,4 @@
-"""Serializes tags and branches: JSON indented by two spaces, members in other writers' order.
+"""Serialize tags and branches: JSON indented by two spaces, with members in other writers' order.
 
 Source: docs/format/table.md, "Tags and branches".
 """
@@ -39,7 +39,7 @@ def tag_bytes(
     """Serialize a new tag.
 
     Args:
-        branch: branch of the version; None: main.
+        branch: branch of the version; None for main.
         ns: creation time, nanoseconds since 1970.
         manifest_bytes: size of the version's manifest.
     """
@@ -68,7 +68,7 @@ def branch_bytes(
     """Serialize a new branch.
 
     Args:
-        identifier: the parent's identifier and one more pair; see `BranchContents`.
+        identifier: the parent's identifier plus one pair; see `BranchContents`.
         ns: creation time, nanoseconds since 1970; stored in whole seconds.
         manifest_bytes: size of the manifest of the branch's first version.
     """
@@ -85,7 +85,7 @@ def branch_bytes(
 
 
 def with_members(content: bytes | memoryview, where: str, changes: Mapping[str, object]) -> bytes:
-    """Replace members of a tag or branch; all others stay as they are.
+    """Replace members of a tag or branch; the other members stay as they are.
 
     Raises:
         CorruptFileError: not a JSON object.
@@ -94,7 +94,7 @@ def with_members(content: bytes | memoryview, where: str, changes: Mapping[str, 
 
 
 def members_of(content: bytes | memoryview, where: str) -> dict[str, Any]:
-    """Parse a JSON object; its values are not validated.
+    """Parse a JSON object without validating its values.
 
     Raises:
         CorruptFileError: not a JSON object.
@@ -116,7 +116,7 @@ def parse_identifier(value: object, where: str) -> tuple[tuple[int, str], ...]:
     Returns an empty tuple if `value` is None.
 
     Raises:
-        CorruptFileError: not such a list of pairs.
+        CorruptFileError: the value is not a list of such pairs.
     """
     if value is None:
         return ()

@@ -1,10 +1,10 @@
-"""The fragment-reuse index: records where compactions moved rows, to remap indices later.
+"""Fragment-reuse index: a record of how compactions moved rows, to remap indices later.
 
-A compaction with deferred remapping rewrites no index. Addresses in index files, and perhaps
-fragments in their bitmaps, are from before the compaction; readers translate both.
+A compaction with deferred remapping rewrites no index. So index files have row addresses from
+before the compaction, and their bitmaps may have fragments from before it. Readers translate both.
 
-  details: one of inline (versions), external (a file in the index's folder, with inline's content)
-  version: of a compaction, the oldest first: groups of old fragments that became new ones
+  details: inline (versions), or external (versions in a file of the index's folder)
+  version: a compaction, as groups of fragments; the oldest version is first
   group: surviving rows, old fragments, new fragments. The n-th surviving row, in the order of the
       old fragments, is the n-th row of the new ones
   surviving rows: u64 number of bitmaps, then each: u32 fragment, roaring bitmap of its offsets;
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DETAILS_TYPE: Final = "/lance.table.FragmentReuseIndexDetails"
 DETAILS_FILE: Final = "details.binpb"
-MAX_INLINE: Final = 200 << 10  # bytes of versions inside the entry; more are in a file
+MAX_INLINE: Final = 200 << 10  # bytes of inline versions; longer details are in a file
 PastCompaction: TypeAlias = FragmentReuseDetails.Version
 Group: TypeAlias = FragmentReuseDetails.Group
 Digest: TypeAlias = FragmentReuseDetails.Digest
@@ -45,7 +45,7 @@ M = TypeVar("M", FragmentReuseDetails, FragmentReuseDetails.Inline)
 
 
 def place_of(index: table_pb2.IndexMetadata) -> External | None:
-    """Return the place of a fragment-reuse index's details file, or None if they are inline.
+    """Return the location of a fragment-reuse index's details file; None if they are inline.
 
     Raises:
         CorruptFileError: the details cannot be parsed.
@@ -57,14 +57,14 @@ def place_of(index: table_pb2.IndexMetadata) -> External | None:
 def compactions_of(
     index: table_pb2.IndexMetadata, content: bytes | None = None
 ) -> tuple[PastCompaction, ...]:
-    """Return the compactions that a fragment-reuse index records, the oldest first.
+    """Return the compactions that a fragment-reuse index records, oldest first.
 
     Args:
-        content: content of the file at `place_of`.
+        content: content of the file that `place_of` returns; None if details are inline.
 
     Raises:
         CorruptFileError: the details cannot be parsed.
-        UnsupportedError: a later form of details, or a missing `content`.
+        UnsupportedError: the details have a later form, or `content` is missing.
     """
     details = _details(index)
     if content is not None:
@@ -91,9 +91,9 @@ def _parsed(kind: type[M], content: bytes) -> M:
 def translated(
     fragment_ids: Iterable[int], compactions: Sequence[PastCompaction]
 ) -> frozenset[int]:
-    """Map fragments to the fragments that hold their rows after compactions.
+    """Translate fragments to those that hold their rows after compactions.
 
-    If only some fragments of a group are given, the group's new fragments are left out.
+    The result omits the new fragments of a group if `fragment_ids` lacks old fragments of it.
     """
     ids = set(fragment_ids)
     for compaction in compactions:
@@ -106,10 +106,10 @@ def translated(
 
 
 def surviving(group: Group) -> dict[int, Int64s]:
-    """Return the offsets of rows that a compaction kept, by old fragment; ascending, shape (n,).
+    """Return the offsets of rows that survived a compaction, ascending, by old fragment id.
 
     Raises:
-        CorruptFileError: malformed bitmaps.
+        CorruptFileError: a bitmap is malformed.
     """
     rows: dict[int, Int64s] = {}
     content, place = memoryview(group.changed_row_addrs), 8
@@ -127,10 +127,11 @@ def surviving(group: Group) -> dict[int, Int64s]:
 
 
 def surviving_bytes(fragments: Iterable[tuple[int, int, Int64s]]) -> bytes:
-    """Serialize surviving rows as bitmaps with runs, like pylance; CPU work. See `surviving`.
+    """Serialize surviving rows as bitmaps with runs, like pylance: the inverse of `surviving`.
 
     Args:
-        fragments: id, number of physical rows and offsets of deleted rows of each; ids ascend.
+        fragments: id, number of physical rows, and offsets of deleted rows of each fragment,
+            ascending by id.
     """
     parts: list[bytes] = []
     for fragment_id, num_rows, deleted in fragments:

@@ -1,7 +1,7 @@
 """Roaring bitmaps: parsing of untrusted bytes, and writing.
 
-pyroaring trusts the cardinalities in a bitmap, so that malformed bytes could make it write outside
-of its arrays. So a kernel checks every container against its bytes first.
+pyroaring trusts the cardinalities in a bitmap, so malformed bytes could make it write outside of
+its arrays. Therefore a kernel first checks every container.
 
   u32 cookie: 12346, then u32 number of containers; or 12347 | (number - 1) << 16, then a bit for
     each container: set if it holds runs
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
-    """Return the values of a bitmap, ascending. Memory: 8 bytes a value, at most `8 * limit`.
+    """Return the values of a bitmap, ascending. Memory: 8 bytes per value.
 
     Args:
         limit: exclusive upper bound of the values.
 
     Raises:
-        CorruptFileError: not a roaring bitmap, or a value of `limit` or more.
+        CorruptFileError: the bytes are not a roaring bitmap, or a value is not below `limit`.
     """
     try:
         return _kernels.bitmap_values(_bytes(content), limit)
@@ -42,17 +42,17 @@ def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
 
 
 def check_roaring(content: memoryview) -> None:
-    """Check that the bytes are exactly one bitmap, which pyroaring can safely read.
+    """Check that the bytes are exactly one valid bitmap, so that pyroaring can safely read it.
 
     Raises:
-        CorruptFileError: they are not.
+        CorruptFileError: the bytes are not a valid bitmap, or go on after it.
     """
     if (end := end_of_roaring(content)) != len(content):
         raise CorruptFileError(f"roaring bitmap of {len(content)} bytes: it ends at {end}")
 
 
 def end_of_roaring(content: memoryview) -> int:
-    """Return the length of the bitmap at the start of the bytes, after checking it.
+    """Check the bitmap at the start of the bytes, and return its length in bytes.
 
     Raises:
         CorruptFileError: the bytes do not begin with a bitmap.
@@ -74,6 +74,6 @@ def roaring_bytes(values: Int64s) -> bytes:
         values: 0 to 2^32 - 1, in any order; shape (n,).
 
     Raises:
-        ValueError: a value out of that range.
+        ValueError: a value is out of that range.
     """
     return _kernels.roaring_bitmap(np.ascontiguousarray(values, np.int64))

@@ -1,4 +1,4 @@
-"""Stable row ids and version sequences: five forms of segments, expanded to arrays or runs.
+"""Parsing of stable row ids and version sequences: segments, expanded to arrays or runs.
 
 Source: docs/format/table.md, "Row id and version sequences".
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Runs: TypeAlias = "tuple[Int64s, UInt64s]"
 
-MAX_ROWS: Final = 1 << 32  # rows of a fragment
+MAX_ROWS: Final = 1 << 32  # maximum rows of a fragment
 
 
 def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
@@ -40,7 +40,7 @@ def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
 
 
 def num_row_ids(content: bytes) -> int:
-    """Length of a sequence of row ids, without expanding it.
+    """Return the length of a sequence of row ids without expanding it.
 
     Raises:
         CorruptFileError: not a sequence.
@@ -49,7 +49,7 @@ def num_row_ids(content: bytes) -> int:
 
 
 def row_id_segments(content: bytes) -> Sequence[rowids_pb2.U64Segment]:
-    """Return the segments of a sequence of row ids, unchecked.
+    """Return the segments of a sequence of row ids, which are not validated.
 
     Raises:
         CorruptFileError: not a sequence.
@@ -70,7 +70,7 @@ def segment_values(segment: rowids_pb2.U64Segment) -> UInt64s:
 
 
 def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
-    """Return a bitmap segment's bits, one byte (0 or 1) for each id of its range.
+    """Return the bits of a range with bitmap: one byte (0 or 1) for each id of the range.
 
     Raises:
         CorruptFileError: a segment that contradicts itself.
@@ -82,7 +82,7 @@ def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
 def parse_versions(content: bytes, num_rows: int) -> UInt64s:
     """Return the version of each row of a fragment; shape (num_rows,).
 
-    Only the lengths of the runs' spans count: start and end mean nothing after compaction.
+    Only the length of a run's span counts: its start and end are meaningless after a compaction.
 
     Raises:
         CorruptFileError: not a sequence, or one of another length.
@@ -99,7 +99,7 @@ def parse_versions(content: bytes, num_rows: int) -> UInt64s:
 
 
 def _length(segment: rowids_pb2.U64Segment) -> int:
-    """Number of values of a segment, without expanding it."""
+    """Return the number of values of a segment without expanding it."""
     kind = segment.WhichOneof("segment")
     if kind == "range":
         return _span(segment.range.start, segment.range.end)
@@ -114,7 +114,7 @@ def _length(segment: rowids_pb2.U64Segment) -> int:
 
 
 def _expand(segment: rowids_pb2.U64Segment, limit: int) -> UInt64s:
-    """Return the values of a segment after checking its length against `limit`."""
+    """Return the values of a segment, after checking that there are at most `limit`."""
     length = _length(segment)
     if not 0 <= length <= limit:
         raise CorruptFileError(f"row ids: segment of {length} rows, {limit} are left")
@@ -175,12 +175,12 @@ def _array(encoded: rowids_pb2.EncodedU64Array) -> UInt64s:
 def parse_row_id_runs(content: bytes, num_rows: int) -> Runs:
     """Return the first row and the first id of each run of a fragment; shape (runs,) each.
 
-    Ids ascend by one within a run. Neighbouring runs may belong together. Segments in run form are
-    not expanded:
+    In a run, each id is the previous one plus 1. Consecutive runs may form a longer run. How runs
+    are computed depends on the kind of segment:
 
       range, range with holes     runs between holes
       range with bitmap           runs of set bits
-      arrays                      found by comparing neighbours
+      arrays                      by comparison of neighbours
 
     Raises:
         CorruptFileError: not a sequence, or one of another length.
@@ -207,7 +207,7 @@ def runs_of_ids(ids: UInt64s) -> Runs:
 
 
 def _runs(segment: rowids_pb2.U64Segment, left: int) -> tuple[Int64s, UInt64s, int]:
-    """Return a segment's runs and its length, which may be at most `left`."""
+    """Return the runs of a segment, and its length, which may be at most `left`."""
     kind = segment.WhichOneof("segment")
     if kind in ("range", "range_with_holes"):
         part = getattr(segment, kind)

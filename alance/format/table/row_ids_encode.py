@@ -1,4 +1,4 @@
-"""Serializes stable row ids and version sequences in the smallest form of segment.
+"""Serialize stable row ids and version sequences, each in the smallest kind of segment.
 
 Source: docs/format/table.md, "Row id and version sequences".
 """
@@ -16,18 +16,18 @@ from alance.format.table.row_ids import num_row_ids, segment_values
 if TYPE_CHECKING:
     from alance.arrays import UInt64s
 
-# Estimated bytes by which forms are compared, as the format's other writers count them: of a
-# segment, of a hole, of a value in a sorted array.
+# Estimated bytes to compare kinds of segments, as other writers do: per segment, per hole, per
+# value of a sorted array.
 SEGMENT_BYTES: Final = 24
 HOLE_BYTES: Final = 4
 SORTED_BYTES: Final = 2
 
 
 def row_ids_bytes(values: UInt64s) -> bytes:
-    """Serialize row ids: as one segment, or as one for each ascending run if that is smaller.
+    """Serialize row ids as one segment, or as one per ascending run if that is smaller.
 
     Args:
-        values: distinct, in physical order; shape (n,).
+        values: distinct row ids in physical order; shape (n,).
     """
     sequence = rowids_pb2.RowIdSequence()
     if len(values):
@@ -43,9 +43,9 @@ def row_ids_bytes(values: UInt64s) -> bytes:
 
 
 def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[bytes, int]:
-    """Append new ids for the rows after a sequence's leading rows.
+    """Append new row ids to a sequence, for the rows of a fragment that have none.
 
-    Returns the extended sequence and the next unused id.
+    Returns the extended sequence, and the next unused id.
 
     Raises:
         InvalidInputError: the sequence has more rows than the fragment.
@@ -88,7 +88,7 @@ def versions_bytes(values: UInt64s) -> bytes:
 
 
 def one_version_bytes(version: int, num_rows: int) -> bytes:
-    """Serialize the sequence of rows that all have the same version."""
+    """Serialize the version sequence of rows that all have the same version."""
     sequence = rowids_pb2.RowDatasetVersionSequence()
     if num_rows:
         sequence.runs.add(version=version).span.range.end = num_rows
@@ -96,7 +96,7 @@ def one_version_bytes(version: int, num_rows: int) -> bytes:
 
 
 def segment_of(values: UInt64s) -> rowids_pb2.U64Segment:
-    """Return the smallest segment for at least one value."""
+    """Return the smallest segment for the values, at least one."""
     segment = rowids_pb2.U64Segment()
     if not (values[1:] > values[:-1]).all():
         segment.array.CopyFrom(_array(values))

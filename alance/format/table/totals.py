@@ -1,6 +1,7 @@
-"""Totals of versions for listings, read from many manifests by one kernel call.
+"""Totals of versions for listings, read from many manifests by a single kernel call.
 
-The kernel skips schema, indices and transaction. An unusual manifest is fully parsed instead.
+The kernel skips the schema, indices and transaction. Unusual manifests are parsed completely
+instead.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class VersionTotals(NamedTuple):
-    """Number and time of a version, and totals of its fragments."""
+    """Number and time of a version, with totals of its fragments."""
 
     version: int
-    timestamp: datetime | None  # UTC; None: the manifest has none
+    timestamp: datetime | None  # UTC; None if the manifest has no time
     num_fragments: int
     num_files: int
-    file_bytes: int  # total bytes of the files whose size is recorded
+    file_bytes: int  # total size of data files, as far as recorded
     num_deletion_files: int
     num_deleted_rows: int
     num_rows: int  # including deleted rows
@@ -59,8 +60,8 @@ def parse_totals(contents: Sequence[memoryview], places: Sequence[str]) -> list[
         places: names of the files, for messages.
 
     Raises:
-        CorruptFileError: bytes that contradict the format.
-        UnsupportedError: table features that this alance does not know.
+        CorruptFileError: the bytes contradict the format.
+        UnsupportedError: this alance does not know a table feature.
     """
     stops = np.array(list(accumulate(map(len, contents))), np.int64)
     numbers = _kernels.manifest_totals(b"".join(contents), stops).reshape(len(contents), -1)

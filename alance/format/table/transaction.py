@@ -1,4 +1,4 @@
-"""Transactions: the change from one version to the next, read from and written to bytes.
+"""Transactions: the change from one version to the next.
 
 The manifest's file and `_transactions/{name}.txn` hold the same protobuf message.
 Source: docs/format/table.md, "Transactions".
@@ -29,10 +29,10 @@ UNKNOWN: Final = "Unknown"
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """An operation, and the version that it was computed from.
+    """Operation, with the version that it was computed from.
 
     Attributes:
-        read_version: version that the operation was computed from; 0: a creation.
+        read_version: version that the operation was computed from; 0 for a creation.
         operation: name of the operation in the format (`Append`, `CreateIndex`, ...); `Unknown` if
             this release of alance does not know it. `change` has the operation itself.
         properties: entries recorded by the writer's user, including the commit message.
@@ -71,16 +71,16 @@ class Transaction:
         uuid: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Transaction:
-        """Return a new transaction.
+        """Build a transaction.
 
         Args:
             change: the operation.
-            read_version: version that the operation was computed from; 0: a creation.
-            properties: recorded in the transaction.
+            read_version: version that the operation was computed from; 0 for a creation.
+            properties: entries to record in the transaction.
             uuid: UUID of the transaction; None for a random one.
 
         Raises:
-            InvalidInputError: a text with half of a surrogate pair.
+            InvalidInputError: a text has half of a surrogate pair.
         """
         try:
             message = transaction_pb2.Transaction(
@@ -97,7 +97,7 @@ class Transaction:
 
     @property
     def change(self) -> Operation:
-        """The operation, parsed from the message at each call."""
+        """Operation, parsed from the message at each access."""
         arm = self.message.WhichOneof("operation")
         if arm is None:
             return Unknown(extra=unknown_fields(self.message))
@@ -105,7 +105,7 @@ class Transaction:
 
     @property
     def commit_message(self) -> str | None:
-        """Commit message of the writer's user, or None."""
+        """Commit message of the writer's user; None if there is none."""
         return self.properties.get(MESSAGE_PROPERTY)
 
     @property
@@ -118,7 +118,7 @@ class Transaction:
 
         Args:
             change: the operation.
-            read_version: version that it was computed from; None: unchanged.
+            read_version: version that the operation was computed from; None to leave it unchanged.
         """
         message = transaction_pb2.Transaction()
         message.CopyFrom(self.message)
@@ -131,7 +131,7 @@ class Transaction:
         """Return this transaction with additional properties.
 
         Args:
-            properties: replace existing properties with the same keys.
+            properties: properties to add; they replace properties with the same keys.
         """
         message = transaction_pb2.Transaction()
         message.CopyFrom(self.message)
@@ -139,7 +139,7 @@ class Transaction:
         return Transaction.from_protobuf(message)
 
     def to_bytes(self) -> bytes:
-        """Return the content of its file, which is also the manifest's section after its length."""
+        """Return the content of the transaction's file."""
         return bytes(self.message.SerializeToString())
 
 
@@ -148,7 +148,7 @@ def _set_change(message: transaction_pb2.Transaction, change: Operation) -> None
         message.MergeFromString(change.extra)
         return
     part = getattr(message, change.ARM)
-    part.SetInParent()  # an operation without content must be present, too
+    part.SetInParent()  # mark an operation without content as present
     part.CopyFrom(change.to_protobuf())
 
 

@@ -1,8 +1,8 @@
-"""Base of dataclasses that mirror protobuf messages and keep unknown fields.
+"""Base class of dataclasses that mirror protobuf messages and keep unknown fields.
 
-An attribute has the name of the message's field, or the name in `NAMES`. Repeated fields are
-tuples, maps are dicts, absent fields are None. `PARTS` names the attributes that are dataclasses of
-this kind. All other content of a message is kept serialized as `extra`.
+An attribute has the name of its field in the message, or of the field in `NAMES`. Repeated fields
+are tuples, maps are dicts, absent fields are None. `PARTS` names the attributes that are
+dataclasses of this kind. The attribute `extra` has all other content of a message, serialized.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXTRA = "extra"
 class Wire:
     """Base class of dataclasses that mirror protobuf messages.
 
-    Messages that are attributes belong to the dataclass and must not be changed.
+    Do not change messages that are attributes.
 
     Attributes:
         extra: serialized fields that this alance does not know.
@@ -37,7 +37,7 @@ class Wire:
 
     @classmethod
     def from_protobuf(cls, message: Message) -> Self:
-        """Wrap a message; its parts are shared, not copied.
+        """Wrap a message. Messages inside are shared, not copied.
 
         Args:
             message: the protobuf message.
@@ -65,7 +65,7 @@ class Wire:
 
 
 def unknown_fields(message: Message) -> bytes:
-    """Serialize the top-level fields of a message that its class does not know."""
+    """Serialize the top-level fields of a message that are unknown to its class."""
     if not message.DESCRIPTOR.fields:
         return bytes(message.SerializeToString())
     if not _has_unknown(message):

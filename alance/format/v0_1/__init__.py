@@ -1,1 +1,1 @@
-"""File version 0.1: batches of rows, one page for each field and batch, a page table."""
+"""File version 0.1: batches of rows, with one page per field and batch, and a page table."""

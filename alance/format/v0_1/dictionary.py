@@ -1,10 +1,11 @@
-"""Values of dictionary fields: one block a data file, and again in each manifest file.
+"""Values of dictionary fields: a block in each data file, and in each manifest file.
 
-`Field.dictionary` holds their position in the file that holds the field's message, and their
-number. They are stored as a page of a nullable field; an empty string is null.
+A field's message has the position of the values in the same file, and their number
+(`Field.dictionary`). The values are stored as a page of a nullable field, in which an empty string
+is null.
 
-Written values form one list for all batches and files of a field. If the table already has values,
-no others can be written, because existing files know no others.
+All batches and files of a field share one list of values. If the table already has values, no new
+ones can be added, because the dictionaries of existing files would lack them.
 
 Source: docs/format/file-0.1.md, "Dictionary".
 """
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
 
-VALUES: Final = "values"  # key in `Field.derived`: values of a field being written
-ITEMS: Final = "items"  # key in `Field.derived`: values of the dictionary
+VALUES: Final = "values"  # key in `Field.derived`: the `KeptValues` of a field being written
+ITEMS: Final = "items"  # key in `Field.derived`: the parsed values of the dictionary
 
 
 def is_text(field: Field) -> bool:
@@ -43,7 +44,7 @@ def is_text(field: Field) -> bool:
 
 
 def value_dtype(field: Field) -> np.dtype[Any]:
-    """Return the numpy type of integer values."""
+    """Return the numpy type of the dictionary values of an integer type."""
     arrow = field.arrow_type.value_type
     kind = "i" if pa.types.is_signed_integer(arrow) else "u"
     return np.dtype(f"<{kind}{arrow.bit_width // 8}")
@@ -52,14 +53,14 @@ def value_dtype(field: Field) -> np.dtype[Any]:
 def read_items(
     field: Field, path: str, file_bytes: int, start: int | None = None
 ) -> Plan[DictionaryItems]:
-    """Plan the values of a dictionary: one round, two for strings.
+    """Plan the values of a dictionary: one round, or two for strings.
 
     Args:
         field: field of a dictionary type, from the file's own schema.
-        start: position of the page; None: as in the field's message.
+        start: position of the page; None for the position in the field's message.
 
     Raises:
-        CorruptFileError: values outside of the file.
+        CorruptFileError: the values lie outside of the file.
     """
     count, text = field.message.dictionary.length, is_text(field)
     if start is None:
@@ -86,9 +87,9 @@ def read_items(
 
 
 def stored(field: Field, items: DictionaryItems) -> bytes:
-    """Serialize values as in a file: the bytes of strings, then the page.
+    """Serialize dictionary values as in a file: the bytes of strings, then the page.
 
-    Offsets of strings are relative to the first byte.
+    Offsets of strings are relative to the first of these bytes.
     """
     block = items.block
     if isinstance(block, VariableWidth):
@@ -98,16 +99,16 @@ def stored(field: Field, items: DictionaryItems) -> bytes:
 
 
 def page_start(field: Field) -> int:
-    """Return the offset of the page in the `stored` bytes of a field with values."""
+    """Return the offset of the page in the serialized values of a field."""
     message = field.message.dictionary
     return len(message.values) - 8 * (message.length + 1) if is_text(field) else 0
 
 
 def items_of(field: Field) -> DictionaryItems | None:
-    """Return the values in a manifest's field message, or None if it has none.
+    """Return the dictionary values in the field message of a manifest; None if it has none.
 
     Raises:
-        CorruptFileError: malformed values.
+        CorruptFileError: the values are malformed.
     """
     items: DictionaryItems | None = field.derived.get(ITEMS)
     if items is None and field.message.dictionary.values:
@@ -118,7 +119,7 @@ def items_of(field: Field) -> DictionaryItems | None:
 
 
 class KeptValues:
-    """Values of a field being written, in the order of their keys."""
+    """Dictionary values of a field being written, in the order of their keys."""
 
     def __init__(self, field: Field) -> None:
         self._field = field
@@ -137,10 +138,10 @@ class KeptValues:
         self._values = values
 
     def keys(self, array: pa.DictionaryArray, valid: Mask | None) -> npt.NDArray[Any]:
-        """Return the keys of rows; 0 for nulls.
+        """Return the key of each row; 0 for nulls.
 
         Raises:
-            InvalidInputError: values that the table does not have, or more than keys can address.
+            InvalidInputError: the table does not have a value, or there are more values than keys.
         """
         indices = array.indices.cast(pa.int64())
         places = np.from_dlpack(indices.fill_null(0) if valid is not None else indices)
@@ -158,7 +159,7 @@ class KeptValues:
         return keys
 
     def _table(self, dictionary: pa.Array) -> Int64s:
-        """Return the key of each value of an array's dictionary; adds new values."""
+        """Return the key of each value in an array's dictionary; add new values."""
         if self._last is not None and self._last[0].equals(dictionary):
             return self._last[1]
         values = dictionary.to_pylist()
@@ -185,7 +186,7 @@ class KeptValues:
         return table
 
     def keep(self) -> None:
-        """Store the values in the field's message, for manifests and the file's end."""
+        """Store the values in the field's message, for manifests and for the end of the file."""
         message = self._field.message.dictionary
         message.length = len(self._values)
         message.values = stored(self._field, self._items())
@@ -211,7 +212,7 @@ def _bytes(value: object) -> bytes:
 
 
 def _listed(field: Field, items: DictionaryItems) -> list[object]:
-    """Return the values as Python objects."""
+    """Convert dictionary values to Python objects."""
     block = items.block
     if isinstance(block, FixedWidth):
         return list(block.data.view(value_dtype(field)).tolist())
@@ -224,7 +225,7 @@ def _listed(field: Field, items: DictionaryItems) -> list[object]:
 
 
 def values_of(fields: Iterable[Field]) -> dict[int, KeptValues]:
-    """Return the values of dictionary fields by id; shared by all files of a schema."""
+    """Return the values of dictionary fields by field id; all files of a schema share them."""
     kept = {}
     for field in fields:
         if field.logical_type.startswith("dict:"):

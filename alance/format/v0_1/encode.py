@@ -1,7 +1,7 @@
-"""Writes a 0.1 file: pages of batches, page table, statistics, dictionaries, metadata.
+"""Encoder of 0.1 files: pages of batches, page table, statistics, dictionaries, metadata.
 
-Pages are plain bytes, offsets or keys. Most nulls are lost: a null string becomes an empty one, a
-null list has no items, null numbers are zeros, and a null struct is lost.
+Pages are plain bytes, offsets or keys. Most nulls are lost: a null string becomes an empty string,
+a null list becomes empty, a null number becomes 0, and a null struct becomes valid.
 
 Source: docs/format/file-0.1.md, "File skeleton", "Pages" and "Rules for a 0.1 writer".
 """
@@ -49,23 +49,23 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.format.v0_1.dictionary import KeptValues
 
-MAX_FILE_ROWS: Final = (1 << 31) - 1  # of a file
+MAX_FILE_ROWS: Final = (1 << 31) - 1  # maximum rows of a file
 NOTHING: Final = np.empty(0, np.uint8)
 KEYED: Final = ("string", "large_string", "binary", "large_binary")
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatchPage:
-    """A page of a batch, before it is placed.
+    """Page of a batch, before its position in the file is known.
 
     Attributes:
         field: field of the page.
-        length: number of entries in the page table.
-        data: bytes before the page's position: the bytes of strings.
-        body: bytes at the position; None: `offsets`.
-        offsets: offsets of strings, from 0; shape (n + 1,).
-        leaf: rows of a leaf outside of lists.
-        is_lossy: some nulls are not stored.
+        length: number of entries, for the page table.
+        data: bytes to write before the page's position: the bytes of strings.
+        body: bytes to write at the page's position; None for `offsets`.
+        offsets: offsets of strings, from 0; shape (n + 1,). None for other fields.
+        leaf: rows of a leaf outside of lists; None for other fields.
+        is_lossy: True if some nulls are not stored.
     """
 
     field: Field
@@ -81,10 +81,11 @@ def check_types(field: Field) -> None:
     """Check that 0.1 files can hold a field.
 
     Raises:
-        UnsupportedError: they cannot.
+        UnsupportedError: 0.1 files cannot hold the field.
     """
     kind = field.logical_type
-    bad = field.is_json or field.is_blob_v2  # packed structs are stored like other structs
+    # Packed structs are allowed: they are stored like other structs.
+    bad = field.is_json or field.is_blob_v2
     if kind.startswith("dict:"):
         value = kind.split(":")[1]
         bad |= value not in KEYED and not pa.types.is_integer(leaf_type(value))
@@ -103,10 +104,10 @@ def check_types(field: Field) -> None:
 def pages_of(
     field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues], *, in_list: bool = False
 ) -> Iterator[EncodedBatchPage]:
-    """Yield the pages of a field's batch, depth-first.
+    """Yield the pages of a field for a batch, depth-first.
 
     Raises:
-        InvalidInputError: values that do not fit the field.
+        InvalidInputError: the values do not fit the field.
     """
     array = storage_of(array)
     if field.logical_type == "struct":
@@ -173,7 +174,7 @@ def _list(
 
 
 def _plain(block: Block, valid: Mask | None) -> Bytes:
-    """Return the bytes of fixed-width values; zeros for nulls."""
+    """Return the bytes of fixed-width values, with zeros for nulls."""
     per_row = 1
     while isinstance(block, FixedSizeListBlock):
         per_row *= block.dimension
@@ -184,7 +185,7 @@ def _plain(block: Block, valid: Mask | None) -> Bytes:
         if spare == 0:
             return block.data
         data = block.data.copy()
-        data[-1] &= 0xFF >> spare  # clears bits of the following rows
+        data[-1] &= 0xFF >> spare  # clear the bits of following rows
         return data
     if block.bits_per_value == 1:
         count = block.num_values
@@ -201,23 +202,23 @@ def _misfit(field: Field, array: pa.Array) -> InvalidInputError:
 
 
 class BatchFileBuilder:
-    """Builds one file; the caller appends the returned bytes, in order.
+    """Encoder of a file; the caller appends the returned bytes to the file, in order.
 
-    Not thread-safe. Keeps the page table and statistics in memory.
+    Not thread-safe. The page table and the statistics are in memory until `finish`.
 
     Attributes:
-        num_bytes: bytes returned so far; after `finish` the size of the file.
-        lost: names of fields with nulls that the file does not store.
+        num_bytes: number of bytes returned so far; after `finish`, the size of the file.
+        lost: names of the fields with nulls that the file does not store.
     """
 
     def __init__(self, schema: Schema, *, statistics: bool = True) -> None:
         """Start an empty file.
 
         Args:
-            statistics: store null counts and bounds of each batch.
+            statistics: True to store null counts and bounds of each batch.
 
         Raises:
-            UnsupportedError: a type that 0.1 files cannot hold.
+            UnsupportedError: 0.1 files cannot hold a type.
         """
         for field in schema.fields:
             check_types(field)
@@ -245,13 +246,14 @@ class BatchFileBuilder:
         return sorted(self._table)
 
     def add_batch(self, arrays: Sequence[pa.Array]) -> list[Bytes]:
-        """Return the bytes of the next batch: a page a field.
+        """Return the bytes of the next batch, with one page per field.
 
         Args:
             arrays: rows of each field of the schema, all of the same length.
 
         Raises:
-            InvalidInputError: values that do not fit the schema, or too many rows for a file.
+            InvalidInputError: the values do not fit the schema, or the file would have too many
+                rows.
         """
         num_rows = self.num_rows + len(arrays[0])
         if num_rows > MAX_FILE_ROWS:
@@ -264,7 +266,7 @@ class BatchFileBuilder:
         return chunks
 
     def finish(self) -> list[Bytes]:
-        """Return the end of the file."""
+        """Return the bytes at the end of the file."""
         chunks: list[Bytes] = []
         metadata = file_pb2.Metadata(batch_offsets=self._first_rows if self.num_rows else [])
         if self.num_rows:
@@ -307,7 +309,7 @@ class BatchFileBuilder:
             self.num_bytes += len(content)
 
     def _table_bytes(self) -> bytes:
-        """Serialize the page table: all ids from the smallest to the largest, zeros for gaps."""
+        """Serialize the page table for all ids from the lowest to the highest; gaps are zeros."""
         ids, count = self.field_ids, len(self._first_rows) - 1
         table = np.zeros((ids[-1] - ids[0] + 1, count, 2), "<i8")
         for field_id, pages in self._table.items():
@@ -338,7 +340,7 @@ class BatchFileBuilder:
 
 
 def _outside_lists(field: Field) -> Iterator[Field]:
-    """Yield the leaves that have statistics."""
+    """Yield the leaves outside of lists; only these have statistics."""
     if is_list(field):
         return
     if page_bits(field) is not None and has_statistics(field):

@@ -1,7 +1,7 @@
-"""Collects statistics of written batches; `statistics` explains their meaning.
+"""Collector of statistics of written batches; the module `statistics` explains their meaning.
 
-Strings are truncated to 64 bytes; if any string of a batch was truncated, its upper bound is raised
-to the next larger string.
+Bounds of strings are truncated to 64 bytes. If a string of a batch was truncated, the batch's upper
+bound is raised to the next larger string.
 
 Source: docs/format/file-0.1.md, "Page statistics".
 """
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
     from alance.format.field import Field
 
-MAX_BOUND_BYTES: Final = 64  # longest bound
+MAX_BOUND_BYTES: Final = 64  # maximum length of a bound
 DECIMAL_MOST: Final = (1 << 127) - 1
 _EXACT: Final = decimal.Context(prec=60)
 
 
 @dataclass(slots=True)
 class Gathered:
-    """Null counts and bounds of a field, one each a batch."""
+    """Null counts and bounds of a field, one of each per batch."""
 
     field: Field
     null_counts: list[int] = attribute(default_factory=list)
@@ -44,14 +44,14 @@ class Gathered:
     most: list[Any] = attribute(default_factory=list)
 
     def add(self, array: pa.Array) -> None:
-        """Add the next batch, an array of the field's storage type."""
+        """Add the values of the next batch; their type must be the field's storage type."""
         self.null_counts.append(array.null_count)
         least, most = _bounds(array, is_texts=is_text(self.field))
         self.least.append(least)
         self.most.append(most)
 
     def messages(self, first_id: int) -> list[file_pb2.Field]:
-        """Return the field's struct and its children, numbered from `first_id`."""
+        """Return the statistics struct of the field and its children; ids start at `first_id`."""
         own, kind = self.field.message, self.field.logical_type
         messages = [
             file_pb2.Field(
@@ -75,7 +75,7 @@ class Gathered:
         return messages
 
     def pages(self) -> list[bytes | list[bytes]]:
-        """Return the three pages: bytes, or a list of strings."""
+        """Return the pages of null counts, minima and maxima: bytes or a list of strings each."""
         counts = np.array(self.null_counts, "<i8").tobytes()
         if is_text(self.field):
             return [counts, self.least, self.most]
@@ -136,7 +136,7 @@ def _digits(value: pa.Scalar, arrow: pa.DataType) -> int:
 
 
 def _text_bounds(array: pa.Array) -> tuple[bytes, bytes]:
-    """Return truncated bounds; empty if unknown."""
+    """Return the truncated bounds of strings; empty if unknown."""
     if not len(array):
         return b"", b""
     is_text = is_text_type(array.type)
@@ -155,20 +155,20 @@ def _cut(value: bytes, *, is_text: bool) -> bytes:
     if len(value) <= MAX_BOUND_BYTES:
         return value
     stop = MAX_BOUND_BYTES
-    while is_text and stop and value[stop] & 0xC0 == 0x80:  # inside a character
+    while is_text and stop and value[stop] & 0xC0 == 0x80:  # do not cut inside a character
         stop -= 1
     return value[:stop]
 
 
 def _raised(value: bytes, *, is_text: bool) -> bytes:
-    """Return the least value above all values with this prefix; empty if there is none."""
+    """Return the smallest value above all values with a prefix; empty if there is none."""
     if not is_text:
         kept = value.rstrip(b"\xff")
         return kept[:-1] + bytes([kept[-1] + 1]) if kept else b""
     for stop in range(len(text := value.decode()), 0, -1):
         code = ord(text[stop - 1]) + 1
         if code == 0xD800:
-            code = 0xE000  # skips surrogates
+            code = 0xE000  # skip surrogates
         if code <= 0x10FFFF:
             return (text[: stop - 1] + chr(code)).encode()
     return b""

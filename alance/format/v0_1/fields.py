@@ -1,7 +1,7 @@
 """Fields of 0.1 files: trees of pages, with the number of rows at each level.
 
-A list has a page of offsets for each batch, relative to the batch's first item; its items have
-pages of their own. Structs have no pages. Neither can be null.
+A list has a page of offsets for each batch, relative to the batch's first item. Its items have
+pages of their own. Structs have no pages. Lists and structs cannot be null.
 
 Source: docs/format/file-0.1.md, "Pages" and "Reading in few requests".
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class NoPages:
-    """Placeholder for the header column that structs of 0.1 lack."""
+    """Placeholder for the header column of structs, which 0.1 files do not have."""
 
     first_rows: Final = np.zeros(1, np.int64)
 
@@ -52,12 +52,12 @@ HEADER: Final = NoPages()
 
 
 def is_list(field: Field) -> bool:
-    """True if the field has a page of offsets and a child."""
+    """True for list types, whose fields have a page of offsets and a child."""
     return field.logical_type.startswith(("list", "large_list"))
 
 
 def is_text(field: Field) -> bool:
-    """True if values have offsets into bytes."""
+    """True if the field has strings or bytes with offsets."""
     return field.logical_type in (
         "string",
         "large_string",
@@ -69,7 +69,7 @@ def is_text(field: Field) -> bool:
 
 
 def page_bits(field: Field) -> int | None:
-    """Return the bits of an entry of the field's pages. None for types without pages."""
+    """Return the bits per entry of the field's pages; None for types without pages."""
     if is_list(field):
         return 64 if field.logical_type.startswith("large") else 32
     if is_text(field):
@@ -80,7 +80,7 @@ def page_bits(field: Field) -> int | None:
 
 
 def page_ends(field: Field, run: PageRun) -> Int64s:
-    """Return the ends of a field's pages; shape (batches,). The field has pages."""
+    """Return the ends of a field's pages; shape (batches,). The field must have pages."""
     bits = page_bits(field)
     assert bits is not None
     entries = run.lengths + is_text(field)
@@ -89,9 +89,9 @@ def page_ends(field: Field, run: PageRun) -> Int64s:
 
 
 def pages_before(schema: Schema) -> dict[int, Field]:
-    """Map each field with pages to the field whose pages precede its own in the file.
+    """Map each field with pages to the field whose pages are directly before its own in the file.
 
-    The first field maps to the last one, whose pages of the previous batch precede.
+    The first field is mapped to the last one: the last page of a batch is before the next batch.
     """
     order = [field for field in schema.walk() if page_bits(field) is not None]
     before_each = {field.id: before for before, field in pairwise(order)}
@@ -102,20 +102,20 @@ def pages_before(schema: Schema) -> dict[int, Field]:
 
 @dataclass(frozen=True, slots=True)
 class ListReader:
-    """Lists, and the tree of their items."""
+    """List field with the tree of its items."""
 
     field: Field
     pages: Pages
     items: Node
-    first_items: Int64s  # shape (batches + 1,): first item of each batch, and the number of items
-    width: int  # bytes of an offset
-    item_bytes: Int64s  # shape (batches,): bytes of the items' pages
+    first_items: Int64s  # shape (batches + 1,): first item of each batch, then the number of items
+    width: int  # bytes per offset
+    item_bytes: Int64s  # shape (batches,): bytes of the items' pages in each batch
 
     def columns(self) -> Iterator[PagedColumn]:
         return self.items.columns()
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
-        """Plan one round for the offsets, then the rounds of the items.
+        """Plan one round for the offsets, then the rounds for the items.
 
         If whole batches are requested, reads offsets and all items concurrently.
         """
@@ -150,13 +150,13 @@ class ListReader:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Builds nodes of fields from the part of a file's page table that was read.
+    """Builder of readers for fields, from the part of a file's page table that was read.
 
     Attributes:
         runs: pages of the requested fields, by field id.
-        others: pages of more fields, including fields in `before`.
-        before: field whose pages directly precede a field's pages, by id; fields without a known
-            one are missing.
+        others: pages of other fields, including the fields in `before`.
+        before: field whose pages are directly before a field's pages, by the id of the latter;
+            without fields for which it is unknown.
         items: values of dictionaries, by field id.
     """
 
@@ -168,14 +168,14 @@ class Tree:
     items: Mapping[int, DictionaryItems]
 
     def node(self, field: Field, num_rows: Int64s) -> Node:
-        """Build the tree of a field.
+        """Build the reader of a field and its descendants.
 
         Args:
-            num_rows: rows of the field in each batch; shape (batches,).
+            num_rows: number of rows of the field in each batch; shape (batches,).
 
         Raises:
-            CorruptFileError: pages with other numbers of rows, or outside of the file.
-            UnsupportedError: a type that 0.1 files do not have.
+            CorruptFileError: a page has another number of rows, or lies outside of the file.
+            UnsupportedError: 0.1 files do not have the type.
         """
         if field.logical_type == "struct":
             if not any(below.id in self.runs for below in field.walk()):
@@ -217,7 +217,7 @@ class Tree:
         return ListReader(field, pages, items, offsets_of(counts), width, item_bytes)
 
     def _page_bytes(self, field: Field, num_batches: int) -> Int64s:
-        """Return the bytes of a field's pages and its descendants' in each batch."""
+        """Return the total bytes of the pages of a field and its descendants in each batch."""
         num_bytes = np.zeros(num_batches, np.int64)
         for below in field.walk():
             run = self.runs.get(below.id)
@@ -227,7 +227,7 @@ class Tree:
         return num_bytes
 
     def _counts(self, field: Field) -> Int64s | None:
-        """Return the rows of a field in each batch from its pages; None if it has no pages."""
+        """Return the number of rows of a field in each batch, by its pages; None without pages."""
         if field.logical_type == "struct":
             for child in field.children:
                 counts = self._counts(child)
@@ -244,7 +244,8 @@ class Tree:
         if before is None or pages is None:
             return None
         starts = page_ends(before, pages)
-        if len(starts) and starts[0] > run.positions[0]:  # from the previous batch
+        # The pages are those of the previous batch.
+        if len(starts) and starts[0] > run.positions[0]:
             starts = np.concatenate([np.zeros(1, np.int64), starts[:-1]])
         return starts if ((starts >= 0) & (starts <= run.positions)).all() else None
 
@@ -258,7 +259,7 @@ class Tree:
 
 
 def fields_before(fields: Sequence[Field], before: Mapping[int, Field]) -> list[int]:
-    """Return the ids of fields whose pages mark where the strings' bytes of `fields` begin."""
+    """Return the ids of the fields whose pages end where the string bytes of `fields` begin."""
     return [
         before[below.id].id
         for field in fields

@@ -1,14 +1,14 @@
-"""Leaves of 0.1 files: fixed-width values, dictionary keys, strings, and places of blobs.
+"""Leaves of 0.1 files: fixed-width values, dictionary keys, strings, and positions of blobs.
 
   plain       values in Arrow's form; booleans a bit each, each batch from a whole byte
   dictionary  plain keys; the values are one block for each file or table
   strings     bytes of all values | i64 offsets, absolute: one more than values
                                   ^ position of the page
 
-A null reads as the value of its stored bytes, normally zeros; in a nullable field an empty string
-is null. Only the offsets record where the bytes of strings begin. But as pages are adjacent, the
-preceding page's end marks it too, so that one round can read both. Blobs are strings, described by
-the positions of their bytes.
+A null is read as the value of its stored bytes, normally zeros; in a nullable field, an empty
+string is null. Only the offsets record where the bytes of strings begin. But pages are adjacent, so
+the bytes begin at the end of the preceding page, and one round can read bytes and offsets. Blobs
+are stored as strings, and read as the positions of their bytes.
 
 Source: docs/format/file-0.1.md, "Pages", "What nulls decode to" and "Strings and binary".
 """
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from alance.format.v2_0.fields import PagedColumn
     from alance.format.v2_0.strings import Ends
 
-# Smaller string bytes are read whole together with the offsets: at 100 MB/s they take 5 ms, another
-# round 30 ms.
+# Up to this size, string bytes are read completely in one round with the offsets: at 100 MB/s that
+# takes 5 ms, another round 30 ms.
 MAX_WHOLE_BYTES: Final = 512 << 10
 
 
 def row_bits(arrow: pa.DataType) -> int | None:
-    """Return the bits of a row of a fixed-width type or of dictionary keys. None for others."""
+    """Return the bits per row of a fixed-width type or of dictionary keys; None for other types."""
     arrow = storage_type(arrow)
     if pa.types.is_fixed_size_list(arrow):
         bits = row_bits(arrow.value_type)
@@ -71,7 +71,7 @@ def row_bits(arrow: pa.DataType) -> int | None:
 
 
 def is_bits(arrow: pa.DataType) -> bool:
-    """True if values are single bits, alone or in fixed-size lists."""
+    """True if values are single bits, either alone or in fixed-size lists."""
     arrow = storage_type(arrow)
     if pa.types.is_fixed_size_list(arrow):
         return is_bits(arrow.value_type)
@@ -92,21 +92,21 @@ def plain_block(arrow: pa.DataType, num_rows: int, data: Bytes) -> Block:
 
 @dataclass(frozen=True, slots=True)
 class DictionaryItems:
-    """Values of a dictionary."""
+    """Dictionary values."""
 
     block: Block
-    valid: Mask | None  # None: all valid
+    valid: Mask | None  # None if all are valid
 
 
 @dataclass(frozen=True, slots=True)
 class PlainNode:
-    """A fixed-width leaf."""
+    """Fixed-width leaf."""
 
     field: Field
     pages: Pages
-    bits: int  # of a row
+    bits: int  # bits per row
     of_bits: bool
-    items: DictionaryItems | None  # values of a dictionary; None: not a dictionary
+    items: DictionaryItems | None  # values of the dictionary; None for other fields
 
     def columns(self) -> Iterator[PagedColumn]:
         return iter(())
@@ -143,15 +143,15 @@ class PlainNode:
 
 @dataclass(frozen=True, slots=True)
 class WholeTexts:
-    """Offsets of requested strings, and the bytes of all strings in their batches."""
+    """Offsets of requested strings, with the bytes of all strings in their batches."""
 
     field: Field
     parts: PageParts
     entries: memoryview
     content: memoryview
-    begins: Int64s  # for each part: start of its batch's bytes in the file
-    ends: Int64s  # their end
-    shifts: Int64s  # their position in the content, minus `begins`
+    begins: Int64s  # for each part, start of its batch's string bytes in the file
+    ends: Int64s  # for each part, end of these bytes
+    shifts: Int64s  # for each part, position of these bytes in `content`, minus `begins`
 
     @property
     def piece(self) -> FieldPiece:
@@ -185,18 +185,19 @@ def _text(field: Field, offsets: Int32s | Int64s, data: Bytes, arrow: pa.DataTyp
 
 @dataclass(frozen=True, slots=True)
 class TextNode:
-    """A field of strings or bytes."""
+    """Leaf of strings or bytes."""
 
     field: Field
     pages: Pages
-    # shape (batches,): start of each page's string bytes, by the preceding page; None: unknown
+    # Start of each page's string bytes, inferred from the preceding page, shape (batches,); None if
+    # unknown.
     begins: Int64s | None
 
     def columns(self) -> Iterator[PagedColumn]:
         return iter(())
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
-        """Plan one round if the batches' bytes are few or mostly requested, else two."""
+        """Plan one round if the batches' bytes are few or mostly requested, else two rounds."""
         parts = self.pages.parts(spans)
         if self.begins is not None and len(parts.batches) == 1:
             hit = parts.batches
@@ -219,7 +220,7 @@ class TextNode:
         return (yield from self._by_offsets(parts))
 
     def _whole_of_one_part(self, parts: PageParts, begin: int, end: int) -> Plan[FieldPiece | None]:
-        """Like `_whole` for a single part, without the arrays of the general case."""
+        """Read as `_whole`, for a single part: without the arrays of the general case."""
         start = end + 8 * int(parts.starts[0])
         stop = start + 8 * (int(parts.counts[0]) + 1)
         place = self.pages.place
@@ -233,7 +234,10 @@ class TextNode:
     def _whole(
         self, parts: PageParts, hit: Int64s, begins: Int64s, ends: Int64s
     ) -> Plan[FieldPiece | None]:
-        """Read offsets and all bytes. Returns None if the bytes are not where expected."""
+        """Plan the offsets and all string bytes in one round.
+
+        Returns None if bytes begin elsewhere.
+        """
         entries, content = yield from together(
             [self.pages.fetch(parts, 8, extra=1), fetch_range(self.pages.place, begins, ends)]
         )
@@ -261,7 +265,7 @@ class TextNode:
 
 @dataclass(frozen=True, slots=True)
 class BlobNode:
-    """A blob field; only the places of blobs are read."""
+    """Blob leaf, of which only the positions of blobs are read."""
 
     field: Field
     pages: Pages

@@ -1,4 +1,4 @@
-"""The end of a 0.1 file: metadata that locate its pages.
+"""End of a 0.1 file: metadata to locate its pages.
 
   batch 0 | batch 1 | ... | page table | statistics | dictionaries | schema | metadata | footer
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 FOOTER: Final = struct.Struct("<QHH4s")
 LENGTH: Final = struct.Struct("<I")
-WITHOUT_PAGES: Final = ("struct",)  # types whose entries in the page table are zeros
+WITHOUT_PAGES: Final = ("struct",)  # types with zeros in the page table
 
 
 class PageRun(NamedTuple):
-    """Pages of one field, one a batch."""
+    """Pages of a field, one per batch."""
 
-    positions: Int64s  # shape (batches,): absolute
-    lengths: Int64s  # shape (batches,): entries; for lists one more than rows
+    positions: Int64s  # shape (batches,): absolute positions
+    lengths: Int64s  # shape (batches,): numbers of entries; for lists, one more than rows
 
     @property
     def num_bytes(self) -> int:
@@ -52,11 +52,11 @@ class PageRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchContainer(Container):
-    """Metadata of a 0.1 file, and the part of its end that was read.
+    """Metadata of a 0.1 file, and the bytes at its end that were read.
 
     Attributes:
-        first_rows: first row of each batch, and the number of rows; shape (batches + 1,).
-        schema: schema in the file; None: the file has none.
+        first_rows: first row of each batch, then the number of rows; shape (batches + 1,).
+        schema: schema in the file; None if the file has none.
     """
 
     first_rows: Int64s
@@ -83,16 +83,16 @@ class BatchContainer(Container):
         return {field.id: field.logical_type for field in fields}
 
     def read_runs(self, field_ids: Sequence[int], types: Mapping[int, str]) -> Plan[list[PageRun]]:
-        """Plan the pages of fields: no round if the tail holds their part of the table, else one.
+        """Plan the pages of fields: no round if the tail has their page table entries, else one.
 
-        Tables of releases up to 0.7 begin with field 0, even if the file lacks it; detecting that
-        may take another round.
+        Page tables of releases up to 0.7 begin with field 0, even if the file lacks it. To detect
+        that may take another round.
 
         Args:
             types: logical types of all fields of the file, by field id.
 
         Raises:
-            CorruptFileError: pages outside of the file.
+            CorruptFileError: a page lies outside of the file.
         """
         if not field_ids or not self.num_batches:
             nothing = np.empty(0, np.int64)
@@ -109,7 +109,7 @@ class BatchContainer(Container):
         return (yield from self._runs(field_ids, first, self.page_table_start, self.num_batches))
 
     def read_statistics_runs(self, field_ids: Sequence[int]) -> Plan[list[PageRun]]:
-        """Plan the pages of statistics fields, one page each: at most one round.
+        """Plan the pages of statistics fields, one page per field: at most one round.
 
         Raises:
             CorruptFileError: pages outside of the file.
@@ -161,7 +161,7 @@ class BatchContainer(Container):
         return PageRun(positions, lengths)
 
     def read_descriptor(self) -> Plan[file_pb2.FileDescriptor]:
-        """Plan the file's own schema and row count; no round.
+        """Plan the schema and row count in the file; no round.
 
         Raises:
             CorruptFileError: the file has no schema.
@@ -189,15 +189,15 @@ def is_batch_file(tail: memoryview) -> bool:
 
 
 def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchContainer]:
-    """Plan the opening of a file: no round, or one or two if its metadata exceed the tail.
+    """Plan the opening of a file: no round, or up to two if its metadata exceed the tail.
 
     Args:
         path: location of the file.
         file_bytes: exact size of the file.
-        tail: its last bytes, with a footer of version 0.1.
+        tail: the file's last bytes, with a footer of version 0.1.
 
     Raises:
-        CorruptFileError: metadata that contradict the format.
+        CorruptFileError: the metadata contradict the format.
     """
     footer_start = file_bytes - FOOTER.size
     start, _, _, _ = FOOTER.unpack(tail[-FOOTER.size :])
@@ -238,20 +238,20 @@ def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchC
 
 
 def _from(path: str, file_bytes: int, tail: memoryview, start: int, what: str) -> Plan[memoryview]:
-    """Plan the end of the file from `start` or earlier; reads the part that the tail lacks."""
+    """Plan the bytes of the file from `start` or earlier to its end; read what the tail lacks."""
     tail_start = file_bytes - len(tail)
     if start > file_bytes - FOOTER.size - LENGTH.size:
         raise CorruptFileError(f"{path}: {what} at {start}, in a file of {file_bytes} bytes")
     if start >= tail_start:
         return tail
-    # also as much again before it, for the preceding sections
+    # Read some more bytes before `start`, which may have the preceding sections.
     head_start = max(0, start - TAIL_BYTES)
     (head,) = yield [ByteRange(path, head_start, tail_start)]
     return memoryview(bytes(head) + bytes(tail))
 
 
 def _parse(path: str, file_bytes: int, tail: memoryview, start: int, into: Message) -> int:
-    """Parse a message block at `start`; returns its end."""
+    """Parse the message at `start` into `into`; return its end."""
     begin = start - (file_bytes - len(tail))
     (length,) = LENGTH.unpack_from(tail, begin)
     begin += LENGTH.size

@@ -1,6 +1,7 @@
-"""Positions of rows of a 0.1 field. Rows are counted over all batches; each batch has one page.
+"""Positions of the rows of a 0.1 field, which has one page per batch.
 
-Items of lists are counted likewise over the item pages of all batches.
+Rows are numbered over all batches, and items of lists are numbered over the item pages of all
+batches.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """Ascending ranges of rows, each inside one batch."""
+    """Ascending ranges of rows, each within one batch."""
 
     batches: Int64s  # shape (n,)
-    starts: Int64s  # shape (n,): rows, relative to the first row of the batch
-    counts: Int64s  # shape (n,), all positive
+    starts: Int64s  # shape (n,): first rows, relative to the batch
+    counts: Int64s  # shape (n,): numbers of rows, all positive
 
     @property
     def num_rows(self) -> int:
@@ -36,12 +37,12 @@ class PageParts:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Pages of a field, and their numbers of rows.
+    """Pages of a field, with their numbers of rows.
 
     Attributes:
-        place: the whole file.
-        first_rows: first row of each page, and the number of rows; shape (batches + 1,).
-        positions: start of each page; for strings, of its offsets.
+        place: location of the pages, which is the whole file.
+        first_rows: first row of each page, then the number of rows; shape (batches + 1,).
+        positions: start of each page; for strings, start of its offsets.
     """
 
     place: PagePlace
@@ -52,12 +53,13 @@ class Pages:
     def of(
         cls, path: str, file_bytes: int, run: PageRun, num_rows: Int64s, bits: int, extra: int
     ) -> Pages:
-        """Build pages of entries of `bits` bits, with `extra` more entries than rows.
+        """Build the pages of a field from its entries in the page table.
 
         Raises:
-            CorruptFileError: a page that exceeds the file.
+            CorruptFileError: a page ends after the file.
         """
-        # No overflow: there are less than 2^40 entries, and vectors have less than 2^31 items.
+        # This does not overflow: there are less than 2^40 entries, and vectors have less than 2^31
+        # items.
         ends = run.positions + np.minimum((num_rows + extra) * (bits / 8), 2.0**62)
         if (ends > file_bytes).any():
             batch = int(np.argmax(ends > file_bytes))
@@ -73,17 +75,17 @@ class Pages:
         return int(self.first_rows[-1])
 
     def parts(self, spans: Spans) -> PageParts:
-        """Split rows by batch.
+        """Split spans of rows at the ends of batches.
 
         Raises:
-            CorruptFileError: a row beyond the last one.
+            CorruptFileError: a row is beyond the last one.
         """
         starts, stops, first_rows = spans.starts, spans.stops, self.first_rows
         if not len(starts):
             return PageParts(starts, starts, starts)
         if stops[-1] > first_rows[-1]:
             raise self.place.corrupt(f"row {stops[-1] - 1} of a field of {first_rows[-1]} rows")
-        if len(starts) == 1:  # the usual case of takes, without the arrays of the general one
+        if len(starts) == 1:  # the usual case of takes, without the arrays of the general case
             batch = int(first_rows.searchsorted(starts[0], "right")) - 1
             if stops[0] <= first_rows[batch + 1]:
                 return PageParts(np.array([batch]), starts - first_rows[batch], stops - starts)
@@ -100,23 +102,23 @@ class Pages:
         return PageParts(batches, starts - first_rows[batches], stops - starts)
 
     def fetch(self, parts: PageParts, width: int, extra: int = 0) -> Plan[memoryview]:
-        """Plan entries of `width` bytes, `extra` more after each part's rows. One round."""
+        """Plan entries of `width` bytes in one round, with `extra` more entries after each part."""
         starts = self.positions[parts.batches] + parts.starts * width
         return (yield from fetch_range(self.place, starts, starts + (parts.counts + extra) * width))
 
     def fetch_bits(self, parts: PageParts, per_row: int) -> Plan[BitPiece]:
-        """Plan `per_row` bits a row: one round."""
+        """Plan `per_row` bits per row, in one round."""
         starts = self.positions[parts.batches] * 8 + parts.starts * per_row
         stops = starts + parts.counts * per_row
         if len(starts) > 1 and not (starts % 8).any() and not (stops[:-1] % 8).any():
-            # All parts are whole bytes, so their concatenated bits have no gaps.
+            # Each part has whole bytes, so their concatenated bits have no gaps.
             content = yield from fetch_range(self.place, starts // 8, (stops + 7) // 8)
             return BitPiece(content, 0, None, int((stops - starts).sum()))
         return (yield from fetch_bits(self.place, 0, Spans.of(starts, stops)))
 
 
 def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
-    """Plan pieces of the file in one round; merges touching neighbours, skips empty pieces."""
+    """Plan ranges of the file in one round; merge adjacent ranges, and skip empty ones."""
     if len(starts) == 1:
         (content,) = yield from fetch([place.part(0, int(starts[0]), int(stops[0]))])
         return content
@@ -125,7 +127,7 @@ def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryv
 
 
 def distinct(ascending: Int64s) -> Int64s:
-    """Remove repetitions from ascending numbers."""
+    """Remove duplicates from ascending numbers."""
     if len(ascending) < 2:
         return ascending
     numbers: Int64s = ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])]

@@ -1,13 +1,14 @@
 """Statistics of batches in 0.1 files: null counts and bounds of each field.
 
-They are pages of a schema of their own, in a single batch, with one row a batch of the data:
+They are the pages of another schema, in a single batch. A row of them describes a batch of the
+data:
 
   struct <field id>
     null_count  int64
     min_value   of the field's type; if all are null or NaN, the smallest value of the type
     max_value   likewise, the largest
 
-Bounds hold, but need not be attained. An empty string means unknown.
+A bound need not be a value of the batch. An empty string means that the bound is unknown.
 
 Source: docs/format/file-0.1.md, "Page statistics".
 """
@@ -43,10 +44,10 @@ class BatchStatistics:
     """Statistics of a field in each batch.
 
     Attributes:
-        first_rows: first row of each batch, and the number of rows; shape (batches + 1,).
-        null_counts: nulls among the written rows, though most nulls were not stored; shape
+        first_rows: first row of each batch, then the number of rows; shape (batches + 1,).
+        null_counts: number of nulls that were written, although most were not stored; shape
             (batches,).
-        least: lower bound of each batch's values, null if unknown. NaN is excluded.
+        least: lower bound of each batch's values except NaN; null if unknown.
         most: upper bound, likewise.
     """
 
@@ -57,13 +58,13 @@ class BatchStatistics:
 
 
 def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStatistics | None]:
-    """Plan the statistics of a field: no round if the file's tail holds them, else up to two.
+    """Plan the statistics of a field: no round if the file's tail has them, else up to two.
 
     Returns:
-        None if the file has no statistics of the field, or in an unknown form.
+        The statistics; None if the file has none of the field, or in an unknown form.
 
     Raises:
-        CorruptFileError: statistics that contradict the format.
+        CorruptFileError: the statistics contradict the format.
     """
     metadata = container.metadata
     if not metadata.HasField("statistics") or not container.num_batches:
@@ -98,7 +99,7 @@ def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStati
 
 
 def has_statistics(field: Field) -> bool:
-    """True if writers keep statistics of a leaf outside of lists."""
+    """True for a leaf type that has statistics, if it is outside of lists."""
     kind = field.logical_type
     simple = ("bool", "float", "double", "date32:day", "date64:ms", "string", "binary")
     return (
