@@ -124,7 +124,10 @@ class Field:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """Arrow type of stored values, without extension types; for blobs, of their descriptions."""
+        """Arrow type of the stored values, without extension types.
+
+        For blobs, it is the type of their descriptions.
+        """
         if self.is_blob_v1:
             return BLOB_V1_TYPE
         if self.is_blob_v2:

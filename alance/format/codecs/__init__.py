@@ -1,8 +1,8 @@
 """Compressive encodings of file version 2.1 and later.
 
-A codec is looked up by the name of its message, in the table of its use: values of mini-block
-pages, values of full-zip pages, or blocks (levels, dictionaries). A codec that is not in a table is
-not legal there. Imports `format.blocks` and what is below it.
+Codecs have a table for each use: values of mini-block pages, values of full-zip pages, and blocks
+(levels, dictionaries). A table maps message names to codecs; other codecs are not allowed for the
+use. Modules may import `format.blocks` and the layers below it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def mini_block_codec(encoding: pb.CompressiveEncoding) -> MiniBlockCodec:
     """Return the codec of the values of a mini-block page.
 
     Raises:
-        UnsupportedError: the codec is unknown, or not legal in mini-blocks.
-        CorruptFileError: the description contradicts itself.
+        UnsupportedError: the codec is unknown, or not allowed in mini-blocks.
+        CorruptFileError: the description is inconsistent.
     """
     return _look_up(MINI_BLOCK, encoding, "mini-blocks")
 
@@ -68,8 +68,8 @@ def per_value_codec(
     """Return the codec of the values of a full-zip page.
 
     Raises:
-        UnsupportedError: the codec is unknown, or not legal in full-zip pages of this version.
-        CorruptFileError: the description contradicts itself.
+        UnsupportedError: the codec is unknown, or not allowed in full-zip pages of this version.
+        CorruptFileError: the description is inconsistent.
     """
     if variant(encoding) == "variable_packed_struct" and version < FileVersion.V2_2:
         raise UnsupportedError(f"variable_packed_struct in a file of version {version.value}")
@@ -80,8 +80,8 @@ def block_codec(encoding: pb.CompressiveEncoding) -> BlockCodec:
     """Return the codec of levels or of a dictionary.
 
     Raises:
-        UnsupportedError: the codec is unknown, or not legal in blocks.
-        CorruptFileError: the description contradicts itself.
+        UnsupportedError: the codec is unknown, or not allowed in blocks.
+        CorruptFileError: the description is inconsistent.
     """
     return _look_up(BLOCK, encoding, "blocks")
 

@@ -1,4 +1,4 @@
-"""Interfaces of codecs, one for each use of a codec, and helpers that parse descriptions.
+"""Interfaces of codecs, one for each use, and functions that parse descriptions.
 
 The kernel decodes nearly all pages. These codecs decode the other pages, chunk by chunk, and raise
 precise errors for damaged bytes. A description is checked once, when a page is opened.
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block, FixedWidth, VariableWidth
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-# A fixed-size value of 16 GiB: no type has larger values, and products with counts stay in int64.
+# Maximum bits of a fixed-size value, 16 GiB. No type has larger values, and products with counts
+# fit into int64.
 MAX_BITS_PER_VALUE: Final = 1 << 37
 
 
-MAX_REPEATED: Final = 1 << 30  # most values of a block without bytes, such as a constant
+MAX_REPEATED: Final = 1 << 30  # maximum values of a block without bytes, such as a constant
 
 
 class MiniBlockCodec(Protocol):
-    """Codec of the values of mini-block pages; a chunk has a fixed number of buffers."""
+    """Codec for the values of mini-block pages; a chunk has a fixed number of buffers."""
 
     @property
     def num_buffers(self) -> int:
-        """Buffers of each chunk."""
+        """Number of buffers of each chunk."""
         ...
 
     def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> Block:
-        """Decode a chunk; arrays are fresh, not views into the buffers.
+        """Decode a chunk into new arrays, which are not views of the buffers.
 
         Raises:
             CorruptFileError: the bytes contradict the description or the number of values.
@@ -45,18 +46,18 @@ class MiniBlockCodec(Protocol):
         ...
 
     def max_bytes(self, num_values: int) -> int | None:
-        """Return the upper bound of the bytes of buffer 0 of a chunk with so many values.
+        """Return an upper bound for the size of buffer 0 of a chunk with `num_values` values.
 
-        Larger contents are refused. None if there is no bound.
+        Larger buffers are refused. Returns None if there is no bound.
         """
         ...
 
 
 class BlockCodec(Protocol):
-    """Codec of values in a single buffer: the levels of a chunk, or a dictionary."""
+    """Codec for values in a single buffer: the levels of a chunk, or a dictionary."""
 
     def decode_block(self, data: Bytes, num_values: int) -> Block:
-        """Decode a block; arrays are fresh, not views of `data`.
+        """Decode a block into new arrays, which are not views of `data`.
 
         Raises:
             CorruptFileError: the bytes contradict the description or the number of values.
@@ -65,28 +66,28 @@ class BlockCodec(Protocol):
         ...
 
     def max_bytes(self, num_values: int) -> int | None:
-        """Return the upper bound of the bytes of a block with so many values, or None."""
+        """Return an upper bound for the size of a block; None if there is no bound."""
         ...
 
 
 class PerValueCodec(Protocol):
-    """Codec of values that are encoded one by one, as in full-zip pages."""
+    """Codec for values that are encoded one by one, as in full-zip pages."""
 
     @property
     def encoded(self) -> Literal["fixed", "variable"]:
-        """`fixed` if all encoded values have the same size."""
+        """The text `fixed` if all encoded values have the same size, else `variable`."""
         ...
 
     @property
     def bits_per_value(self) -> int | None:
-        """Bits of an encoded value; None if sizes vary."""
+        """Bits per encoded value; None if sizes vary."""
         ...
 
     def decode_values(self, values: FixedWidth | VariableWidth) -> Block:
-        """Decode values that were unzipped from rows; may return a view of them.
+        """Decode values that were unzipped from rows; the result may be a view of them.
 
         Args:
-            values: `FixedWidth` of `bits_per_value`, or `VariableWidth` with offsets of any type.
+            values: `FixedWidth` with `bits_per_value`, or `VariableWidth` with offsets of any type.
 
         Raises:
             BatchTooLargeError: strings have more bytes than 32-bit offsets can address.
@@ -96,7 +97,7 @@ class PerValueCodec(Protocol):
 
 
 class HasBits(Protocol):
-    """A message with the number of bits of a value."""
+    """Message with the number of bits per value."""
 
     @property
     def uncompressed_bits_per_value(self) -> int: ...
@@ -106,7 +107,7 @@ def variant(encoding: pb.CompressiveEncoding) -> str:
     """Return the name of the described codec.
 
     Raises:
-        UnsupportedError: the codec does not occur in files up to 2.3.
+        UnsupportedError: the codec is not one of files up to 2.3.
         CorruptFileError: the description has no codec.
     """
     name: str | None = encoding.WhichOneof("compression")
@@ -120,10 +121,10 @@ def variant(encoding: pb.CompressiveEncoding) -> str:
 
 
 def expect(encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: str) -> str:
-    """Return the name of a codec nested in `outer`.
+    """Return the name of a codec that is nested in another codec.
 
     Raises:
-        UnsupportedError: the codec is not in `allowed`.
+        UnsupportedError: the name is not in `allowed`.
     """
     name = variant(encoding)
     if name not in allowed:
@@ -132,7 +133,7 @@ def expect(encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: st
 
 
 def refuse_compression(message: pb.Flat | pb.Variable | pb.InlineBitpacking, field: str) -> None:
-    """Refuse buffer compression inside a codec; no writer uses it.
+    """Refuse compression of buffers inside a codec, which no writer uses.
 
     Raises:
         UnsupportedError: the message has the field.
@@ -143,7 +144,7 @@ def refuse_compression(message: pb.Flat | pb.Variable | pb.InlineBitpacking, fie
 
 
 def flat_bits(message: pb.Flat) -> int:
-    """Return the bits of a Flat value.
+    """Return the bits per value of a Flat codec.
 
     Raises:
         CorruptFileError: the width is 0 or too large.
@@ -156,7 +157,7 @@ def flat_bits(message: pb.Flat) -> int:
 
 
 def nested_flat_bits(encoding: pb.CompressiveEncoding, allowed: Collection[int], outer: str) -> int:
-    """Return the bits of a value of a Flat nested in another codec.
+    """Return the bits per value of a Flat codec that is nested in another codec.
 
     Raises:
         UnsupportedError: the nested codec is not Flat, or its width is not in `allowed`.
@@ -173,10 +174,10 @@ def nested_flat_bits(encoding: pb.CompressiveEncoding, allowed: Collection[int],
 
 
 def packable_bits(message: HasBits, codec: str) -> int:
-    """Return the bits of a value before it was bit-packed.
+    """Return the bits per value before bit-packing.
 
     Raises:
-        UnsupportedError: values of this width cannot be packed, such as 128.
+        UnsupportedError: values of this width, such as 128 bits, cannot be packed.
     """
     bits = message.uncompressed_bits_per_value
     if bits not in (8, 16, 32, 64):

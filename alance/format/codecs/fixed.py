@@ -1,7 +1,7 @@
-"""Codecs of fixed-width values: flat, bit-packed, constant, byte-stream-split, fixed-size lists.
+"""Codecs for fixed-width values: flat, bit-packed, constant, byte-stream-split, fixed-size lists.
 
-A packed block of 1024 values of T bits at W bits each has `128 * W` bytes, in the FastLanes unified
-transposed order (see kernels/codecs/bitpacking.cpp).
+A block of 1024 values, packed from T bits to W bits each, has `128 * W` bytes in the unified
+transposed order of FastLanes (see kernels/codecs/bitpacking.cpp).
 
 Source: encodings_v2_1.proto, messages Flat, InlineBitpacking, OutOfLineBitpacking, Constant,
 ByteStreamSplit and FixedSizeList; docs/format/encodings.md, "Flat", "Bit-packing", "Constant,
@@ -34,16 +34,15 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-PACKED_AT_ONCE: Final = 1024  # values of a packed block
+PACKED_AT_ONCE: Final = 1024  # values per packed block
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
     """Raw values.
 
-    One buffer of `ceil(n * bits_per_value / 8)` bytes. Values that are not whole bytes (booleans)
-    are packed without gaps, least significant bit first. In full-zip pages values are whole bytes,
-    and a boolean is one byte, 0 or 1.
+    One buffer of `ceil(n * bits_per_value / 8)` bytes. Booleans, the only values that are not whole
+    bytes, are packed without gaps, LSB first. In full-zip pages, a boolean is one byte, 0 or 1.
     """
 
     num_buffers: ClassVar[int] = 1
@@ -57,7 +56,7 @@ class Flat:
 
     @classmethod
     def per_value(cls, message: pb.Flat) -> Flat:
-        """Parse the codec of zipped values, which must be whole bytes."""
+        """Parse the codec for zipped values, which must have whole bytes."""
         codec = cls.from_proto(message)
         if codec.bits_per_value % 8:
             raise UnsupportedError(f"flat: zipped values of {codec.bits_per_value} bits")
@@ -78,7 +77,7 @@ class Flat:
 
 
 def _own_bytes(data: Bytes, num_values: int, bits: int, codec: str = "flat") -> Bytes:
-    """Copy the bytes of some values.
+    """Copy the bytes of values after checking their number.
 
     Raises:
         CorruptFileError: the number of bytes does not fit the values.
@@ -89,7 +88,7 @@ def _own_bytes(data: Bytes, num_values: int, bits: int, codec: str = "flat") -> 
 
 
 def column_of(rows: FixedWidth, start: int, bits: int) -> Bytes:
-    """Return `bits` bits of each row from its byte `start` on, concatenated."""
+    """Copy a child column out of rows: `bits` bits of each row, from its byte `start` on."""
     row_bytes, size = rows.bits_per_value // 8, (bits + 7) // 8
     if bits % 8:
         column = rows.data.reshape(rows.num_values, row_bytes)[:, start : start + size]
@@ -97,14 +96,14 @@ def column_of(rows: FixedWidth, start: int, bits: int) -> Bytes:
         return np.packbits(single, bitorder="little")
     if not (rows.num_values and size):
         return np.empty(0, np.uint8)
-    # Copying words is 4 times as fast as copying bytes.
+    # Copying words is 4 times faster than copying bytes.
     word = f"u{size}" if size in (1, 2, 4, 8) else f"V{size}"
     values = np.ndarray(rows.num_values, word, rows.data, start, (row_bytes,))
     return np.ascontiguousarray(values).view(np.uint8)
 
 
 def check_fixed(values: FixedWidth | VariableWidth, bits_per_value: int) -> FixedWidth:
-    """Check that zipped values have the width of their codec; return them.
+    """Return zipped values after checking that they have the width of their codec.
 
     Raises:
         CorruptFileError: the values are variable-width, or have another width.
@@ -120,13 +119,14 @@ def check_fixed(values: FixedWidth | VariableWidth, bits_per_value: int) -> Fixe
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same value for all slots; it is in the description, and there are no other bytes.
+    """Single value for all slots, stored in the description; there are no other bytes.
 
-    For blocks and zipped rows of files up to 2.2. `sequence` has the constants of 2.3.
+    Used for blocks and zipped rows of files up to 2.2. The module `sequence` has the constants of
+    2.3.
     """
 
     encoded: ClassVar[Literal["fixed"]] = "fixed"
-    bits_per_value: ClassVar[int] = 0  # bits of an encoded value
+    bits_per_value: ClassVar[int] = 0  # bits per encoded value
 
     value: bytes
 
@@ -156,10 +156,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class ByteStreamSplit:
-    """Byte 0 of all values of a chunk, then byte 1 of all values, and so on.
+    """Transposed bytes: byte 0 of all values of a chunk, then byte 1 of all values, and so on.
 
-    One buffer per chunk. The codec compresses nothing by itself; inside General it makes floats
-    more regular.
+    A chunk has one buffer. The codec itself saves no bytes, but it helps General to compress
+    floats.
     """
 
     num_buffers: ClassVar[int] = 1
@@ -181,7 +181,7 @@ class ByteStreamSplit:
 
 
 class ListLevel(NamedTuple):
-    """One level of nested lists."""
+    """Level of nested fixed-size lists."""
 
     dimension: int
     has_validity: bool
@@ -192,15 +192,14 @@ class ListLevel(NamedTuple):
 class FixedSizeList:
     """Fixed-size lists, which may be nested.
 
-    The description nests from the outside in and ends in Flat or Constant. A level may store the
-    validity of its items (1 is valid, least significant bit first). D is the product of all
-    dimensions, D_k the product of the dimensions of levels 1 to k. In mini-blocks, for n rows of a
-    chunk:
+    The description nests from the outside in, and ends in Flat or Constant. A level may store the
+    validity of its items (1 is valid, LSB first). D is the product of all dimensions, D_k the
+    product of the dimensions of levels 1 to k. In mini-blocks, a chunk of n rows has:
 
         one buffer per level with validity, outermost first: n * D_k bits
         items: n * D values, as Flat
 
-    In zipped rows, or as a block, row by row:
+    Zipped rows and blocks have, for each row:
 
         ceil(D_k / 8) bytes for each level with validity, outermost first
         D * bits_per_item / 8 bytes of items; none if all items of the page are null (Constant)
@@ -242,7 +241,7 @@ class FixedSizeList:
 
     @classmethod
     def mini_block(cls, message: pb.FixedSizeList) -> FixedSizeList:
-        """Parse the codec of chunks, which store items even if all are null."""
+        """Parse the codec for chunks, which store items even if all items are null."""
         codec = cls.from_proto(message)
         if codec.bits_per_item is None:
             raise UnsupportedError("fixed-size list of constant items in mini-blocks")
@@ -250,7 +249,7 @@ class FixedSizeList:
 
     @classmethod
     def per_value(cls, message: pb.FixedSizeList) -> FixedSizeList:
-        """Parse the codec of zipped rows, which must be whole bytes."""
+        """Parse the codec for zipped rows, which must have whole bytes."""
         codec = cls.from_proto(message)
         if codec.item_bits % 8:
             raise UnsupportedError(f"fixed-size list: zipped items of {codec.item_bits} bits")
@@ -260,7 +259,7 @@ class FixedSizeList:
 
     @classmethod
     def block(cls, message: pb.FixedSizeList) -> FixedSizeList:
-        """Parse the codec of dictionary items, which are concatenated zipped rows."""
+        """Parse the codec for a block (dictionary items), which has the format of zipped rows."""
         return cls.per_value(message)
 
     @property
@@ -273,17 +272,17 @@ class FixedSizeList:
 
     @property
     def is_flat(self) -> bool:
-        """True if rows are whole bytes, and have items but no validity."""
+        """True if rows have whole bytes, with items but without validity."""
         whole = self.bits_per_item is not None and self.item_bits % 8 == 0
         return whole and not any(level.has_validity for level in self.levels)
 
     @property
     def item_bits(self) -> int:
-        """Bits of the items of a row."""
+        """Bits of all items per row."""
         return self.levels[-1].items_per_row * (self.bits_per_item or 0)
 
     def _validity_bytes(self) -> list[int]:
-        """Bytes of validity in a zipped row, for each level with validity."""
+        """Return the bytes of validity per zipped row, for each level with validity."""
         return [-(-level.items_per_row // 8) for level in self.levels if level.has_validity]
 
     def decode_chunk(self, buffers: Sequence[Bytes], num_values: int) -> Block:
@@ -313,7 +312,7 @@ class FixedSizeList:
         return self.decode_values(rows)
 
     def _nest(self, num_rows: int, validity: Sequence[Bytes], items: Bytes) -> Block:
-        """Build the lists around the items."""
+        """Wrap items in their lists."""
         num_items = num_rows * self.levels[-1].items_per_row
         block: Block = ConstantBlock(num_items, None)
         if self.bits_per_item is not None:
@@ -325,16 +324,16 @@ class FixedSizeList:
         return block
 
     def max_bytes(self, num_values: int) -> int:
-        """Return the upper bound of zipped rows; the first buffer of a chunk is never larger."""
+        """Return an upper bound for zipped rows; the first buffer of a chunk is never larger."""
         return num_values * (self.bits_per_value // 8 + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class InlineBitpacking:
-    """At most 1024 values of T bits, packed to W bits each. One buffer:
+    """Bit-packing of at most 1024 values of T bits to W bits each. A chunk has one buffer:
 
     T / 8 bytes   W
-    128 * W       one packed block, always whole
+    128 * W       a packed block, always complete
     """
 
     num_buffers: ClassVar[int] = 1
@@ -381,10 +380,10 @@ def _unpacked(data: Bytes, num_values: int, bits: int, width: int) -> Bytes:
 
 
 class OutOfLineBitpacking(NamedTuple):
-    """Any number of values of T bits, packed to W bits each; W is in the description. One buffer:
+    """Bit-packing of n values of T bits to W bits each; the description has W. One buffer:
 
     128 * W * (n div 1024)   packed blocks
-    the rest of n            raw values of T bits, or one more packed block; the size decides
+    remaining n mod 1024     raw values of T bits, or one more packed block, by their size
 
     W is 0 if all values are 0.
     """

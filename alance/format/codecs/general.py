@@ -1,15 +1,14 @@
 """General codec: general-purpose compression around the bytes of another codec.
 
-A compressed unit is buffer 0 of each chunk in mini-blocks, a whole block, or each value in zipped
-rows:
+The compressed unit is buffer 0 of a chunk in mini-blocks, a whole block, or a value in zipped rows:
 
     LZ4   u32 size of the content, then one raw LZ4 block
     ZSTD  u64 size of the content, then one frame
 
-Older writers left out the size in front of a zstd frame, and wrote nothing for an empty value.
+Older writers omitted the size before a zstd frame, and wrote nothing for an empty value.
 
-A stated size is not trusted. Before memory is allocated, it is compared with the upper bounds of
-the compression and of the inner codec, and with the size in the frame.
+The size is not trusted. Before memory is allocated, it is compared with the upper bounds of the
+compression and of the inner codec, and with the size in the frame.
 
 Source: encodings_v2_1.proto, messages General and BufferCompression; docs/format/encodings.md,
 "General"; LZ4 block format; RFC 8878.
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-MAX_UNIT_BYTES: Final = 1 << 31  # no writer makes larger chunks or values
-ZSTD_MAX_RATIO: Final = 1 << 15  # a block of 4 bytes repeats one byte 128 Ki times
+MAX_UNIT_BYTES: Final = 1 << 31  # bytes; no writer makes larger chunks or values
+ZSTD_MAX_RATIO: Final = 1 << 15  # upper bound: a block of 4 bytes can repeat a byte 128 Ki times
 ZSTD_MAGIC: Final = bytes.fromhex("28b52ffd")
 ZSTD_PREFIX_BYTES: Final = 8
-ZSTD_LEVEL: Final = 3  # if the field's metadata have no level, or 0
-PIECE_BYTES: Final = 1 << 20  # content of unknown size is read in such pieces, and counted
+ZSTD_LEVEL: Final = 3  # default level, also if the field's metadata have 0
+PIECE_BYTES: Final = 1 << 20  # bytes; content of unknown size is decompressed in such pieces
 
 
 class Scheme(IntEnum):
-    """Compression algorithm; the numbers of CompressionScheme."""
+    """Compression algorithm, numbered as CompressionScheme."""
 
     LZ4 = 1
     ZSTD = 2
@@ -60,15 +59,15 @@ class Scheme(IntEnum):
 
 
 def compress(scheme: Scheme, level: int | None, data: Bytes, sizes: Int64s) -> tuple[Bytes, Int64s]:
-    """Compress pieces of `data`, each to one unit.
+    """Compress each piece of `data` to a unit.
 
     Args:
-        level: level of Zstandard, None or 0 for `ZSTD_LEVEL`; LZ4 ignores it.
+        level: compression level of Zstandard; None or 0 for `ZSTD_LEVEL`. LZ4 ignores it.
         data: concatenated pieces.
         sizes: bytes of each piece, shape (n,).
 
     Returns:
-        The concatenated units, and the bytes of each unit.
+        The concatenated units, and the size of each unit.
     """
     if scheme is Scheme.LZ4:
         return _kernels.encode_lz4(data, sizes)
@@ -85,11 +84,11 @@ def compress(scheme: Scheme, level: int | None, data: Bytes, sizes: Int64s) -> t
 def decompress(
     scheme: Scheme, data: Bytes, starts: Int64s, sizes: Int64s, limits: Int64s | None = None
 ) -> tuple[Int64s, Bytes]:
-    """Decompress units at any places in `data`.
+    """Decompress units at arbitrary positions in `data`.
 
     Args:
         starts: start of each unit, shape (n,).
-        sizes: compressed bytes of each unit, shape (n,).
+        sizes: compressed size of each unit, shape (n,).
         limits: upper bound of each unit's content in bytes, shape (n,); None for 2 GiB.
 
     Returns:
@@ -115,7 +114,7 @@ def decompress(
 
 
 def content_of(scheme: Scheme, unit: Bytes, limit: int | None = None) -> Bytes:
-    """Decompress one unit.
+    """Decompress a unit.
 
     Raises:
         CorruptFileError: the unit is damaged, or its content is larger than `limit` bytes.
@@ -136,7 +135,7 @@ def _unit(data: Bytes, start: int, size: int) -> memoryview:
 
 
 def decompress_zstd(unit: bytes, limit: int) -> bytes:
-    """Decompress a unit of Zstandard; kernels call this.
+    """Decompress a unit of Zstandard, for kernels.
 
     Raises:
         ValueError: the unit is damaged, or its content is larger than `limit` bytes.
@@ -179,7 +178,7 @@ def _content(
     """Decompress a frame.
 
     Args:
-        stated: size of the content in the frame's header; -1 if the header has none.
+        stated: size of the content according to the frame's header; -1 if the header has none.
     """
     if stated > limit:
         raise CorruptFileError(f"zstd: a frame of {stated} bytes, at most {limit} are possible")
@@ -197,7 +196,7 @@ def _content(
 
 
 class GeneralMiniBlock(NamedTuple):
-    """Codec of chunks whose first buffer is compressed."""
+    """Codec for chunks whose first buffer is compressed."""
 
     scheme: Scheme
     inner: MiniBlockCodec
@@ -219,7 +218,7 @@ class GeneralMiniBlock(NamedTuple):
 
 
 class GeneralBlock(NamedTuple):
-    """Codec of blocks that are compressed as a whole."""
+    """Codec for blocks that are compressed as a whole."""
 
     scheme: Scheme
     inner: BlockCodec
@@ -238,7 +237,7 @@ class GeneralBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GeneralPerValue:
-    """Codec of strings, each of which is one compressed unit."""
+    """Codec for strings that are compressed one by one."""
 
     encoded: ClassVar[Literal["variable"]] = "variable"
     bits_per_value: ClassVar[None] = None
@@ -248,7 +247,7 @@ class GeneralPerValue:
 
     @classmethod
     def from_proto(cls, message: pb.General) -> GeneralPerValue:
-        """Parse a description whose values are Variable."""
+        """Parse a description, in which the inner codec is Variable."""
         return cls(
             Scheme.from_proto(message.compression), Variable.from_proto(message.values.variable)
         )

@@ -7,15 +7,15 @@ buffer:
     ...    values
     rest   lengths
 
-In files up to 2.2, values are flat, and lengths are bytes: a run longer than 255 is stored as
-several runs. In 2.3 lengths have 8, 16 or 32 bits, and values and lengths each are
+In files up to 2.2, values are flat and lengths are bytes, so a run longer than 255 is stored as
+several runs. In 2.3, lengths have 8, 16 or 32 bits. Values and lengths are each one of:
 
     flat                     raw
     out_of_line_bitpacking   packed; the other buffer must be flat, as its size gives the number of
                              runs
     general                  compressed, around one of these
 
-Only the last run may be longer than the rest of the chunk; it is cut.
+Only the last run may exceed the chunk; its excess is dropped.
 
 Source: encodings_v2_1.proto, message Rle; docs/format/encodings.md, "Rle".
 """
@@ -41,12 +41,13 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-PREFIX_BYTES: Final = 8  # size of the values, at the start of a block
-MAX_VALUES: Final = 1 << 27  # values of a block; a few wide lengths could claim any number
+PREFIX_BYTES: Final = 8  # bytes of the size at the start of a block
+# Maximum values of a block, because a few wide lengths could claim any number.
+MAX_VALUES: Final = 1 << 27
 
 
 def split_payload(data: Bytes, what: str = "rle") -> tuple[Bytes, Bytes]:
-    """Split a block that begins with the size of its first part into its two parts.
+    """Split a block, which begins with the size of its first part, into its two parts.
 
     Raises:
         CorruptFileError: the block has no size, or the size is larger than the block.
@@ -62,7 +63,7 @@ def split_payload(data: Bytes, what: str = "rle") -> tuple[Bytes, Bytes]:
 
 
 class RunNumbers(NamedTuple):
-    """Codec of the values of runs, or of their lengths."""
+    """Codec for the values of runs, or for their lengths."""
 
     codec: Flat | OutOfLineBitpacking
     scheme: Scheme | None  # None if the numbers are not compressed
@@ -86,7 +87,7 @@ class RunNumbers(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """True if the number of bytes gives the number of runs."""
+        """True if the number of runs follows from the number of bytes."""
         return isinstance(self.codec, Flat)
 
     def raw(self, data: Bytes, count: int) -> Bytes:
@@ -97,14 +98,14 @@ class RunNumbers(NamedTuple):
         return content_of(self.scheme, data, count * (bits // 8) + 128 * bits)
 
     def numbers(self, raw: Bytes, runs: int) -> npt.NDArray[np.unsignedinteger]:
-        """Decode the numbers of so many runs."""
+        """Decode `runs` numbers."""
         block = self.codec.decode_block(raw, runs)
         return block.data.view(f"<u{self.codec.bits_per_value // 8}")
 
 
 @dataclass(frozen=True, slots=True)
 class Rle:
-    """Runs of equal values."""
+    """Run-length codec for values of fixed width."""
 
     num_buffers: ClassVar[int] = 2
 
@@ -125,7 +126,7 @@ class Rle:
 
     @property
     def is_plain(self) -> bool:
-        """True for raw values and lengths of one byte, as in files up to 2.2."""
+        """True for raw values and raw lengths of one byte, as in files up to 2.2."""
         is_flat = self.values.is_flat and self.lengths.is_flat
         has_schemes = self.values.scheme is not None or self.lengths.scheme is not None
         return is_flat and not has_schemes and self.lengths.codec.bits_per_value == 8
@@ -154,6 +155,6 @@ class Rle:
         return FixedWidth(self.bits_per_value, num_values, data)
 
     def max_bytes(self, num_values: int) -> int:
-        """Return an upper bound of the buffer of values, or of a block."""
+        """Return an upper bound for the buffer of values, or for a block."""
         bits = self.bits_per_value
         return num_values * (bits // 8 + 4) + 128 * bits + 8

@@ -1,7 +1,7 @@
-"""Sequences (2.3): unsigned numbers of 32 or 64 bits; their count is stored elsewhere.
+"""Sequences (2.3): unsigned numbers of 32 or 64 bits, whose count is stored elsewhere.
 
-Offsets of strings in mini-blocks are a sequence per chunk; slots and counts of sparse pages are a
-sequence per page. A sequence has one buffer, its payload, or none:
+The string offsets of a mini-block chunk are a sequence; so are the slots and counts of a sparse
+page. A sequence has one buffer (its payload) or none. By codec:
 
     constant     no payload: all numbers are the value in the description; an empty sequence may
                  have no value
@@ -15,7 +15,7 @@ sequence per page. A sequence has one buffer, its payload, or none:
     dictionary   u64 size of the indices' payload, u64 size of the items' payload, both payloads;
                  indices have 32 bits
 
-If no child has a payload, the sequence has none, not even sizes.
+If no nested codec has a payload, the sequence has none either, not even sizes.
 
 Source: encodings_v2_1.proto, CompressiveEncoding, messages Delta, Rle, Dictionary and Variable;
 docs/format/encodings.md, "Sequences and metadata-only codecs" and "Mini-block, sequence offsets".
@@ -50,22 +50,22 @@ if TYPE_CHECKING:
     from alance.format.codecs.base import BlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-MAX_ITEMS: Final = 4096  # distinct numbers of a dictionary
-MAX_NUMBER: Final = (1 << 63) - 1  # no position in a file is larger
+MAX_ITEMS: Final = 4096  # maximum distinct numbers of a dictionary
+MAX_NUMBER: Final = (1 << 63) - 1  # maximum of 64-bit numbers; no position in a file is larger
 STORED: Final = frozenset(["flat", "inline_bitpacking", "out_of_line_bitpacking", "general"])
 
 
 class SequenceCodec(Protocol):
-    """Codec of a sequence."""
+    """Codec for sequences."""
 
     @property
     def bits(self) -> int:
-        """Bits of a number: 32 or 64."""
+        """Bits per number: 32 or 64."""
         ...
 
     @property
     def has_payload(self) -> bool:
-        """True if a sequence has a buffer."""
+        """True if the sequence has a buffer."""
         ...
 
     def decode(self, payload: Bytes, count: int) -> Int64s:
@@ -82,14 +82,15 @@ class SequenceCodec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Equal or equally spaced numbers, defined by the description alone."""
+    """Equal or equally spaced numbers, which the description defines completely."""
 
     has_payload: ClassVar[bool] = False
 
     bits: int
     start: int
     step: int
-    is_empty: bool = False  # True if the description has no value: the sequence must be empty
+    # True if the description has no value, so that the sequence must be empty.
+    is_empty: bool = False
 
     @classmethod
     def of_constant(cls, message: pb.Constant, bits: int) -> Arithmetic:
@@ -135,7 +136,7 @@ class Stored:
         block = self.codec.decode_block(payload, count)
         if not isinstance(block, FixedWidth) or block.bits_per_value != self.bits:
             raise CorruptFileError(f"sequence: numbers of {self.bits} bits expected")
-        # Read 64-bit numbers as signed: a number from 2^63 on becomes negative.
+        # Read 64-bit numbers as signed, so that numbers from 2^63 on become negative.
         raw = block.data.view("<i8" if self.bits == 64 else "<u4")
         numbers = raw.astype(np.int64, copy=not raw.flags.aligned)
         if self.bits == 64 and (numbers < 0).any():
@@ -146,16 +147,16 @@ class Stored:
 def arithmetic_or_stored(
     encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: str, *, bits: int
 ) -> Arithmetic | Stored:
-    """Return the codec of a sequence without nested sequences.
+    """Return the codec for a sequence that has no nested sequences.
 
     Args:
-        allowed: names of codecs.
+        allowed: names of the allowed codecs.
         outer: name of the enclosing codec, for errors.
-        bits: bits per number, used for a constant without a value.
+        bits: bits per number, for a constant without a value.
 
     Raises:
         UnsupportedError: the codec is not allowed, or its numbers do not have 32 or 64 bits.
-        CorruptFileError: the description contradicts itself.
+        CorruptFileError: the description is inconsistent.
     """
     name = expect(encoding, allowed, outer)
     if name == "constant":
@@ -178,7 +179,7 @@ def arithmetic_or_stored(
 
 
 def checked_bits(bits: int) -> int:
-    """Return the bits of a number after a check.
+    """Return the bits per number after checking them.
 
     Raises:
         UnsupportedError: the number does not have 32 or 64 bits.
@@ -194,14 +195,14 @@ IN_RUNS: Final = frozenset(["flat", "out_of_line_bitpacking", "constant", "range
 
 
 def sequence_codec(encoding: pb.CompressiveEncoding, *, bits: int = 64) -> SequenceCodec:
-    """Return the codec of a sequence.
+    """Return the codec for a sequence.
 
     Args:
-        bits: bits per number, used for a constant without a value.
+        bits: bits per number, for a constant without a value.
 
     Raises:
-        UnsupportedError: a codec is unknown, or not legal here.
-        CorruptFileError: the description contradicts itself.
+        UnsupportedError: a codec is unknown, or not allowed here.
+        CorruptFileError: the description is inconsistent.
     """
     match variant(encoding):
         case "delta":
@@ -214,7 +215,7 @@ def sequence_codec(encoding: pb.CompressiveEncoding, *, bits: int = 64) -> Seque
 
 
 class Delta(NamedTuple):
-    """Numbers that do not decrease, stored as differences."""
+    """Non-decreasing numbers, stored as differences."""
 
     bits: int
     base: int
@@ -239,14 +240,14 @@ class Delta(NamedTuple):
             raise CorruptFileError("delta: a sequence without numbers")
         numbers = offsets_of(self.deltas.decode(payload, count - 1)) + self.base
         limit = MAX_NUMBER if self.bits == 64 else (1 << 32) - 1
-        # The first sum beyond 63 bits is smaller than the one before.
+        # The first sum above 63 bits overflows, so it is smaller than the sum before.
         if (numbers[1:] < numbers[:-1]).any() or not 0 <= numbers[-1] <= limit:
             raise CorruptFileError(f"delta: numbers beyond {limit}")
         return numbers
 
 
 class Runs(NamedTuple):
-    """Runs of equal numbers."""
+    """Run-length codec for a sequence."""
 
     bits: int
     values: Arithmetic | Stored
@@ -280,7 +281,7 @@ class Runs(NamedTuple):
         return numbers
 
     def _num_runs(self, count: int, value_bytes: int, length_bytes: int) -> int:
-        """Compute the number of runs, which is not stored."""
+        """Return the number of runs, which is not stored, from the size of a payload."""
         lengths = self.lengths
         if isinstance(lengths, Arithmetic) and lengths.step == 0:
             return count // max(lengths.start, 1)
@@ -292,7 +293,7 @@ class Runs(NamedTuple):
 
 
 class Distinct(NamedTuple):
-    """Indices into a few distinct numbers."""
+    """Dictionary codec for a sequence: indices into a few distinct numbers."""
 
     bits: int
     indices: Arithmetic | Stored
@@ -331,7 +332,7 @@ def _is_flat(codec: Arithmetic | Stored) -> bool:
 
 
 def _two_payloads(data: Bytes) -> tuple[Bytes, Bytes]:
-    """Split a buffer into its two payloads, which stand behind their sizes."""
+    """Split a buffer into its two payloads, which follow their sizes."""
     if len(data) < 16:
         raise CorruptFileError("sequence: a dictionary outside of its bytes")
     first, second = (int(size) for size in data[:16].view("<u8"))
@@ -341,11 +342,11 @@ def _two_payloads(data: Bytes) -> tuple[Bytes, Bytes]:
 
 
 def variable_codec(message: pb.Variable) -> MiniBlockCodec:
-    """Return the codec of strings in mini-blocks; the codec of their offsets decides.
+    """Return the codec for strings in mini-blocks; it depends on the codec of their offsets.
 
     Raises:
         UnsupportedError: the codec of the offsets is unknown.
-        CorruptFileError: the description contradicts itself.
+        CorruptFileError: the description is inconsistent.
     """
     if variant(message.offsets) == "flat":
         return Variable.from_proto(message)
@@ -354,7 +355,7 @@ def variable_codec(message: pb.Variable) -> MiniBlockCodec:
 
 
 class SequenceVariable(NamedTuple):
-    """Byte strings whose offsets are a sequence, in mini-blocks.
+    """Byte strings in mini-blocks whose offsets are a sequence.
 
         payload of the offsets   a buffer of its own, if their codec has a payload
         bytes                    without padding

@@ -1,6 +1,6 @@
-"""Codecs of byte strings: raw, or as codes of one byte, each for a symbol of 1 to 8 bytes.
+"""Codecs for byte strings: raw, or with codes of one byte, each for a symbol of 1 to 8 bytes.
 
-`sequence.py` has strings of 2.3 whose offsets are a sequence.
+The module `sequence` has strings of 2.3 whose offsets are a sequence.
 
 Source: encodings_v2_1.proto, messages Variable and Fsst; docs/format/encodings.md, "Variable" and
 "Fsst".
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int32s, Int64s, UInt64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-TABLE_BYTES: Final = 2312  # header, 256 symbols, 256 lengths
+TABLE_BYTES: Final = 2312  # bytes of a table: header, 256 symbols, 256 lengths
 MAGIC: Final = bytes.fromhex("54535346")
 HEADER_BYTES: Final = 8
 MAX_SYMBOL_BYTES: Final = 8
@@ -34,21 +34,21 @@ MAX_SYMBOL_BYTES: Final = 8
 class Variable:
     """Byte strings with offsets of 32 or 64 bits.
 
-    In mini-blocks, one buffer per chunk; an offset has o bytes:
+    In mini-blocks, a chunk has one buffer; an offset has o bytes:
 
         o * (n + 1)   offsets from the start of the buffer; the first is the start of the bytes
         ...           bytes
         0 to o - 1    padding to a multiple of o
 
-    As a block (a dictionary), one buffer; a word has the bits of an offset:
+    A block (a dictionary) has one buffer; a word has as many bits as an offset:
 
-        word            32 or 64: bits of an offset
+        word            bits of an offset: 32 or 64
         word            start of the bytes, from the start of the buffer
         word * (n + 1)  offsets from the start of the bytes; the first is 0
         ...             bytes
 
-    Early writers began a block with one byte for the bits of an offset, and then the number of
-    values. In zipped rows a value is its bytes; the layout knows their number.
+    Early writers began a block with one byte for the bits of an offset, then the number of values.
+    In zipped rows, a value is stored as its bytes; the layout stores their number.
     """
 
     num_buffers: ClassVar[int] = 1
@@ -105,11 +105,11 @@ class Variable:
         return VariableWidth(offsets, block[bytes_start : bytes_start + num_bytes].copy())
 
     def _block_header(self, block: Bytes, num_values: int) -> tuple[int, int, int]:
-        """Return the start of the offsets, the bits of an offset, and the start of the bytes."""
+        """Return the start of the offsets, the bits per offset, and the start of the bytes."""
         word = self.bits_per_offset // 8
         if len(block) < 1 + 2 * word:
             raise CorruptFileError(f"variable: a block of {len(block)} bytes")
-        if block[1:4].any():  # the number of values of early writers
+        if block[1:4].any():  # true for blocks of early writers: the number of values
             count, bytes_start = (int(x) for x in np.frombuffer(block, f"<u{word}", 2, offset=1))
             if count != num_values:
                 raise CorruptFileError(f"variable: a block of {count} values, not {num_values}")
@@ -122,7 +122,7 @@ class Variable:
         return VariableWidth(self.offsets_of(strings), strings.data)
 
     def offsets_of(self, strings: VariableWidth) -> Int32s | Int64s:
-        """Convert the offsets of strings to `bits_per_offset`.
+        """Convert the offsets of strings to `bits_per_offset` bits.
 
         Raises:
             BatchTooLargeError: the strings have more bytes than 32-bit offsets can address.
@@ -140,7 +140,7 @@ class Variable:
 
 
 def check_variable(values: FixedWidth | VariableWidth) -> VariableWidth:
-    """Check that zipped values are variable-width; return them.
+    """Return zipped values after checking that they have variable width.
 
     Raises:
         CorruptFileError: the values are fixed-width.
@@ -151,10 +151,10 @@ def check_variable(values: FixedWidth | VariableWidth) -> VariableWidth:
 
 
 class SymbolTable(NamedTuple):
-    """Symbols for which codes stand. The description has them as a table:
+    """Symbols of an FSST table, by code. The description has them as
 
     u8          n, number of symbols, 0 to 255
-    u8, u8      terminator and suffix limit of the encoder, of no use here
+    u8, u8      terminator and suffix limit of the encoder, unused here
     u8          flags; if bit 0 is clear, the strings are not compressed
     4 bytes     magic 54 53 53 46
     8 * n       symbols, first byte first
@@ -162,12 +162,12 @@ class SymbolTable(NamedTuple):
     ...         padding to 2312 bytes
     """
 
-    symbols: UInt64s  # shape (n,), first byte lowest; bytes behind a symbol's length are arbitrary
+    symbols: UInt64s  # shape (n,), first byte lowest; bytes after a symbol's end are arbitrary
     lengths: Bytes  # shape (n,), 1 to 8
 
     @classmethod
     def parse(cls, table: bytes) -> SymbolTable | None:
-        """Parse the table of a description; None if the strings are not compressed.
+        """Parse the table in a description; None if the strings are not compressed.
 
         Raises:
             CorruptFileError: the size or magic is wrong, or a length is out of range.
@@ -188,7 +188,7 @@ class SymbolTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fsst:
-    """Strings compressed by a symbol table and stored by Variable; the table may turn this off."""
+    """Strings compressed by a symbol table, and stored by Variable."""
 
     num_buffers: ClassVar[int] = 1
     encoded: ClassVar[Literal["variable"]] = "variable"

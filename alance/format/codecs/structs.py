@@ -1,4 +1,4 @@
-"""Codecs of packed structs: the children of a struct side by side, as one value per row.
+"""Codecs for packed structs: all children of a struct in one value per row.
 
 Source: encodings_v2_1.proto, messages PackedStruct and VariablePackedStruct;
 docs/format/encodings.md, "PackedStruct" and "VariablePackedStruct".
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 class PackedStruct:
     """Structs of fixed-width children; rows are stored as Flat.
 
-    A row is the bytes of the children in the order of the struct, without padding. Children that
-    are no whole bytes are not supported by any reader.
+    A row has the bytes of the children in the order of the struct, without padding. No reader
+    supports children that are not whole bytes.
     """
 
     num_buffers: ClassVar[int] = 1
     encoded: ClassVar[Literal["fixed"]] = "fixed"
 
-    child_bits: tuple[int, ...]  # each a multiple of 8
+    child_bits: tuple[int, ...]  # bits of each child, a multiple of 8
     rows: Flat
 
     @property
@@ -76,7 +76,10 @@ class PackedStruct:
 
 
 class Child(NamedTuple):
-    """A child of a packed struct: in each row a value of fixed size, or a length and a value."""
+    """Child of a packed struct.
+
+    In each row, it has a value of fixed size, or a length and a value.
+    """
 
     codec: PerValueCodec
     bits_per_length: int | None  # 32 or 64; None if all encoded values have the same size
@@ -105,14 +108,14 @@ class Child(NamedTuple):
         return cls(codec, None)
 
     def place(self, data: Bytes, starts: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the starts of the child's values, and their sizes in bytes.
+        """Return the starts and the sizes in bytes of the child's values.
 
         Args:
             starts: start of the child in each row.
             ends: end of each row.
 
         Raises:
-            CorruptFileError: a row ends before the child does.
+            CorruptFileError: a row ends before the end of the child.
         """
         if self.bits_per_length is None:
             assert self.codec.bits_per_value is not None
@@ -135,7 +138,7 @@ class Child(NamedTuple):
         return starts, lengths.astype(np.int64)
 
     def decode(self, rows: VariableWidth, starts: Int64s, sizes: Int64s) -> Block:
-        """Decode the child's values at some places of the rows."""
+        """Decode the values of the child at positions in the rows."""
         with kernel_errors:
             offsets, data = _kernels.concat_spans(rows.data, starts, sizes)
         if self.bits_per_length is not None:
@@ -148,7 +151,7 @@ class Child(NamedTuple):
 class VariablePackedStruct:
     """Structs with a variable-width child, or with fixed-size lists (2.2 and later).
 
-    Each child has a per-value codec of its own. A row is, child by child:
+    Each child has its own per-value codec. A row has, for each child:
 
         encoded value                   if encoded values of the child have a fixed size
         u32 or u64, encoded value       else: the length of the value, then the value

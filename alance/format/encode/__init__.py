@@ -1,1 +1,1 @@
-"""Encodes Arrow arrays to pages of file version 2.1 and later: inverts codecs and layouts."""
+"""Encoder of Arrow arrays as pages of 2.1 and later: the inverse of codecs and layouts."""

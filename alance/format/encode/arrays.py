@@ -1,7 +1,7 @@
-"""Splits Arrow arrays into leaves: levels and values of each column, as pages store them.
+"""Split Arrow arrays into leaves: the levels and values of each column, as pages store them.
 
-The inverse of `layouts.fields.assemble`. Values under nulls are dropped on the way down: children
-of null lists are cut, and a null struct makes everything inside it null.
+This is the inverse of `layouts.fields.assemble`. Values below nulls are dropped: children of null
+lists are removed, and all values in a null struct become null.
 
 Source: docs/format/file.md, "Columns" and "Arrow to levels".
 """
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
     from alance.format.encode.levels import Path
     from alance.format.field import Field
 
-LISTS: Final = ("list", "large_list", "map")  # prefixes of these logical types
+LISTS: Final = ("list", "large_list", "map")  # prefixes of the logical types of lists and maps
 
 
 def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
-    """Return levels and values of each leaf column of a top-level field's rows, by field id.
+    """Return the levels and values of each leaf of a top-level field, by field id.
 
     Args:
-        field: field of a schema made by `Schema.from_arrow`, or of a table.
-        array: the rows, of the field's type or one that casts to it (dictionaries, views, large
-            offsets, extension types of the same storage). Version 1 blobs are their bytes. Version
-            2 blobs are descriptions (`field.BLOB_V2_TYPE`), or arrays accepted by
-            `blob_v2.blob_rows`, which become `BlobRows` as values.
+        field: field of a schema from `Schema.from_arrow`, or of a table.
+        array: the rows, of the field's type or a type that can be cast to it (dictionaries, views,
+            large offsets, extension types of the same storage). Blobs of version 1 are given as
+            their bytes. Blobs of version 2 are given as descriptions (`field.BLOB_V2_TYPE`), or in
+            another form that `blobs.blob_rows` accepts; the values are then `BlobRows`.
 
     Returns:
         Leaves by field id, in the order of `layouts.fields.leaf_columns`. Values are views of the
-        array's buffers where possible. `num_rows` is rows times the dimensions of structural
-        fixed-size lists, as pages count. If lists are inside or around these, the fixed-size lists
-        are stored as lists of equal length (2.3 only), and `num_rows` counts rows.
+        array's buffers if possible. `num_rows` is the number of rows times the dimensions of
+        fixed-size lists of structs, as in pages. If such a list is in a list or contains one, it is
+        stored as a list of equal lengths (2.3 only), and `num_rows` is the number of rows.
 
     Raises:
-        InvalidInputError: nulls or text that the format cannot hold (nulls inside packed structs,
-            text that is not JSON), or another type.
+        InvalidInputError: the type is wrong, or the format cannot hold a value (a null in a packed
+            struct, a text that is not JSON).
     """
     leaves: dict[int, PageValues] = {}
     try:
@@ -80,12 +80,13 @@ def _descend(
     num_rows: int,
     leaves: dict[int, PageValues],
 ) -> None:
-    """Process one field and its children.
+    """Add the leaves of a field and its descendants to `leaves`.
 
     Args:
         path: outer layers.
-        outer: mask of slots that are valid in the outer layers, up to the next list; None: all.
-        num_rows: rows of the whole array.
+        outer: mask of the slots that are valid in the outer layers, up to the next list; None if
+            all are valid.
+        num_rows: number of rows of the whole array.
     """
     array = storage_of(array)
     if owns_column(field):
@@ -147,7 +148,7 @@ def _leaf(
 
 
 def _nulls(field: Field, array: pa.Array, outer: Mask | None) -> tuple[Mask | None, Mask | None]:
-    """Return masks of null and of valid slots, including outer nulls; None, None: all are valid."""
+    """Return masks of null and of valid slots, with outer nulls; both None if all are valid."""
     own = validity_of(array)
     if own is None and outer is None:
         return None, None
@@ -189,7 +190,7 @@ def _equal_lists(
 
 
 def _has_lists(field: Field) -> bool:
-    """True if a field has lists or maps below it."""
+    """True if a descendant of a field is a list or map."""
     return any(
         not owns_column(child) and (child.logical_type.startswith(LISTS) or _has_lists(child))
         for child in field.children
@@ -197,21 +198,21 @@ def _has_lists(field: Field) -> bool:
 
 
 def _kept(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:
-    """Return the items of some lists, concatenated."""
+    """Return the items of lists, concatenated."""
     if "fixed_size_list" not in str(items.type):
         return items.take(to_arrow(positions_of(starts, sizes)))
-    # pyarrow's `take` returns wrong items for slices of nested fixed-size lists.
+    # Not by pyarrow's `take`, which returns wrong items for slices of nested fixed-size lists.
     runs = np.flatnonzero(sizes)
     pieces = [items.slice(int(starts[run]), int(sizes[run])) for run in runs]
     return pa.concat_arrays(pieces) if pieces else items[:0]
 
 
 def _children(field: Field, array: pa.Array) -> list[pa.Array]:
-    """Return the children of a struct in the order of the field."""
+    """Return the children of a struct in the order of the field's children."""
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
     expected = [child.name for child in field.children]
     if names != expected and (sorted(names) != sorted(expected) or len(set(names)) < len(names)):
-        # Implementations name the key and value of a map differently.
+        # Accept any names of the key and value of a map, because implementations differ.
         if len(names) != len(expected) or field.name != "entries":
             raise InvalidInputError(f"field {field.name!r}: children {names}, expected {expected}")
         expected = names

@@ -1,4 +1,4 @@
-"""Types that the parts of the encoder exchange.
+"""Types that the stages of the encoder exchange.
 
   arrays    Arrow array of a field -> `PageValues` of each leaf (levels and values)
   pages     `PageValues` -> `EncodedPage`: chooses the layout by data and hints; the kernel
@@ -6,7 +6,7 @@
   values    values -> compressed values of full-zip pages, one by one
   container `EncodedPage`s -> the bytes of a file
 
-Decoding returns the same blocks, so each step is tested by the step that inverts it.
+Decoding returns the same blocks, so tests of a stage use its inverse.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """File version and metadata that control the encoding of a leaf.
+    """File version and field metadata that control the encoding of a leaf.
 
     Attributes:
-        version: file version, which decides the allowed encodings.
-        metadata: metadata of the field: the `lance-encoding:*` keys of Lance.
-        dimensions: for each layer from row to leaf: the dimension of a fixed-size list of structs,
-            or 0.
+        version: file version; it determines the allowed encodings.
+        metadata: metadata of the field, with its `lance-encoding:*` keys.
+        dimensions: for each layer from row to leaf, the dimension of a fixed-size list of structs;
+            0 for other layers.
     """
 
     version: FileVersion
@@ -43,12 +43,13 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPage:
-    """An encoded page of a column."""
+    """Encoded page of a column."""
 
-    description: bytes  # a PageLayout; a PlanarLayout for sparse pages, an ArrayEncoding in 2.0
-    buffers: tuple[Bytes, ...]  # in the order of the layout, without padding; shape (num_bytes,)
+    description: bytes  # a PageLayout, a PlanarLayout for sparse pages, or an ArrayEncoding in 2.0
+    buffers: tuple[Bytes, ...]  # in the order of the layout, without padding
     num_rows: int
-    search: tuple[int, ...] = ()  # numbers of buffers that readers need before taking rows
+    # Numbers of the buffers that readers need before they can take rows.
+    search: tuple[int, ...] = ()
     is_planar: bool = False
 
     @classmethod
@@ -65,7 +66,7 @@ class EncodedPage:
 
     @property
     def layout(self) -> pb.PageLayout | pb3.PlanarLayout:
-        """Description message of the page."""
+        """Description message of the page, parsed at each access."""
         kind = pb3.PlanarLayout if self.is_planar else pb.PageLayout
         return kind.FromString(self.description)
 

@@ -1,9 +1,9 @@
-"""Blob columns: rows of payloads, and pages of descriptions that locate the bytes.
+"""Blob columns: rows of payloads, and pages of descriptions that locate the payloads.
 
-  version 1    one buffer a payload in the same file, the column holds (position, size)
-  version 2    the column holds kind, position, size, blob id and URI of each payload
+  version 1    a buffer per payload in the same file; the column has (position, size)
+  version 2    the column has kind, position, size, blob id and URI of each payload
 
-Users pass version 2 rows as payloads, or as references to objects:
+Users pass rows of version 2 as payloads, or as references to objects:
 
   large_binary, binary, ...                    payloads
   struct<data, uri>                            payloads, or whole objects
@@ -14,7 +14,7 @@ Users pass version 2 rows as payloads, or as references to objects:
                                                has written, or parts of managed objects that the
                                                table keeps
 
-The size of a payload decides its place:
+The size of a payload determines where it is stored:
 
   > dedicated            an object of its own
   > inline               an object shared by blobs of the file, up to `pack` bytes
@@ -64,9 +64,9 @@ INLINE: Final = 0
 PACKED: Final = 1
 DEDICATED: Final = 2
 EXTERNAL: Final = 3
-MANAGED: Final = 4  # a part of a managed object, by its path in the table's folder
-MANAGED_ELSEWHERE: Final = 5  # likewise, below a base path
-UNKNOWN_BASE: Final = (1 << 32) - 1  # reserved: no base path has this id
+MANAGED: Final = 4  # part of a managed object in the table's folder, by its path there
+MANAGED_ELSEWHERE: Final = 5  # part of a managed object below a base path
+UNKNOWN_BASE: Final = (1 << 32) - 1  # reserved id, which no base path has
 INLINE_BLOB_BYTES: Final = 64 << 10
 DEDICATED_BYTES: Final = 4 << 20
 PACK_BYTES: Final = 1 << 30
@@ -83,7 +83,7 @@ _CHILDREN: Final = {
 }
 
 
-PREPARED_TYPE: Final = pa.struct(  # type of blobs that the caller has placed
+PREPARED_TYPE: Final = pa.struct(  # type of blobs that the caller has stored
     [
         ("kind", pa.uint8()),
         ("data", pa.large_binary()),
@@ -102,12 +102,11 @@ def encode_blob_page(
 
     Args:
         field: the binary field.
-        values: its rows with their payloads, from `leaf_values`.
-        positions: positions of the payloads from `FileBuilder.add_blobs(values.values)`, shape
-            (n,).
+        values: rows of the field with their payloads, from `leaf_values`.
+        positions: file positions of the payloads, from `FileBuilder.add_blobs`; shape (n,).
 
     Raises:
-        UnsupportedError: blobs in lists, or a version without such blobs.
+        UnsupportedError: blobs are in lists, or the file version has no such blobs.
         InvalidInputError: the numbers of positions and rows differ, or there are no payloads.
     """
     payloads = values.values
@@ -120,7 +119,7 @@ def encode_blob_page(
     places = positions.astype("<u8")
     sizes = np.diff(payloads.offsets).astype("<u8")
     if values.definition is not None:
-        # A null stores its definition level, above the bits of a repetition level.
+        # A null is stored as its definition level, shifted by the bits of a repetition level.
         absent = values.definition > 0
         places[absent] = values.definition[absent].astype("<u8") << 16
         sizes[absent] = 0
@@ -144,15 +143,16 @@ def describe_blobs(
     uris: pa.Array | None = None,
     valid: Mask | None = None,
 ) -> pa.Array:
-    """Build descriptions of version 2 blobs, of `field.BLOB_V2_TYPE`, for `leaf_values`.
+    """Build descriptions of version 2 blobs, of type `field.BLOB_V2_TYPE`, for `leaf_values`.
 
     Args:
         kinds: 0 inline, 1 packed, 2 dedicated, 3 external; shape (n,).
-        positions: absolute in this file (inline), in the sidecar (packed), or in the object.
-        sizes: bytes of each.
-        blob_ids: ids of sidecars, or the id of a base path; otherwise 0.
-        uris: strings; None: all empty.
-        valid: False where the row is null; None: no nulls.
+        positions: absolute position in this file (inline), in the sidecar (packed), or in the
+            object.
+        sizes: size of each blob in bytes.
+        blob_ids: id of the sidecar, or of the base path; else 0.
+        uris: URIs; None if all are empty.
+        valid: mask of non-null rows; None if there are no nulls.
     """
     count = len(kinds)
     if uris is None:
@@ -168,7 +168,7 @@ def describe_blobs(
 
 
 def uri_array(count: int, uris: Mapping[int, str]) -> pa.Array:
-    """Build `count` strings: given ones by row, in ascending order, and empty ones."""
+    """Build an array of `count` strings: `uris` by row number, in ascending order; else empty."""
     texts = [text.encode() for text in uris.values()]
     ends = np.zeros(count + 1, np.int32)
     ends[np.fromiter(uris, np.int64, len(uris)) + 1] = [len(text) for text in texts]
@@ -178,7 +178,7 @@ def uri_array(count: int, uris: Mapping[int, str]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class BlobLimits:
-    """Size limits in bytes: of an inline blob, a blob in a shared object, a shared object."""
+    """Maximum bytes of an inline blob, of a blob in a shared object, and of a shared object."""
 
     inline: int = INLINE_BLOB_BYTES
     dedicated: int = DEDICATED_BYTES
@@ -186,10 +186,10 @@ class BlobLimits:
 
     @classmethod
     def of(cls, field: Field, pack: int | None = None) -> BlobLimits:
-        """Return the limits in a field's metadata; a missing key has its default.
+        """Return the limits in a field's metadata, with defaults for missing keys.
 
         Args:
-            pack: largest size of a shared object; None: the limit in the metadata.
+            pack: largest size of a shared object; None for the limit in the metadata.
 
         Raises:
             InvalidInputError: a limit in the metadata is not a number.
@@ -201,7 +201,7 @@ class BlobLimits:
         )
 
     def kinds(self, sizes: Int64s) -> Bytes:
-        """Return the kind of place for payloads of these sizes; shape (n,)."""
+        """Return the kind of storage for payloads of these sizes; shape (n,)."""
         kinds = np.where(sizes > self.inline, PACKED, INLINE)
         return np.where(sizes > self.dedicated, DEDICATED, kinds).astype(np.uint8)
 
@@ -219,12 +219,12 @@ def _limit(field: Field, key: str, default: int, at_least: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PlacedBlobs:
-    """Places of blobs that the caller has placed; each array has shape (n,).
+    """Descriptions of blobs that the caller has stored; each array has shape (n,).
 
     Attributes:
-        kinds: INLINE for a payload or a null.
-        positions, sizes, blob_ids: places of the others; for `MANAGED_ELSEWHERE`, `blob_ids` has
-            the base path.
+        kinds: kind of each blob; INLINE also for a payload that is not stored yet, or a null.
+        positions, sizes, blob_ids: fields of the description of a stored blob; for
+            `MANAGED_ELSEWHERE`, `blob_ids` has the id of the base path.
         uris: paths of managed objects, by slot number.
     """
 
@@ -236,7 +236,7 @@ class PlacedBlobs:
 
     @property
     def is_managed(self) -> bool:
-        """True if all are payloads, nulls or parts of managed objects."""
+        """True if all rows are payloads, nulls or parts of managed objects."""
         return bool(np.isin(self.kinds, (INLINE, MANAGED, MANAGED_ELSEWHERE)).all())
 
     @property
@@ -247,17 +247,20 @@ class PlacedBlobs:
 
 @dataclass(frozen=True, slots=True)
 class BlobRows:
-    """Slots of a version 2 blob column, before their payloads are placed.
+    """Slots of a version 2 blob column, before their payloads are stored.
 
     Attributes:
         payloads: payload of each slot; empty for nulls and external blobs.
-        valid: mask of slots that are not null; None: all.
+        valid: mask of non-null slots; None if there are no nulls.
         external: numbers of slots that reference an object, ascending; shape (m,).
         uris: URIs of the referenced objects.
-        positions, sizes: ranges in the referenced objects; size 0: the whole object.
-        base_ids: base of each URI; None, or the value `UNKNOWN_BASE`: not resolved yet.
-        kinds: `EXTERNAL`, or a kind of managed object, of each reference; None: all are `EXTERNAL`.
-        placed: places chosen by the caller; None: the writer places the payloads.
+        positions, sizes: ranges in the referenced objects; size 0 means the whole object.
+        base_ids: id of each URI's base path. None, or `UNKNOWN_BASE` for an entry, if not resolved
+            yet.
+        kinds: `EXTERNAL` or a kind of managed object for each reference; None if all are
+            `EXTERNAL`.
+        placed: descriptions of blobs that the caller has stored; None if the writer stores all
+            payloads.
     """
 
     payloads: VariableWidth
@@ -276,25 +279,25 @@ class BlobRows:
 
     @property
     def has_managed(self) -> bool:
-        """True if any reference is a part of a managed object."""
+        """True if any reference is to a part of a managed object."""
         return self.kinds is not None and bool((self.kinds != EXTERNAL).any())
 
     @property
     def is_resolved(self) -> bool:
-        """True if the base of each URI is known."""
+        """True if the base path of each URI is known."""
         return self.base_ids is not None and UNKNOWN_BASE not in self.base_ids
 
 
 def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
-    """Parse a blob column of one of the Arrow types that users pass; see the module.
+    """Parse a blob column of one of the Arrow types that the module's docstring lists.
 
     Args:
-        valid: mask of slots that are not null, shape (n,); None: all.
-        where: name of the field, for messages.
+        valid: mask of non-null slots, shape (n,); None if there are no nulls.
+        where: name of the field, for error messages.
 
     Raises:
-        InvalidInputError: another type; a slot with both or none of `data` and `uri`; an empty URI;
-            an incomplete or empty range.
+        InvalidInputError: the type is none of these, a slot has both or neither of `data` and
+            `uri`, a URI is empty, or a range is incomplete or empty.
     """
     array = storage_of(array)
     nowhere = np.empty(0, np.int64)
@@ -383,7 +386,8 @@ def check_managed(path: str, position: int, size: int, where: str) -> None:
     """Check a reference to a part of a managed object.
 
     Raises:
-        InvalidInputError: not a relative path below its folder, or an impossible range.
+        InvalidInputError: the path is not a relative path below its folder, or the range is
+            invalid.
     """
     parts = path.split("/")
     if {"", ".", ".."} & {*parts} or "\\" in path or "://" in path:

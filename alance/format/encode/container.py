@@ -1,12 +1,12 @@
-"""Writes a 2.x file around its pages: buffer positions, metadata, tables, footer.
+"""Writer of a 2.x file around its pages: buffer positions, metadata, tables, footer.
 
   page buffers, blobs, global buffers from 1 on      each at a multiple of 64
-  search-cache buffer, the last of these             see format.search_buffer
+  search-cache buffer, the last global buffer        see format.search_buffer
   global buffer 0: FileDescriptor                    at a multiple of 64
   column metadata | their offset table | offset table of global buffers | footer
 
-Buffers that readers need first are held back until the end, for the search-cache buffer. The kernel
-assigns positions and writes everything after the pages (kernels/encode/container.cpp).
+Buffers that readers need first are written at the end, in the search-cache buffer. The kernel
+assigns positions, and writes all that follows the pages (kernels/encode/container.cpp).
 
 Source: docs/format/file.md, "Container".
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.schema import Schema
 
-ALIGNMENT: Final = 64  # of every buffer, required by readers of 2.1 and later
+ALIGNMENT: Final = 64  # bytes; readers of 2.1 and later require it for every buffer
 FILLER: Final = 0x48
 PADDING: Final = np.full(ALIGNMENT, FILLER, np.uint8)
 FOOTER_NUMBERS: Final = {
@@ -54,14 +54,14 @@ MANIFEST_NUMBERS: Final = {  # version numbers in `DataFile` records
     FileVersion.V2_0: (2, 0),
 }
 
-SEARCH_BYTES: Final = 1 << 20  # largest search-cache buffer of a file
-COPIED_CHUNK_BYTES: Final = 256 << 10  # smaller chunks are joined by copying
+SEARCH_BYTES: Final = 1 << 20  # bytes; largest search-cache buffer of a file
+COPIED_CHUNK_BYTES: Final = 256 << 10  # bytes; smaller chunks are joined, which copies them
 
 
 class FileBuilder:
-    """Builds one file; the caller appends the returned bytes, in order.
+    """Encoder of a file; the caller appends the returned bytes to the file, in order.
 
-    Not thread-safe. Memory: about 300 bytes of metadata a page.
+    Not thread-safe. Memory: about 300 bytes of metadata per page.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class FileBuilder:
         search_bytes: int = SEARCH_BYTES,
         encodings: list[bytes] | None = None,
     ) -> None:
-        """Start an empty file. Its columns are `leaf_columns` of the fields of `schema`, in order.
+        """Start an empty file, whose columns are `leaf_columns` of the schema's fields.
 
         Args:
-            search_bytes: largest search-cache buffer; 0: none.
-            encodings: encoding of each column, if the columns are not these.
+            search_bytes: largest search-cache buffer; 0 for none.
+            encodings: encoding of each column, if the file has other columns; else None.
 
         Raises:
-            UnsupportedError: a version that alance does not write.
+            UnsupportedError: alance does not write the version.
         """
         if version not in FOOTER_NUMBERS:
             numbers = [number.value for number in FOOTER_NUMBERS]
@@ -94,19 +94,19 @@ class FileBuilder:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes returned so far; after `finish` the size of the file."""
+        """Number of bytes returned so far; after `finish`, the size of the file."""
         return self._container.num_bytes
 
     @property
     def num_rows(self) -> int:
-        """Rows of the longest column so far."""
+        """Number of rows of the longest column so far."""
         pairs = zip(self._lengths, self._multipliers, strict=True)
         return max((length // multiplier for length, multiplier in pairs), default=0)
 
     def add_page(self, column: int, page: EncodedPage) -> list[Bytes]:
         """Return the bytes of a column's next page: its buffers with padding.
 
-        Pages of a column come in row order; columns may alternate in any way.
+        Add the pages of a column in row order; the order of columns is free.
         """
         url, description = PAGE_LAYOUT, page.description
         if self._version >= FileVersion.V2_3:
@@ -126,10 +126,10 @@ class FileBuilder:
         return [chunk for buffer, start in placed if start >= 0 for chunk in padded(buffer)]
 
     def add_blobs(self, values: VariableWidth) -> tuple[Int64s, list[Bytes]]:
-        """Place each payload as a buffer of its own.
+        """Place each payload in a buffer of its own.
 
         Returns:
-            Positions (0 for empty payloads), shape (n,), and the bytes to append.
+            File positions (0 for empty payloads), shape (n,); and the bytes to append.
         """
         sizes = np.diff(values.offsets).astype(np.int64)
         places = -(-sizes // ALIGNMENT) * ALIGNMENT
@@ -141,14 +141,14 @@ class FileBuilder:
         return np.where(sizes > 0, starts + self._container.place(total), 0), [content]
 
     def add_buffer(self, content: Bytes) -> tuple[int, list[Bytes]]:
-        """Return the number of a new global buffer, from 1 on, and the bytes to append."""
+        """Add a global buffer. Returns its number, from 1 on, and the bytes to append."""
         return self._container.add_buffer(len(content)), padded(content)
 
     def finish(self) -> list[Bytes]:
-        """Return the end of the file: schema, column metadata, tables, footer.
+        """Return the bytes at the end of the file: schema, column metadata, tables, footer.
 
         Raises:
-            InvalidInputError: columns with different numbers of rows.
+            InvalidInputError: columns have different numbers of rows.
         """
         num_rows = self.num_rows
         for number, (length, multiplier) in enumerate(
@@ -161,19 +161,19 @@ class FileBuilder:
         return self._end(num_rows)
 
     def _end(self, num_rows: int) -> list[Bytes]:
-        """Return all bytes after the pages of a file of `num_rows` rows."""
+        """Return the bytes after the pages of a file with `num_rows` rows."""
         descriptor = file_descriptor(self._schema, num_rows).SerializeToString(deterministic=True)
         return [np.frombuffer(self._container.end(descriptor), np.uint8)]
 
 
 def padded(content: Bytes) -> list[Bytes]:
-    """Return a buffer with padding to the alignment; nothing for an empty buffer."""
+    """Return a buffer, padded to the alignment; nothing for an empty buffer."""
     padding = -len(content) % ALIGNMENT
     return [chunk for chunk in (content, PADDING[:padding]) if len(chunk)]
 
 
 def with_small_ones_joined(chunks: Iterable[Bytes]) -> list[Bytes]:
-    """Join small neighbouring chunks; large ones stay as they are."""
+    """Join small adjacent chunks; large chunks stay as they are."""
     joined: list[Bytes] = []
     small: list[Bytes] = []
     for chunk in chunks:
@@ -191,7 +191,7 @@ def _together(chunks: list[Bytes]) -> list[Bytes]:
 
 
 def file_descriptor(schema: Schema, num_rows: int) -> file_pb2.FileDescriptor:
-    """Build the file's descriptor: its schema and number of rows."""
+    """Build the descriptor of a file: its schema and number of rows."""
     fields = [message for field in schema.fields for message in _messages(field)]
     metadata = {key: value.encode() for key, value in schema.metadata.items()}
     return file_pb2.FileDescriptor(
@@ -200,7 +200,7 @@ def file_descriptor(schema: Schema, num_rows: int) -> file_pb2.FileDescriptor:
 
 
 def _messages(field: Field) -> Iterator[file_pb2.Field]:
-    """Yield a field and its descendants as files list them."""
+    """Yield the messages of a field and its descendants, in a file's order."""
     if not field.is_blob_v2:
         yield field.message
         for child in field.children:
@@ -224,7 +224,7 @@ def _messages(field: Field) -> Iterator[file_pb2.Field]:
 
 
 def column_encoding(*, is_blob: bool = False) -> bytes:
-    """Return the encoding in every column's metadata; in 2.0 it marks blob columns."""
+    """Return the column encoding in the metadata of every column; in 2.0, it marks blob columns."""
     encoding = encodings_v2_0_pb2.ColumnEncoding()
     (encoding.blob.inner if is_blob else encoding).values.SetInParent()
     content = Any(type_url=COLUMN_ENCODING, value=encoding.SerializeToString())

@@ -18,17 +18,17 @@ Encoding = pb.CompressiveEncoding
 
 
 def flat(bits: int) -> Encoding:
-    """Uncompressed values."""
+    """Describe uncompressed values."""
     return Encoding(flat=pb.Flat(bits_per_value=bits))
 
 
 def variable(bits_per_offset: int) -> Encoding:
-    """Byte strings."""
+    """Describe byte strings."""
     return Encoding(variable=pb.Variable(offsets=flat(bits_per_offset)))
 
 
 def out_of_line_bitpacking(bits: int, width: int) -> Encoding:
-    """Any number of values bit-packed at one width."""
+    """Describe values that are bit-packed to `width` bits."""
     return Encoding(
         out_of_line_bitpacking=pb.OutOfLineBitpacking(
             uncompressed_bits_per_value=bits, values=flat(width)
@@ -37,12 +37,12 @@ def out_of_line_bitpacking(bits: int, width: int) -> Encoding:
 
 
 def fsst(table: bytes, values: Encoding) -> Encoding:
-    """Strings as codes of symbols in `table`."""
+    """Describe strings as codes of the symbols in `table`."""
     return Encoding(fsst=pb.Fsst(symbol_table=table, values=values))
 
 
 def general(scheme: Scheme, level: int | None, values: Encoding) -> Encoding:
-    """General compression of the bytes that `values` describes."""
+    """Describe general compression of the bytes that `values` describes."""
     compression = pb.BufferCompression(scheme=pb.CompressionScheme.Name(scheme.value))
     if level is not None:
         compression.level = level
@@ -50,7 +50,7 @@ def general(scheme: Scheme, level: int | None, values: Encoding) -> Encoding:
 
 
 def fixed_size_list(dimension: int, has_validity: bool, items: Encoding) -> Encoding:
-    """Lists of `dimension` items."""
+    """Describe lists of `dimension` items."""
     return Encoding(
         fixed_size_list=pb.FixedSizeList(
             items_per_value=dimension, values=items, has_validity=has_validity
@@ -59,11 +59,11 @@ def fixed_size_list(dimension: int, has_validity: bool, items: Encoding) -> Enco
 
 
 def packed_struct(child_bits: Sequence[int]) -> Encoding:
-    """Fixed-width children side by side."""
+    """Describe structs of fixed-width children, row by row."""
     rows = flat(sum(child_bits))
     return Encoding(packed_struct=pb.PackedStruct(bits_per_value=child_bits, values=rows))
 
 
 def empty_constant() -> Encoding:
-    """Items that are all null; also an empty set of numbers."""
+    """Describe items that are all null, or an empty set of numbers."""
     return Encoding(constant=pb.Constant())

@@ -1,8 +1,8 @@
-"""Fixed-size lists taken apart: the levels of nesting, and all items.
+"""Nested fixed-size lists, split into their levels and their items.
 
-They are nested to any depth, with fixed-width items. In mini-blocks, each level's item validity is
-a buffer of its own, before the items. In full-zip rows, a row is the validity bytes of each level
-and then the items.
+Lists are nested to any depth, with fixed-width items. In mini-blocks, the item validity of each
+level has its own buffer, before the items. In full-zip pages, a row has the validity bytes of each
+level, then the items.
 
 Source: encodings_v2_1.proto, message FixedSizeList; docs/format/encodings.md, "FixedSizeList".
 """
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One level of lists."""
+    """Level of nested lists."""
 
     dimension: int
-    validity: Bytes | None  # LSB-first bits of the items; None: all valid
+    validity: Bytes | None  # LSB-first bits of the items; None if all are valid
     items_per_row: int  # product of the dimensions down to this level
 
 
 @dataclass(frozen=True, slots=True)
 class FixedLists:
-    """Nested lists taken apart: levels from the outside in, and items."""
+    """Nested lists, split into levels from the outside in, and items."""
 
     num_rows: int
     levels: tuple[_Level, ...]
-    items: FixedWidth | None  # None: all items are null
+    items: FixedWidth | None  # None if all items are null
 
     @classmethod
     def of(cls, values: FixedSizeListBlock) -> FixedLists:
-        """Take a block apart.
+        """Split a block into levels and items.
 
         Raises:
-            UnsupportedError: lists of 0 items, or of items that are not fixed-width.
+            UnsupportedError: lists have 0 items, or items without a fixed width.
         """
         levels: list[_Level] = []
         block: Block = values
@@ -84,21 +84,21 @@ class FixedLists:
 
     @property
     def item_bits(self) -> int:
-        """Bits of a row's items."""
+        """Bits of all items per row."""
         return self.levels[-1].items_per_row * (self.items.bits_per_value if self.items else 0)
 
     @property
     def row_bits(self) -> int:
-        """Bits of a row with its validity, which takes whole bytes."""
+        """Bits per row with its validity, which has whole bytes."""
         return self.item_bits + sum(
             8 * -(-level.items_per_row // 8) for level in self.levels if level.validity is not None
         )
 
     def rows(self) -> FixedWidth:
-        """Return the rows with validity and items zipped.
+        """Return the rows, each with its validity and then its items.
 
         Raises:
-            UnsupportedError: the items of a row are not whole bytes, or there are no bytes.
+            UnsupportedError: the items of a row are not whole bytes, or rows are empty.
         """
         if self.item_bits % 8:
             raise UnsupportedError(f"full-zip rows of {self.item_bits} bits")

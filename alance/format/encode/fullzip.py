@@ -1,4 +1,4 @@
-"""Full-zip pages: levels and value of each row side by side.
+"""Encoder of full-zip pages: each value follows its levels.
 
 Source: docs/format/file.md, "Full-zip layout".
 """
@@ -29,13 +29,13 @@ MAX_ITEMS: Final = 0xFFFFFFFF  # a page stores its number of entries in 32 bits
 
 
 def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
-    """Encode all rows as one page.
+    """Encode all rows as one full-zip page.
 
     Raises:
-        UnsupportedError: values that are not whole bytes, or too many entries.
+        UnsupportedError: values are not whole bytes, or there are too many entries.
     """
     block = values.values
-    if isinstance(block, DictionaryBlock):  # full-zip values have no indices
+    if isinstance(block, DictionaryBlock):  # full-zip pages have no dictionary
         indices = block.indices.data.view(f"<u{block.indices.bits_per_value // 8}")
         block = gather(block.items, indices.astype(np.int64))
     encoding, encoded = per_value(block, hints)
@@ -68,7 +68,7 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
     with kernel_errors:
         if isinstance(encoded, FixedWidth):
             message.bits_per_value = encoded.bits_per_value
-            rows, starts = encoded.data, NO_STARTS  # without levels, rows are the values
+            rows, starts = encoded.data, NO_STARTS  # without levels, a row is its value
             if bits:
                 width = encoded.bits_per_value // 8
                 rows, starts = _kernels.zip_fixed(*levels, rows, width)
@@ -88,7 +88,7 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
 
 
 def _index(starts: Int64s) -> Bytes:
-    """Encode the start of each row and the final end, in the smallest sufficient width."""
+    """Encode the start of each row and the final end, with the smallest sufficient width."""
     end = int(starts[-1])
     width = next(width for width in (1, 2, 4, 8) if end < 1 << 8 * width)
     return starts.astype(f"<u{width}").view(np.uint8)

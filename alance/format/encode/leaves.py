@@ -1,7 +1,7 @@
-"""Arrow arrays of leaves as blocks: views of their buffers, cut to the written slice.
+"""Arrow arrays of leaves as blocks, which are views of the arrays' buffers.
 
-The inverse of `layouts.arrays`. Blocks have no nulls: levels record them, and a null's slot holds
-the array's arbitrary bytes; null strings are emptied.
+This is the inverse of `layouts.arrays`. Levels record nulls, blocks do not: the slot of a null has
+the array's arbitrary bytes, or becomes an empty string.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
     """Convert an array to a storage type without children.
 
     Raises:
-        InvalidInputError: the values do not fit.
+        InvalidInputError: the values do not fit the type.
     """
     array = _without_extensions(array)
     if _is_same(array.type, arrow):
@@ -65,7 +65,7 @@ def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
 
 
 def _is_same(left: pa.DataType, right: pa.DataType) -> bool:
-    """True if values are stored alike; item names and dictionary order do not matter."""
+    """True if values of both types are stored alike; ignores item names and dictionary order."""
     if pa.types.is_dictionary(left) and pa.types.is_dictionary(right):
         return bool(left.index_type == right.index_type and left.value_type == right.value_type)
     if pa.types.is_fixed_size_list(left) and pa.types.is_fixed_size_list(right):
@@ -74,7 +74,7 @@ def _is_same(left: pa.DataType, right: pa.DataType) -> bool:
 
 
 def _without_extensions(array: pa.Array) -> pa.Array:
-    """Replace extension types by storage types, also of items of fixed-size lists."""
+    """Replace extension types by storage types, also in items of fixed-size lists."""
     array = storage_of(array)
     if not pa.types.is_fixed_size_list(array.type):
         return array
@@ -88,16 +88,16 @@ def _without_extensions(array: pa.Array) -> pa.Array:
 
 
 def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
-    """Return the values of an array of a storage type.
+    """Return the values of an array of a storage type as a block.
 
     Args:
-        array: a slice of any array; not an extension type.
-        valid: mask of slots that are not null, shape (n,); None: the array's own validity.
-        where: name of the field, for messages.
+        array: array or slice, not of an extension type.
+        valid: mask of non-null slots, shape (n,); None for the array's own validity.
+        where: name of the field, for error messages.
 
     Raises:
-        InvalidInputError: a null inside a packed struct, or malformed indices or offsets.
-        UnsupportedError: a type that no page holds.
+        InvalidInputError: a packed struct has a null child, or indices or offsets are malformed.
+        UnsupportedError: no page can hold the type.
     """
     arrow = array.type
     if pa.types.is_null(arrow):
@@ -124,7 +124,7 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
 
 
 def _indices(data: Bytes, bits: int, num_items: int, valid: Mask | None, where: str) -> FixedWidth:
-    """Return indices inside the dictionary; Arrow allows arbitrary indices for nulls."""
+    """Return dictionary indices; indices of nulls that are out of range become 0."""
     raw = data.view(f"<u{bits // 8}")
     if len(raw) and int(raw.max()) >= num_items:
         if valid is not None:
@@ -137,11 +137,11 @@ def _indices(data: Bytes, bits: int, num_items: int, valid: Mask | None, where: 
 
 
 def check_offsets(offsets: npt.NDArray[np.integer[Any]], num_values: int, where: str) -> None:
-    """Refuse damaged offsets of strings or lists, which Arrow does not check by itself.
+    """Check the offsets of strings or lists, which Arrow does not check by itself.
 
     Args:
         num_values: number of bytes or items that the offsets point into.
-        where: name of the field, for the message.
+        where: name of the field, for the error message.
 
     Raises:
         InvalidInputError: the offsets decrease, or point outside of the values.
@@ -151,7 +151,7 @@ def check_offsets(offsets: npt.NDArray[np.integer[Any]], num_values: int, where:
 
 
 def _variable(array: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
-    """Return strings with offsets from 0; null strings are empty."""
+    """Return strings with offsets from 0; null strings become empty."""
     offsets, data = strings_of(array)
     check_offsets(offsets, len(data), where)
     start, stop = int(offsets[0]), int(offsets[-1])
@@ -180,13 +180,13 @@ def _fixed_size_list(array: pa.Array, valid: Mask | None, where: str) -> FixedSi
 
 
 def _all_valid(item_valid: Mask, valid: Mask | None, dimension: int) -> bool:
-    """True if only items of null lists are null."""
+    """True if only the items of null lists are null."""
     rows = item_valid.reshape(-1, dimension).all(axis=1)
     return bool((rows if valid is None else rows | ~valid).all())
 
 
 def _struct(array: pa.Array, valid: Mask | None, where: str) -> StructBlock:
-    """Return a packed struct: a single value, whose children have no nulls of their own."""
+    """Return packed structs, whose children must not be null."""
     if valid is None:
         valid = validity_of(array)
     children = []
@@ -208,7 +208,7 @@ def _struct(array: pa.Array, valid: Mask | None, where: str) -> StructBlock:
 
 
 def _without_null_items(array: pa.Array) -> pa.Array:
-    """Move nulls from a dictionary's items to the rows that use them."""
+    """Move the nulls of a dictionary's items to the rows that use these items."""
     items = array.dictionary
     if items.null_count == 0:
         return array

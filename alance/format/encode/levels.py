@@ -1,13 +1,13 @@
-"""Structure to levels: records nulls and empty lists at each depth as one level an entry.
+"""Convert structure to levels: one level per entry records nulls and empty lists of all depths.
 
-Layers are ordered from the row to the leaf. The kind of each layer depends on these rows: a layer
-without nulls or empty lists has no levels. Everything inside a null struct is null, up to the next
-list: the reference implementation cannot read lists that say otherwise. An entry's level is the
-outermost reason for its absence.
+Layers are ordered from the row to the leaf. The kind of a layer depends on the rows: a layer
+without nulls or empty lists has no levels. All that is inside a null struct is null, up to the next
+list; the reference implementation cannot read other lists. If an entry has no value, its level
+shows the outermost null or empty list.
 
-In the chunks of a mini-block page, levels are u16 before coding, with one codec a page: the
-smallest of flat; bit-packed with the width in front, at most 1024 levels a chunk; bit-packed at one
-width; runs, from 2.2 on.
+In the chunks of a mini-block page, levels are u16 before encoding. A page has one codec for levels,
+the smallest of: flat; bit-packed after their width, at most 1024 levels per chunk; bit-packed at
+one width; run-length (2.2 and later).
 
 Source: docs/format/file.md, "Arrow to levels"; encodings_v2_1.proto, message MiniBlockLayout.
 """
@@ -33,11 +33,12 @@ NO_NULLS: Final = np.empty(0, np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class ItemLayer:
-    """The slots of a leaf, struct or structural fixed-size list."""
+    """Slots of a leaf, struct or fixed-size list of structs."""
 
-    nulls: Mask | None  # shape (slots,): null here, or in an outer struct; None: no nulls
-    repeats: int = 1  # inner slots for each slot: the dimension of a fixed-size list
-    is_nullable: bool = False  # nullable in the schema
+    # Shape (slots,): null here or in an outer struct; None if there are no nulls.
+    nulls: Mask | None
+    repeats: int = 1  # inner slots per slot: the dimension of a fixed-size list
+    is_nullable: bool = False  # True if the schema allows nulls
 
     @property
     def kind(self) -> Layer:
@@ -46,11 +47,12 @@ class ItemLayer:
 
 @dataclass(frozen=True, slots=True)
 class ListLayer:
-    """The slots of a list or map; null slots have no children."""
+    """Slots of a list or map; null slots have no children."""
 
     offsets: Int64s  # shape (slots + 1,), from 0
-    nulls: Mask | None  # shape (slots,): null here, or in an outer struct; None: no nulls
-    has_empty: bool  # some valid lists have no children
+    # Shape (slots,): null here or in an outer struct; None if there are no nulls.
+    nulls: Mask | None
+    has_empty: bool  # True if a valid list is empty
 
     @property
     def kind(self) -> Layer:
@@ -69,10 +71,10 @@ def levels_of(
 
     Args:
         path: structure from the row to the leaf.
-        num_rows: slots of the first layer.
+        num_rows: number of slots of the first layer.
 
     Raises:
-        UnsupportedError: structural fixed-size lists inside or around lists.
+        UnsupportedError: a fixed-size list of structs is in a list, or contains one.
     """
     layers = tuple(reversed(_kinds(path)))
     max_rep, max_def = max_repetition(layers), max_definition(layers)
@@ -109,9 +111,9 @@ def levels_of(
 def _kinds(path: Path) -> list[Layer]:
     """Return the kind of each layer.
 
-    A nullable struct around a list counts as one with nulls even if it has none, and so does
-    everything inside it up to the last list: the reference implementation cannot read a column
-    whose pages differ in this respect.
+    A nullable struct around a list gets the kind for nulls even without nulls, and so do the layers
+    inside it up to the last list. The reference implementation cannot read a column whose pages
+    differ here.
     """
     kinds = [layer.kind for layer in path]
     last_list = max((n for n, kind in enumerate(kinds) if kind.is_list), default=-1)

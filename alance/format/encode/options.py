@@ -1,4 +1,4 @@
-"""Compression options in a field's metadata: the `lance-encoding:*` keys.
+"""Compression options in the metadata of a field: the `lance-encoding:*` keys.
 
 compression                  lz4, zstd, fsst or none
 compression-level            integer
@@ -11,8 +11,8 @@ dict-max-size                largest size of the distinct values in bytes
 dict-values-compression      lz4 (by default), zstd or none; from 2.2 on
 dict-values-compression-level
 
-Values that are out of range but accepted by pylance are accepted here, too: they are clamped, or
-ignored. `doubtful` warns of them.
+If pylance accepts a value that is out of range, it is accepted here, too: it is clamped or ignored,
+and `doubtful` returns a warning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "lance-encoding:"
 COMPRESSIONS: Final = ("lz4", "zstd", "fsst", "none")
 SCHEMES: Final = {"lz4": Scheme.LZ4, "zstd": Scheme.ZSTD}
-# Keys whose unknown words pylance accepts, at least in some files or pages.
+# Known words by key. pylance accepts other words, too, at least in some files or pages.
 WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "bss": ("off", "on", "auto"),
     "dict-values-compression": ("lz4", "zstd", "none"),
@@ -43,7 +43,7 @@ WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 class FieldOptions:
     """Checked options of a field, with defaults."""
 
-    compression: str | None  # of COMPRESSIONS
+    compression: str | None  # one of COMPRESSIONS; None for the default
     level: int | None
     rle_threshold: float | None
     split: str  # off, on or auto
@@ -59,7 +59,7 @@ class FieldOptions:
         """Parse the options of a field.
 
         Raises:
-            InvalidInputError: a value that is neither valid nor accepted by pylance.
+            InvalidInputError: a value is invalid, and pylance does not accept it either.
         """
         return cls._of(tuple(_keys(hints.metadata).items()))
 
@@ -84,7 +84,7 @@ class FieldOptions:
 
     @classmethod
     def doubtful(cls, metadata: Mapping[str, str]) -> list[str]:
-        """Return warnings about values that are not used as given; empty if there are none."""
+        """Return warnings about values that are clamped or ignored; empty if there are none."""
         keys = _keys(metadata)
         warnings: list[str] = []
         if not keys:
@@ -112,11 +112,12 @@ class FieldOptions:
 
     @property
     def scheme(self) -> Scheme | None:
-        """Requested general compression, or None."""
+        """Requested general compression; None if none is requested."""
         return SCHEMES.get(self.compression or "")
 
 
-CODES: Final = {None: 0, "none": 1, "fsst": 2, "lz4": 3, "zstd": 4}  # numbers of compressions
+# Number of each compression in the kernel.
+CODES: Final = {None: 0, "none": 1, "fsst": 2, "lz4": 3, "zstd": 4}
 SPLITS: Final = {"off": 0, "on": 1, "auto": 2}
 
 
@@ -164,11 +165,11 @@ def _whole(value: float | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """Range of numbers of a key.
+    """Allowed range of a numeric key.
 
     Attributes:
-        takes_more: clamp numbers out of range; otherwise refuse them.
-        takes_text: ignore text that is not a number; otherwise refuse it.
+        takes_more: True to clamp numbers that are out of range, False to refuse them.
+        takes_text: True to ignore text that is not a number, False to refuse it.
     """
 
     kind: type[int] | type[float]
@@ -179,10 +180,10 @@ class PageLimits:
     takes_text: bool = True
 
     def read(self, text: str) -> float | None:
-        """Return the number to use, or None to ignore the value.
+        """Parse a value: return the number to use, clamped to the range; None to ignore the value.
 
         Raises:
-            InvalidInputError: pylance does not accept the value either.
+            InvalidInputError: the value is invalid, and pylance does not accept it either.
         """
         value = self._parse(text)
         if not self.has(text) and not self.is_loose(text):
@@ -198,7 +199,7 @@ class PageLimits:
         return value is not None and self.least <= value <= self.most
 
     def is_loose(self, text: str) -> bool:
-        """True if a value out of range or not a number is clamped or ignored."""
+        """True if the value, although not a number in range, is clamped or ignored."""
         return self.takes_text if self._parse(text) is None else self.takes_more
 
     def _parse(self, text: str) -> float | None:
@@ -206,7 +207,7 @@ class PageLimits:
             value = self.kind(text)
         except ValueError:
             return None
-        return None if value != value else value  # NaN is not comparable
+        return None if value != value else value  # NaN cannot be compared with the range
 
 
 LEVEL: Final = (int, -(1 << 17), 22)

@@ -1,7 +1,7 @@
-"""Inputs of the page kernel, and the pages that it makes: constant and mini-block pages.
+"""Inputs of the kernel that encodes pages, and its results: constant and mini-block pages.
 
-One call makes the pages of many columns, without the GIL (kernels/encode/encode_pages.cpp). It does
-not make full-zip pages, nor values beside a sparse structure.
+A single call encodes the pages of many columns, without the GIL (kernels/encode/encode_pages.cpp).
+The kernel does not encode full-zip pages or the values of sparse pages.
 
 Source: docs/format/file.md, "Mini-block layout", "Level budget" and "Constant layout".
 """
@@ -45,25 +45,25 @@ PageInput: TypeAlias = tuple[object, ...]
 ValuesInput: TypeAlias = tuple[object, ...]
 
 MAX_ENTRIES: Final = 0xFFFF  # a chunk stores its number of entries in 16 bits
-MAX_LEVEL_BITS: Final = 131072  # of all levels of a chunk: half of a chunk of 2.1
-WIDE_BITS: Final = 8 * 256  # a single value of this size makes its page full-zip
+MAX_LEVEL_BITS: Final = 131072  # maximum bits of all levels of a chunk: half of a chunk of 2.1
+WIDE_BITS: Final = 8 * 256  # bits; a page with a value of this size is encoded as full-zip
 ANY: Final = (1 << 62) - 1  # more bits than any value has
 MINOR: Final = {FileVersion.V2_1: 1, FileVersion.V2_2: 2, FileVersion.V2_3: 3}
 
 
 class NoPage(IntEnum):
-    """Reason why the kernel made no page."""
+    """Reason why the kernel did not encode a page."""
 
-    LEFT = 0  # another layout has to store the values
-    TOO_MANY_LEVELS = 1  # in a chunk; fewer rows may fit
+    LEFT = 0  # the values need another layout
+    TOO_MANY_LEVELS = 1  # a chunk exceeds its level budget; fewer rows may fit
 
 
 class TooManyLevels(Exception):
-    """A chunk would exceed its level budget."""
+    """Error: a chunk would exceed its level budget."""
 
 
 def level_budget(values: PageValues) -> int:
-    """Return the largest number of entries in a chunk of these rows."""
+    """Return the maximum number of entries in a chunk of these rows."""
     bits = max_repetition(values.layers).bit_length() + max_definition(values.layers).bit_length()
     return min(MAX_ENTRIES, MAX_LEVEL_BITS // max(bits, 1))
 
@@ -71,11 +71,11 @@ def level_budget(values: PageValues) -> int:
 def page_input(
     values: PageValues, hints: Hints, *, is_sparse: bool = False, zip_bits: int = WIDE_BITS
 ) -> PageInput:
-    """Build the kernel's input for rows; the kernel chooses the page.
+    """Build the kernel's input for rows; the kernel chooses the layout.
 
     Args:
-        is_sparse: make only constant pages.
-        zip_bits: make no page if a value has at least this many bits.
+        is_sparse: True to encode only constant pages.
+        zip_bits: refuse the page if a value has at least this many bits.
     """
     block = values.values
     if isinstance(block, DictionaryBlock):
@@ -86,10 +86,10 @@ def page_input(
 
 
 def encoded(inputs: Sequence[PageInput]) -> list[_kernels.PageResult]:
-    """Encode all inputs in one kernel call; releases the GIL.
+    """Encode all inputs in one kernel call, without the GIL.
 
     Raises:
-        InvalidInputError: values or levels that do not fit into the version's chunks.
+        InvalidInputError: values or levels do not fit into chunks of the file version.
     """
     try:
         return _kernels.encode_pages(inputs, _frame)
@@ -98,20 +98,21 @@ def encoded(inputs: Sequence[PageInput]) -> list[_kernels.PageResult]:
 
 
 def page_of(result: _kernels.MadePage, num_rows: int) -> EncodedPage:
-    """Wrap a page that the kernel made."""
+    """Wrap a page that the kernel encoded."""
     description, buffers, search = result
     return EncodedPage(description, buffers, num_rows, search)
 
 
 def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
-    """Encode all rows as chunks.
+    """Encode all rows as a mini-block page.
 
     Args:
-        values: at least one visible entry; a `DictionaryBlock` becomes a page with a dictionary.
+        values: rows with at least one value slot; a `DictionaryBlock` becomes a page with a
+            dictionary.
 
     Raises:
         TooManyLevels: a chunk would have too many entries; fewer rows may fit.
-        InvalidInputError: a chunk too large for this file version.
+        InvalidInputError: a chunk is too large for the file version.
     """
     block = values.values
     pair = _dictionary(block) if isinstance(block, DictionaryBlock) else (_values(block), None)
@@ -123,7 +124,7 @@ def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
 
 
 def dictionary_of(values: Block, hints: Hints) -> DictionaryBlock | None:
-    """Return the distinct values and the index of each value; None if that saves no bytes.
+    """Return the distinct values with the index of each value; None if that saves no bytes.
 
     Raises:
         InvalidInputError: a key of the field's metadata has a wrong value.

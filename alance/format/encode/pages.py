@@ -1,6 +1,6 @@
-"""Encodes rows of a leaf as pages; chooses the layout by the values and the user's hints.
+"""Encoder of a leaf's rows as pages; the values and the user's hints determine the layout.
 
-The first match wins:
+The first matching line applies:
 
   constant      only nulls; from 2.2 on: only one value and nulls
   full-zip      packed structs of strings or lists, fixed-size lists of nulls
@@ -61,7 +61,7 @@ MINI_BLOCK, FULL_ZIP, SPARSE = "miniblock", "fullzip", "sparse"
 
 
 def hints_of(root: Field, leaf: Field, version: FileVersion) -> Hints:
-    """Collect the hints of a leaf: its own metadata, and its top-level field's layout."""
+    """Collect the hints for a leaf: its own metadata, and the layout that its column requests."""
     metadata = {key: value for key, value in leaf.metadata.items() if key != STRUCTURE}
     if STRUCTURE in root.metadata:
         metadata[STRUCTURE] = root.metadata[STRUCTURE]
@@ -72,13 +72,13 @@ def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
     """Encode all rows as one page.
 
     Args:
-        field: the leaf that owns the column.
+        field: the leaf of the column.
         values: at least one row.
-        hints: version of the file, and options in the fields' metadata.
+        hints: file version, and options in the fields' metadata.
 
     Raises:
-        InvalidInputError: a requested layout that cannot hold the values.
-        UnsupportedError: values that the file version cannot hold.
+        InvalidInputError: the requested layout cannot hold the values.
+        UnsupportedError: the file version cannot hold the values.
     """
     leaf = _NewLeaf(field, values, hints)
     try:
@@ -88,13 +88,13 @@ def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
 
 
 def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list[EncodedPage]]:
-    """Encode rows of several leaves, with one kernel call.
+    """Encode rows of several leaves in one kernel call.
 
-    Each leaf becomes one page, or several if empty lists exceed the level budget of one page's
-    chunks. Pages and errors are the same as for `encode_page`.
+    A leaf becomes one page, or several if a chunk's empty lists would exceed its level budget.
+    Pages and errors are those of `encode_page`.
 
     Raises:
-        InvalidInputError: an array that contradicts itself, or that no page can hold; names its
+        InvalidInputError: an array is inconsistent, or no page can hold it. The message names its
             field.
     """
     inputs = [_NewLeaf(*leaf) for leaf in leaves]
@@ -106,7 +106,7 @@ def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list
 
 
 def _refused(inputs: Sequence[_NewLeaf], error: ValueError) -> InvalidInputError:
-    """Build the kernel's error with the name of the first field that fails alone."""
+    """Add the name of a field to the kernel's error: the first field that fails by itself."""
     for leaf in inputs:
         try:
             encoded([leaf.input])
@@ -116,7 +116,7 @@ def _refused(inputs: Sequence[_NewLeaf], error: ValueError) -> InvalidInputError
 
 
 class _NewLeaf:
-    """Rows of a leaf that become pages."""
+    """Rows of a leaf to encode as pages."""
 
     def __init__(self, field: Field, values: PageValues, hints: Hints) -> None:
         if values.num_rows < 1:
@@ -131,7 +131,7 @@ class _NewLeaf:
         self.input = page_input(values, hints, is_sparse=self._is_sparse, zip_bits=zip_bits)
 
     def pages(self, result: _kernels.PageResult) -> list[EncodedPage]:
-        """Return the pages, from the kernel's result."""
+        """Return the pages, given the kernel's result."""
         try:
             return [self.page(result)]
         except TooManyLevels:
@@ -139,10 +139,10 @@ class _NewLeaf:
             return [encode_page(self._field, part, self._hints) for part in parts]
 
     def page(self, result: _kernels.PageResult) -> EncodedPage:
-        """Return the page, from the kernel's result.
+        """Return a single page, given the kernel's result.
 
         Raises:
-            TooManyLevels: a chunk would have too many entries.
+            TooManyLevels: a chunk would exceed its level budget.
         """
         values, hints = self._values, self._hints
         if self._is_structure:
@@ -160,10 +160,11 @@ class _NewLeaf:
 
 
 def _all_null(field: Field, values: PageValues) -> PageValues:
-    """Mark all structs without fields as null, as dense pages store them: they have no values.
+    """Mark all structs without fields as null, as dense pages store them.
 
     Raises:
-        InvalidInputError: some structs are null, which the page could not tell from the others.
+        InvalidInputError: some structs are null, and the page could not distinguish them from the
+            others.
     """
     inner, *outer = values.layers
     definition = values.definition
@@ -184,11 +185,12 @@ def _all_null(field: Field, values: PageValues) -> PageValues:
 
 
 def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str | None, bool]:
-    """Return the requested layout, and True if the page has to be sparse.
+    """Return the requested layout (None for no request), and True if the page must be sparse.
 
     Raises:
-        InvalidInputError: an unknown layout.
-        UnsupportedError: lists together with fixed-size lists of structs in a file before 2.3.
+        InvalidInputError: the layout is unknown.
+        UnsupportedError: the file version is below 2.3, and the column has lists and fixed-size
+            lists of structs.
     """
     layout = hints.metadata.get(STRUCTURE)
     layouts = [MINI_BLOCK, FULL_ZIP]
@@ -206,13 +208,13 @@ def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str |
             f"version {hints.version.value}; 2.3 has them"
         )
     if layout == SPARSE:
-        # A page without structure has nothing sparse.
+        # A page without levels has no structure to store, so it is not sparse.
         return None, is_sparse or values.rep is not None or values.definition is not None
     return layout, is_sparse
 
 
 def _is_zipped(block: Block, layout: str | None) -> bool:
-    """True if values are stored one by one, in a full-zip page."""
+    """True if values have to be stored one by one, in a full-zip page."""
     if isinstance(block, StructBlock) and not all(
         isinstance(child, FixedWidth) for child in block.children
     ):
@@ -225,7 +227,7 @@ def _is_zipped(block: Block, layout: str | None) -> bool:
 
 
 def _is_of_nulls(block: Block) -> bool:
-    """True if the items of fixed-size lists take no bytes, which chunks cannot hold."""
+    """True if the items of fixed-size lists take no bytes, which chunks do not support."""
     while isinstance(block, FixedSizeListBlock):
         block = block.items
     return isinstance(block, ConstantBlock)
@@ -245,7 +247,7 @@ def longest_bits(block: Block) -> int:
 
 
 def _can_stand_alone(block: Block) -> bool:
-    """True if full-zip pages can hold the values: they are whole bytes."""
+    """True if full-zip pages can hold the values, because these are whole bytes."""
     if isinstance(block, FixedSizeListBlock):
         return longest_bits(block) % 8 == 0
     return True

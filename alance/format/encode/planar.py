@@ -1,9 +1,9 @@
-"""Pages of 2.3, described in two planes: structure and values.
+"""Encoder of 2.3 pages, which have separate descriptions of structure and values.
 
-Dense pages equal those of 2.2. In sparse pages, each layer lists its null or its valid slots,
-whichever are fewer, and its non-empty lists. A set of equally spaced numbers takes no buffer;
-others are stored as bit-packed differences. Values of sparse pages are constant or absent, in
-chunks (one for every slot), or zipped (only valid ones).
+Dense pages have the buffers of 2.2. In sparse pages, each layer lists its null or its valid slots,
+whichever are fewer, and its non-empty lists. A set of equally spaced numbers takes no buffer; other
+sets are stored as bit-packed differences. Values of sparse pages are constant, absent, in chunks (a
+value for every slot), or zipped (only the valid values).
 
 Source: encodings_v2_3.proto, PlanarLayout; docs/format/file.md, "Planar pages", "Sparse structure"
 and "Sparse values".
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.encode.base import Hints
 
-BITS = 64  # of a number in a set
+BITS = 64  # bits per number of a set
 
 
 def planar_layout(layout: pb.PageLayout | pb3.PlanarLayout) -> pb3.PlanarLayout:
-    """Convert the description of a 2.2 page to 2.3.
+    """Convert the description of a 2.2 page to a description of 2.3.
 
     Raises:
-        UnsupportedError: blobs of version 1, which 2.3 does not have.
+        UnsupportedError: the page has blobs of version 1, which 2.3 does not have.
     """
     if isinstance(layout, pb3.PlanarLayout):
         return layout
@@ -108,16 +108,16 @@ class SparseStructure:
 
     layers: tuple[pb3.SparseStructuralLayer, ...]  # outermost first
     buffers: tuple[Bytes, ...]  # buffers of the sets
-    num_rows: int  # as pages count: rows times all dimensions
-    present: Mask | None  # mask of slots that have a value or null of their own; None: all
-    valid: Mask | None  # validity of these slots; None: all
+    num_rows: int  # number of rows times all dimensions, as in pages
+    present: Mask | None  # mask of slots with an entry in the levels; None for all slots
+    valid: Mask | None  # validity of these slots; None if all are valid
 
     def page(self, plane: pb3.ValuePlane, values: EncodedPage | None = None) -> EncodedPage:
-        """Build the page.
+        """Build the page from this structure and from values.
 
         Args:
             plane: description of the values.
-            values: buffers of the values; None: no stored values.
+            values: page with the buffers of the values; None if no values are stored.
         """
         layout = pb3.PlanarLayout(
             structure=pb3.StructuralPlane(sparse=pb3.SparseStructure(layers=self.layers)),
@@ -134,8 +134,9 @@ def sparse_page(values: PageValues, dimensions: Sequence[int], scalar: bytes | N
 
     Args:
         values: levels of all rows.
-        dimensions: for each layer from row to leaf: the dimension of a fixed-size list, or 0.
-        scalar: value of all items that are not null; None: all items are null.
+        dimensions: for each layer from row to leaf, the dimension of a fixed-size list; 0 for other
+            layers.
+        scalar: value of all non-null items; None if all items are null.
     """
     plane = pb3.ValuePlane(none=pb3.NoValues())
     if scalar is not None:
@@ -146,12 +147,13 @@ def sparse_page(values: PageValues, dimensions: Sequence[int], scalar: bytes | N
 def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStructure:
     """Convert levels to a sparse structure.
 
-    In levels, fixed-size lists are repeated items, or lists if there are other lists, too; then the
-    items of null ones have slots but no levels.
+    Levels represent fixed-size lists as repeated items; or as lists if the column also has lists.
+    In that case, the items of null fixed-size lists have slots but no levels.
 
     Args:
         values: levels of all rows.
-        dimensions: for each layer from row to leaf: the dimension of a fixed-size list, or 0.
+        dimensions: for each layer from row to leaf, the dimension of a fixed-size list; 0 for other
+            layers.
     """
     buffers: list[Bytes] = []
     messages = []
@@ -185,7 +187,7 @@ def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStr
 
 
 def product(dimensions: Sequence[int]) -> int:
-    """Return the leaf slots of a row due to fixed-size lists."""
+    """Return the number of leaf slots per row that fixed-size lists cause."""
     return prod(max(dimension, 1) for dimension in dimensions)
 
 
@@ -208,7 +210,7 @@ def _lists(
 
 
 def _validity(valid: Mask | None, num_slots: int, buffers: list[Bytes]) -> pb3.SparseValiditySet:
-    """Encode the null slots, or the valid ones if they are fewer."""
+    """Encode the set of null slots, or the set of valid slots if these are fewer."""
     positions = np.empty(0, np.int64)
     meaning = pb3.SparseValiditySet.NULL_POSITIONS
     if valid is not None:
@@ -224,7 +226,7 @@ def _validity(valid: Mask | None, num_slots: int, buffers: list[Bytes]) -> pb3.S
 
 
 def _numbers(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
-    """Describe a set of numbers; appends a buffer if it needs one."""
+    """Describe a set of numbers. If it needs a buffer, append that to `buffers`."""
     if len(numbers) == 0:
         return encodings.empty_constant()
     first = int(numbers[0])
@@ -246,7 +248,7 @@ def _numbers(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
 
 
 def _packed(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
-    """Bit-pack numbers at the width of the largest one."""
+    """Bit-pack numbers at the width of the largest number."""
     width = int(numbers.max()).bit_length()
     data = np.ascontiguousarray(numbers).view(np.uint8)
     counts = np.array([len(numbers)], np.int64)
@@ -256,14 +258,15 @@ def _packed(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
 
 
 def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> EncodedPage:
-    """Encode all rows as one sparse page with values.
+    """Encode all rows as a sparse page with values.
 
     Args:
-        values: at least one value that is not null.
-        zipped: store values one by one; otherwise in chunks, with a dictionary if it saves bytes.
+        values: rows with at least one non-null value.
+        zipped: True to store values one by one; False for chunks, with a dictionary if it saves
+            bytes.
 
     Raises:
-        UnsupportedError: values to be zipped that are not whole bytes.
+        UnsupportedError: values to store one by one are not whole bytes.
     """
     structure = sparse_structure(values, hints.dimensions)
     block = values.values
@@ -288,5 +291,5 @@ def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> Enc
 
 
 def _flat(block: Block) -> PageValues:
-    """Wrap values without structure."""
+    """Wrap values as a page without structure."""
     return PageValues((Layer.ALL_VALID_ITEM,), None, None, block, block.num_values)

@@ -1,4 +1,4 @@
-"""Rows of a leaf before they become a page: their size, joining and cutting."""
+"""Rows of a leaf before they become a page: their size, and how to join and cut them."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 
 def values_bytes(page: PageValues) -> int:
-    """Return the bytes of values and levels in memory, by which pages are cut."""
+    """Return the memory of values and levels in bytes; pages are cut by this size."""
     levels = [kind.nbytes for kind in (page.rep, page.definition) if kind is not None]
     return block_bytes(page.values) + sum(levels)
 
 
 def join(parts: Sequence[PageValues]) -> PageValues:
-    """Join rows into one `PageValues`; copies, unless there is a single part.
+    """Join rows; copies them, unless there is a single part.
 
-    The layers of the result are the smallest that hold all parts; levels are renumbered.
+    The layers of the result are the smallest that can represent all parts; levels are renumbered.
 
     Raises:
-        UnsupportedError: strings of more than 2^31 - 1 bytes in 32-bit offsets.
+        UnsupportedError: strings have more bytes than 32-bit offsets can address.
     """
     if len(parts) == 1:
         return parts[0]
@@ -71,12 +71,13 @@ def join(parts: Sequence[PageValues]) -> PageValues:
 
 
 def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageValues]:
-    """Cut rows into pieces of about `max_bytes` each, at least a row; views where possible.
+    """Cut rows into pieces of about `max_bytes`, but at least one row; views if possible.
 
     Args:
         page: any rows.
-        max_bytes: bytes of levels and values; a larger row is a piece of its own.
-        multiple: pieces have a multiple of this many rows: the multiplier of a `LeafColumn`.
+        max_bytes: maximum bytes of levels and values; a larger row is a piece of its own.
+        multiple: the number of rows of a piece is a multiple of it: the multiplier of a
+            `LeafColumn`.
     """
     if values_bytes(page) <= max_bytes or page.num_rows <= multiple:
         return [page]
@@ -86,7 +87,7 @@ def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageVa
     def before(row: int) -> int:
         return _bytes_before(page.values, int(slots[row])) + int(entries[row]) * level_bytes
 
-    # Pieces of equal size, without a small rest. Each piece repeats the dictionary.
+    # Cut pieces of equal size, without a small remainder. Each piece repeats the dictionary.
     total = before(page.num_rows)
     if total <= max_bytes:
         return [page]
@@ -95,14 +96,14 @@ def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageVa
 
 
 def cut_entries(page: PageValues, max_entries: int) -> list[PageValues]:
-    """Cut rows into pieces of at most `max_entries` entries, at least a row."""
+    """Cut rows into pieces of at most `max_entries` entries, but at least one row."""
     entries, slots = _row_places(page)
     bounds = _bounds(lambda row: int(entries[row]), page.num_rows, max_entries, 1)
     return _cut(page, entries, slots, bounds)
 
 
 def _row_places(page: PageValues) -> tuple[Places, Places]:
-    """Return the numbers of entries and of values before each row, and the totals."""
+    """Return the number of entries and of values before each row, and the totals."""
     if page.rep is None:
         rows = range(page.num_rows + 1)
         return rows, rows
@@ -116,7 +117,7 @@ def _row_places(page: PageValues) -> tuple[Places, Places]:
 
 
 def _bytes_before(block: Block, place: int) -> int:
-    """Return the bytes of the values before a position."""
+    """Return the number of bytes of the values before a position."""
     if isinstance(block, FixedWidth):
         return place * block.bits_per_value // 8
     if isinstance(block, VariableWidth):
@@ -131,7 +132,7 @@ def _bytes_before(block: Block, place: int) -> int:
 
 
 def _bounds(before: Callable[[int], int], num_rows: int, target: int, multiple: int) -> list[int]:
-    """Return the cuts, from 0 to the number of rows; `before` ascends."""
+    """Return the row numbers at which to cut, from 0 to the number of rows."""
     bounds = [0]
     while bounds[-1] < num_rows:
         start = bounds[-1]
@@ -157,7 +158,7 @@ def _cut(page: PageValues, entries: Places, slots: Places, bounds: list[int]) ->
 def _tight(
     layers: tuple[Layer, ...], definition: UInt16s
 ) -> tuple[tuple[Layer, ...], UInt16s | None]:
-    """Return the smallest layers for these levels, and the renumbered levels."""
+    """Return the smallest layers that can represent these levels, and the renumbered levels."""
     occurs = [level in definition for level in range(max_definition(layers) + 1)]
     kinds: list[Layer] = []
     last_list = min((n for n, layer in enumerate(layers) if layer.is_list), default=len(layers))
@@ -167,10 +168,10 @@ def _tight(
         if _has_empty(layer):
             empty, level = occurs[level], level - 1
         if _has_null(layer):
-            # Items below nulls are null, too, up to the next list.
+            # Items inside nulls are null, too, up to the next list.
             null, level = occurs[level] or outer, level - 1
-            # From a struct around a list on, layers have the same kind on all pages: see
-            # `levels_of`.
+            # In a struct around a list, layers must have the same kind on all pages: see `_kinds`
+            # in `levels`.
             fixed |= not layer.is_list
             null |= fixed and number >= last_list
         outer = null and not layer.is_list
@@ -182,7 +183,7 @@ def _tight(
 
 
 def _renumbered(definition: UInt16s, own: tuple[Layer, ...], other: tuple[Layer, ...]) -> UInt16s:
-    """Translate levels to other layers, which contain all occurring levels."""
+    """Translate levels to other layers, which can represent all levels that occur."""
     if own == other:
         return definition
     numbers, level = [0], 0
@@ -196,7 +197,7 @@ def _renumbered(definition: UInt16s, own: tuple[Layer, ...], other: tuple[Layer,
 
 
 def _levels_by(part: PageValues, layers: tuple[Layer, ...]) -> UInt16s:
-    """Return the definition levels of a part in layers that contain all its levels."""
+    """Translate the definition levels of a part to layers that can represent all its levels."""
     if part.definition is None:
         count = part.values.num_values if part.rep is None else len(part.rep)
         return np.zeros(count, np.uint16)
@@ -212,7 +213,7 @@ def _has_empty(layer: Layer) -> bool:
 
 
 def _kind(null: bool, empty: bool, like: Layer) -> Layer:
-    """Return the kind of layer with these nulls and empty lists, an item or list like `like`."""
+    """Return the kind of item or list layer, like `like`, with these nulls and empty lists."""
     if not like.is_list:
         return Layer.NULLABLE_ITEM if null else Layer.ALL_VALID_ITEM
     if null:
@@ -221,11 +222,11 @@ def _kind(null: bool, empty: bool, like: Layer) -> Layer:
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:
-    """Concatenate blocks; copies, unless there is a single one.
+    """Concatenate blocks; copies them, unless there is a single block.
 
     Raises:
-        InvalidInputError: blocks of different kinds.
-        UnsupportedError: strings of more than 2^31 - 1 bytes in 32-bit offsets.
+        InvalidInputError: the blocks have different kinds.
+        UnsupportedError: strings have more bytes than 32-bit offsets can address.
     """
     if len(blocks) == 1:
         return blocks[0]
@@ -247,14 +248,14 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
 
 
 def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:
-    """Merge dictionaries: equal ones once, the others one after the other."""
+    """Merge dictionaries: equal ones are stored once, different ones are concatenated."""
     kept: list[Block] = []
     starts: list[int] = []
     shifts = []
     total = 0
     for block in blocks:
         if not block.items.num_values and kept:
-            shifts.append(0)  # all null; indices must be inside the dictionary
+            shifts.append(0)  # all values are null; indices must be inside the dictionary
             continue
         number = next((n for n, items in enumerate(kept) if _are_equal(items, block.items)), None)
         if number is None:
@@ -279,7 +280,7 @@ def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:
 
 
 def _are_equal(left: Block, right: Block) -> bool:
-    """True if two dictionaries are equal; fast if they are the same object."""
+    """True if two dictionaries are equal; fast if both are the same object."""
     if left is right:
         return True
     if left.num_values != right.num_values or block_bytes(left) != block_bytes(right):

@@ -1,8 +1,8 @@
-"""Files with few rows and plain columns, written by a single kernel call.
+"""Files with few rows and plain columns, which a single kernel call encodes.
 
-The kernel accepts columns of numbers, booleans and byte strings without hints in their fields, with
-fewer rows than a dictionary needs; it writes the same bytes as the neighbouring modules. If any
-column is not plain, it is not used.
+Plain columns have numbers, booleans or byte strings, and no hints in their fields. The kernel
+accepts fewer rows than a dictionary needs, and writes the same bytes as the other modules. If a
+column is not plain, the kernel is not used.
 
 Source: kernels/encode/small_file.cpp.
 """
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
     _Kind: TypeAlias = tuple[int, int, str, bool]
 
-WIDTHS: Final = (1, 8, 16, 32, 64, 128)  # bits of values
+WIDTHS: Final = (1, 8, 16, 32, 64, 128)  # allowed bits per value
 
 
 @dataclass(frozen=True, slots=True)
 class SmallFiles:
-    """Writer of small files of one schema and version.
+    """Encoder of small files of one schema and version.
 
     Attributes:
-        expected: schema of accepted batches; others have to be cast.
+        expected: schema that batches must have.
         metadata: metadata of the schema.
         kernel: encodes batches.
     """
@@ -52,10 +52,12 @@ class SmallFiles:
     kernel: _kernels.SmallFiles
 
     def encode(self, batch: pa.RecordBatch, page_bytes: int, *, statistics: bool) -> bytes | None:
-        """Encode a batch as a file. Returns None if it has no rows or does not fit the kernel.
+        """Encode a batch as a file.
+
+        Returns None if it has no rows, or the kernel does not accept it.
 
         Args:
-            page_bytes: largest column that has a single page.
+            page_bytes: maximum bytes of a column, which becomes a single page.
         """
         if not batch.num_rows or not batch.schema.equals(self.expected):
             return None
@@ -63,7 +65,7 @@ class SmallFiles:
 
 
 def small_files(schema: Schema, version: FileVersion) -> SmallFiles | None:
-    """Return the writer of a schema's small files; memoized. None if a column is not plain."""
+    """Return the encoder of a schema's small files; None if a column is not plain. Memoized."""
     return schema.remember(("small files", version), lambda: (_of(schema, version),))[0]
 
 
@@ -71,7 +73,8 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
     if version not in (FileVersion.V2_1, FileVersion.V2_2) or not schema.fields:
         return None
     kinds = []
-    kind_of: dict[tuple[str, bool], _Kind | None] = {}  # of fields without children and metadata
+    # Kinds of fields without children and metadata.
+    kind_of: dict[tuple[str, bool], _Kind | None] = {}
     for field in schema.fields:
         key = field.logical_type, field.nullable
         if field.metadata or field.children:
@@ -97,7 +100,7 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
 
 
 def _kind(field: Field) -> _Kind | None:
-    """Return bits of values, bytes of offsets, kind of bounds and nullability. None: not plain."""
+    """Return bits per value, bytes per offset, kind of bounds, nullability; None if not plain."""
     special = field.is_blob_v1 or field.is_blob_v2 or field.is_packed or field.is_json
     if special or not field.is_leaf or not owns_column(field):
         return None

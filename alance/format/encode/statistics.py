@@ -1,6 +1,6 @@
-"""Collects statistics of columns during encoding, and writes their buffer.
+"""Collector of the statistics of columns during encoding, and encoder of the statistics buffer.
 
-The kernel keeps the zones of a column and writes the buffer (kernels/encode/zones.cpp).
+The kernel computes the zones of a column, and encodes the buffer (kernels/encode/zones.cpp).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from alance.format.layouts.fields import LeafColumn
 
 ZONE_ROWS: Final = 8192
-MAX_ZONES: Final = 1024  # of a column; when exceeded, neighbours are merged in pairs
+MAX_ZONES: Final = 1024  # maximum zones of a column; above it, adjacent zones are merged in pairs
 ALL_VALID: Final = np.empty(0, np.uint8)
 COMPRESS: Final = partial(zlib.compress, level=1)
 
 
 class NewStatistics:
-    """Statistics of a file being written: zones of each column that has them."""
+    """Statistics of a file being written, with the zones of each column that has them."""
 
     def __init__(self, columns: Sequence[LeafColumn]) -> None:
         self._columns: dict[int, tuple[str, _kernels.Zones]] = {}
@@ -40,9 +40,9 @@ class NewStatistics:
                 self._columns[number] = kind, _kernels.Zones(number, kind, ZONE_ROWS, MAX_ZONES)
 
     def add(self, column: int, values: PageValues) -> None:
-        """Add the next rows of a column; one thread at a time for each column.
+        """Add the next rows of a column; only one thread at a time may add to a column.
 
-        A column inside lists has no statistics. CPU: about 1 ns a number.
+        Does nothing for a column inside lists, which has no statistics. CPU: about 1 ns per number.
         """
         if values.rep is not None:
             self._columns.pop(column, None)
@@ -65,13 +65,13 @@ class NewStatistics:
         zones.add_numbers(data, valid)
 
     def finish(self) -> Bytes | None:
-        """Return the buffer, or None if it would be empty. CPU: about 10 microseconds a column."""
+        """Return the buffer; None if it would be empty. CPU: about 10 us per column."""
         zones = [zones for _, zones in self._columns.values()]
         content = _kernels.statistics_buffer(zones, COMPRESS)
         return np.frombuffer(content, np.uint8) if content else None
 
 
 def zones_kind(field: Field) -> str | None:
-    """Return the kind of bounds of a field's zones. None if it has no statistics."""
+    """Return the kind of bounds of a field's zones; None if the field has no statistics."""
     special = field.is_blob_v1 or field.is_blob_v2 or field.is_packed or field.is_json
     return None if special or not field.is_leaf else kind_of(field.arrow_type)

@@ -1,6 +1,6 @@
 """Byte strings of full-zip pages: plain, as codes of symbols (FSST), or compressed one by one.
 
-A symbol table is learned from a sample of a page.
+A symbol table is trained on a sample of the page.
 
 Source: encodings_v2_1.proto, messages Variable and Fsst; docs/format/encodings.md, "Variable" and
 "Fsst". Form of a symbol table: `format/codecs/strings.py`.
@@ -22,20 +22,22 @@ if TYPE_CHECKING:
     from alance.format.encode.options import FieldOptions
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-MIN_BYTES: Final = 32768  # smaller pages get no symbol table or compression
-LONG_STRING: Final = 32768  # longer strings are compressed one by one
-TRIAL_BYTES: Final = 1 << 16  # sample from the middle that decides about compressing long strings
-FSST_LENGTH: Final = 5  # shorter strings have too little in common for symbols
-SAMPLE_BYTES: Final = 32768  # larger samples hardly improve the symbols
-MAX_FSST_BYTES: Final = 1 << 30  # if every byte is escaped, offsets still fit 32 bits
-# largest relative size, with the table; otherwise plain strings, which are read faster
+MIN_BYTES: Final = 32768  # bytes; smaller pages get no symbol table or compression
+LONG_STRING: Final = 32768  # bytes; longer strings are compressed one by one
+# Bytes of the sample, from the middle, that decides if long strings are compressed.
+TRIAL_BYTES: Final = 1 << 16
+FSST_LENGTH: Final = 5  # bytes; shorter strings have too little in common for symbols
+SAMPLE_BYTES: Final = 32768  # bytes; larger samples hardly improve the symbols
+MAX_FSST_BYTES: Final = 1 << 30  # bytes; offsets fit into 32 bits even if every byte is escaped
+# Largest relative size of the codes and the table; above it, strings stay plain, which are read
+# faster.
 WORTH_IT: Final = 0.95
 
 
 def compressed(strings: VariableWidth) -> tuple[bytes, VariableWidth] | None:
-    """Return the symbol table and the strings as codes. None if they would hardly be smaller.
+    """Return the symbol table, and the strings as codes; None if codes would hardly be smaller.
 
-    Offsets keep their type.
+    The type of the offsets does not change.
     """
     num_bytes = int(strings.offsets[-1]) - int(strings.offsets[0])
     if not 0 < num_bytes < MAX_FSST_BYTES:
@@ -49,35 +51,36 @@ def compressed(strings: VariableWidth) -> tuple[bytes, VariableWidth] | None:
     offsets, codes = _kernels.encode_fsst(strings.offsets, strings.data, symbols, lengths)
     if offsets[-1] > most:
         return None
-    # Flags in the header: the strings are compressed.
+    # Set the flag that the strings are compressed.
     header = bytes([len(symbols), 0, 0, 1]) + MAGIC
     table = header + symbols.astype("<u8").tobytes() + lengths.tobytes()
     return table.ljust(TABLE_BYTES, b"\0"), VariableWidth(offsets, codes[: offsets[-1]])
 
 
 def bits_per_offset(strings: VariableWidth) -> int:
-    """Return 32 or 64, by the type of the strings' offsets."""
+    """Return the bits per offset, 32 or 64, by the type of the strings' offsets."""
     return strings.offsets.itemsize * 8
 
 
 def encode_strings(
     strings: VariableWidth, options: FieldOptions
 ) -> tuple[pb.CompressiveEncoding, VariableWidth]:
-    """Return the encoding and bytes of a full-zip page's strings, each compressed on its own."""
+    """Return the encoding and the bytes of a full-zip page's strings, each encoded by itself."""
     encoding = encodings.variable(bits_per_offset(strings))
     long = _kernels.longest_string(strings.offsets) > LONG_STRING
     asked = options.scheme is not None
     if options.compression != "none" and (asked or long) and _raw_bytes(strings) >= MIN_BYTES:
         if not asked and not _compresses(strings):
             return encoding, strings
-        # Other writers use Zstandard even if LZ4 is requested; each value is a unit of its own.
+        # Other writers use Zstandard even if LZ4 is requested. Each value is compressed by itself.
         level = options.level or 0
         start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
         lengths = np.diff(strings.offsets).astype(np.int64)
         units, sizes = compress(Scheme.ZSTD, level, strings.data[start:stop], lengths)
         if len(units) >= stop - start:
             return encoding, strings
-        # Lengths in the page are as wide as the type's offsets: other readers refuse narrower ones.
+        # Lengths in the page are as wide as the offsets of the type, because other readers refuse
+        # narrower lengths.
         ends = np.zeros_like(strings.offsets)
         np.cumsum(sizes, out=ends[1:])
         return encodings.general(Scheme.ZSTD, level, encoding), VariableWidth(ends, units)
@@ -89,7 +92,7 @@ def encode_strings(
 
 
 def has_codes(strings: VariableWidth, options: FieldOptions) -> bool:
-    """True if a symbol table is worth a trial."""
+    """True if it is worth trying a symbol table."""
     return options.compression == "fsst" or (
         options.compression is None
         and _raw_bytes(strings) >= MIN_BYTES
@@ -98,17 +101,17 @@ def has_codes(strings: VariableWidth, options: FieldOptions) -> bool:
 
 
 def _codes(strings: VariableWidth, options: FieldOptions) -> tuple[bytes, VariableWidth] | None:
-    """Return a symbol table and codes, or None if not worth a trial or not smaller."""
+    """Return a symbol table and codes; None if not worth trying, or if codes are not smaller."""
     return compressed(strings) if has_codes(strings, options) else None
 
 
 def _raw_bytes(strings: VariableWidth) -> int:
-    """Return the bytes of the strings and their offsets."""
+    """Return the number of bytes of the strings and their offsets."""
     return int(strings.offsets[-1]) - int(strings.offsets[0]) + strings.offsets.nbytes
 
 
 def _compresses(strings: VariableWidth) -> bool:
-    """True if a sample of long strings becomes smaller; pictures, for example, do not."""
+    """True if compression shrinks a sample of long strings; pictures, for example, stay large."""
     start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
     middle = max(start, (start + stop - TRIAL_BYTES) // 2)
     sample = strings.data[middle : min(stop, middle + TRIAL_BYTES)]

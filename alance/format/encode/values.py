@@ -1,7 +1,6 @@
-"""Encodes values of full-zip pages one by one; chooses the codec by data and hints.
+"""Per-value encoding of values for full-zip pages; the values and hints determine the codec.
 
-The neighbouring modules hold the codecs of each kind of value. Packed structs, whose children are
-side by side in each row, are here.
+Other modules have the codecs for each kind of value; this one has packed structs.
 
 Source: encodings_v2_1.proto, CompressiveEncoding, PackedStruct and VariablePackedStruct.
 """
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def has_fixed_rows(values: StructBlock) -> bool:
-    """True if all children are fixed-width."""
+    """True if all children have a fixed width."""
     return all(isinstance(child, FixedWidth) for child in values.children)
 
 
@@ -42,7 +41,7 @@ def struct_rows(values: StructBlock) -> tuple[pb.CompressiveEncoding, FixedWidth
     """Zip fixed-width children into rows.
 
     Raises:
-        UnsupportedError: a child of another kind, or not of whole bytes.
+        UnsupportedError: a child has no fixed width, or not whole bytes.
     """
     children: list[FixedWidth] = []
     for child in values.children:
@@ -61,15 +60,15 @@ def struct_rows(values: StructBlock) -> tuple[pb.CompressiveEncoding, FixedWidth
 def variable_struct_rows(
     values: StructBlock, version: FileVersion, encode: Callable[[Block], Encoded]
 ) -> tuple[pb.CompressiveEncoding, VariableWidth]:
-    """Zip children into rows, each child encoded on its own.
+    """Zip children into rows, with an encoding for each child.
 
     Args:
         values: structs without nested structs.
         version: file version, 2.2 or later.
-        encode: the per-value encoding of a child.
+        encode: returns the per-value encoding of a child.
 
     Raises:
-        UnsupportedError: a version before 2.2, or a child that such rows cannot hold.
+        UnsupportedError: the version is below 2.2, or such rows cannot hold a child.
     """
     if version < FileVersion.V2_2:
         raise UnsupportedError(
@@ -116,19 +115,19 @@ def _name(child: Block) -> str:
 def per_value(
     values: Block, hints: Hints
 ) -> tuple[pb.CompressiveEncoding, FixedWidth | VariableWidth]:
-    """Compress values one by one, as full-zip pages store them.
+    """Encode values one by one, as full-zip pages store them.
 
     Args:
-        values: fixed-width of any bits, variable-width, fixed-size lists, or a struct: of
-            fixed-width children, from 2.2 on of any children but structs.
+        values: values of fixed or variable width, fixed-size lists, or structs. Children of structs
+            must have a fixed width; from 2.2 on, they can be anything but structs.
         hints: version and compression keys of the field.
 
     Returns:
-        The description, and the encoded values: whole bytes each, or byte strings.
+        The description, and the encoded values, which are byte strings or have whole bytes.
 
     Raises:
-        InvalidInputError: a key of the field is wrong.
-        UnsupportedError: values that full-zip pages of this version cannot hold.
+        InvalidInputError: a key in the field's metadata has a wrong value.
+        UnsupportedError: full-zip pages of this version cannot hold the values.
     """
     match values:
         case FixedWidth():
@@ -153,7 +152,7 @@ def _whole_bytes(values: FixedWidth) -> FixedWidth:
     """Expand booleans to a byte each; other values stay as they are.
 
     Raises:
-        UnsupportedError: values of another number of bits.
+        UnsupportedError: values are neither booleans nor whole bytes.
     """
     bits = values.bits_per_value
     if bits % 8 == 0:

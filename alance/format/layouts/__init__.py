@@ -1,7 +1,7 @@
-"""Structural encodings of pages of file version 2.1 and later: plans to read them, and decoding.
+"""Structural encodings of pages of file version 2.1 and later: plans that read pages, and decoding.
 
-A module per layout; the parts that layouts share stand beside them. Imports `format.codecs` and
-what is below it.
+Each layout has a module; other modules have the parts that layouts share. Modules may import
+`format.codecs` and the layers below it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageLayout
 
 PAGE_LAYOUT: Final = "/lance.encodings21.PageLayout"
-MAX_SHARED_BYTES: Final = 512  # longest description in the memo; those with symbols are longer
-MAX_ROWS: Final = 1 << 62  # sums of rows and bytes stay inside 64 bits
+# Bytes; longer descriptions, such as those with symbols, are not memoized.
+MAX_SHARED_BYTES: Final = 512
+MAX_ROWS: Final = 1 << 62  # rows of a page; sums of rows and bytes still fit into 64 bits
 
 
 def page_layout(
@@ -43,17 +44,18 @@ def page_layout(
 ) -> PageLayout:
     """Parse the layout of a page.
 
-    The description alone decides: early writers of 2.2 used the chunks of 2.1.
+    The description alone determines the kind of chunks, because early writers of 2.2 used the
+    chunks of 2.1.
 
     Args:
-        encoding: a serialized google.protobuf.Any.
+        encoding: serialized description, a `google.protobuf.Any`.
         path: location of the file.
         buffers: (absolute offset, size) of each buffer of the page, inside the file.
         num_rows: rows of the page.
         version: version of the file.
 
     Raises:
-        CorruptFileError: the description contradicts itself or the buffers.
+        CorruptFileError: the description is inconsistent, or contradicts the buffers.
         UnsupportedError: the layout or a codec is unknown.
     """
     if not isinstance(buffers, tuple):
@@ -89,10 +91,10 @@ def _layout(message: pb.PageLayout, place: PagePlace) -> PageLayout:
 
 
 def described(encoding: bytes) -> MiniBlockPage | None:
-    """Parse the description of a mini-block page; the page has no place yet.
+    """Parse the description of a mini-block page; the result has no location yet.
 
-    Returns None if the description is of another layout, or invalid. Short descriptions are parsed
-    once, because pages share few of them.
+    Returns None if the description is of another layout, or invalid. Short descriptions are
+    memoized, because many pages share few of them.
     """
     return mini_block(encoding) if len(encoding) <= MAX_SHARED_BYTES else _mini_block(encoding)
 
@@ -112,9 +114,9 @@ mini_block = lru_cache(maxsize=4096)(_mini_block)
 
 
 def page_form(encoding: bytes) -> _kernels.PageForm | None:
-    """Return the kernel's form of a page description.
+    """Parse a page description into the kernel's form.
 
-    None if the kernel does not know such pages, or the description is invalid.
+    Returns None if the kernel cannot decode such pages, or the description is invalid.
     """
     return _shared_form(encoding) if len(encoding) <= MAX_SHARED_BYTES else _form(encoding)
 

@@ -1,7 +1,7 @@
-"""Conversion of decoded blocks to Arrow arrays, without a copy of buffers that fit.
+"""Conversion of decoded blocks to Arrow arrays, without copies where buffers fit.
 
-Checks all that Arrow trusts (widths, offsets, dictionary indices, UTF-8), because the bytes come
-from files.
+Arrow trusts widths, offsets, dictionary indices and UTF-8. They come from files, so they are
+checked here.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ MAX_OFFSET: Final = (1 << 31) - 1
 
 
 def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    """Convert a block to an array of a storage type (no extension type).
+    """Convert a block to an array of a storage type, which is not an extension type.
 
     Args:
         block: one value per slot; values of nulls are arbitrary.
-        valid: shape (n,); None if all slots are valid.
+        valid: mask of shape (n,); None if all slots are valid.
 
     Raises:
         CorruptFileError: the block does not fit the type, or has invalid values.
@@ -89,7 +89,7 @@ def _misfit(block: Block, arrow: pa.DataType) -> CorruptFileError:
 
 def _fixed(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if pa.types.is_boolean(arrow) and isinstance(block, FixedWidth) and block.bits_per_value == 8:
-        # A boolean is a byte in constant and full-zip pages, and a bit in other pages.
+        # In constant and full-zip pages, a boolean is a byte; in other pages, it is a bit.
         block = FixedWidth(1, block.num_values, np.packbits(block.data != 0, bitorder="little"))
     try:
         width = arrow.bit_width
@@ -118,14 +118,14 @@ def _variable(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
 
 
 def _strings(block: VariableWidth, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    """Convert strings whose bytes were checked."""
+    """Convert strings whose bytes have been checked."""
     offsets = narrow(block.offsets, large=is_large(arrow))
     buffers = [bitmap(valid), offsets, pa.py_buffer(block.data)]
     return pa.Array.from_buffers(arrow, block.num_values, buffers)
 
 
 def _first_bad(block: VariableWidth, valid: Mask | None) -> int:
-    """Return the first valid value that is no UTF-8, or -1 if all are."""
+    """Return the position of the first valid value that is not UTF-8; -1 if there is none."""
     if block.is_ascii:
         return -1
     mask = mask_bytes(valid)
@@ -134,7 +134,7 @@ def _first_bad(block: VariableWidth, valid: Mask | None) -> int:
 
 
 def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
-    """Convert packed structs or blob descriptions; their children have no nulls of their own."""
+    """Convert packed structs or blob descriptions, whose children have no nulls."""
     if not isinstance(block, StructBlock) or len(block.children) != arrow.num_fields:
         raise _misfit(block, arrow)
     children = []
@@ -202,7 +202,7 @@ def _raw_indices(block: DictionaryBlock) -> npt.NDArray[np.unsignedinteger[Any]]
 
 
 def _indices(block: DictionaryBlock, valid: Mask | None) -> Int64s:
-    """Return the indices; those of valid slots are checked."""
+    """Return the indices, after checking those of valid slots."""
     raw = _raw_indices(block)
     used = raw if valid is None else raw[valid]
     if len(used) and int(used.max()) >= block.items.num_values:
@@ -213,7 +213,7 @@ def _indices(block: DictionaryBlock, valid: Mask | None) -> Int64s:
 
 
 def _expanded(block: DictionaryBlock, valid: Mask | None) -> Block:
-    """Look up the items of all indices; values of nulls are arbitrary."""
+    """Look up the items of all indices; the values of nulls are arbitrary."""
     indices = _indices(block, valid)
     if block.items.num_values == 0:
         return ConstantBlock(len(indices), None)
@@ -234,7 +234,7 @@ def _constant(block: ConstantBlock, arrow: pa.DataType, valid: Mask | None) -> p
 
 
 def wrapped(array: pa.Array, arrow: pa.DataType) -> pa.Array:
-    """Wrap a storage array in its extension type; return it as it is for any other type."""
+    """Wrap a storage array in its extension type. Returns the array unchanged for other types."""
     if isinstance(arrow, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(arrow, array)
     return array

@@ -1,4 +1,4 @@
-"""Interfaces of structural encodings: plans over a page, and tasks that decode its rows.
+"""Interfaces of structural encodings: plans over a page, and tasks that decode the page's rows.
 
 Source: encodings_v2_1.proto, PageLayout and RepDefLayer; docs/format/file.md, "Overview".
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Layer(IntEnum):
-    """Nulls and empty lists that may occur at one depth of a page; the numbers of RepDefLayer."""
+    """Kinds of layer: nulls and empty lists that may occur at a depth of a page (RepDefLayer)."""
 
     ALL_VALID_ITEM = 1
     ALL_VALID_LIST = 2
@@ -29,41 +29,41 @@ class Layer(IntEnum):
 
     @property
     def is_list(self) -> bool:
-        """True for lists; other layers are leaves, structs and fixed-size lists."""
+        """True for lists; False for leaves, structs and fixed-size lists."""
         return self not in (Layer.ALL_VALID_ITEM, Layer.NULLABLE_ITEM)
 
     @property
     def num_levels(self) -> int:
-        """Definition levels that the layer uses: one for null, one for empty."""
+        """Number of definition levels that the layer uses: one for null, one for empty."""
         if self in (Layer.ALL_VALID_ITEM, Layer.ALL_VALID_LIST):
             return 0
         return 2 if self is Layer.NULL_AND_EMPTY_LIST else 1
 
 
 def max_repetition(layers: tuple[Layer, ...]) -> int:
-    """Return the repetition level that begins a row: the number of list layers."""
+    """Return the repetition level that starts a row: the number of list layers."""
     return sum(layer.is_list for layer in layers)
 
 
 def max_definition(layers: tuple[Layer, ...]) -> int:
-    """Return the largest definition level that may occur."""
+    """Return the largest definition level that can occur."""
     return sum(layer.num_levels for layer in layers)
 
 
 def max_visible(layers: tuple[Layer, ...]) -> int:
-    """Return the largest definition level of an entry that has a value slot.
+    """Return the largest definition level of an entry with a value slot.
 
-    A null inside the innermost list has a slot. A null or empty list has none.
+    A null below the innermost list has a slot; a null or empty list has none.
     """
     inside = takewhile(lambda layer: not layer.is_list, layers)
     return sum(layer.num_levels for layer in inside)
 
 
 class PageValues(NamedTuple):
-    """Decoded rows of a page: levels of all entries, and one value per visible entry.
+    """Decoded rows of a page: levels of all entries, and a value for each visible entry.
 
-    Values of slots whose definition level is not 0 are arbitrary. Arrays may be views into the
-    buffers that were read.
+    An entry is visible if it has a value slot. The value of a slot with a definition level above 0
+    is arbitrary. Arrays may be views of the buffers that were read.
     """
 
     layers: tuple[Layer, ...]  # inner-most first
@@ -71,19 +71,19 @@ class PageValues(NamedTuple):
     definition: UInt16s | None  # shape (num_entries,); None if all levels are 0
     values: Block  # one slot per visible entry
     num_rows: int
-    structure: Structure | None = None  # of sparse pages, which have no levels
+    structure: Structure | None = None  # structure of a sparse page, which has no levels; else None
 
 
 class DecodeTask(Protocol):
-    """Bytes that were read, and their decoding; runs in the pool, never waits."""
+    """Bytes that were read, and how to decode them; runs in the pool and never waits."""
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the input."""
+        """Number of bytes of the input."""
         ...
 
     def decode(self) -> PageValues:
-        """Decode the rows that were planned.
+        """Decode the planned rows.
 
         Raises:
             CorruptFileError: the bytes contradict the page's description.
@@ -92,53 +92,54 @@ class DecodeTask(Protocol):
 
 
 class PageState(Protocol):
-    """Facts from a page's small buffers that locate its rows; kept in the search cache."""
+    """Small buffers of a page, parsed to locate its rows; the search cache stores them."""
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the state holds."""
+        """Memory of the state in bytes."""
         ...
 
 
 class PageLayout(Protocol):
-    """A page of a column: plans to read its rows.
+    """Page of a column, with plans that read its rows.
 
-    Rows are offsets in the page. A plan that needs no bytes returns before its first `yield`.
+    Rows are given as offsets in the page. A plan that needs no bytes returns before its first
+    `yield`.
     """
 
     @property
     def num_rows(self) -> int:
-        """Rows of the page, times the dimensions of structural fixed-size lists."""
+        """Rows of the page, multiplied by the dimensions of fixed-size lists of structs."""
         ...
 
     def load(self) -> Plan[PageState]:
-        """Plan the page state: at most one round."""
+        """Plan the page state, in at most one round."""
         ...
 
     def take(self, state: PageState, rows: Int64s) -> Plan[DecodeTask]:
-        """Plan single rows: at most one round, or two if the state leaves an index on the store.
+        """Plan single rows, in at most one round; two if the state has left an index in the store.
 
         Args:
             state: result of `load`.
-            rows: sorted and unique, shape (n,), all in [0, num_rows).
+            rows: sorted and unique row offsets, shape (n,).
         """
         ...
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[DecodeTask]:
-        """Plan a range of rows; cost as of `take`."""
+        """Plan a range of rows, with the rounds of `take`."""
         ...
 
     def row_page(self, state: PageState) -> RowPage | None:
-        """Page in the form from which the kernel takes rows; None if the kernel cannot."""
+        """Return the page in the kernel's form; None if the kernel cannot take its rows."""
         ...
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, DecodeTask]]:
-        """Plan state and rows of a page whose state is unknown.
+        """Plan the state and the rows of a page whose state is unknown.
 
-        Cost: one round if the place of the rows is known or guessed well, else two.
+        Cost: one round if the positions of the rows are known or were guessed right, else two.
         """
         ...
 
     def read_page(self) -> Plan[DecodeTask]:
-        """Plan the whole page, in one round."""
+        """Plan the whole page in one round."""
         ...

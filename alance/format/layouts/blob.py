@@ -1,6 +1,6 @@
-"""Blob pages, version 1: descriptions that locate each payload in the file.
+"""Blob pages of version 1: descriptions that locate each payload in the file.
 
-The inner page holds the descriptions, pairs of u64:
+The inner page has the descriptions as pairs of u64:
 
     position    size
     p           > 0   bytes p to p + size of this file
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class BlobTask(NamedTuple):
-    """Descriptions of blobs."""
+    """Blob descriptions to decode."""
 
     page: BlobPage
     inner: DecodeTask
@@ -41,7 +41,7 @@ class BlobTask(NamedTuple):
         return self.inner.num_bytes
 
     def decode(self) -> PageValues:
-        """Decode the descriptions: a struct of two u64, and definition levels of their nulls.
+        """Decode the descriptions as structs of two u64, with definition levels for nulls.
 
         Raises:
             CorruptFileError: the inner page is corrupt, or has no descriptions.
@@ -71,7 +71,7 @@ class BlobTask(NamedTuple):
 
 
 class BlobPage(NamedTuple):
-    """A page of blob descriptions. Its rounds and its state are those of the inner page."""
+    """Page of blob descriptions. Its rounds and its state are those of the inner page."""
 
     place: PagePlace
     shape: Shape
@@ -79,11 +79,11 @@ class BlobPage(NamedTuple):
 
     @classmethod
     def of(cls, layers: Iterable[int], inner: PageLayout, place: PagePlace) -> BlobPage:
-        """Put layers around a page of descriptions.
+        """Wrap a page of descriptions in the layers of the blob column.
 
         Raises:
             CorruptFileError: a layer number is unknown.
-            UnsupportedError: the layers have lists, whose levels such pages lose.
+            UnsupportedError: a layer is a list, whose levels such pages cannot store.
         """
         shape = Shape.from_proto(layers)
         if shape.has_lists:
@@ -120,10 +120,10 @@ class BlobPage(NamedTuple):
 
 
 def _descriptions(page: PageValues) -> Int64s:
-    """Return positions and sizes, shape (2, n).
+    """Return the positions and sizes of blobs, shape (2, n).
 
     Raises:
-        CorruptFileError: the values are not non-null pairs of u64.
+        CorruptFileError: the values are not pairs of u64, or are null.
     """
     values = page.values
     if (

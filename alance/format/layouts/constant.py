@@ -1,4 +1,4 @@
-"""Constant pages: one value, or none, for all items.
+"""Constant pages: all items have the same value, or are null.
 
     inline_value  buffers
     set           0        every item has the value
@@ -8,8 +8,8 @@
     absent        0        all null
     absent        2        all null; repetition and definition levels, perhaps compressed
 
-The buffer of a value is: u32 n, n times the u32 size of an Arrow buffer, then the n buffers of an
-array of one value.
+The buffer of the value has: u32 n, n u32 sizes of Arrow buffers, and the n buffers of an array with
+one value.
 
 Source: encodings_v2_1.proto, ConstantLayout; docs/format/file.md, "Constant layout".
 """
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-MAX_INLINE_BYTES: Final = 32  # of an inline value
+MAX_INLINE_BYTES: Final = 32  # bytes of an inline value
 
 
 @dataclass(slots=True)
 class ConstantState:
-    """Value and encoded levels of a page; the levels are decoded when first used, and kept.
+    """Value and encoded levels of a page; the levels are decoded on first use, and then cached.
 
-    Two threads may decode at the same time; both get the same levels.
+    Two threads may decode at the same time; they get equal levels.
     """
 
     page: ConstantPage
@@ -63,14 +63,14 @@ class ConstantState:
 
     @property
     def num_bytes(self) -> int:
-        """Estimated memory of the state once its levels are decoded."""
+        """Estimated memory in bytes, with decoded levels."""
         encoded = len(self.content[0]) + len(self.content[1])
         counts = self.page.num_rep_values, self.page.num_def_values
         num_levels = max(encoded // 2, *counts) if encoded else 0
         return 300 + encoded + 4 * num_levels
 
     def levels(self) -> Levels | None:
-        """Checked levels of the whole page. None if the page has none.
+        """Return the checked levels of the whole page; None if the page has none.
 
         Raises:
             CorruptFileError: the levels contradict each other or the page.
@@ -81,7 +81,7 @@ class ConstantState:
         return self._levels
 
     def row_page(self) -> RowPage | None:
-        """Page in the form from which the kernel takes rows; None if the kernel cannot.
+        """Return the page in the kernel's form; None if the kernel cannot take its rows.
 
         Raises:
             CorruptFileError: the levels contradict each other or the page.
@@ -103,7 +103,7 @@ class ConstantState:
 
 
 class ConstantTask(NamedTuple):
-    """Rows of a constant page, whose state has all bytes."""
+    """Rows of a constant page; the state has all bytes that they need."""
 
     state: ConstantState
     rows: Int64s | range  # sorted and unique
@@ -133,13 +133,13 @@ class ConstantTask(NamedTuple):
 
 
 class ConstantPage(NamedTuple):
-    """A page whose non-null items all have the same value, or whose items are all null."""
+    """Page of a column whose non-null items all have the same value."""
 
     place: PagePlace
     shape: Shape
     inline_value: bytes | None
     has_value_buffer: bool
-    rep: BlockCodec | None  # None: raw levels
+    rep: BlockCodec | None  # codec of levels; None if they are raw
     definition: BlockCodec | None
     num_rep_values: int
     num_def_values: int
@@ -149,8 +149,8 @@ class ConstantPage(NamedTuple):
         """Parse a description.
 
         Raises:
-            CorruptFileError: the description contradicts itself or the buffers.
-            UnsupportedError: a codec is unknown, or not legal here.
+            CorruptFileError: the description is inconsistent, or contradicts the buffers.
+            UnsupportedError: a codec is unknown, or not allowed here.
         """
         shape = Shape.from_proto(message.layers)
         is_inline = message.HasField("inline_value")
@@ -187,33 +187,33 @@ class ConstantPage(NamedTuple):
         return self.place.num_rows
 
     def load(self) -> Plan[PageState]:
-        """Plan all buffers: one round, or none if the page has no buffers."""
+        """Plan all buffers in one round; no round if the page has no buffers."""
         return (yield from self._load())
 
     def take(self, state: PageState, rows: Int64s) -> Plan[ConstantTask]:
-        """Plan single rows: no round."""
+        """Plan single rows without a round."""
         assert isinstance(state, ConstantState)
         return ConstantTask(state, rows)
-        yield  # makes this a plan, of no rounds
+        yield  # makes the function a generator, without rounds
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[ConstantTask]:
-        """Plan a range of rows: no round."""
+        """Plan a range of rows without a round."""
         assert isinstance(state, ConstantState)
         return ConstantTask(state, range(start, stop))
-        yield  # makes this a plan, of no rounds
+        yield  # makes the function a generator, without rounds
 
     def row_page(self, state: PageState) -> RowPage | None:
-        """See `ConstantState.row_page`."""
+        """Return the page in the kernel's form; see `ConstantState.row_page`."""
         assert isinstance(state, ConstantState)
         return state.row_page()
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, ConstantTask]]:
-        """Plan state and rows: one round, or none if the page has no buffers."""
+        """Plan state and rows in one round; no round if the page has no buffers."""
         state = yield from self._load()
         return state, ConstantTask(state, rows)
 
     def read_page(self) -> Plan[ConstantTask]:
-        """Plan the whole page: one round, or none if the page has no buffers."""
+        """Plan the whole page in one round; no round if the page has no buffers."""
         state = yield from self._load()
         return ConstantTask(state, range(self.num_rows))
 
@@ -234,7 +234,7 @@ class ConstantPage(NamedTuple):
             raise CorruptFileError("constant: layers have lists, but there are no levels of them")
         num_entries = len(next(part for part in (rep, definition) if part is not None))
         levels = Levels(self.shape, num_entries, rep, definition)
-        # Check the levels as one chunk that begins with a row.
+        # Check all levels as a single chunk that begins with a row.
         levels.check(
             np.array([num_entries], np.int64),
             rows=np.array([self.num_rows], np.int64),
@@ -261,7 +261,7 @@ class ConstantPage(NamedTuple):
 
 
 def form_of(message: pb.ConstantLayout) -> _kernels.PageForm | None:
-    """Return the kernel's form of a description; None if the kernel does not know such pages.
+    """Return the kernel's form of a description; None if the kernel cannot decode such pages.
 
     Raises:
         CorruptFileError: a layer number is unknown, or a codec's description is invalid.
@@ -282,7 +282,7 @@ def form_of(message: pb.ConstantLayout) -> _kernels.PageForm | None:
 
 
 def parse_value(content: memoryview) -> Block:
-    """Parse a buffer with one value: a string with its offsets, or bytes of a fixed width.
+    """Parse a buffer with a single value: a string with its offsets, or bytes of a fixed width.
 
     Raises:
         CorruptFileError: the sizes contradict each other.
@@ -315,7 +315,7 @@ def _fixed(value: bytes) -> FixedWidth:
 
 
 def _decode_levels(codec: BlockCodec | None, content: bytes, num_values: int) -> UInt16s | None:
-    """Decode levels of one kind; None if there are none."""
+    """Decode repetition or definition levels; None if there are none."""
     if not content:
         return None
     data = joined([memoryview(content)])

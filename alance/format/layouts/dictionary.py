@@ -1,4 +1,4 @@
-"""Dictionaries of mini-block pages: distinct values, into which the chunks have indices."""
+"""Dictionaries of mini-block pages: distinct values that the page's values are indices into."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Dictionary:
-    """Distinct values of a page, decoded when first used and then kept.
+    """Distinct values of a page, decoded on first use and then cached.
 
-    Two threads may decode at the same time; both get the same values.
+    Two threads may decode at the same time; they get equal values.
     """
 
     codec: BlockCodec
@@ -35,10 +35,10 @@ class Dictionary:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the items; an estimate until they are decoded."""
+        """Memory of the items in bytes; an estimate until they are decoded."""
         if self._items is not None:
             return block_bytes(self._items)
-        # Dictionaries are stored raw, bit-packed or lz4-compressed.
+        # Estimate: dictionaries are stored raw, bit-packed or LZ4-compressed.
         return 4 * len(self.content)
 
     def items(self) -> Block:
@@ -48,7 +48,7 @@ class Dictionary:
             CorruptFileError: the encoded items contradict their description.
             ValueError: the kernel cannot decode the items.
         """
-        # Read the content first: another thread drops it only after it has set the items.
+        # Read the content before the items: another thread clears it only after setting the items.
         content = self.content
         items = self._items
         if items is None:
@@ -62,10 +62,9 @@ class Dictionary:
 
 
 def usual_items(codec: BlockCodec) -> tuple[bool, bool, int] | None:
-    """Return the form of items that the kernel decodes in one call; None for other codecs.
+    """Describe the codec of items that the kernel decodes in one call; None for other codecs.
 
-    The form is: True if items are compressed, True if they are strings, and the bits of an item or
-    offset.
+    Returns True if items are compressed, True if they are strings, and the bits per item or offset.
     """
     is_compressed = isinstance(codec, GeneralBlock)
     if isinstance(codec, GeneralBlock):
@@ -80,7 +79,7 @@ def usual_items(codec: BlockCodec) -> tuple[bool, bool, int] | None:
 
 
 def _in_one_call(codec: BlockCodec, content: bytes, num_items: int) -> Block | None:
-    """Decode items by one kernel call; None for codecs without a usual form, and invalid bytes."""
+    """Decode items by one kernel call. None for unknown codecs and for invalid bytes."""
     usual = usual_items(codec)
     if usual is None or num_items >> 62:
         return None

@@ -1,8 +1,8 @@
-"""Columns of a field, and assembly of its Arrow array from their pages.
+"""Columns of a field, and the assembly of its Arrow array from the pages of these columns.
 
-The pages of each leaf carry all structure from the row down to the leaf. The array is built from
-the outside in: a list takes its offsets from the first leaf below it that has pages, and the other
-leaves must agree.
+The pages of each leaf have the complete structure from the row to the leaf. The array is built from
+the outside in. A list takes its offsets from the first leaf below it that has pages; the other
+leaves must have the same offsets.
 
 Source: docs/format/file.md, "Columns" and "Layers and levels".
 """
@@ -35,21 +35,22 @@ _STRUCTURAL_LIST: Final = "fixed_size_list:struct:"
 
 
 class LeafColumn(NamedTuple):
-    """A field with a column of its own; a row of the table is `multiplier` rows of the column."""
+    """Field with a column of its own. A row of the table is `multiplier` rows of the column."""
 
     field: Field
-    multiplier: int  # product of the dimensions of the structural fixed-size lists above
+    multiplier: int  # product of the dimensions of the fixed-size lists of structs above the field
 
 
-# Memo of a field that is its own leaf: a reference of the field to itself would be a cycle.
+# Memoized instead of the list of a field that is its own leaf: a field that refers to itself would
+# be a cycle.
 ITSELF: Final[list[LeafColumn]] = []
 
 
 def leaf_columns(field: Field) -> list[LeafColumn]:
-    """List the fields at or below `field` that have a column, depth-first.
+    """Return the fields at or below `field` that have a column, depth-first.
 
     Raises:
-        CorruptFileError: the product of the dimensions is more than 2^31.
+        CorruptFileError: the product of the dimensions exceeds 2^31.
     """
     leaves = field.derive("leaves", _own_leaves)
     return [LeafColumn(field, 1)] if leaves is ITSELF else leaves
@@ -60,7 +61,7 @@ def _own_leaves(field: Field) -> list[LeafColumn]:
 
 
 def owns_column(field: Field) -> bool:
-    """True if a field has a column of its own: a leaf, packed or empty struct, or blobs."""
+    """True if a field has a column of its own: a leaf, a packed or empty struct, or blobs."""
     if field.is_blob_v1 or field.is_blob_v2 or field.is_packed:
         return True
     if field.logical_type == "struct":
@@ -69,7 +70,7 @@ def owns_column(field: Field) -> bool:
 
 
 def is_empty_struct(field: Field) -> bool:
-    """True for a struct without members, which has a column without values."""
+    """True for a struct without members; its column has no values."""
     return field.logical_type == "struct" and not (field.children or field.is_blob_v2)
 
 
@@ -85,16 +86,16 @@ def _leaf_columns(field: Field, multiplier: int) -> Iterator[LeafColumn]:
 
 
 def _dimension(field: Field) -> int | None:
-    """Dimension of a fixed-size list of structs; None for any other field."""
+    """Return the dimension of a fixed-size list of structs; None for other fields."""
     if not field.logical_type.startswith(_STRUCTURAL_LIST):
         return None
     return int(field.logical_type.removeprefix(_STRUCTURAL_LIST))
 
 
 def layer_dimensions(root: Field, leaf: Field) -> tuple[int, ...]:
-    """Return the dimension of each field from `root` to `leaf`.
+    """Return the dimension of each field on the path from `root` to `leaf`.
 
-    The dimension is 0 for a field that is no fixed-size list of structs.
+    The dimension is 0 for fields other than fixed-size lists of structs.
     """
     own = (0,) if owns_column(root) else (_dimension(root) or 0,)
     if root.id == leaf.id:
@@ -106,11 +107,11 @@ def layer_dimensions(root: Field, leaf: Field) -> tuple[int, ...]:
 
 
 def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows: int) -> pa.Array:
-    """Assemble the array of a field, of its type `field.to_arrow().type`.
+    """Assemble the Arrow array of a field, with the type `field.to_arrow().type`.
 
     Args:
-        leaves: pages of each leaf by field id, in row order; a field without an entry is null.
-        num_rows: rows of the result.
+        leaves: pages of each leaf, in row order, by field id; leaves without an entry are null.
+        num_rows: number of rows of the result.
 
     Raises:
         BatchTooLargeError: the values do not fit into one array.
@@ -132,10 +133,10 @@ def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows:
 
 
 class _Leaf(NamedTuple):
-    """Pages of a leaf, with the structure of their levels."""
+    """Pages of a leaf, with their structure."""
 
     pages: Sequence[PageValues]
-    structure: Structure  # of all pages
+    structure: Structure  # joined structure of all pages
     own: Sequence[Items]  # the innermost layer of each page
 
 
@@ -157,10 +158,10 @@ def _open_leaf(root: Field, leaf: LeafColumn, pages: Sequence[PageValues]) -> _L
 
 
 def _without_values(page: PageValues, depth: int) -> Structure:
-    """Read the structure of a page of structs without members.
+    """Return the structure of a page of structs without members.
 
-    Levels of such pages mark all of these structs as null, because they have no values; these nulls
-    are ignored. A page with a single layer stands for all `depth` layers, without nulls.
+    The levels of such a page mark all structs as null, because these have no values. These nulls
+    are ignored. A page with a single layer represents `depth` layers without nulls.
     """
     structure = unravel(page, own_nulls=False)
     if len(structure) == 1 and page.structure is None:
@@ -171,7 +172,7 @@ def _without_values(page: PageValues, depth: int) -> Structure:
 def _build(
     field: Field, arrow: pa.DataType, leaves: Mapping[int, _Leaf], depth: int, num_slots: int
 ) -> pa.Array:
-    """Build the array of a field whose layer is the `depth`-th from the outside."""
+    """Build the array of a field whose layer has index `depth`, counted from the outermost."""
     if isinstance(arrow, pa.BaseExtensionType):
         return wrapped(_build(field, arrow.storage_type, leaves, depth, num_slots), arrow)
     below = [leaf for leaf in leaf_columns(field) if leaf.field.id in leaves]
@@ -230,10 +231,10 @@ def _layer(leaf: LeafColumn, leaves: Mapping[int, _Leaf], depth: int) -> Items |
 def _item_mask(
     below: Sequence[LeafColumn], leaves: Mapping[int, _Leaf], depth: int, num_slots: int
 ) -> Mask | None:
-    """Return the validity of a struct or structural fixed-size list: null where all leaves agree.
+    """Return the validity of a struct or fixed-size list of structs: null if null in all leaves.
 
-    Leaves of one file always agree. A member that was added later is in another file, which knows
-    only the nulls of that member.
+    Leaves in the same file always agree. A member that was added later is in another file, which
+    only has the nulls of that member.
     """
     valid: Mask | None = None
     for leaf in below:
@@ -259,7 +260,7 @@ def _lists(
     depth: int,
     num_slots: int,
 ) -> Lists:
-    """Return the lists of a field, on whose offsets all leaves below must agree."""
+    """Return the lists of a field, after checking that all leaves below have the same offsets."""
     first: Lists | None = None
     for leaf in below:
         layer = _layer(leaf, leaves, depth)
@@ -307,7 +308,7 @@ def _leaf_array(
 
 
 def values_array(field: Field, arrow: pa.DataType, values: Block, valid: Mask | None) -> pa.Array:
-    """Convert the values of a leaf to an array.
+    """Convert the values of a leaf to an Arrow array.
 
     Raises:
         BatchTooLargeError: strings of more than 2^31 - 1 bytes in 32-bit offsets.

@@ -1,13 +1,14 @@
-"""Full-zip pages: large values, each with its levels and length right in front of it.
+"""Full-zip pages: large values, each directly after its levels and its length.
 
-    buffer 0  the zipped rows
+    buffer 0  zipped rows
     buffer 1  repetition index, if rows differ in length: num_rows + 1 unsigned integers of
               1, 2, 4 or 8 bytes, the offsets of all rows in buffer 0, and its end
 
-Rows of equal length cost one round and need no state. Rows of other pages need two index entries:
-the index is kept as state, or left on the store if it is large, and then a read costs two rounds.
+A read of rows of equal length takes one round, and needs no state. Rows of varying length are
+located by two entries of the index. A small index is part of the state. A large one stays in the
+store, so that a read takes two rounds.
 
-A row is a sequence of unaligned entries. An entry without a value slot is only its control word:
+A row is a sequence of unaligned entries. An entry without a value slot only has a control word:
 
     control word    repetition << bits_def | definition, in 0, 1, 2 or 4 bytes
     fixed width     the value's bytes, also of a null
@@ -55,13 +56,13 @@ if TYPE_CHECKING:
 
 
 class ZipForm(NamedTuple):
-    """Format of the entries of a page."""
+    """Parsed description: format of a page's entries."""
 
     shape: Shape
     bits_rep: int
     bits_def: int
     is_fixed: bool
-    width: int  # fixed: bytes of a value; variable: bytes of a length
+    width: int  # bytes of a fixed-width value, or of a length
     codec: PerValueCodec
 
     @classmethod
@@ -69,8 +70,8 @@ class ZipForm(NamedTuple):
         """Parse a description.
 
         Raises:
-            CorruptFileError: the description contradicts itself.
-            UnsupportedError: a codec is unknown, or not legal here.
+            CorruptFileError: the description is inconsistent.
+            UnsupportedError: a codec is unknown, or not allowed here.
         """
         if message.bits_rep > 16 or message.bits_def > 16:
             raise CorruptFileError(
@@ -99,28 +100,29 @@ class ZipForm(NamedTuple):
 
     @property
     def control_bytes(self) -> int:
-        """Bytes of a control word."""
+        """Bytes per control word."""
         bits = self.bits_rep + self.bits_def
         return 0 if bits == 0 else 1 if bits <= 8 else 2 if bits <= 16 else 4
 
     @property
     def row_bytes(self) -> int | None:
-        """Bytes of a row; None if rows differ in length."""
+        """Bytes per row; None if rows vary in length."""
         if self.is_fixed and not self.shape.has_lists:
             return self.control_bytes + self.width
         return None
 
 
 class FullZipTask(NamedTuple):
-    """Whole zipped rows of a page."""
+    """Zipped rows to decode."""
 
     place: PagePlace
     form: ZipForm
     pieces: tuple[memoryview, ...]
-    piece_rows: Int64s  # rows in each piece, shape (pieces,)
+    piece_rows: Int64s  # number of rows in each piece, shape (pieces,)
     num_entries: int | None = None  # entries in all pieces; None if unknown
     num_visible: int | None = None  # entries with a value slot; None if unknown
-    stops: Int64s | None = None  # ends of runs of rows in a single piece; None: a run per piece
+    # Ends of the runs of rows in a single piece; None if each piece is a run.
+    stops: Int64s | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -141,7 +143,7 @@ class FullZipTask(NamedTuple):
             if self.form.row_bytes is not None:
                 self._check_sizes(num_rows, stops)
             if self.form.row_bytes is not None and self.form.control_bytes == 0:
-                # Without control words the rows are a plain array.
+                # Rows without control words are a plain array of values.
                 if len(self.pieces) == 1:
                     data = unpinned(self.pieces[0])
                 values: Block = FixedWidth(8 * self.form.width, num_rows, data)
@@ -164,7 +166,7 @@ class FullZipTask(NamedTuple):
             )
 
     def _unzip(self, data: Bytes, stops: Int64s) -> tuple[Levels, Block]:
-        """Split entries into levels and encoded values; variable-width nulls have no value."""
+        """Split entries into levels and encoded values; nulls of variable width have no value."""
         form, shape = self.form, self.form.shape
         walk = (
             data,
@@ -193,7 +195,7 @@ class FullZipTask(NamedTuple):
         return levels, values
 
     def _decoded(self, values: Block, levels: Levels) -> Block:
-        """Decode one value per visible entry."""
+        """Decode a value for each visible entry."""
         assert isinstance(values, FixedWidth | VariableWidth)
         block = self.form.codec.decode_values(values)
         if block.num_values != values.num_values:
@@ -202,15 +204,15 @@ class FullZipTask(NamedTuple):
             )
         if self.form.is_fixed or levels.definition is None:
             return block
-        # Nulls have no bytes, and the codec decoded the other values alone.
+        # Nulls have no bytes, so the codec only decoded the other values.
         present = levels.definition[levels.definition <= self.form.shape.max_visible] == 0
         return block if present.all() else spread(block, present)
 
 
-ROWS: Final = 0  # buffer of zipped rows
-INDEX: Final = 1  # buffer of the repetition index
-# Bytes; an index up to this size is loaded and kept. That is a quarter of a million rows of 1 KB,
-# and to read it once costs more than a second round.
+ROWS: Final = 0  # number of the buffer of zipped rows
+INDEX: Final = 1  # number of the buffer of the repetition index
+# Bytes; an index up to this size is part of the state. That is a quarter of a million rows of 1 KB;
+# reading it costs more than a second round.
 MAX_INDEX_BYTES: Final = 1 << 20
 
 
@@ -218,31 +220,32 @@ MAX_INDEX_BYTES: Final = 1 << 20
 class FullZipState:
     """Repetition index of a page: the offset of each row."""
 
-    index: npt.NDArray[np.unsignedinteger] | None  # shape (num_rows + 1,); None: not loaded
-    rows: RowPage | None = None  # created when first used
+    # Shape (num_rows + 1,); None if it stays in the store.
+    index: npt.NDArray[np.unsignedinteger] | None
+    rows: RowPage | None = None  # the kernel's form, created on first use
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the index, and of its copy for the kernel."""
+        """Memory of the index and of the kernel's copy, in bytes."""
         return 100 + (0 if self.index is None else self.index.nbytes + 8 * len(self.index))
 
 
 class FullZipPage(NamedTuple):
-    """A page of zipped rows."""
+    """Page of zipped rows."""
 
     place: PagePlace
     form: ZipForm
     num_items: int
     num_visible_items: int
-    max_index_bytes: int = MAX_INDEX_BYTES  # a larger index stays on the store
+    max_index_bytes: int = MAX_INDEX_BYTES  # a larger index stays in the store
 
     @classmethod
     def from_proto(cls, message: pb.FullZipLayout, place: PagePlace) -> FullZipPage:
         """Parse a description.
 
         Raises:
-            CorruptFileError: the description contradicts itself or the buffers.
-            UnsupportedError: a codec is unknown, or not legal here.
+            CorruptFileError: the description is inconsistent, or contradicts the buffers.
+            UnsupportedError: a codec is unknown, or not allowed here.
         """
         form = ZipForm.from_proto(message)
         place.need_buffers(1 if form.row_bytes is not None else 2, "a full-zip page")
@@ -266,25 +269,25 @@ class FullZipPage(NamedTuple):
 
     @property
     def index_width(self) -> int:
-        """Bytes of an entry of the repetition index."""
+        """Bytes per entry of the repetition index."""
         return self.place.size(INDEX) // (self.num_rows + 1)
 
     @property
     def keeps_index(self) -> bool:
-        """True if there is a repetition index that is small enough to be kept as state."""
+        """True if the page has a repetition index that is small enough to be part of the state."""
         return self.form.row_bytes is None and self.place.size(INDEX) <= self.max_index_bytes
 
     def load(self) -> Plan[PageState]:
-        """Plan the repetition index: one round, or none if there is none or it is large."""
+        """Plan the repetition index in one round; no round if there is none, or it is large."""
         if not self.keeps_index:
             return FullZipState(None)
         (content,) = yield from fetch([self.place.whole(INDEX)])
         return self._state(content)
 
     def take(self, state: PageState, rows: Int64s) -> Plan[FullZipTask]:
-        """Plan single rows: one round, or two if the index is on the store.
+        """Plan single rows in one round, or in two if the index is in the store.
 
-        Neighbouring rows are one range.
+        Consecutive rows are requested as one range.
         """
         assert isinstance(state, FullZipState)
         first, counts = _neighbours(rows)
@@ -293,7 +296,7 @@ class FullZipPage(NamedTuple):
         return self._task([content], counts, np.cumsum(stops - starts))
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[FullZipTask]:
-        """Plan a range of rows: one round, or two if the index is on the store."""
+        """Plan a range of rows in one round, or in two if the index is in the store."""
         assert isinstance(state, FullZipState)
         if start >= stop:
             return self._task([], np.empty(0, np.int64))
@@ -303,9 +306,9 @@ class FullZipPage(NamedTuple):
         return self._task([content], counts)
 
     def row_page(self, state: PageState) -> RowPage | None:
-        """Page in the form from which the kernel takes rows.
+        """Return the page in the kernel's form.
 
-        None if the kernel does not know the codec, or needs an index that is on the store.
+        Returns None if the kernel lacks the codec, or needs an index that is in the store.
         """
         assert isinstance(state, FullZipState)
         if state.rows is None and not (self.form.row_bytes is None and state.index is None):
@@ -320,9 +323,10 @@ class FullZipPage(NamedTuple):
         return state.rows
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, FullZipTask]]:
-        """Plan state and rows.
+        """Plan the state and the rows of a page whose state is unknown.
 
-        Cost: one round if rows have equal length, the page is small or the guess holds, else two.
+        Cost: one round if rows have equal length, the page is small, or the positions were guessed
+            right; else two.
         """
         state: PageState
         if not self.keeps_index:
@@ -342,7 +346,7 @@ class FullZipPage(NamedTuple):
         return state, self._task(pieces, counts)
 
     def read_page(self) -> Plan[FullZipTask]:
-        """Plan all zipped rows: one round; the index is not needed."""
+        """Plan all zipped rows in one round; this does not need the index."""
         pieces = yield from fetch([self.place.whole(ROWS)])
         counts = np.array([self.num_rows], np.int64)
         return FullZipTask(
@@ -373,7 +377,7 @@ class FullZipPage(NamedTuple):
     def _bounds(
         self, state: FullZipState, first: Int64s, counts: Int64s
     ) -> Plan[tuple[Int64s, Int64s]]:
-        """Plan the byte ranges of runs of rows: no round, or one if the index is on the store."""
+        """Plan the byte ranges of runs of rows: no round, or one if the index is in the store."""
         if self.form.row_bytes is not None:
             starts, stops = first * self.form.row_bytes, (first + counts) * self.form.row_bytes
         elif state.index is not None:
@@ -384,7 +388,7 @@ class FullZipPage(NamedTuple):
         return starts, stops
 
     def _index_entries(self, first: Int64s, counts: Int64s) -> Plan[tuple[Int64s, Int64s]]:
-        """Plan the index entries of the start and the end of each run: one round."""
+        """Plan the index entries for the start and end of each run, in one round."""
         width = self.index_width
         ranges: list[ByteRange] = []
         for start, count in zip(first.tolist(), counts.tolist(), strict=True):

@@ -1,7 +1,7 @@
 """Repetition and definition levels: checks, and the selection of rows.
 
-Levels are u16. An entry with the largest repetition level begins a row. An entry whose definition
-level is at most `max_visible` has a value slot. Without lists every entry is a row with a slot.
+Levels are u16. An entry with the largest repetition level starts a row. An entry whose definition
+level is at most `max_visible` has a value slot. Without lists, every entry is a row and has a slot.
 
 Source: docs/format/file.md, "Layers and levels".
 """
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     from alance.format.layouts.selection import Selection
 
 NO_LEVELS: Final = np.empty(0, np.uint16)
-MOST_LAYERS: Final = 16  # most layers of a page that the kernel decodes
+MOST_LAYERS: Final = 16  # maximum layers of a page that the kernel can decode
 NOT_CHECKED: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Layers of a page, and the maxima of its levels."""
+    """Layers of a page, with the maxima of its levels."""
 
     layers: tuple[Layer, ...]  # inner-most first
     max_rep: int
     max_def: int
     max_visible: int
-    code: int  # layers as the kernels have them, four bits each; 0 if there are too many
+    code: int  # layers in the kernels' form, four bits each; 0 if there are too many for it
 
     @classmethod
     def from_proto(cls, layers: Iterable[int]) -> Shape:
-        """Return the shape of a page with these layers.
+        """Return the shape of a page from its layer numbers.
 
         Raises:
             CorruptFileError: there are no layers, or a layer number is unknown.
@@ -62,13 +62,13 @@ class Shape:
 
     @property
     def is_plain(self) -> bool:
-        """True if the page has a single layer that is no list: each row is one value or null."""
+        """True if the page has a single layer that is not a list: each row is one value or null."""
         return len(self.layers) == 1 and not self.has_lists
 
 
 @lru_cache(maxsize=1024)
 def _shape(numbers: tuple[int, ...]) -> Shape:
-    """Return the shape of layers; a memo, because many pages of a table share few shapes."""
+    """Return the shape of layers; memoized, because many pages of a table share few shapes."""
     values = {layer.value for layer in Layer}
     if not numbers or len(numbers) > 0xFFFF or not values.issuperset(numbers):
         raise CorruptFileError(f"layers {list(numbers[:20])}: expected numbers of 1 to 6")
@@ -84,7 +84,7 @@ def _shape(numbers: tuple[int, ...]) -> Shape:
 
 
 class Levels(NamedTuple):
-    """Levels of a sequence of entries; levels that are all 0 may be None."""
+    """Levels of a sequence of entries. None means that all levels are 0."""
 
     shape: Shape
     num_entries: int
@@ -99,13 +99,13 @@ class Levels(NamedTuple):
         rows: Int64s = NOT_CHECKED,
         carries: Mask | None = None,
     ) -> None:
-        """Check all levels against the layers, and the expected counts of each chunk of entries.
+        """Check all levels against the layers, and against the expected counts of each chunk.
 
         Args:
             entries: number of entries of each chunk, shape (n,).
             values: number of visible entries of each chunk, shape (n,); not checked if empty.
-            rows: number of rows that begin in each chunk, shape (n,); not checked if empty.
-            carries: True for each chunk that begins inside a row, shape (n,); None: not checked.
+            rows: number of rows that start in each chunk, shape (n,); not checked if empty.
+            carries: True for each chunk that begins inside a row, shape (n,); None to not check it.
 
         Raises:
             CorruptFileError: the levels contradict the layers or a count.
@@ -136,7 +136,7 @@ class Levels(NamedTuple):
             _expect(_counted(is_first, starts, ends), rows, "rows begin")
 
     def _check_carries(self, starts: Int64s, entries: Int64s, carries: Mask) -> None:
-        """Check that the first level of each chunk agrees with `carries`."""
+        """Check by the first level of each chunk if it begins inside a row, as `carries` says."""
         assert self.rep is not None
         filled = np.flatnonzero(entries)
         firsts = self.rep[starts[filled]]
@@ -156,14 +156,14 @@ class Levels(NamedTuple):
         return int(np.count_nonzero(self.definition <= self.shape.max_visible))
 
     def choose(self, ordinals: Int64s, breaks: Int64s) -> tuple[Selection, Selection]:
-        """Select the entries and the value slots of some rows.
+        """Select the entries and the value slots of rows.
 
         Args:
-            ordinals: ascending numbers of the rows, among the rows that begin in these entries.
-            breaks: ends of runs of entries; a row ends at the latest with its run.
+            ordinals: ascending numbers of the rows, counting the rows that start in these entries.
+            breaks: ends of runs of entries; a row does not extend beyond its run.
 
         Raises:
-            CorruptFileError: fewer rows begin in the entries.
+            CorruptFileError: fewer rows start in these entries.
         """
         if self.rep is None:
             is_range = len(ordinals) == 0 or ordinals[-1] - ordinals[0] == len(ordinals) - 1
@@ -187,7 +187,7 @@ class Levels(NamedTuple):
     def page_values(
         self, values: Block, num_rows: int, chosen: tuple[Selection, Selection]
     ) -> PageValues:
-        """Return chosen entries and values; not copied if all are chosen."""
+        """Return the selected entries and values, without a copy if all are selected."""
         entries, slots = chosen
         rep, definition = self.rep, self.definition
         if not is_all(entries, self.num_entries):
@@ -202,16 +202,16 @@ class Levels(NamedTuple):
 
 
 def as_rows(rows: Int64s | range) -> Int64s:
-    """Convert rows to an array."""
+    """Convert rows to an array of row offsets."""
     return np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
 
 
 def _refuse_above(levels: UInt16s, most: int, ends: Int64s, message: str) -> None:
-    """Refuse levels that the layers do not have.
+    """Check that no level is above the maximum.
 
     Args:
         ends: end of each chunk.
-        message: format of the error, with places for the level and for `most`.
+        message: format string of the error, for the level and `most`.
 
     Raises:
         CorruptFileError: a level is above `most`.
@@ -223,7 +223,7 @@ def _refuse_above(levels: UInt16s, most: int, ends: Int64s, message: str) -> Non
 
 
 def _counted(marks: Mask | None, starts: Int64s, ends: Int64s) -> Int64s:
-    """Count the marked entries of each chunk; None marks all."""
+    """Count the marked entries of each chunk. If `marks` is None, all entries count."""
     if marks is None:
         return ends - starts
     before = offsets_of(marks)

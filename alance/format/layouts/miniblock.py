@@ -1,11 +1,12 @@
-"""Mini-block pages: small values in chunks that are decoded as a whole.
+"""Mini-block pages: small values in chunks; a chunk is decoded as a whole.
 
     buffer 0     chunk words
     buffer 1     the chunks
     buffer 2     dictionary items, if the values are indices into them
     last buffer  repetition index, if the page has lists
 
-Chunk words, repetition index and dictionary are the page's state; with it, rows cost one round.
+The page's state has the chunk words, the repetition index and the dictionary. With it, a read of
+rows takes one round.
 
 Source: encodings_v2_1.proto, MiniBlockLayout; docs/format/file.md, "Mini-block layout".
 """
@@ -44,17 +45,19 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 NOWHERE: Final = PagePlace("", (), 0)
-# Chunks read on each side of a row whose chunk is guessed: the row may be at either end of it.
+# Chunks to read on each side of a row whose chunk is guessed, because the row may be at either end
+# of the chunk.
 CHUNKS_BESIDE: Final = 1.5
-FIXED_SPREAD: Final = 0.5  # see `guess_spans`; fixed-width chunks differ in packing alone
+# `spread` of `guess_spans`; only packing makes fixed-width chunks vary in size.
+FIXED_SPREAD: Final = 0.5
 
 
 class MiniBlockState:
-    """Places of the chunks of a page, and its dictionary.
+    """Positions of the chunks of a page, and its dictionary.
 
     Attributes:
-        rows: page in the form from which the kernel takes rows; created when first used.
-        takes_rows: False once the kernel turned out not to know such pages.
+        rows: page in the kernel's form, created on first use; None until then.
+        takes_rows: False once the kernel has refused the page.
     """
 
     __slots__ = ("_chunks", "dictionary", "rows", "table", "takes_rows")
@@ -80,28 +83,28 @@ class MiniBlockState:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the state holds."""
+        """Memory of the state in bytes."""
         items = self.dictionary.num_bytes if self.dictionary else 0
         return 200 + self.table.num_bytes + items
 
 
 class Description(NamedTuple):
-    """Parsed description of a page, without its place; pages with equal descriptions share it."""
+    """Parsed description of a page without its location; pages with equal descriptions share it."""
 
-    form: ChunkForm  # without a place
+    form: ChunkForm  # without a location
     num_items: int
     dictionary: pb.CompressiveEncoding | None
     num_dictionary_items: int
-    num_buffers: int  # buffers that the page must have
-    rows: _kernels.PageForm | None  # None if single rows are taken chunk by chunk
-    items: BlockCodec | None  # codec of the dictionary; None if it is invalid, or there is none
+    num_buffers: int  # number of buffers that the page must have
+    rows: _kernels.PageForm | None  # the kernel's form; None if the kernel cannot take rows
+    items: BlockCodec | None  # codec of the dictionary; None if there is none, or it is invalid
 
     def dictionary_of(self, content: bytes) -> Dictionary:
-        """Return the dictionary of a page that has one.
+        """Return the dictionary of a page; the description must have one.
 
         Raises:
             CorruptFileError: the codec's description is invalid.
-            UnsupportedError: the codec is unknown, or not legal here.
+            UnsupportedError: the codec is unknown, or not allowed here.
         """
         assert self.dictionary is not None
         codec = self.items or block_codec(self.dictionary)
@@ -109,7 +112,7 @@ class Description(NamedTuple):
 
 
 class MiniBlockPage(NamedTuple):
-    """A mini-block page."""
+    """Page of small values in chunks."""
 
     place: PagePlace
     description: Description
@@ -119,18 +122,18 @@ class MiniBlockPage(NamedTuple):
         """Parse a description.
 
         Raises:
-            CorruptFileError: the description contradicts itself or the buffers.
-            UnsupportedError: a codec is unknown, or not legal here.
+            CorruptFileError: the description is inconsistent, or contradicts the buffers.
+            UnsupportedError: a codec is unknown, or not allowed here.
         """
         return cls.described(message).at(place)
 
     @classmethod
     def described(cls, message: pb.MiniBlockLayout) -> MiniBlockPage:
-        """Parse a description; the page has no place yet.
+        """Parse a description into a page without a location.
 
         Raises:
-            CorruptFileError: the description contradicts itself.
-            UnsupportedError: a codec is unknown, or not legal here.
+            CorruptFileError: the description is inconsistent.
+            UnsupportedError: a codec is unknown, or not allowed here.
         """
         shape = Shape.from_proto(message.layers)
         if shape.has_lists and message.repetition_index_depth != 1:
@@ -175,7 +178,7 @@ class MiniBlockPage(NamedTuple):
         return cls(NOWHERE, description)
 
     def at(self, place: PagePlace) -> MiniBlockPage:
-        """Return a page with this description at a place.
+        """Return the page with this description at a location.
 
         Raises:
             CorruptFileError: the page has too few buffers.
@@ -185,7 +188,7 @@ class MiniBlockPage(NamedTuple):
 
     @property
     def form(self) -> ChunkForm:
-        """Format of the chunks, with the page's place."""
+        """Format of the chunks, with the page's location."""
         form = self.description.form
         return ChunkForm(
             self.place, form.shape, form.rep, form.definition, form.values, form.is_large
@@ -196,26 +199,26 @@ class MiniBlockPage(NamedTuple):
         return self.place.num_rows
 
     def load(self) -> Plan[PageState]:
-        """Plan chunk words, dictionary and repetition index: one round."""
+        """Plan chunk words, dictionary and repetition index in one round."""
         buffers = yield from fetch(self.state_ranges())
         return self.state_of(buffers)
 
     def take(self, state: PageState, rows: Int64s) -> Plan[MiniBlockTask]:
-        """Plan the chunks of single rows: one round, one range for neighbouring chunks."""
+        """Plan the chunks of single rows in one round; adjacent chunks are one range."""
         assert isinstance(state, MiniBlockState)
         runs = state.chunks.locate(rows)
         content = yield from fetch_pieces(self.place, CHUNKS, *runs.bounds)
         return self._task(state, [content], runs, rows)
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[MiniBlockTask]:
-        """Plan the chunks of a range of rows: one round of one range."""
+        """Plan the chunks of a range of rows, as one range."""
         assert isinstance(state, MiniBlockState)
         runs = state.chunks.locate_range(start, stop)
         content = yield from fetch_pieces(self.place, CHUNKS, *runs.bounds)
         return self._task(state, [content], runs, range(start, stop))
 
     def row_page(self, state: PageState) -> RowPage | None:
-        """Page in the form from which the kernel takes rows; None if the kernel cannot.
+        """Return the page in the kernel's form; None if the kernel cannot take its rows.
 
         Raises:
             CorruptFileError: the dictionary contradicts its description.
@@ -233,7 +236,7 @@ class MiniBlockPage(NamedTuple):
         return state.rows
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, MiniBlockTask]]:
-        """Plan state and chunks: one round if the page is small or the guess holds, else two."""
+        """Plan state and chunks: one round if the page is small or a guess is right, else two."""
         size = self.place.size(CHUNKS)
         margin = CHUNKS_BESIDE * min(MARGIN_BYTES, size / max(1, self._num_chunks))
         spread = 1.0 if isinstance(self.form.values, Variable | Fsst) else FIXED_SPREAD
@@ -251,7 +254,7 @@ class MiniBlockPage(NamedTuple):
         return state, self._task(state, pieces, runs, rows)
 
     def read_page(self) -> Plan[MiniBlockTask]:
-        """Plan all buffers: one round."""
+        """Plan all buffers in one round."""
         ranges = self.state_ranges()
         buffers = yield from fetch([*ranges, self.place.whole(CHUNKS)])
         state = self.state_of(buffers[: len(ranges)])
@@ -260,7 +263,6 @@ class MiniBlockPage(NamedTuple):
 
     @property
     def _num_chunks(self) -> int:
-        """Number of chunk words."""
         return self.place.size(0) // (4 if self.description.form.is_large else 2)
 
     def state_ranges(self) -> list[ByteRange]:
@@ -306,7 +308,7 @@ class MiniBlockPage(NamedTuple):
 
 
 def _codec_of(message: pb.CompressiveEncoding) -> BlockCodec | None:
-    """Return the codec of a dictionary; None if it is invalid: `dictionary_of` raises the error."""
+    """Return the codec of a dictionary; None if it is invalid, and `dictionary_of` has to raise."""
     try:
         return block_codec(message)
     except AlanceError:

@@ -1,11 +1,11 @@
-"""Places of the chunks of a mini-block page, and the chunks that hold given rows.
+"""Positions of the chunks of a mini-block page, and a search for the chunks that contain rows.
 
     chunk word, u16 or u32    (bytes / 8 - 1) << 4 | log2(values); the last chunk has 0 in the low
-                              bits (or its true logarithm) and holds all remaining values
+                              bits (or its true logarithm) and has all remaining values
     repetition index, u64     two numbers per chunk: rows whose last entry lies in the chunk, and
                               entries of the chunk that belong to a row of the next chunk, too
 
-Without lists rows are values. With lists a chunk may begin inside a row.
+Without lists, each value is a row. With lists, a chunk may begin inside a row.
 
 Source: encodings_v2_1.proto, MiniBlockLayout; docs/format/file.md, "Mini-block layout".
 """
@@ -23,18 +23,20 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
     from alance.format.layouts.place import Spans
 
-CHUNKS: Final = 1  # the buffer that holds the chunks
+CHUNKS: Final = 1  # number of the buffer with the chunks
 
 
 class Chunks(NamedTuple):
-    """All chunks of a page; n of them."""
+    """All n chunks of a page."""
 
     first_bytes: Int64s  # shape (n + 1,): offset of each chunk in the buffer, then its end
-    first_values: Int64s  # shape (n + 1,): values before each chunk, then all values
-    first_rows: Int64s  # shape (n + 1,): rows that begin before each chunk, then all rows
+    first_values: Int64s  # shape (n + 1,): number of values before each chunk, then the total
+    # Shape (n + 1,): number of rows that start before each chunk, then the total.
+    first_rows: Int64s
     carries: Mask | None  # shape (n,): True if the chunk begins inside a row; None without lists
-    # Numbers of chunks in which a row begins or that end with a row: a row that is open at the end
-    # of a chunk ends in the next of these. None if no chunk ends inside a row.
+    # Ascending numbers of the chunks in which a row starts or at whose end a row ends. A row that
+    # is not complete at the end of a chunk ends in the next of these chunks. None if no chunk ends
+    # inside a row.
     closing: Int64s | None
 
     @classmethod
@@ -43,7 +45,7 @@ class Chunks(NamedTuple):
         carries = closing = None
         if carried is not None:
             carries = carried.view(np.bool_)
-            is_open = np.append(carries[1:], False)  # True if a row is open at the chunk's end
+            is_open = np.append(carries[1:], False)  # True if a row continues after the chunk
             if is_open.any():
                 closing = np.flatnonzero(~is_open | (np.diff(first_rows) != 0))
         return cls(table.first_bytes, table.first_values, first_rows, carries, closing)
@@ -53,7 +55,7 @@ class Chunks(NamedTuple):
         return len(self.first_bytes) - 1
 
     def locate(self, rows: Int64s) -> ChunkRuns:
-        """Return the chunks that hold some rows, as runs of neighbours.
+        """Return the chunks that contain rows, as runs of adjacent chunks.
 
         Args:
             rows: sorted and unique, shape (m,), all in the page.
@@ -65,7 +67,7 @@ class Chunks(NamedTuple):
         return ChunkRuns(self, first[begins], last[np.append(begins[1:], len(rows)) - 1])
 
     def locate_range(self, start: int, stop: int) -> ChunkRuns:
-        """Return the chunks that hold the rows from `start` to `stop`: one run, or none."""
+        """Return the chunks that contain the rows from `start` to `stop`: one run, or none."""
         if start >= stop:
             return ChunkRuns(self, *np.empty((2, 0), np.int64))
         ends = np.array([start, stop - 1])
@@ -79,11 +81,11 @@ class Chunks(NamedTuple):
         return ChunkRuns(self, np.array([0]), np.array([self.num_chunks - 1]))
 
     def _first_and_last(self, starts: Int64s, lasts: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the chunks in which the rows `starts` begin, and in which the rows `lasts` end."""
+        """Return the chunks in which the rows `starts` begin and in which the rows `lasts` end."""
         first = np.searchsorted(self.first_rows[1:], starts, "right")
         last = first if lasts is starts else np.searchsorted(self.first_rows[1:], lasts, "right")
         if self.closing is not None and self.carries is not None:
-            # The last row that begins in a chunk may end in a later chunk.
+            # The last row that starts in a chunk may end in a later chunk.
             is_open = lasts + 1 == self.first_rows[last + 1]
             is_open &= np.append(self.carries, False)[last + 1]
             if is_open.any():
@@ -93,7 +95,7 @@ class Chunks(NamedTuple):
 
 
 class ChunkRuns(NamedTuple):
-    """Some chunks of a page, as runs of neighbours in ascending order; r of them."""
+    """Selected chunks of a page, as r runs of adjacent chunks in ascending order."""
 
     chunks: Chunks
     first: Int64s  # shape (r,): first chunk of each run
@@ -101,7 +103,7 @@ class ChunkRuns(NamedTuple):
 
     @property
     def bounds(self) -> tuple[Int64s, Int64s]:
-        """Start and stop of each run in the buffer of chunks, shape (r,) each."""
+        """Start and stop of each run in the buffer of chunks; both have shape (r,)."""
         return self.chunks.first_bytes[self.first], self.chunks.first_bytes[self.last + 1]
 
     @property
@@ -112,13 +114,13 @@ class ChunkRuns(NamedTuple):
 
     @property
     def numbers(self) -> Int64s:
-        """Numbers of all chunks of all runs."""
+        """Numbers of all chunks in the runs."""
         if len(self.first) == 1:
             return np.arange(int(self.first[0]), int(self.last[0]) + 1)
         return positions_of(self.first, self.last - self.first + 1)
 
     def places(self) -> tuple[Int64s, Int64s, Int64s]:
-        """For each chunk: its number of values, its offset in the bytes of all runs, its bytes."""
+        """Return for each chunk: number of values, offset in the bytes of all runs, and size."""
         values, places = self.chunks.first_values, self.chunks.first_bytes
         if len(self.first) == 1:
             part = slice(int(self.first[0]), int(self.last[0]) + 2)
@@ -130,18 +132,18 @@ class ChunkRuns(NamedTuple):
 
     @property
     def ends(self) -> Int64s:
-        """Number of chunks up to the end of each run, shape (r,)."""
+        """Number of chunks up to the end of each run; shape (r,)."""
         ends: Int64s = np.cumsum(self.last - self.first + 1)
         return ends
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that begin in these chunks."""
+        """Number of rows that start in these chunks."""
         first_rows = self.chunks.first_rows
         return int((first_rows[self.last + 1] - first_rows[self.first]).sum())
 
     def ordinals(self, rows: Int64s) -> Int64s:
-        """Convert row offsets to numbers among the rows that begin in these chunks."""
+        """Convert row offsets in the page to numbers among the rows that start in these chunks."""
         first_rows = self.chunks.first_rows
         counts = first_rows[self.last + 1] - first_rows[self.first]
         before = np.cumsum(counts) - counts

@@ -1,6 +1,6 @@
-"""Decoding of mini-block chunks one by one, and the selection of rows from them.
+"""Decoding of mini-block chunks one by one, and the selection of rows.
 
-    u16              entries of the chunk; 0 if it has no levels
+    u16              number of entries of the chunk; 0 if it has no levels
     u16              size of the repetition levels, if the page has them
     u16              size of the definition levels, if the page has them
     u16 or u32, n x  sizes of the value buffers
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ChunkForm(NamedTuple):
-    """Format of the chunks of a page."""
+    """Parsed description: format of a page's chunks."""
 
     place: PagePlace
     shape: Shape
@@ -49,7 +49,7 @@ class ChunkForm(NamedTuple):
 
         Args:
             number: number of the chunk in its page, for errors.
-            count: values of the chunk.
+            count: number of values in the chunk.
 
         Raises:
             CorruptFileError: the header, levels or values contradict the format.
@@ -87,7 +87,7 @@ class ChunkForm(NamedTuple):
         entries, *sizes = words.unpack_from(chunk.data)
         buffers, position = [], (words.size + 7) // 8 * 8
         for buffer, size in enumerate(sizes):
-            # If the padding before a buffer ends behind the chunk, even size 0 is refused.
+            # If the padding before a buffer exceeds the chunk, even a buffer of size 0 is refused.
             if size > len(chunk) - position:
                 raise CorruptFileError(
                     f"chunk {number}: buffer {buffer} of {size} bytes at {position}, "
@@ -108,11 +108,11 @@ class DecodedChunk(NamedTuple):
 
 
 class MiniBlockTask(NamedTuple):
-    """Chunks of a page, and the rows to decode from them."""
+    """Chunks of a page, and the rows to select from them."""
 
     form: ChunkForm
     dictionary: Dictionary | None
-    pieces: tuple[memoryview, ...]  # bytes of each run of chunks, or of all runs
+    pieces: tuple[memoryview, ...]  # bytes of each run of chunks, or one piece with all runs
     runs: ChunkRuns
     rows: Int64s | range  # sorted and unique
 
@@ -124,7 +124,8 @@ class MiniBlockTask(NamedTuple):
         """Decode the chunks one by one, and select the rows.
 
         Raises:
-            CorruptFileError: the chunks contradict themselves, the index or the description.
+            CorruptFileError: the chunks are inconsistent, or contradict the index or the
+                description.
         """
         with self.form.place.checking():
             runs = self.runs
@@ -136,13 +137,13 @@ class MiniBlockTask(NamedTuple):
             return self._with_dictionary(levels.page_values(values, len(rows), chosen))
 
     def _wants_all(self, runs: ChunkRuns) -> bool:
-        """True if the chunks hold the requested rows and nothing else."""
+        """True if the chunks contain the requested rows and nothing else."""
         if len(self.rows) != runs.num_rows or len(runs.first) == 0:
             return False
         return runs.chunks.carries is None or not runs.chunks.carries[runs.first].any()
 
     def _decode_chunks(self) -> tuple[Levels, Block, Int64s]:
-        """Return levels and values of all chunks, and the number of entries of each chunk."""
+        """Return the levels and values of all chunks, and the number of entries of each chunk."""
         form, runs = self.form, self.runs
         numbers, (counts, starts, sizes) = runs.numbers, runs.places()
         chunks = [
@@ -197,7 +198,7 @@ def _cut(data: Bytes, starts: Int64s, sizes: Int64s) -> Iterator[Bytes]:
 
 
 def decode_block(codec: BlockCodec, data: Bytes, num_values: int) -> Block:
-    """Decode one block of a known number of values.
+    """Decode a block with a known number of values.
 
     Raises:
         CorruptFileError: the bytes contradict the codec.
@@ -222,7 +223,10 @@ def decode_levels(codec: BlockCodec, data: Bytes, num_levels: int) -> UInt16s:
 
 
 def _checked(indices: FixedWidth, num_items: int, page: PageValues, shape: Shape) -> FixedWidth:
-    """Check dictionary indices; an index outside the dictionary becomes 0 if its value is null."""
+    """Check dictionary indices.
+
+    An index outside of the dictionary becomes 0 if its value is null.
+    """
     numbers = indices.data.view(f"<u{indices.bits_per_value // 8}")
     if len(numbers) == 0 or numbers.max() < num_items:
         return indices

@@ -1,8 +1,8 @@
-"""Places of pages in their file, requests for their buffers, and guesses where rows lie.
+"""Location of a page in its file, plans for its buffers, and guesses of the positions of rows.
 
-With a guess a cold take costs one round instead of two. The rows of a page are almost evenly spread
-over its bytes: chunks of raw values are equally long, bit-packed and text chunks nearly so. A guess
-reads a margin on both sides. If it misses, a second round reads the missing bytes.
+With a guess, a cold take needs one round instead of two. The rows of a page are spread over its
+bytes almost evenly: chunks of raw values have equal sizes, bit-packed chunks and text chunks nearly
+so. A guess includes a margin on both sides. If it misses, a second round reads the missing bytes.
 
 The offset of a row is the sum of the lengths of the rows before it. If lengths vary at random, with
 a standard deviation of c times their mean m, the offset of the row at the fraction p of a page of B
@@ -28,29 +28,34 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s, UInt16s
     from alance.format.plans import Plan
 
-# Bytes; a page up to this size is read whole: at 100 MB/s that takes 2.5 ms, a round 30 ms.
+# Bytes; a page up to this size is read completely: at 100 MB/s that takes 2.5 ms, a round takes 30
+# ms.
 MAX_WHOLE_BYTES: Final = 256 << 10
-# Bytes of two chunks of the usual 8 KiB on each side: the one that holds the row, and one more.
+# Bytes on each side of a row: two chunks of the usual 8 KiB, the chunk of the row and one more.
 MARGIN_BYTES: Final = 16 << 10
-# More guessed bytes than this cost about as much as the round that they save.
+# Bytes; reading more than this takes about as long as the round that the guess saves.
 MAX_GUESS_BYTES: Final = 1 << 20
 
 Spans: TypeAlias = "Sequence[tuple[int, int]]"  # half-open byte ranges of one buffer, ascending
-PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"  # file version 2.3, see `planar`
+# Type URL in files of version 2.3, see `planar`.
+PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"
 
 
 class Place(ABC):
-    """Place of a page, for errors."""
+    """Location of a page, for error messages."""
 
     __slots__ = ()
 
     @abstractmethod
     def corrupt(self, what: str) -> CorruptFileError:
-        """Return an error that names the page and its fault."""
+        """Build an error that names the page and says what is wrong."""
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """Add the place to errors of kernels and codecs; a `ValueError` becomes `corrupt`."""
+        """Add the page's location to errors of kernels and codecs.
+
+        `ValueError` becomes `corrupt`.
+        """
         try:
             yield
         except AlanceError as error:
@@ -65,7 +70,7 @@ class PagePlace(Place):
     """Buffers of a page in its file, and its number of rows."""
 
     path: str
-    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) each
+    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) of each buffer
     num_rows: int
 
     @property
@@ -74,7 +79,7 @@ class PagePlace(Place):
 
     @property
     def start(self) -> int:
-        """File offset of the page's first buffer; 0 if it has no buffers."""
+        """File offset of the page's first buffer; 0 if the page has no buffers."""
         return self.buffers[0][0] if self.buffers else 0
 
     def size(self, buffer: int) -> int:
@@ -85,7 +90,7 @@ class PagePlace(Place):
         return ByteRange(self.path, offset, offset + size)
 
     def part(self, buffer: int, start: int, stop: int) -> ByteRange:
-        """Return the range of some bytes of a buffer.
+        """Return the file range of some bytes of a buffer.
 
         Raises:
             CorruptFileError: the bytes are not inside the buffer.
@@ -96,22 +101,22 @@ class PagePlace(Place):
         return ByteRange(self.path, offset + start, offset + stop)
 
     def need_buffers(self, count: int, what: str) -> None:
-        """Check that there are at least `count` buffers.
+        """Check that the page has at least `count` buffers.
 
         Raises:
-            CorruptFileError: there are fewer.
+            CorruptFileError: the page has fewer buffers.
         """
         if len(self.buffers) < count:
             raise self.corrupt(f"{what} needs {count} buffers, the page has {len(self.buffers)}")
 
     def corrupt(self, what: str) -> CorruptFileError:
-        """Return an error that names the page and its fault."""
+        """Build an error that names the page and says what is wrong."""
         where = f"page at byte {self.buffers[0][0]}" if self.buffers else "page without buffers"
         return CorruptFileError(f"{where} of {self.path}: {what}")
 
 
 def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:
-    """Plan some ranges: one round, or none if all are empty.
+    """Plan ranges in one round; no round if all are empty.
 
     Raises:
         CorruptFileError: the store returned fewer bytes.
@@ -129,7 +134,7 @@ def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:
 
 
 def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
-    """Plan pieces of a buffer: one round. The result is their concatenation.
+    """Plan pieces of a buffer in one round. The result is their concatenation.
 
     Args:
         starts: shape (n,), ascending; no two pieces overlap.
@@ -168,16 +173,16 @@ def joined(pieces: Sequence[memoryview]) -> Bytes:
 
 
 def unpinned(piece: memoryview) -> Bytes:
-    """Return the bytes of a piece: a view, or a copy if the view would keep far more bytes alive.
+    """Return the bytes of a piece: a view, or a copy if a view would keep far more bytes in memory.
 
-    A piece may be a small part of a request that served many pieces.
+    A piece can be a small part of the response to a large request.
     """
     data = np.frombuffer(piece, np.uint8)
     return data.copy() if memoryview(piece.obj).nbytes > 4 * len(piece) else data
 
 
 def levels_view(data: Bytes) -> UInt16s:
-    """View bytes as u16 levels; a copy if they are not aligned."""
+    """View bytes as u16 levels; a copy if the bytes are not aligned."""
     levels = data.view("<u2")
     return levels if levels.flags.aligned else levels.copy()
 
@@ -190,17 +195,17 @@ def guess_spans(
     margin: float = MARGIN_BYTES,
     spread: float = 1.0,
 ) -> Spans:
-    """Return the byte ranges that probably hold some rows: ascending, apart from each other.
+    """Return the byte ranges that probably contain rows: ascending and disjoint.
 
-    Empty if the ranges would have too many bytes, or rows are so long that a guess seldom holds.
+    Returns no ranges if these would have too many bytes, or if rows are too long for a good guess.
 
     Args:
         rows: sorted, shape (n,).
         num_rows: rows of the page.
         num_bytes: bytes over which the page's rows are spread.
-        margin: bytes to read on each side of every row, beside the expected deviation.
-        spread: deviation of row lengths relative to their mean, c in the module's docstring; 0.58
-            for lengths that are evenly distributed from 0 on.
+        margin: bytes to read on each side of a row, in addition to the expected deviation.
+        spread: standard deviation of row lengths, relative to their mean: c in the module's
+            docstring. It is 0.58 for lengths that are uniformly distributed from 0.
     """
     if len(rows) == 0 or num_bytes == 0:
         return []
@@ -219,11 +224,11 @@ def guess_spans(
 def fetch_missing(
     place: PagePlace, buffer: int, needed: Spans, spans: Spans, read: Sequence[memoryview]
 ) -> Plan[list[memoryview]]:
-    """Plan byte ranges of a buffer, some of which were read before: one round, or none if all.
+    """Plan byte ranges of a buffer, some of which have been read: no round if all have, else one.
 
     Args:
         needed: byte ranges to return, in order.
-        spans: byte ranges that were read: ascending, apart from each other.
+        spans: byte ranges that have been read, ascending and disjoint.
         read: bytes of `spans`.
     """
     starts = [start for start, _ in spans]

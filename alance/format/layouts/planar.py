@@ -1,6 +1,6 @@
-"""Pages of file version 2.3: a plane of structure and a plane of values, chosen independently.
+"""Pages of file version 2.3: independent descriptions of structure and of values.
 
-Pages with dense structure are pages of 2.2 under another description:
+Pages with dense structure are pages of 2.2 with another description:
 
     chunked   a mini-block page whose chunk words and value sizes have 32 bits
     zipped    a full-zip page
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 def planar_page(content: bytes, place: PagePlace) -> PageLayout:
-    """Parse the layout of a page from a serialized PlanarLayout.
+    """Parse the layout of a page from a serialized `PlanarLayout`.
 
     Raises:
-        CorruptFileError: the description contradicts itself or the buffers.
-        UnsupportedError: a codec is unknown, or not legal here.
-        DecodeError: the bytes are no PlanarLayout.
+        CorruptFileError: the description is inconsistent, or contradicts the buffers.
+        UnsupportedError: a codec is unknown, or not allowed here.
+        DecodeError: the bytes are not a `PlanarLayout`.
     """
     message = pb3.PlanarLayout.FromString(content)
     structure = message.structure.WhichOneof("codec")

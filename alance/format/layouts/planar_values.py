@@ -1,4 +1,4 @@
-"""Planes of values: chunks and zipped rows of dense pages, and the values of sparse pages.
+"""Values of 2.3 pages: chunks and zipped rows of dense pages, and the values of sparse pages.
 
     chunked   a value for every slot, nulls included
     zipped    a value for every valid slot; its row is the rank of the slot among valid slots
@@ -6,11 +6,12 @@
     none      all slots are null, or a layer around them is
     indexed   an index into distinct strings for every slot, nulls included
 
-Indexed values have three buffers. The indices are state. The items become state, too, if they are
-small or a read covers many slots; else every read of items costs a round.
+Indexed values have three buffers. The indices are part of the page's state. The items are added to
+the state if they are small, or if a read covers many slots. Otherwise, every read of items takes a
+round.
 
     buffer 0  indices, one block of u32; empty if its codec has no payload
-    buffer 1  the items, each with its length in front
+    buffer 1  the items, each after its length
     buffer 2  offsets of the items: num_items + 1 numbers
 
 Source: encodings_v2_3.proto, ValuePlane and IndexedValues; docs/format/file.md, "Sparse values".
@@ -51,20 +52,20 @@ if TYPE_CHECKING:
 
 INDICES: Final = 0
 ITEMS: Final = 1
-MAX_KEPT_BYTES: Final = 1 << 20  # items up to this size become state when the page is loaded
-MANY: Final = 16  # a read of at least 1 / MANY of the slots makes all items state
+MAX_KEPT_BYTES: Final = 1 << 20  # bytes; items up to this size are loaded with the state
+MANY: Final = 16  # a read of at least 1 / MANY of the slots adds all items to the state
 SEQUENCES: Final = frozenset(["constant", "range", "delta", "dictionary"])
-MAX_COUNT: Final = (1 << 32) - 1  # most entries of a zipped page
+MAX_COUNT: Final = (1 << 32) - 1  # maximum entries of a zipped page
 
 
 def chunked_page(
     layers: Layers, message: pb3.ChunkedValues, num_items: int, place: PagePlace
 ) -> MiniBlockPage:
-    """Describe chunks of values as a mini-block page.
+    """Convert a description of chunked values to a mini-block page.
 
     Raises:
-        CorruptFileError: the description contradicts itself or the buffers.
-        UnsupportedError: a codec is unknown, or not legal here.
+        CorruptFileError: the description is inconsistent, or contradicts the buffers.
+        UnsupportedError: a codec is unknown, or not allowed here.
     """
     levels = message.levels
     page = pb.MiniBlockLayout(
@@ -86,11 +87,11 @@ def chunked_page(
 
 
 def zipped_page(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
-    """Describe zipped values as a full-zip page.
+    """Convert a description of zipped values to a full-zip page.
 
     Raises:
-        CorruptFileError: the description contradicts itself or the buffers.
-        UnsupportedError: a codec is unknown, or not legal here.
+        CorruptFileError: the description is inconsistent, or contradicts the buffers.
+        UnsupportedError: a codec is unknown, or not allowed here.
     """
     addressing = message.WhichOneof("addressing")
     bits = 0 if addressing is None else getattr(message, addressing)
@@ -110,18 +111,18 @@ def zipped_page(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> 
 
 
 class SlotTask(Protocol):
-    """Bytes of the values of some slots of a leaf, and their decoding."""
+    """Bytes of the values of a leaf's slots, and how to decode them."""
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the input."""
+        """Number of bytes of the input."""
         ...
 
     def decode(self, valid: Mask | None, num_slots: int) -> Block:
-        """Decode one value per slot; values of nulls are arbitrary.
+        """Decode a value for each slot; the values of nulls are arbitrary.
 
         Args:
-            valid: shape (num_slots,); None if all slots are valid.
+            valid: mask of shape (num_slots,); None if all slots are valid.
 
         Raises:
             CorruptFileError: the bytes contradict the description.
@@ -130,15 +131,15 @@ class SlotTask(Protocol):
 
 
 class SlotValues(Protocol):
-    """Stored values of a leaf's slots: plans to read them."""
+    """Stored values of a leaf's slots, with plans that read them."""
 
     @property
     def data_buffer(self) -> int | None:
-        """Number of the buffer that holds the values; None if no values are stored."""
+        """Number of the buffer with the values; None if no values are stored."""
         ...
 
     def check(self, leaf: LayerState) -> None:
-        """Check the counts of the description against the slots.
+        """Check the counts in the description against the slots.
 
         Raises:
             CorruptFileError: the counts disagree with the slots.
@@ -146,11 +147,11 @@ class SlotValues(Protocol):
         ...
 
     def load(self) -> Plan[PageState | None]:
-        """Plan the state that locates values: at most one round."""
+        """Plan the state that locates values, in at most one round."""
         ...
 
     def read(self, state: Any, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
-        """Plan the values of slots: at most one round.
+        """Plan the values of slots, in at most one round.
 
         Args:
             state: result of `load`.
@@ -160,26 +161,26 @@ class SlotValues(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OneValue:
-    """The same value for all valid slots, or none."""
+    """The same value for all valid slots, or nulls only."""
 
-    value: Block | None  # a block of one value; None: all slots are null
+    value: Block | None  # block of one value; None if all slots are null
 
     num_bytes: ClassVar[int] = 0
     data_buffer: ClassVar[None] = None
 
     def check(self, leaf: LayerState) -> None:
-        """Accept any slots: a valid slot without a value reads as null.
+        """Accept any slots: a valid slot without a value is read as null.
 
         Slots inside a null fixed-size list may be listed as valid.
         """
 
     def load(self) -> Plan[None]:
         return None
-        yield  # makes this a plan, of no rounds
+        yield  # makes the function a generator, without rounds
 
     def read(self, state: Any, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
         return self
-        yield  # makes this a plan, of no rounds
+        yield  # makes the function a generator, without rounds
 
     def decode(self, valid: Mask | None, num_slots: int) -> Block:
         return ConstantBlock(num_slots, self.value)
@@ -189,20 +190,20 @@ NO_VALUE = OneValue(None)
 
 
 def one_value(scalar: bytes) -> OneValue:
-    """Return the fixed-width value of all slots of a page."""
+    """Return values that are the same fixed-width value for all slots of a page."""
     return OneValue(FixedWidth(8 * len(scalar), 1, np.frombuffer(scalar, np.uint8)))
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkedSlots:
-    """A stored value for every slot, in chunks."""
+    """Chunks with a value for every slot."""
 
     data_buffer: ClassVar[int] = CHUNKS
 
     page: MiniBlockPage
 
     def check(self, leaf: LayerState) -> None:
-        """Check nothing: the page was created with the number of slots, and checks its chunks."""
+        """Accept any slots: the page has their number, and checks its chunks."""
 
     def load(self) -> Plan[PageState]:
         return (yield from self.page.load())
@@ -220,7 +221,7 @@ class ChunkedSlots:
 
 @dataclass(frozen=True, slots=True)
 class ZippedSlots:
-    """A stored value for every valid slot, in zipped rows."""
+    """Zipped rows with a value for every valid slot."""
 
     data_buffer: ClassVar[int] = ROWS
 
@@ -242,7 +243,7 @@ class ZippedSlots:
 
 @dataclass(frozen=True, slots=True)
 class SomeSlots:
-    """Values of all slots, or of the valid slots alone."""
+    """Read values of all slots, or of the valid slots only."""
 
     task: DecodeTask
     only_valid: bool
@@ -257,12 +258,12 @@ class SomeSlots:
 
 
 def valid_runs(leaf: LayerState, runs: Runs) -> Runs:
-    """Return the ranks of the valid slots of the runs, among all valid slots."""
+    """Translate runs of slots to runs of valid slots: numbers that only count valid slots."""
     return type(runs)(leaf.valid_before(runs.starts), leaf.valid_before(runs.stops))
 
 
 def read_zipped(page: FullZipPage, state: PageState, rows: Runs) -> Plan[DecodeTask | None]:
-    """Plan rows of a page: one round. Returns None if there are no rows."""
+    """Plan rows of a full-zip page in one round. Returns None if there are no rows."""
     chosen = rows.slots
     if rows.num_slots == 0:
         return None
@@ -273,11 +274,11 @@ def read_zipped(page: FullZipPage, state: PageState, rows: Runs) -> Plan[DecodeT
 
 @dataclass(slots=True)
 class IndexedState:
-    """Indices of all slots, and the items if they were read."""
+    """Indices of all slots; and the items, if they have been read."""
 
     indices: UInt32s  # shape (slots,)
     page: PageState
-    task: DecodeTask | None  # decodes all items; None if their bytes are not kept
+    task: DecodeTask | None  # decodes all items; None if the state does not have their bytes
     _items: Block | None = field(default=None, repr=False)
 
     @property
@@ -288,7 +289,10 @@ class IndexedState:
         return 100 + self.indices.nbytes + self.page.num_bytes + items
 
     def items(self, task: DecodeTask) -> Block:
-        """Return all items, which are decoded at the first call; two threads may decode at once."""
+        """Return all items; the first call decodes them.
+
+        Two threads may decode at the same time.
+        """
         if self._items is None:
             self._items = task.decode().values
         return self._items
@@ -296,7 +300,7 @@ class IndexedState:
 
 @dataclass(frozen=True, slots=True)
 class IndexedSlots:
-    """A stored index for every slot, into distinct strings."""
+    """Index for every slot into distinct strings."""
 
     data_buffer: ClassVar[int] = ITEMS
 
@@ -310,7 +314,7 @@ class IndexedSlots:
             raise CorruptFileError(f"sparse: no items for {leaf.num_valid} valid slots")
 
     def load(self) -> Plan[IndexedState]:
-        """Plan the indices, the offsets of the items, and small items: one round."""
+        """Plan the indices, the offsets of the items, and small items, in one round."""
         keeps_items = self.items.place.num_bytes <= MAX_KEPT_BYTES
         plans: list[Plan[Any]] = [self._fetch_indices(), self.items.load()]
         if keeps_items:
@@ -320,7 +324,7 @@ class IndexedSlots:
         return IndexedState(self._decode(indices), page, task[0] if task else None)
 
     def read(self, state: IndexedState, leaf: LayerState, runs: Runs) -> Plan[SlotTask]:
-        """Plan the items of slots: one round, or none if all items are kept."""
+        """Plan the items of slots: one round, or none if the state has the items."""
         indices = state.indices[runs.slots]
         valid = leaf.mask(runs)
         if len(indices) == 0 or (valid is not None and not valid.any()):
@@ -331,7 +335,7 @@ class IndexedSlots:
         if valid is not None:
             indices = np.where(valid, indices, 0).astype(np.uint32)
         if state.task is None and len(indices) * MANY >= self.place.num_rows:
-            # The next rows of a scan use the same items.
+            # Read all items, because the next rows of a scan need them, too.
             state.task = yield from self.items.read_page()
         if state.task is not None:
             return IndexedTask(indices, state.task, state)
@@ -367,11 +371,11 @@ class IndexedSlots:
 
 @dataclass(frozen=True, slots=True)
 class IndexedTask:
-    """Indices of slots, and the items into which they point."""
+    """Indices of slots, and the items that they refer to."""
 
     indices: UInt32s
     task: DecodeTask
-    keeper: IndexedState | None  # keeps the decoded items; None if they are not kept
+    keeper: IndexedState | None  # caches the decoded items; None if they are not cached
 
     @property
     def num_bytes(self) -> int:

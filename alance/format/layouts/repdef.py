@@ -1,7 +1,7 @@
 """Conversion of levels to structure: offsets and validity at each depth of a page.
 
-A page's layers go from the leaf outwards, and definition levels are numbered in the same order. So
-two thresholds on the definition level apply to each layer:
+A page lists its layers from the leaf outwards, and definition levels are numbered in that order. So
+each layer has two thresholds for the definition level:
 
     base      sum of the levels of all inner layers; an entry with at most this level is not null
               at this layer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Items(NamedTuple):
-    """Slots of a leaf, struct or structural fixed-size list."""
+    """Slots of a leaf, struct or fixed-size list of structs."""
 
     num_slots: int
     valid: Mask | None  # shape (num_slots,); None if all are valid
@@ -50,11 +50,11 @@ Structure = tuple["Items | Lists", ...]  # outermost first, the leaf last
 
 
 def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
-    """Convert a page's levels to its structure.
+    """Convert the levels of a page to its structure.
 
     Args:
-        page: decoded whole rows.
-        own_nulls: False ignores nulls of the leaf itself, as empty structs need.
+        page: decoded, complete rows.
+        own_nulls: False to ignore nulls of the leaf itself, for empty structs.
 
     Raises:
         CorruptFileError: the levels contradict the layers.
@@ -96,10 +96,10 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
 def list_layer(
     rep: UInt16s, definition: UInt16s | None, child_max: int, slot_max: int, empty_level: int
 ) -> tuple[Lists, UInt16s, UInt16s | None]:
-    """Return the innermost list layer, and the levels of the layers around it.
+    """Return the innermost list layer, and the remaining levels for the layers around it.
 
-    An entry has a child if its level is at most `child_max`. It begins a list slot if its
-    repetition level is above 0 and its definition level is at most `slot_max`.
+    An entry has a child if its definition level is at most `child_max`. It starts a list slot if
+    its repetition level is above 0 and its definition level is at most `slot_max`.
 
     Args:
         empty_level: definition level of an empty list; -1 if lists are never empty.
@@ -123,7 +123,7 @@ def list_layer(
 
 
 def joined(parts: Sequence[Structure]) -> Structure:
-    """Concatenate the structures of neighbouring pages.
+    """Concatenate the structures of consecutive pages.
 
     Raises:
         CorruptFileError: the structures have different layers.
@@ -137,7 +137,7 @@ def joined(parts: Sequence[Structure]) -> Structure:
 
 
 def join_masks(masks: Sequence[Mask | None], counts: Sequence[int]) -> Mask | None:
-    """Concatenate validity masks; None stands for all valid, also in the result."""
+    """Concatenate validity masks. None means all valid, also for the result."""
     if all(mask is None for mask in masks):
         return None
     return np.concatenate(
@@ -172,11 +172,12 @@ def _items(
     *,
     own_nulls: bool,
 ) -> list[Items | Lists]:
-    """Return the structure of neighbouring item layers, from the inside out."""
+    """Return the structure of consecutive item layers, from the inside out."""
     items: list[Items | Lists] = []
     highest = 0 if levels is None or len(levels) == 0 else int(levels.max())
     for number, layer in enumerate(layers):
-        # A slot is null if its level is above those of inner layers: null here or further out.
+        # A slot is null, here or in an outer layer, if its level is above the levels of inner
+        # layers.
         present = base if own_nulls or number else base + layer.num_levels
         valid = levels <= present if levels is not None and highest > present else None
         items.append(Items(num_slots, valid))

@@ -1,8 +1,9 @@
-"""Pages whose rows the kernel finds and decodes by one call.
+"""Kernel pages: the kernel finds and decodes their rows in one call.
 
-These are constant pages, zipped rows, and chunks of flat, bit-packed, run-length, byte-stream-split
-or string values or of indices into a dictionary, perhaps compressed; with or without lists. Other
-pages are decoded chunk by chunk (`miniblock_task`), which is slower and gives the same result.
+These are constant pages, zipped rows, and chunks with flat, bit-packed, run-length,
+byte-stream-split or string values, or with indices into a dictionary. Values may be compressed, and
+in lists. Other pages are decoded chunk by chunk (`miniblock_task`), which is slower and gives the
+same result.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ if TYPE_CHECKING:
 
 NO_CHUNKS = np.empty(0, np.int64)
 NO_BYTES = np.empty(0, np.uint8)
-# Levels of a constant page that the kernel decodes when it learns the page: 3 ms.
+# Maximum levels of a constant page for the kernel, which decodes them all at once: 3 ms.
 MOST_LEVELS: Final = 1 << 22
-MOST_ROWS: Final = 1 << 34  # of such a page: the kernel cuts them into pieces of 8 MiB in all
-MOST_LENGTHS: Final = 8  # of lists of one length in each other
+# Maximum rows of a constant page for the kernel, which cuts them into pieces of 8 MiB in total.
+MOST_ROWS: Final = 1 << 34
+MOST_LENGTHS: Final = 8  # maximum depth of nested fixed-size lists
 
 
 class ValuesForm(IntEnum):
-    """Kernel's numbers of the encodings of values."""
+    """Numbers of value encodings in the kernel."""
 
     FLAT = 0
     PACKED = 1
@@ -59,10 +61,10 @@ class ValuesForm(IntEnum):
 
 
 class RowPage(NamedTuple):
-    """A page that the kernel decodes.
+    """Page that the kernel can decode.
 
     Attributes:
-        layers: see `Shape.code`.
+        layers: layers in the kernel's form; see `Shape.code`.
         start: file offset of the page.
     """
 
@@ -75,12 +77,12 @@ class EncodedLevels(NamedTuple):
     """Repetition or definition levels of a whole page."""
 
     codec: BlockCodec | None  # None for raw u16
-    content: bytes  # empty if only the form matters
-    num_levels: int  # not used for raw levels: their bytes give it
+    content: bytes  # empty if only the form is needed
+    num_levels: int  # unused for raw levels, whose number follows from their bytes
 
 
 class LevelsForm(IntEnum):
-    """Kernel's numbers of the encodings of levels."""
+    """Numbers of level encodings in the kernel."""
 
     NONE = 0
     FLAT = 1
@@ -90,16 +92,16 @@ class LevelsForm(IntEnum):
 
 
 INDICES = (ValuesForm.FLAT, ValuesForm.PACKED, ValuesForm.RUNS, ValuesForm.SPLIT)
-INDEX_BITS = (8, 16, 32, 64)  # the kernel reads an index as one word
+INDEX_BITS = (8, 16, 32, 64)  # the kernel reads an index as a single word
 
 _kernels.set_zstd(decompress_zstd)
 
 
 def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.PageForm | None:
-    """Return the kernel's form of a mini-block page; None if the kernel does not know such pages.
+    """Return the kernel's form of a mini-block page; None if the kernel cannot decode such pages.
 
     Args:
-        num_items: values of the page.
+        num_items: number of values of the page.
         has_items: True if the page has a dictionary.
     """
     shape, codec, scheme = form.shape, form.values, 0
@@ -126,7 +128,10 @@ def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.Pa
 
 
 def has_items(page: _kernels.RowPage, items: Block) -> bool:
-    """Give a page the items of its dictionary; return False for a block unknown to the kernel."""
+    """Set the dictionary items of a page.
+
+    Returns False if the kernel cannot use this kind of block.
+    """
     match items:
         case FixedWidth(bits_per_value=bits, data=data) if bits % 8 == 0:
             page.set_items(data, bits // 8)
@@ -144,10 +149,10 @@ def constant_rows(
     definitions: EncodedLevels,
     value: Block | None,
 ) -> _kernels.RowPage | None:
-    """Create the kernel's page for a constant page; None if the kernel does not know such pages.
+    """Build the kernel's page for a constant page; None if the kernel cannot decode such pages.
 
     Args:
-        value: value of all items; None if all are null.
+        value: value of all non-null items; None if all items are null.
     """
     own_reps, own_definitions = _encoded(reps), _encoded(definitions)
     null_level = int(shape.layers[0] is Layer.NULLABLE_ITEM)
@@ -165,7 +170,7 @@ def constant_rows(
 def constant_form(
     shape: Shape, reps: EncodedLevels, definitions: EncodedLevels, value: bytes | None
 ) -> _kernels.PageForm | None:
-    """Return the kernel's form of constant pages; None if the kernel does not know such pages.
+    """Return the kernel's form of constant pages; None if the kernel cannot decode such pages.
 
     Args:
         reps, definitions: levels without their content.
@@ -185,7 +190,7 @@ def constant_form(
 
 
 def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
-    """Return levels as the kernel takes them; None for unknown codecs and too many levels."""
+    """Convert levels to kernel arguments; None for unknown codecs and for too many levels."""
     codec, content, count = levels
     if not content:
         return LevelsForm.NONE, 0, 0, NO_BYTES
@@ -200,7 +205,7 @@ def _encoded(levels: EncodedLevels) -> tuple[int, int, int, Bytes] | None:
 
 
 def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
-    """Create the kernel's page for a full-zip page of equally long rows; None for other pages."""
+    """Build the kernel's page for a full-zip page; None unless rows have equal length."""
     if not _has_equal_rows(form):
         return None
     start, size = place.buffers[buffer]
@@ -221,7 +226,7 @@ def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPag
 
 
 def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
-    """Return the kernel's form of full-zip pages of equally long rows; None for other pages."""
+    """Return the kernel's form of full-zip pages; None unless rows have equal length."""
     if not _has_equal_rows(form):
         return None
     kind = (ValuesForm.ZIPPED, 8 * form.width, LevelsForm.NONE, form.control_bytes)
@@ -232,7 +237,7 @@ def zipped_form(form: ZipForm, num_items: int) -> _kernels.PageForm | None:
 
 
 def _has_equal_rows(form: ZipForm) -> bool:
-    """True if all rows have the same length, and the kernel knows the values."""
+    """True if all rows have the same length, and the kernel can decode the values."""
     has_length = form.row_bytes is not None and form.width > 0 and not form.bits_rep
     return has_length and _is_zipped(form.codec)
 
@@ -240,7 +245,7 @@ def _has_equal_rows(form: ZipForm) -> bool:
 def placed_rows(
     form: ZipForm, place: PagePlace, buffer: int, ends: npt.NDArray[np.int64]
 ) -> _kernels.RowPage | None:
-    """Create the kernel's page for a full-zip page with an index; None for unknown codecs.
+    """Build the kernel's page for a full-zip page with an index; None for unknown codecs.
 
     Args:
         ends: offset of each row in the buffer, then the end of the last row.
@@ -267,16 +272,16 @@ def placed_rows(
 
 
 def _is_zipped(codec: PerValueCodec) -> bool:
-    """True if the kernel knows zipped fixed-width values of a codec."""
+    """True if the kernel can decode zipped fixed-width values of a codec."""
     if isinstance(codec, FixedSizeList):
         return codec.bits_per_item is not None
     return isinstance(codec, Flat | PackedStruct)
 
 
 def _masks(codec: object) -> list[int]:
-    """Return the items of a value at each depth of fixed-size lists; 0 at a depth without validity.
+    """Return the items per value at each depth of nested fixed-size lists that has item validity.
 
-    Empty if no depth has validity.
+    A depth without validity has 0. The result is empty if no depth has validity.
     """
     if not isinstance(codec, FixedSizeList) or not any(
         level.has_validity for level in codec.levels
@@ -307,9 +312,9 @@ def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:
 
 
 def _levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
-    """Return the kernel's number of a codec of levels, and their packed width or 0.
+    """Return the kernel's number of a codec of levels, and the width of bit-packed levels or 0.
 
-    None if the kernel does not know the codec.
+    Returns None if the kernel lacks the codec.
     """
     match codec:
         case None:

@@ -1,4 +1,4 @@
-"""Selection of values from blocks of any kind; slices are views where possible."""
+"""Selection of values from blocks of any kind; a slice is a view if possible."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_all(selection: Selection, num_values: int) -> bool:
 
 
 def selection_of_spans(starts: Int64s, stops: Int64s) -> slice | Int64s:
-    """Return all positions of half-open, ascending spans: a slice if they touch, else an array."""
+    """Return the positions in half-open, ascending spans; a slice if the spans touch."""
     if len(starts) == 0:
         return slice(0, 0)
     if np.array_equal(starts[1:], stops[:-1]):
@@ -39,10 +39,10 @@ def selection_of_spans(starts: Int64s, stops: Int64s) -> slice | Int64s:
 
 
 def select(block: Block, selection: Selection) -> Block:
-    """Select the values at some positions; the block itself if all are selected.
+    """Select values by position; returns the block itself if all values are selected.
 
     Args:
-        selection: a slice with `start` and `stop` inside the block, or positions, shape (n,).
+        selection: a slice with `start` and `stop` inside the block, or positions of shape (n,).
     """
     if is_all(selection, block.num_values):
         return block
@@ -50,16 +50,16 @@ def select(block: Block, selection: Selection) -> Block:
 
 
 def spread(block: Block, present: Mask) -> Block:
-    """Move the values of a block to the places where `present` is True; others are arbitrary.
+    """Scatter the values of a block to the slots where `present` is True.
 
     Args:
-        block: one value per True of `present`.
-        present: shape (n,); the result has n values.
+        block: a value for each True in `present`.
+        present: mask of shape (n,). The result has n values, which are arbitrary where it is False.
     """
     ranks: Int64s = np.cumsum(present, dtype=np.int64)
     match block:
         case VariableWidth():
-            # Absent values become empty strings: no byte is moved.
+            # Absent values become empty strings, so no byte is moved.
             offsets = block.offsets[np.concatenate([[0], ranks])]
             return VariableWidth(offsets, block.data, block.is_ascii)
         case StructBlock():
@@ -74,7 +74,7 @@ def spread(block: Block, present: Mask) -> Block:
 
 
 def block_bytes(block: Block) -> int:
-    """Memory of a block's arrays."""
+    """Return the memory of a block's arrays in bytes."""
     match block:
         case FixedWidth():
             return block.data.nbytes
@@ -119,7 +119,7 @@ def _slice(block: Block, rows: slice) -> Block:
 
 
 def _slice_bits(data: Bytes, bits: int, rows: slice) -> Bytes:
-    """Slice groups of `bits` bits, LSB first: a view if the first group starts a byte."""
+    """Slice groups of `bits` bits, LSB first; a view if the first group is aligned to a byte."""
     return bits_of(data, rows.start * bits, (rows.stop - rows.start) * bits)
 
 

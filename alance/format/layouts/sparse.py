@@ -1,9 +1,10 @@
-"""Sparse pages (2.3): structure as sets of slots, stored apart from the values.
+"""Sparse pages (2.3): structure as sets of slots, stored separately from the values.
 
     buffers of the values, see `planar_values.py`
     buffers of the sets, layer by layer from the outside; for a list: slots, counts, validity
 
-Sets, chunk words, indices and dictionary are the page's state; with it, rows cost one round.
+The page's state has the sets, chunk words, indices and dictionary. With it, a read of rows takes
+one round.
 
 Source: encodings_v2_3.proto, SparseStructure; docs/format/file.md, "Sparse structure".
 """
@@ -48,7 +49,7 @@ LEAF: Final = [pb.REPDEF_ALL_VALID_ITEM]
 
 @dataclass(frozen=True, slots=True)
 class SparseState:
-    """Sets of all layers, and the state of the values."""
+    """Sets of all layers, with the state of the values."""
 
     layers: tuple[LayerState, ...]  # outermost first
     values: PageState | None
@@ -61,11 +62,11 @@ class SparseState:
 
 @dataclass(frozen=True, slots=True)
 class SparsePage:
-    """A page with sparse structure."""
+    """Page with sparse structure."""
 
     place: PagePlace
     layers: tuple[LayerForm, ...]  # outermost first
-    multiplier: int  # product of the dimensions: `place.num_rows` counts so many per row
+    multiplier: int  # product of the dimensions: `place.num_rows` is the number of rows times this
     values: SlotValues
     num_value_buffers: int
 
@@ -76,8 +77,8 @@ class SparsePage:
         """Parse a description.
 
         Raises:
-            CorruptFileError: the description contradicts itself or the buffers.
-            UnsupportedError: a codec is unknown, or not legal here.
+            CorruptFileError: the description is inconsistent, or contradicts the buffers.
+            UnsupportedError: a codec is unknown, or not allowed here.
         """
         layers, multiplier = parse_layers(message, place.num_rows)
         slots, num_buffers = _values(values, place, layers[-1].num_slots)
@@ -92,15 +93,15 @@ class SparsePage:
 
     @property
     def data_buffer(self) -> int | None:
-        """Number of the buffer that holds the values; None if no values are stored."""
+        """Number of the buffer with the values; None if no values are stored."""
         return self.values.data_buffer
 
     def load(self) -> Plan[PageState]:
-        """Plan the sets, and the state of the values: one round."""
+        """Plan the sets and the state of the values, in one round."""
         return (yield from self._load())
 
     def take(self, state: PageState, rows: Int64s) -> Plan[SparseTask]:
-        """Plan the values of single rows: one round, or none if no values are stored for them."""
+        """Plan the values of single rows in one round; no round if these have no stored values."""
         own = rows[:: self.multiplier] // self.multiplier
         begins = np.ones(len(own), np.bool_)
         begins[1:] = own[1:] != own[:-1] + 1
@@ -109,7 +110,7 @@ class SparsePage:
         return (yield from self._read(state, Runs(own[first], own[behind - 1] + 1)))
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[SparseTask]:
-        """Plan the values of a range of rows: at most one round."""
+        """Plan the values of a range of rows, in at most one round."""
         bounds = np.array([start, max(start, stop)], np.int64) // self.multiplier
         return (yield from self._read(state, Runs(bounds[:1], bounds[1:])))
 
@@ -124,7 +125,7 @@ class SparsePage:
         return (yield from plan)
 
     def read_page(self) -> Plan[SparseTask]:
-        """Plan all buffers: one round."""
+        """Plan all buffers in one round."""
         return (yield from self._at_once(self._load_and_read()))
 
     def _load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, SparseTask]]:
@@ -154,7 +155,7 @@ class SparsePage:
         return SparseTask(self, state, tuple(runs), task)
 
     def _set_buffers(self) -> list[int | None]:
-        """Return the buffer of each set; None for a set without payload."""
+        """Return the buffer number of each set; None for a set without payload."""
         buffers: list[int | None] = []
         number = self.num_value_buffers
         for layer in self.layers:
@@ -170,7 +171,7 @@ class SparsePage:
         return [None if number is None else next(fetched) for number in numbers]
 
     def _at_once(self, plan: Plan[T]) -> Plan[T]:
-        """Plan all buffers of the page, and run a plan over them: one round."""
+        """Plan all buffers of the page in one round, and run a plan over them."""
         buffers = [self.place.whole(buffer) for buffer in range(len(self.place.buffers))]
         contents = yield from fetch(buffers)
         return answered(plan, lambda ranges: [_cut(extent, buffers, contents) for extent in ranges])
@@ -182,12 +183,12 @@ class SparseTask:
 
     page: SparsePage
     state: SparseState
-    runs: tuple[Runs, ...]  # the rows' slots in each layer
+    runs: tuple[Runs, ...]  # slots of the rows, for each layer
     values: SlotTask
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the input, with 8 bytes per run of rows."""
+        """Number of bytes of the input, plus 8 bytes per run of rows."""
         return self.values.num_bytes + 8 * len(self.runs[0].starts)
 
     def decode(self) -> PageValues:
@@ -208,7 +209,7 @@ class SparseTask:
 
 
 def _values(message: pb3.ValuePlane, place: PagePlace, num_slots: int) -> tuple[SlotValues, int]:
-    """Parse a plane of values; return it with its number of buffers."""
+    """Parse a description of values; return the values and their number of buffers."""
     match message.WhichOneof("codec"):
         case "chunked":
             chunked = message.chunked
@@ -238,7 +239,7 @@ def _values(message: pb3.ValuePlane, place: PagePlace, num_slots: int) -> tuple[
 
 
 def _own_place(place: PagePlace, count: int, num_rows: int) -> PagePlace:
-    """Return a place with the first `count` buffers of a page."""
+    """Return a location with only the first `count` buffers of a page."""
     place.need_buffers(count, "a plane of values")
     return PagePlace(place.path, place.buffers[:count], num_rows)
 
@@ -252,7 +253,7 @@ def _zipped(message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
 def _cut(
     extent: Extent, buffers: Sequence[ByteRange], contents: Sequence[memoryview]
 ) -> memoryview:
-    """Cut an extent out of the buffer that contains it."""
+    """Cut a range out of the buffer that contains it."""
     for buffer, content in zip(buffers, contents, strict=True):
         if buffer.start <= extent.start and extent.stop <= buffer.stop:
             return cut(extent, content, buffer.start)

@@ -1,16 +1,16 @@
-"""Structure of sparse pages, layer by layer from the rows inwards.
+"""Structure of sparse pages, layer by layer from the rows to the leaf.
 
-A layer has slots 0 to n - 1 and the set of its null or of its valid slots. The slots of the first
-layer are the rows.
+A layer has slots 0 to n - 1, and a set of either its null slots or its valid slots. The slots of
+the first layer are the rows.
 
     validity          the next layer has the same slots
     list              the slots with children, and the number of children of each; other slots are
                       empty or null; the slots of the next layer are the children
     fixed-size list   the next layer has `dimension` times as many slots
 
-The last layer is the validity of the leaf. To find rows, they are followed through all layers as
-runs of neighbouring slots. Slots and counts of children are sets of numbers, explicit or equally
-spaced; a set takes one buffer, or none if its codec has no payload.
+The last layer is the validity of the leaf. To read rows, runs of slots are translated from layer to
+layer. Slots and counts of children are sets of numbers, explicit or equally spaced. A set has one
+buffer, or none if its codec has no payload.
 
 Source: encodings_v2_3.proto, SparseStructuralLayer, SparseValiditySet and SparseListLayer;
 docs/format/file.md, "Sparse structure".
@@ -39,36 +39,36 @@ if TYPE_CHECKING:
     from alance.format.layouts.repdef import Structure
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-MAX_SLOTS: Final = 1 << 48  # slots of a page: sums of slots stay inside 64 bits
-MAX_READ_SLOTS: Final = 1 << 28  # slots decoded at once
+MAX_SLOTS: Final = 1 << 48  # slots of a page; sums of slots still fit into 64 bits
+MAX_READ_SLOTS: Final = 1 << 28  # maximum slots to decode at once
 VALID: Final = pb3.SparseValiditySet.VALID_POSITIONS
 MEANINGS: Final = (pb3.SparseValiditySet.NULL_POSITIONS, VALID)
-MAX_NUMBERS: Final = 1 << 27  # numbers of a set in memory: 1 GiB
+MAX_NUMBERS: Final = 1 << 27  # maximum numbers of a set in memory: 1 GiB
 
 
 class Numbers(Protocol):
-    """Ascending numbers."""
+    """Ascending numbers; the n-th number has the ordinal n."""
 
     @property
     def count(self) -> int: ...
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the numbers."""
+        """Memory of the numbers in bytes."""
         ...
 
     def at(self, ordinals: Int64s) -> Int64s:
-        """Return the numbers at some ordinals, all below `count`."""
+        """Return the numbers with these ordinals, which must be below `count`."""
         ...
 
     def rank(self, bounds: Int64s) -> Int64s:
-        """Count the numbers below each bound; the numbers must have no duplicates."""
+        """Count the numbers below each bound. There must be no duplicates among the numbers."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Explicit:
-    """Numbers in an array."""
+    """Numbers stored in an array."""
 
     numbers: Int64s
 
@@ -89,7 +89,7 @@ class Explicit:
 
 @dataclass(frozen=True, slots=True)
 class Regular:
-    """Numbers start + step * i, which are not stored."""
+    """Equally spaced numbers start + step * i, which take no memory."""
 
     start: int
     step: int  # 1 or more
@@ -119,9 +119,9 @@ class SetForm:
         """Parse a description.
 
         Raises:
-            CorruptFileError: the description contradicts itself.
-            UnsupportedError: the codec is unknown, the numbers do not have 64 bits, or a set that
-                has to be in memory has too many numbers.
+            CorruptFileError: the description is inconsistent.
+            UnsupportedError: the codec is unknown, the numbers do not have 64 bits, or there are
+                too many to decode.
         """
         codec = sequence_codec(encoding)
         if codec.bits != 64:
@@ -133,10 +133,10 @@ class SetForm:
         return cls(codec, count)
 
     def positions(self, content: memoryview | None, num_slots: int) -> Numbers:
-        """Decode slots, and check that they ascend and are below `num_slots`.
+        """Decode slot numbers, and check that they ascend and are below `num_slots`.
 
         Raises:
-            CorruptFileError: they are not, or the bytes contradict the description.
+            CorruptFileError: the numbers fail this check, or the bytes contradict the description.
         """
         if isinstance(self.codec, Arithmetic):
             start, step = self.codec.start, self.codec.step
@@ -155,7 +155,7 @@ class SetForm:
         return Explicit(numbers)
 
     def ends(self, content: memoryview | None, total: int) -> Numbers:
-        """Decode counts that are at least 1, as running sums: 0 first, `total` last.
+        """Decode positive counts as running sums, which begin with 0 and end with `total`.
 
         Raises:
             CorruptFileError: a count is 0, the sum is not `total`, or the bytes contradict the
@@ -171,7 +171,7 @@ class SetForm:
         if self.count > MAX_NUMBERS:
             raise UnsupportedError(f"sparse: a set of {self.count} numbers, at most {MAX_NUMBERS}")
         numbers = self._decode(content)
-        # The first sum beyond 63 bits is smaller than the one before.
+        # The first sum above 63 bits overflows, so it is smaller than the sum before.
         sums = offsets_of(numbers)
         if sums[-1] != total or (sums[1:] <= sums[:-1]).any():
             raise CorruptFileError(f"sparse: lists of {sums[-1]} items, expected {total}")
@@ -184,7 +184,7 @@ class SetForm:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs of neighbouring slots of a layer, ascending and apart from each other; r of them."""
+    """Runs of consecutive slots of a layer; r runs, ascending and not adjacent."""
 
     starts: Int64s  # shape (r,)
     stops: Int64s  # shape (r,), exclusive
@@ -195,7 +195,7 @@ class Runs:
 
     @property
     def slots(self) -> slice | Int64s:
-        """All slots: a slice if they are neighbours, else an array."""
+        """All slots of the runs: a slice if they are consecutive, else an array."""
         return selection_of_spans(self.starts, self.stops)
 
 
@@ -207,9 +207,9 @@ class LayerForm:
     means_valid: bool  # True if the listed slots are valid, False if they are null
     listed: SetForm
     dimension: int = 1
-    num_children: int = 0  # children of all lists
-    non_empty: SetForm | None = None  # slots with children; None if the layer has no lists
-    counts: SetForm | None = None  # number of children of each such slot
+    num_children: int = 0  # number of children of all lists
+    non_empty: SetForm | None = None  # slots that have children; None if the layer is not a list
+    counts: SetForm | None = None  # number of children of each slot in `non_empty`
 
     @property
     def sets(self) -> list[SetForm]:
@@ -236,16 +236,16 @@ class LayerForm:
 
 @dataclass(frozen=True, slots=True)
 class LayerState:
-    """A layer with its decoded sets."""
+    """Layer with its decoded sets."""
 
     form: LayerForm
     listed: Numbers
-    non_empty: Numbers | None  # slots with children; None if the layer has no lists
-    ends: Numbers | None  # children before each such slot, then all children
+    non_empty: Numbers | None  # slots that have children; None if the layer is not a list
+    ends: Numbers | None  # number of children before each slot in `non_empty`, then the total
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the sets."""
+        """Memory of the sets in bytes."""
         sets = (self.listed, self.non_empty, self.ends)
         return sum(numbers.num_bytes for numbers in sets if numbers is not None)
 
@@ -259,19 +259,19 @@ class LayerState:
         return self.form.num_slots
 
     def valid_before(self, slots: Int64s) -> Int64s:
-        """Count the valid slots before each slot."""
+        """Return the number of valid slots before each slot."""
         ranks = self.listed.rank(slots)
         return ranks if self.form.means_valid else slots - ranks
 
     def below(self, runs: Runs) -> Runs:
-        """Return the slots of the next layer that belong to slots of this layer."""
+        """Translate slots of this layer to the slots of the next layer."""
         if self.non_empty is None or self.ends is None:
             return Runs(runs.starts * self.form.dimension, runs.stops * self.form.dimension)
         starts = self.ends.at(self.non_empty.rank(runs.starts))
         return Runs(starts, self.ends.at(self.non_empty.rank(runs.stops)))
 
     def mask(self, runs: Runs) -> Mask | None:
-        """Return the validity of slots; None if all are valid."""
+        """Return the validity mask of slots; None if all are valid."""
         if self.num_valid == self._num_slots:
             return None
         valid = np.full(_checked(runs.num_slots), not self.form.means_valid, np.bool_)
@@ -301,11 +301,11 @@ class LayerState:
 def parse_layers(
     message: pb3.SparseStructure, page_length: int
 ) -> tuple[tuple[LayerForm, ...], int]:
-    """Parse the layers of a page, outermost first; return them and the product of all dimensions.
+    """Parse the layers of a page, outermost first. Also returns the product of all dimensions.
 
     Raises:
-        CorruptFileError: the description contradicts itself or the length of the page.
-        UnsupportedError: a layer or codec is unknown, or not legal here.
+        CorruptFileError: the description is inconsistent, or contradicts the length of the page.
+        UnsupportedError: a layer or codec is unknown, or not allowed here.
     """
     dimensions = [
         layer.fixed_size_list.dimension
@@ -329,10 +329,10 @@ def parse_layers(
 
 
 def structure(layers: Sequence[LayerState], runs: Sequence[Runs]) -> Structure:
-    """Return the structure of the runs of each layer, outermost first.
+    """Return the structure of the selected slots, outermost layer first.
 
-    Outside lists, item layers count slots as dense pages do: once for each item of the fixed-size
-    lists at or below them.
+    Layers outside of lists have as many slots as in dense pages: one for each item of the
+        fixed-size lists at or below the layer.
 
     Raises:
         BatchTooLargeError: there are too many slots for one read.
@@ -371,7 +371,7 @@ def _parse_layer(layer: pb3.SparseStructuralLayer, num_slots: int) -> LayerForm:
 
 
 def _validity(message: pb3.SparseValiditySet) -> tuple[bool, SetForm]:
-    """Parse a validity set; return True if it lists the valid slots, and its stored form."""
+    """Parse a validity set. Returns True if it lists valid slots (not null slots), and the set."""
     if message.meaning not in MEANINGS:
         raise CorruptFileError(f"sparse: slots listed with meaning {message.meaning}")
     listed = SetForm.from_proto(message.positions, message.num_positions)
@@ -379,8 +379,9 @@ def _validity(message: pb3.SparseValiditySet) -> tuple[bool, SetForm]:
 
 
 def _in_slots(numbers: Numbers, runs: Runs) -> tuple[Int64s, Int64s]:
-    """Return the numbers that are slots of the runs: their ordinals, and their places among all
-    slots of the runs.
+    """Return the ordinals of the numbers that are slots of the runs.
+
+    Also returns the positions of these slots among all slots of the runs.
     """
     first, behind = numbers.rank(runs.starts), numbers.rank(runs.stops)
     lengths = runs.stops - runs.starts

@@ -1,6 +1,6 @@
-"""Pages of 2.0: parses a description to a tree of encodings, checked against the page's buffers.
+"""Pages of 2.0: descriptions parsed to trees of encodings, and checked against the buffers.
 
-The kernel takes single rows of fixed-width values without nulls.
+The kernel can take single rows from pages of fixed-width values without nulls.
 
 Source: encodings_v2_0.proto, ArrayEncoding; file format 2.0, "Layout of each encoding".
 """
@@ -45,12 +45,12 @@ PLAIN: Final = Shape.from_proto([Layer.ALL_VALID_ITEM])
 ARRAY_ENCODING: Final = "/lance.encodings.ArrayEncoding"
 MAX_ROWS: Final = 1 << 62
 SCHEMES: Final = {"zstd": Scheme.ZSTD, "lz4": Scheme.LZ4}
-DICTIONARY: Final = "dict:"  # prefix of logical types of dictionaries
+DICTIONARY: Final = "dict:"  # prefix of the logical types of dictionary fields
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Page of a list: the end of each row's items."""
+    """Offsets page of a list: the end of each row's items."""
 
     indices: Indices
     num_items: int
@@ -58,12 +58,12 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Page of a struct: rows without values."""
+    """Page of a struct, which has rows but no values."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayPage:
-    """A page of a column of 2.0."""
+    """Page of a 2.0 column."""
 
     place: PagePlace
     root: ArrayEncoding | Offsets | Header
@@ -72,10 +72,10 @@ class ArrayPage:
         """Plan the values of rows.
 
         Args:
-            as_places: describe blobs stored as strings by the positions of their bytes.
+            as_places: True to return blobs stored as strings as the positions of their bytes.
 
         Raises:
-            CorruptFileError: the page has offsets of lists, or is the header of a struct.
+            CorruptFileError: the page has offsets of lists, or belongs to a struct.
         """
         if isinstance(self.root, Offsets | Header):
             kind = type(self.root).__name__.lower()
@@ -97,15 +97,16 @@ def array_page(
     """Parse the description of a page.
 
     Args:
-        encoding: a serialized google.protobuf.Any.
+        encoding: serialized description, a `google.protobuf.Any`.
         path: location of the file.
         buffers: (absolute offset, size) of each buffer, inside the file.
         num_rows: rows of the page.
-        logical_type: type of the field, which decides between the two meanings of dictionaries.
+        logical_type: logical type of the field. It decides if a dictionary is one of the field's
+            type or only a compression.
 
     Raises:
-        CorruptFileError: the description contradicts itself or the buffers.
-        UnsupportedError: an encoding that 2.0 pages do not have.
+        CorruptFileError: the description is inconsistent, or contradicts the buffers.
+        UnsupportedError: 2.0 pages do not have an encoding.
     """
     place = PagePlace(path, tuple((int(start), int(size)) for start, size in buffers), num_rows)
     try:
@@ -145,7 +146,7 @@ class _EncodingParser:
         return self.encoding(message, self.place.num_rows)
 
     def encoding(self, message: pb.ArrayEncoding, count: int) -> ArrayEncoding:
-        """Parse the tree of a message that describes `count` values."""
+        """Parse the encoding tree of `count` values."""
         match kind := kind_of(message):
             case "flat":
                 return self._flat(message.flat, count)
@@ -287,7 +288,7 @@ def _scheme(message: pb.Flat) -> Scheme | None:
 
 
 def row_page(page: ArrayPage) -> RowPage | None:
-    """Return a page for the kernel that takes rows. None if it is not a plain fixed-width page."""
+    """Return a page in the kernel's form; None unless it has fixed-width values without nulls."""
     root, width = page.root, 1
     while isinstance(root, FixedSizeListEncoding):
         width *= root.dimension
@@ -313,10 +314,10 @@ def row_page(page: ArrayPage) -> RowPage | None:
 
 
 def value_buffers(encoding: bytes) -> frozenset[int]:
-    """Return the numbers of a page's buffers that no other reads depend on.
+    """Return the numbers of the buffers with values; no other reads depend on these buffers.
 
     Args:
-        encoding: a serialized google.protobuf.Any of an ArrayEncoding.
+        encoding: serialized description, a `google.protobuf.Any` with an `ArrayEncoding`.
 
     Raises:
         CorruptFileError: the encoding cannot be parsed.

@@ -1,4 +1,4 @@
-"""Shared parts of 2.0 array encodings: spans of rows, and decoding tasks of their bytes."""
+"""Spans of rows, and tasks that decode their bytes, for all array encodings of 2.0."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_0_pb2 as pb
 
-# Bits of rows within this distance are read in one piece: 32 Ki rows.
+# Bits of rows up to this distance (32 Ki rows) are read as one range.
 NEAR_BYTES: Final = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Half-open ranges of rows: ascending, none empty, none touching the next."""
+    """Half-open ranges of rows: ascending, not empty, not adjacent."""
 
     starts: Int64s  # shape (n,)
     stops: Int64s  # shape (n,), exclusive
 
     @classmethod
     def of(cls, starts: Int64s, stops: Int64s) -> Spans:
-        """Build from ascending ranges: drops empty ranges and merges touching ones."""
+        """Build spans from ascending ranges; drop empty ranges, and merge adjacent ones."""
         has_bytes = stops > starts
         if not has_bytes.all():
             starts, stops = starts[has_bytes], stops[has_bytes]
@@ -48,14 +48,14 @@ class Spans:
 
     @classmethod
     def of_range(cls, start: int, stop: int) -> Spans:
-        """Return a single span, or none if it is empty."""
+        """Return a single span; no span if the range is empty."""
         if start >= stop:
             return cls(np.empty(0, np.int64), np.empty(0, np.int64))
         return cls(np.array([start], np.int64), np.array([stop], np.int64))
 
     @classmethod
     def of_rows(cls, rows: Int64s) -> Spans:
-        """Return the spans of ascending, unique rows."""
+        """Return the spans of ascending, distinct rows."""
         return cls(rows, rows + 1) if len(rows) == 1 else cls.of(rows, rows + 1)
 
     @property
@@ -68,15 +68,15 @@ class Spans:
         return int(self.counts.sum())
 
     def times(self, factor: int) -> Spans:
-        """Return the spans of values if each row has `factor` values."""
+        """Convert spans of rows to spans of values, with `factor` values per row."""
         return self if factor == 1 else Spans(self.starts * factor, self.stops * factor)
 
     def is_all(self, num_rows: int) -> bool:
-        """True if the span is all of `num_rows` rows."""
+        """True if the spans cover all of `num_rows` rows."""
         return len(self.starts) == 1 and self.starts[0] == 0 and self.stops[0] == num_rows
 
     def within(self, start: int, stop: int) -> Spans:
-        """Return the part inside a range, relative to its start."""
+        """Return the part of the spans inside a range, with rows relative to the range's start."""
         if len(self.starts) == 1:
             begin = max(int(self.starts[0]), start) - start
             return Spans.of_range(begin, min(int(self.stops[0]), stop) - start)
@@ -93,21 +93,22 @@ class Spans:
 
 
 def fetch_values(place: PagePlace, buffer: int, spans: Spans, width: int) -> Plan[memoryview]:
-    """Plan values of `width` bytes each: one round, none if there are no rows."""
+    """Plan values of `width` bytes each in one round; no round if there are no rows."""
     return (yield from fetch_pieces(place, buffer, spans.starts * width, spans.stops * width))
 
 
 @dataclass(frozen=True, slots=True)
 class BitPiece:
-    """Bits of rows inside the bytes that were read."""
+    """Bits of rows, somewhere in the bytes that were read."""
 
     content: memoryview
-    first_bit: int  # first row's bit, if the rows are a single span
-    places: Int64s | None  # position of each row's bit in the content; None: consecutive
+    first_bit: int  # bit of the first row, if the rows are a single span
+    # Position of each row's bit in `content`; None if the bits are consecutive.
+    places: Int64s | None
     num_rows: int
 
     def bits(self) -> Bytes:
-        """Return the rows' bits, LSB first, from bit 0; a view if they already begin there."""
+        """Return the bits of the rows, LSB first; a view if they begin at a byte."""
         data = np.frombuffer(self.content, np.uint8)
         if self.places is None and self.first_bit == 0:
             return data[: (self.num_rows + 7) // 8]
@@ -117,7 +118,7 @@ class BitPiece:
         return bits_at(data, places)
 
     def mask(self) -> Mask:
-        """Return the bits as booleans, shape (num_rows,)."""
+        """Return the bits as a mask, shape (num_rows,)."""
         data = np.frombuffer(self.content, np.uint8)
         bits = np.unpackbits(data, bitorder="little").view(np.bool_)
         if self.places is not None:
@@ -126,7 +127,7 @@ class BitPiece:
 
 
 def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
-    """Plan bits of rows: one round, none if there are no rows."""
+    """Plan the bits of rows in one round; no round if there are no rows."""
     if len(spans.starts) == 0:
         return BitPiece(memoryview(b""), 0, None, 0)
     starts, stops = spans.starts // 8, (spans.stops + 7) // 8
@@ -138,7 +139,7 @@ def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
             return BitPiece(content, int(spans.starts[0]) - first, None, spans.num_rows)
         places = spans.positions() - first
         return BitPiece(content, 0, places, len(places))
-    # A byte shared by two spans belongs to the first one.
+    # A byte that two spans share is read for the first span.
     starts[1:] = np.maximum(starts[1:], stops[:-1])
     pieces = Spans.of(starts, stops)
     content = yield from fetch_pieces(place, buffer, pieces.starts, pieces.stops)
@@ -151,10 +152,10 @@ def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
 
 @dataclass(frozen=True, slots=True)
 class NullableBlock:
-    """Decoded rows; slots of nulls are arbitrary. Arrays may be views of the read bytes."""
+    """Decoded rows; the slots of nulls are arbitrary. Arrays may be views of the bytes read."""
 
     block: Block
-    valid: Mask | None  # shape (num_values,); None: all valid
+    valid: Mask | None  # shape (num_values,); None if all are valid
 
     @property
     def num_values(self) -> int:
@@ -162,13 +163,13 @@ class NullableBlock:
 
 
 class ArrayPiece(NamedTuple):
-    """Rows that were read; decoding them needs no I/O.
+    """Rows that were read, and a function that decodes them.
 
     Attributes:
         num_bytes: bytes of the input.
-        decode: decodes exactly the requested rows. It raises `CorruptFileError` where bytes
-            contradict the description, `UnsupportedError` where strings have more bytes than 32-bit
-            offsets can address.
+        decode: decodes exactly the requested rows. It raises `CorruptFileError` if bytes contradict
+            the description, and `UnsupportedError` if strings have more bytes than 32-bit offsets
+            can address.
     """
 
     num_bytes: int
@@ -176,16 +177,16 @@ class ArrayPiece(NamedTuple):
 
 
 class ArrayEncoding(Protocol):
-    """A node of a page's description, checked against the page's buffers."""
+    """Node of a page's description, checked against the page's buffers."""
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
-        """Plan rows: one round; two for a part of a large page of strings."""
+        """Plan rows in one round; two rounds for a part of a large page of strings."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AllNulls:
-    """Only nulls, without buffers."""
+    """Encoding of nulls only, without buffers."""
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         return ArrayPiece(0, partial(_nulls, spans.num_rows))
@@ -197,10 +198,10 @@ def _nulls(count: int) -> NullableBlock:
 
 
 def fixed(values: NullableBlock, what: str) -> FixedWidth:
-    """Return the block of fixed-width values.
+    """Return the block of fixed-width values without nulls.
 
     Raises:
-        CorruptFileError: values of another kind, or nulls.
+        CorruptFileError: the values have another kind, or nulls.
     """
     if not isinstance(values.block, FixedWidth) or values.valid is not None:
         raise CorruptFileError(f"{what}: {type(values.block).__name__}, expected plain values")
@@ -208,7 +209,7 @@ def fixed(values: NullableBlock, what: str) -> FixedWidth:
 
 
 def unsupported(what: str) -> UnsupportedError:
-    """Build the error for an encoding that no known release writes in 2.0 pages."""
+    """Build the error for an encoding that no release writes in 2.0 pages."""
     return UnsupportedError(f"array encoding {what}: not in pages of 2.0")
 
 
@@ -216,7 +217,7 @@ def kind_of(message: pb.ArrayEncoding) -> str:
     """Return the name of the encoding that a message describes.
 
     Raises:
-        UnsupportedError: no known encoding.
+        UnsupportedError: the encoding is unknown.
     """
     kind: str | None = message.WhichOneof("array_encoding")
     if kind is None:

@@ -1,7 +1,7 @@
-"""Dictionaries: indices into distinct items of a page.
+"""Dictionary encoding: indices into the distinct items of a page.
 
-For a field of a dictionary type, a null is an index of a null item. For a string field, where the
-dictionary is only a compression, index 0 is null and k stands for item k - 1.
+In a field of a dictionary type, a null is the index of a null item. In a string field, where the
+dictionary is only a compression, index 0 is null, and index k means item k - 1.
 
 Source: encodings_v2_0.proto, Dictionary.
 """
@@ -49,12 +49,12 @@ def _unsigned(block: Block) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class DictionaryEncoding:
-    """Indices, encoded as values of their own; the items are read whole, concurrently."""
+    """Indices with an encoding of their own; all items are read in the same round."""
 
     indices: ArrayEncoding
     items: ArrayEncoding
     num_items: int
-    of_strings: bool  # the field is a string: index 0 is null
+    of_strings: bool  # True for a string field, where index 0 is null
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         everything = Spans.of_range(0, self.num_items)
@@ -83,18 +83,18 @@ class DictionaryEncoding:
             return NullableBlock(ConstantBlock(len(raw), None), np.zeros(len(raw), np.bool_))
         block = items.block
         if int(used[-1]) < items.num_values - 1:
-            # Writers append the null item last.
+            # The null item is the last one, so drop it with all items after the last used one.
             block = gather(block, np.arange(int(used[-1]) + 1))
         return NullableBlock(_block(raw, block), _anded(valid, indices.valid))
 
 
 def narrowed(values: NullableBlock, arrow: pa.DataType) -> NullableBlock:
-    """Reduce a dictionary to the items in use if the type's indices cannot address all items.
+    """Reduce a dictionary to the used items if its indices cannot address all items.
 
-    Releases up to 0.33 wrote wider indices when the items outgrew the declared type.
+    Releases up to 0.33 wrote wider indices if there were too many items for the declared type.
 
     Raises:
-        BatchTooLargeError: more items in use than the type's indices can address.
+        BatchTooLargeError: more items are used than the type's indices can address.
     """
     block = values.block
     if not isinstance(block, DictionaryBlock) or not pa.types.is_dictionary(arrow):

@@ -1,4 +1,4 @@
-"""Encodes values of a leaf as 2.0 pages, with the encodings of the reference implementation.
+"""Encoder of leaves as 2.0 pages, with the encodings that the reference implementation uses.
 
   fixed width, lists of fixed size   flat; nullable if there are nulls
   strings                            binary; a dictionary of few distinct ones; zstd, lz4, fsst
@@ -40,21 +40,22 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.field import Field
 
-MAX_ITEMS: Final = 99  # in a dictionary that only compresses strings
-COUNTED: Final = 2048  # distinct values at which counting stops; must exceed the initial sample
-MIN_ROWS: Final = 100  # of a page that may have a dictionary
+MAX_ITEMS: Final = 99  # maximum items of a dictionary that only compresses strings
+# Distinct values at which counting stops; must exceed the size of the initial sample.
+COUNTED: Final = 2048
+MIN_ROWS: Final = 100  # minimum rows of a page with a dictionary
 ITEM_BYTES: Final = 1 << 20
 
 
 def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
-    """Encode a page of a leaf, packed struct or dictionary; blobs are passed as their places.
+    """Encode a page of a leaf, packed struct or dictionary; for blobs, pass their positions.
 
     Args:
-        array: values of the field's type, or of one that casts to it.
+        array: values of the field's type, or of a type that can be cast to it.
 
     Raises:
-        InvalidInputError: nulls or text that the format cannot hold, or another type.
-        UnsupportedError: values that 2.0 files cannot hold.
+        InvalidInputError: the type is wrong, or the format cannot hold a null or a text.
+        UnsupportedError: 2.0 files cannot hold the values.
     """
     leaf = leaf_values(field, array)[field.id]
     valid = None if leaf.definition is None else leaf.definition == 0
@@ -62,7 +63,7 @@ def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
 
 
 def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -> EncodedPage:
-    """Encode a page of values; `valid` None: no nulls."""
+    """Encode a page of values; `valid` is None if there are no nulls."""
     buffers = Buffers()
     options = FieldOptions.of(Hints(FileVersion.V2_0, field.metadata))
     if num_rows == 0:
@@ -157,7 +158,7 @@ def _strings(
 def _dictionary(
     field: Field, block: DictionaryBlock, valid: Mask | None, buffers: Buffers
 ) -> pb.ArrayEncoding:
-    """Encode indices of the declared width; a null is the index of an additional null item."""
+    """Encode indices of the declared width; a null becomes the index of an additional null item."""
     bits, items, count = block.indices.bits_per_value, block.items, block.items.num_values
     raw = block.indices.data.view(f"<u{bits // 8}")[: block.num_values]
     item_valid = None
@@ -184,7 +185,7 @@ def _dictionary(
 
 
 def _with_one_more(field: Field, items: Block) -> Block:
-    """Append an item that stands for null."""
+    """Append an item for nulls."""
     if isinstance(items, VariableWidth):
         offsets = np.append(items.offsets, items.offsets[-1:]).astype(np.int64)
         return VariableWidth(offsets, items.data)
@@ -226,7 +227,7 @@ def _packed_struct(field: Field, block: StructBlock, buffers: Buffers) -> pb.Arr
 
 
 def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> EncodedPage:
-    """Encode a page of blob places; a null is (1, 0), an empty blob (0, 0)."""
+    """Encode a page of blob positions and sizes; a null is (1, 0), an empty blob (0, 0)."""
     places = np.zeros((len(positions), 2), "<u8")
     places[:, 0], places[:, 1] = np.where(sizes > 0, positions, 0), sizes
     if valid is not None:
@@ -238,22 +239,22 @@ def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> EncodedPa
 
 
 class Buffers:
-    """Collects the buffers of a page, and builds messages that name them."""
+    """Collector of the buffers of a page, and builder of messages that refer to them."""
 
     def __init__(self) -> None:
         self.all: list[Bytes] = []
 
     def add(self, content: Bytes) -> pb.Buffer:
-        """Add a buffer; return its message."""
+        """Add a buffer; return the message that refers to it."""
         self.all.append(content)
         return pb.Buffer(buffer_index=len(self.all) - 1)
 
     def flat(self, bits: int, content: Bytes) -> pb.ArrayEncoding:
-        """Add fixed-width values as a buffer."""
+        """Add fixed-width values as a buffer; return their description."""
         return pb.ArrayEncoding(flat=pb.Flat(bits_per_value=bits, buffer=self.add(content)))
 
     def validity(self, valid: Mask) -> pb.ArrayEncoding:
-        """Add a validity bitmap as a buffer."""
+        """Add a validity bitmap as a buffer; return its description."""
         return self.flat(1, np.packbits(valid, bitorder="little"))
 
 
@@ -263,18 +264,18 @@ def no_nulls(values: pb.ArrayEncoding) -> pb.ArrayEncoding:
 
 
 def all_nulls() -> pb.ArrayEncoding:
-    """Describe only nulls, or no rows."""
+    """Describe rows that are all null, or no rows."""
     return pb.ArrayEncoding(nullable=pb.Nullable(all_nulls=pb.Nullable.AllNull()))
 
 
 def some_nulls(validity: pb.ArrayEncoding, values: pb.ArrayEncoding) -> pb.ArrayEncoding:
-    """Describe values beside a validity bitmap."""
+    """Describe values with a validity bitmap."""
     some_null = pb.Nullable.SomeNull(validity=validity, values=values)
     return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=some_null))
 
 
 def ends_of(offsets: Int64s, valid: Mask | None) -> tuple[Bytes, int]:
-    """Return the entries of strings or lists, and the adjustment added to entries of nulls."""
+    """Return the end of each string or list, and the number that is added to the ends of nulls."""
     adjustment = int(offsets[-1]) + 1
     ends = offsets[1:].astype("<u8")
     if valid is not None:

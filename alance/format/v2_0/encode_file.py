@@ -1,4 +1,4 @@
-"""Maps fields of a schema to 2.0 columns, and their rows to pages.
+"""Mapping of a schema's fields to 2.0 columns, and of their rows to pages.
 
 Source: file format 2.0, "From schema to columns", "Rules for our 2.0 writer".
 """
@@ -37,7 +37,7 @@ LISTS = ("list", "list.struct", "large_list", "large_list.struct")
 
 @dataclass(frozen=True, slots=True)
 class Blobs:
-    """Rows of a blob column, before their payloads are placed in the file."""
+    """Rows of a blob column whose payloads have no position in the file yet."""
 
     payloads: VariableWidth
     valid: Mask | None
@@ -50,16 +50,16 @@ class HeaderRows:
     num_rows: int
 
 
-# A column's number and its page or rows.
+# Number of a column, with its next page or rows.
 Output: TypeAlias = "tuple[int, EncodedPage | Blobs | HeaderRows]"
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A leaf or list outside of lists; its rows are buffered and encoded together."""
+    """Leaf or list that is not in a list; its rows are buffered and encoded together."""
 
     field: Field
-    path: tuple[int, ...]  # position of the top field, then of children of structs
+    path: tuple[int, ...]  # position of the top-level field, then of the child in each struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ class Columns:
     """Columns of a file.
 
     Attributes:
-        by_field: number of each field's column, by field id, in column order.
-        units: leaves and lists outside of lists.
-        headers: columns of structs outside of lists, with one row a row of the file.
-        blobs: columns of blob places.
+        by_field: column number of each field, by field id, in column order.
+        units: leaves and lists that are not in lists.
+        headers: columns of structs that are not in lists; they have one row per row of the file.
+        blobs: columns of blob positions.
     """
 
     by_field: dict[int, int] = attribute(default_factory=dict)
@@ -83,7 +83,7 @@ class Columns:
         """Number the columns of a schema, depth-first.
 
         Raises:
-            UnsupportedError: a type that 2.0 files cannot hold.
+            UnsupportedError: 2.0 files cannot hold a type.
         """
         columns = cls()
         for place, field in enumerate(fields):
@@ -99,7 +99,8 @@ class Columns:
             self.blobs.add(number)
         if field.logical_type == "struct" and not field.is_packed:
             if not field.children and not in_list:
-                self.units.append(Unit(field, path))  # no child stores its number of rows
+                # The column has to be written, because no child has the number of rows.
+                self.units.append(Unit(field, path))
             elif not in_list:
                 self.headers.append(number)
             for place, child in enumerate(field.children):
@@ -116,10 +117,10 @@ def _is_held(field: Field) -> bool:
 
 
 def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
-    """Return the rows of a unit inside the rows of its top field.
+    """Return the rows of a unit from the rows of its top-level field.
 
     Raises:
-        InvalidInputError: a null struct, which 2.0 files cannot store.
+        InvalidInputError: a struct is null, which 2.0 files cannot store.
     """
     field = schema[unit.path[0]]
     for place in unit.path[1:]:
@@ -129,10 +130,10 @@ def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
 
 
 def child_of(field: Field, array: pa.Array, place: int) -> pa.Array:
-    """Return a child's rows from the rows of a struct.
+    """Return the rows of a child from the rows of its struct.
 
     Raises:
-        InvalidInputError: other children, or a null struct, which 2.0 files cannot store.
+        InvalidInputError: the struct has other children, or is null, which 2.0 files cannot store.
     """
     array = as_struct(field, array)
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
@@ -143,10 +144,11 @@ def child_of(field: Field, array: pa.Array, place: int) -> pa.Array:
 
 
 def as_struct(field: Field, array: pa.Array) -> pa.Array:
-    """Return the rows of a struct that has a header, as storage type.
+    """Return the rows of a struct with a header, in the storage type.
 
     Raises:
-        InvalidInputError: not a struct, or a null struct, which 2.0 files cannot store.
+        InvalidInputError: the array is not of structs, or a struct is null, which 2.0 files cannot
+            store.
     """
     array = storage_of(array)
     if not pa.types.is_struct(array.type):
@@ -162,7 +164,7 @@ def unit_pages(unit: Unit, array: pa.Array, columns: Columns) -> Iterator[Output
     """Encode rows of a unit as pages.
 
     Raises:
-        InvalidInputError, UnsupportedError: values that 2.0 files cannot hold.
+        InvalidInputError, UnsupportedError: 2.0 files cannot hold the values.
     """
     yield from _pages(unit.field, array, columns)
 
@@ -188,7 +190,7 @@ def _pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
 
 
 def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
-    """Return the page of a list's offsets, and its items; null lists keep their items."""
+    """Return the page of a list's offsets, and its items. Items of null lists are included."""
     if not (pa.types.is_large_list(array.type) or pa.types.is_list(array.type)):
         raise InvalidInputError(f"field {field.name!r}: {array.type} where a list is expected")
     valid = validity_of(array)
@@ -209,7 +211,7 @@ def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
 
 
 class ArrayFileBuilder(FileBuilder):
-    """Builds one 2.0 file: a `FileBuilder` with array-encoded pages."""
+    """Builder of a 2.0 file: a `FileBuilder` with array-encoded pages."""
 
     def __init__(self, schema: Schema, columns: Columns) -> None:
         numbers = range(len(columns.by_field))
@@ -220,7 +222,7 @@ class ArrayFileBuilder(FileBuilder):
 
     @property
     def num_rows(self) -> int:
-        """Rows of the longest top-level column so far."""
+        """Number of rows of the longest top-level column so far."""
         return max((self._lengths[number] for number in self._tops), default=0)
 
     def add_array_page(self, column: int, page: EncodedPage) -> list[Bytes]:
@@ -232,15 +234,15 @@ class ArrayFileBuilder(FileBuilder):
         return [chunk for buffer in page.buffers for chunk in padded(buffer)]
 
     def add_header_rows(self, column: int, num_rows: int) -> None:
-        """Count rows of a struct, whose page is written at the end."""
+        """Count rows of a struct; its page is written at the end."""
         self._headers.add(column)
         self._lengths[column] += num_rows
 
     def finish(self) -> list[Bytes]:
-        """Return the end of the file.
+        """Return the bytes at the end of the file.
 
         Raises:
-            InvalidInputError: top-level columns with different numbers of rows.
+            InvalidInputError: top-level columns have different numbers of rows.
         """
         num_rows = self.num_rows
         for number in self._tops:

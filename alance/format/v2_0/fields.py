@@ -1,8 +1,7 @@
-"""Fields of 2.0 files: trees of columns, and Arrow arrays from their rows.
+"""Fields of 2.0 files: trees of columns, and Arrow arrays built from their rows.
 
-A list has a column of offsets and the columns of its items, with one row an item. A struct has a
-header without values; its children have one row for each row of the struct. There are no null
-structs.
+A list has a column of offsets, and the columns of its items with one row per item. A struct has a
+column without values (its header); its children have one row per struct. Structs cannot be null.
 
 Source: file format 2.0, "From schema to columns", "Finding bytes".
 """
@@ -41,7 +40,7 @@ class FieldPiece(NamedTuple):
 
     Attributes:
         num_bytes: bytes of the input.
-        build: makes an array of a type that is no extension type.
+        build: builds an array of a type, which is not an extension type.
     """
 
     num_bytes: int
@@ -52,7 +51,7 @@ class FieldPiece(NamedTuple):
 
         Raises:
             CorruptFileError: the bytes contradict the description.
-            UnsupportedError: more string bytes than 32-bit offsets can address.
+            UnsupportedError: strings have more bytes than 32-bit offsets can address.
         """
         if isinstance(arrow, pa.BaseExtensionType):
             return wrapped(self.decode(arrow.storage_type), arrow)
@@ -60,10 +59,10 @@ class FieldPiece(NamedTuple):
 
 
 class Node(Protocol):
-    """A field and its columns."""
+    """Field with its columns."""
 
     def columns(self) -> Iterator[PagedColumn]:
-        """Iterate over the columns of this field and its descendants."""
+        """Yield the columns of this field and its descendants."""
         ...
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
@@ -73,7 +72,7 @@ class Node(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NullNode:
-    """A field that is in no file."""
+    """Field that is not in the file."""
 
     def columns(self) -> Iterator[PagedColumn]:
         return iter(())
@@ -84,7 +83,7 @@ class NullNode:
 
 
 def _with_null_blobs(places: pa.Array) -> pa.Array:
-    """Replace blob descriptions (1, 0), which store nulls in 2.0, by null."""
+    """Replace blob descriptions (1, 0), which mean null in 2.0, by nulls."""
     positions, sizes = (as_numbers(places.field(name)) for name in ("position", "size"))
     valid = (positions != 1) | (sizes != 0)
     children = [places.field(number) for number in range(places.type.num_fields)]
@@ -93,7 +92,7 @@ def _with_null_blobs(places: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class LeafNode:
-    """A field whose values are in a single column."""
+    """Field whose values are in a single column."""
 
     field: Field
     column: PagedColumn
@@ -132,7 +131,7 @@ class LeafNode:
 
 @dataclass(frozen=True, slots=True)
 class StructNode:
-    """A struct: its children side by side."""
+    """Struct with its children."""
 
     header: PagedColumn
     children: Sequence[Node]
@@ -154,7 +153,7 @@ def _struct(num_rows: int, children: Sequence[FieldPiece], arrow: pa.DataType) -
 
 
 def list_piece(pages: Sequence[Ends], items: FieldPiece) -> FieldPiece:
-    """Lists, of their offsets, page by page, and of all their items."""
+    """Build lists from their offsets, page by page, and from all items."""
     num_bytes = items.num_bytes + sum(8 * len(page.offsets) for page in pages)
     return FieldPiece(num_bytes, partial(_lists, pages, items))
 
@@ -179,7 +178,7 @@ def _lists(pages: Sequence[Ends], piece: FieldPiece, arrow: pa.DataType) -> pa.A
 
 @dataclass(frozen=True, slots=True)
 class ListNode:
-    """A list: offsets and items; in old files also strings."""
+    """List with its offsets and items. In old files, also a string field."""
 
     field: Field
     column: PagedColumn
@@ -190,7 +189,7 @@ class ListNode:
         yield from self.items.columns()
 
     def plan(self, spans: Spans) -> Plan[FieldPiece]:
-        """Plan one round for the offsets, then the rounds of the items."""
+        """Plan one round for the offsets, then the rounds for the items."""
         hit = list(overlaps(self.column, spans))
         last = hit[-1][0] if hit else -1
         bases, base = [], 0
@@ -222,7 +221,7 @@ class ListNode:
 
 
 def _joined(pages: Sequence[Ends]) -> tuple[Int64s, Mask | None]:
-    """Join the offsets and validity of all pages."""
+    """Join the offsets and the validity of all pages."""
     if len(pages) == 1:
         return pages[0].offsets.astype(np.int64, copy=False), pages[0].valid
     offsets = [np.zeros(1, np.int64)]
@@ -236,23 +235,21 @@ def _joined(pages: Sequence[Ends]) -> tuple[Int64s, Mask | None]:
 
 
 class PagedColumn(Protocol):
-    """A column of an open file."""
+    """Column of an open file."""
 
     @property
     def first_rows(self) -> Int64s:
-        """First row of each page, and the number of rows; shape (pages + 1,)."""
+        """First row of each page, then the number of rows; shape (pages + 1,)."""
         ...
 
-    def array_page(self, number: int) -> ArrayPage:
-        """Return a page by its number."""
-        ...
+    def array_page(self, number: int) -> ArrayPage: ...
 
 
 def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
-    """Yield the pages that hold rows, and the rows relative to each page's first row.
+    """Yield the pages that contain rows, and these rows relative to the page's first row.
 
     Raises:
-        CorruptFileError: a row beyond the last one.
+        CorruptFileError: a row is beyond the last one.
     """
     first_rows = column.first_rows
     if not len(spans.starts):
@@ -264,7 +261,7 @@ def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
     if len(first_rows) == 2:
         yield 0, spans
         return
-    if len(spans.starts) == 1:  # the usual case, without the arrays of the general one
+    if len(spans.starts) == 1:  # the usual case, without the arrays of the general case
         start, stop = int(spans.starts[0]), int(spans.stops[0])
         number = int(first_rows.searchsorted(start, "right")) - 1
         first = int(first_rows[number])

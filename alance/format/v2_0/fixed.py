@@ -1,12 +1,12 @@
-"""Fixed-width values: flat, nullable, fixed-size lists, packed structs, bit-packed integers.
+"""Fixed-width encodings: flat, nullable, fixed-size lists, packed structs, bit-packed integers.
 
   flat              n values back to back; of 1 bit each: LSB first
   nullable          a bitmap (1 is valid) beside other values, or no nulls, or only nulls
   fixed_size_list   the items of row r are values [r * dimension, (r + 1) * dimension)
   packed_struct     rows back to back, each the values of its children, without padding
 
-Some prereleases labelled 2.1 bit-packed integers; no file of a stable release has such pages. Their
-buffer is read whole:
+Only some prereleases of 2.1 bit-packed integers; no stable release wrote such pages. Their buffer
+is read completely:
 
   bitpacked              one little-endian stream: value i is bits [i * b, (i + 1) * b)
   bitpacked_for_non_neg  chunks of 1024 values in lanes, 128 * b bytes each, the last padded
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_0_pb2 as pb
     from alance.format.v2_0.base import ArrayEncoding
 
-CHUNK: Final = 1024  # values of a chunk in lanes
-CHUNK_BYTES: Final = CHUNK // 8  # for each bit of the packed width
+CHUNK: Final = 1024  # values per chunk
+CHUNK_BYTES: Final = CHUNK // 8  # bytes per chunk and bit of the packed width
 
 
 @dataclass(frozen=True, slots=True)
 class FlatEncoding:
-    """Uncompressed values of one buffer."""
+    """Uncompressed values in one buffer."""
 
     bits_per_value: int  # 1, or a multiple of 8
     buffer: int
@@ -84,9 +84,9 @@ def _booleans(bits: BitPiece) -> NullableBlock:
 
 @dataclass(frozen=True, slots=True)
 class SomeNulls:
-    """Values and a validity bitmap, read in the same round."""
+    """Values with a validity bitmap, read in the same round."""
 
-    validity: FlatEncoding  # of 1 bit
+    validity: FlatEncoding  # bitmap: values of 1 bit
     values: ArrayEncoding
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
@@ -120,7 +120,7 @@ class FixedSizeListEncoding:
     def _decoded(self, piece: ArrayPiece) -> NullableBlock:
         items = piece.decode()
         block, bits = items.block, None
-        # A constant block already marks all items as null.
+        # A constant block needs no item validity: all its items are null.
         if items.valid is not None and not isinstance(block, ConstantBlock):
             bits = np.packbits(items.valid, bitorder="little")
         return NullableBlock(FixedSizeListBlock(self.dimension, block, bits), None)
@@ -128,17 +128,18 @@ class FixedSizeListEncoding:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """Fixed-width values, possibly in fixed-size lists: a child of a packed struct."""
+    """Child of a packed struct: fixed-width values, perhaps in fixed-size lists."""
 
     bits_per_value: int
-    dimensions: tuple[int, ...]  # of fixed-size lists, outermost first; empty: plain values
+    # Dimensions of the fixed-size lists, outermost first; empty for plain values.
+    dimensions: tuple[int, ...]
 
     @classmethod
     def from_proto(cls, message: pb.ArrayEncoding) -> Nested:
         """Parse the child of a packed struct.
 
         Raises:
-            CorruptFileError: not fixed-width values of whole bytes without nulls.
+            CorruptFileError: the child has nulls, or no fixed width of whole bytes.
         """
         dimensions: list[int] = []
         while True:
@@ -166,7 +167,7 @@ class Nested:
         return total
 
     def __call__(self, rows: FixedWidth) -> Block:
-        """Build the block of values from the rows' bytes."""
+        """Build the block of values from the child's bytes in each row."""
         bits, data = self.bits_per_value, rows.data
         block: Block = FixedWidth(bits, len(data) * 8 // bits, data)
         for dimension in reversed(self.dimensions):
@@ -176,7 +177,7 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class PackedStructEncoding:
-    """Row-major values of children that have no nulls."""
+    """Packed structs: row by row, the values of all children, which have no nulls."""
 
     children: tuple[Nested, ...]
     buffer: int
@@ -202,14 +203,14 @@ class PackedStructEncoding:
 
 @dataclass(frozen=True, slots=True)
 class PackedBits:
-    """Integers of `packed_bits` bits each."""
+    """Bit-packed integers of `packed_bits` bits each."""
 
     bits_per_value: int  # 8, 16, 32 or 64
     packed_bits: int
     buffer: int
     num_values: int
     is_signed: bool
-    lanes: bool  # in chunks of lanes; otherwise a single stream
+    lanes: bool  # True for chunks of 1024 values in lanes, False for a single stream
 
     @property
     def buffer_bytes(self) -> int:
@@ -244,7 +245,8 @@ class PackedBits:
             return np.zeros(self.num_values * bits // 8, np.uint8)
         chunks = -(-self.num_values // CHUNK)
         if width == bits:
-            # Even values packed to their own width are in lanes, which is not supported.
+            # Values packed to their full width would still be in the order of lanes, which is not
+            # supported.
             raise CorruptFileError(f"bit-packing of {bits} bits to as many")
         starts = np.zeros(1, np.int64)
         sizes = np.array([chunks * CHUNK_BYTES * width], np.int64)

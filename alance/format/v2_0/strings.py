@@ -1,7 +1,7 @@
-"""Strings: binary (optionally compressed), FSST, and strings of equal length.
+"""String encodings: binary (perhaps compressed), FSST, and strings of equal length.
 
-  indices   one u64 a value: its end in the bytes, plus `adjustment` if it is null
-  bytes     all values of the page, the first at 0; a null may own some
+  indices   a u64 per value: its end in the bytes, plus `adjustment` if the value is null
+  bytes     all values of the page, the first one at 0; a null may have bytes, too
 
 Source: encodings_v2_0.proto, Binary, Fsst, FixedSizeBinary.
 """
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
 
-# Smaller buffers of bytes are read whole together with the indices: at 100 MB/s they take 2.5 ms,
-# another round 30 ms.
+# Bytes; a buffer up to this size is read completely, in one round with the indices: at 100 MB/s
+# that takes 2.5 ms, another round 30 ms.
 MAX_WHOLE_BYTES: Final = 256 << 10
-WIDE_BYTES: Final = (1 << 31) - 1  # larger contents need 64-bit offsets
+WIDE_BYTES: Final = (1 << 31) - 1  # bytes; larger contents need 64-bit offsets
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
     """Decoded ends of rows."""
 
-    spans: Spans  # spans of the rows' bytes or items, one for each span of rows
+    spans: Spans  # spans of bytes or items, one for each span of rows
     offsets: Int32s | Int64s  # shape (n + 1,), from 0
-    valid: Mask | None  # shape (n,); None: all valid
+    valid: Mask | None  # shape (n,); None if all are valid
 
 
 @dataclass(frozen=True, slots=True)
 class Indices:
-    """One u64 a row: the end of its bytes or items."""
+    """A u64 per row: the end of the row's bytes or items."""
 
     buffer: int
     adjustment: int
 
     def fetch(self, place: PagePlace, spans: Spans) -> Plan[memoryview]:
-        """Plan the entries of rows, and the entry before each span: one round."""
+        """Plan the entries of rows, and the entry before each span of rows, in one round."""
         starts = np.maximum(spans.starts - 1, 0)
         return (yield from fetch_pieces(place, self.buffer, starts * 8, spans.stops * 8))
 
@@ -61,10 +61,10 @@ class Indices:
 
         Args:
             limit: upper bound of the last end.
-            wide: return 64-bit offsets even if 32 bits suffice.
+            wide: True to return 64-bit offsets even if 32 bits suffice.
 
         Raises:
-            CorruptFileError: ends that decrease or exceed the limit.
+            CorruptFileError: the ends decrease, or exceed the limit.
         """
         entries = np.frombuffer(content, np.uint8)
         from_start = bool(len(spans.starts)) and int(spans.starts[0]) == 0
@@ -81,17 +81,18 @@ def decode_ends(
     adjustment: int = 0,
     wide: bool,
 ) -> Ends:
-    """Return the ends of rows, span by span, from a u64 for each row and one before each span.
+    """Compute the ends of rows, span by span, from an entry per row and one before each span.
 
     Args:
-        counts: rows of each span.
+        entries: numbers of 64 bits.
+        counts: number of rows in each span.
         limit: largest allowed end.
-        adjustment: added to the ends of nulls; 0: there are none.
-        wide: 64-bit offsets also where 32 would do.
+        adjustment: number that is added to the ends of nulls; 0 if there are no nulls.
+        wide: True to return 64-bit offsets even if 32 bits suffice.
 
     Raises:
-        CorruptFileError: the ends decrease, go beyond the limit, or are not as many.
-        BatchTooLargeError: more bytes or items than 32-bit offsets can say.
+        CorruptFileError: the ends decrease, exceed the limit, or have the wrong number.
+        BatchTooLargeError: there are more bytes or items than 32-bit offsets can address.
     """
     expected = int(counts.sum()) + len(counts)
     if len(entries) != 8 * expected:
@@ -120,12 +121,12 @@ def decode_ends(
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Strings of any length."""
+    """Strings of varying length."""
 
     indices: Indices
-    buffer: int  # of the bytes
+    buffer: int  # number of the buffer with the bytes
     num_values: int
-    scheme: Scheme | None  # compression of all bytes together; None: uncompressed
+    scheme: Scheme | None  # compression of all bytes together; None for uncompressed bytes
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
         size = place.size(self.buffer)
@@ -174,8 +175,7 @@ def _whole(place: PagePlace, buffer: int) -> Plan[memoryview]:
 
 @dataclass(frozen=True, slots=True)
 class StringPlaces:
-    """Blobs of releases that stored them as strings: one round for their places, in the form of
-    blob descriptions; no bytes."""
+    """Blobs that old releases stored as strings; one round reads only their positions."""
 
     page: Binary
 
@@ -205,9 +205,9 @@ class StringPlaces:
 
 @dataclass(frozen=True, slots=True)
 class FsstEncoding:
-    """Strings, each compressed on its own."""
+    """Strings that are compressed one by one by FSST."""
 
-    table: SymbolTable | None  # None: stored uncompressed
+    table: SymbolTable | None  # None if the strings are not compressed
     inner: Binary
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
@@ -218,7 +218,7 @@ class FsstEncoding:
 
 
 def _expanded(table: SymbolTable, piece: ArrayPiece) -> NullableBlock:
-    """Strings of FSST codes."""
+    """Decompress FSST codes to strings."""
     codes = piece.decode()
     block = codes.block
     assert isinstance(block, VariableWidth)
@@ -232,7 +232,7 @@ class SameLength:
     """Strings of equal length, without indices."""
 
     width: int
-    per_row: int  # inner values a row: 1, or `width` if they are bytes
+    per_row: int  # inner values per row: 1, or `width` if inner values are bytes
     inner: ArrayEncoding
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[ArrayPiece]:
