@@ -1,1 +1,1 @@
-"""Versions of one dataset: manifests on the store, the commit loop, tags and branches."""
+"""Versions of a dataset: manifests in the store, the commit loop, tags and branches."""

@@ -1,4 +1,4 @@
-"""Number of attempts of a commit, and the pauses between them."""
+"""Maximum number of retries of a commit, and the pauses between its attempts."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_RETRIES: Final = 100  # high: with many committers, each is first only now and then
-RETRIES_WITHOUT_PAUSE: Final = 12  # retries without a pause
+# High, because with many committers, each of them is first only now and then.
+MAX_RETRIES: Final = 100
+RETRIES_WITHOUT_PAUSE: Final = 12  # number of first retries without a pause
 GROWTH: Final = 1.3
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses between the attempts of one commit.
+    """Pauses between the attempts of a commit.
 
-    A retry is needed only because another committer was first, so there is always progress. A
-    winner needs two rounds for its next version, but a retry needs one. So a few immediate retries
-    are fair: commits mostly end in the order in which they began. After those retries there must be
-    many committers: the upper bound of the pause grows from the duration of the last attempt, and
-    the pause is drawn uniformly between zero and that bound.
+    A retry is only needed if another committer was first, so some commit always succeeds. The
+    winner needs two rounds for its next version, a retry needs one. So a few immediate retries are
+    fair: commits usually end in the order in which they began. If they do not suffice, there are
+    many committers. Then the pause is drawn uniformly between zero and an upper bound, which starts
+    at the duration of the last attempt and grows exponentially.
 
     Attributes:
-        limit_s: time limit of all attempts together; no attempt begins after it.
+        limit_s: time limit for all attempts together; no attempt begins after it.
         max_pause_s: longest pause.
     """
 
@@ -36,7 +37,7 @@ class Backoff:
     uniform: Callable[[float, float], float] = field(default=random.uniform, compare=False)
 
     def pause(self, retries: int, attempt_s: float) -> float:
-        """Seconds to wait before the next retry.
+        """Return the number of seconds to wait before the next retry.
 
         Args:
             retries: number of retries so far.

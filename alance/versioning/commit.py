@@ -1,13 +1,13 @@
-"""The commit loop: list newer versions, rebase onto them, build the next manifest, create it.
+"""Commit loop: list newer versions, rebase onto them, build the next manifest, create it.
 
-  round 1   the caller's data, the transaction file and the newer versions, all at once
+  round 1   the caller's data, the transaction file and the newer versions, concurrently
   round 2   the manifest, put if absent
 
 If another committer was first, more rounds of listing and putting follow, with pauses in between.
-A cancellation or a crash leaves the old version or the new one, never a part: the manifest is one
-object, and everything that it names was written before it. To find out if an interrupted commit
-took effect, commit the same transaction again on the same base: if a newer version carries its
-uuid, that version is returned and nothing is written.
+After a cancellation or a crash, the table has either the old version or the new one, never a part:
+the manifest is one object, and all objects that it refers to are written before it. To find out if
+an interrupted commit took effect, commit the same transaction again on the same base. If a newer
+version has its uuid, that version is returned and nothing is written.
 """
 
 from __future__ import annotations
@@ -56,28 +56,29 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 DETACHED: Final = 1 << 63
-PUTS: Final = 5  # attempts at a transaction file while the store answers 409
+PUTS: Final = 5  # maximum attempts to put a transaction file while the store answers 409
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCommit:
-    """A transaction to commit, with everything that its commit needs.
+    """Transaction to commit, with everything that its commit needs.
 
     Attributes:
-        base: version from which the transaction was computed. None creates the table.
-        rules: rules by which the transaction is rebased onto newer versions, and applied.
-        manifests: lists and creates versions of the table.
-        loading: loads the base during the first round, instead of `base`. The caller has just
-            listed that version as the latest; its number is the transaction's `read_version`.
-        data: work that ends before the version is visible, such as uploads of its files. Cancelled
-            if the commit fails first.
-        named: locations and contents of small objects that are written before the version. On a
-            local store the thread that writes the manifest writes them, too.
-        discard: removes the files written for the version. Called if the commit fails, unless the
-            version may exist or may still appear; see `outcome.may_be_visible`.
-        detached: make a version outside of the table's history, under a random number.
-        max_retries: attempts after the first one; each because another committer was first.
-        backoff: pauses between the attempts. None: the defaults of `Backoff`.
+        base: version that the transaction was computed from; None to create the table.
+        rules: rules that rebase the transaction onto newer versions, and apply it.
+        manifests: store that lists and creates versions of the table.
+        loading: loads the base in the first round, if `base` is not given. The base must be the
+            latest version in a listing that the caller has just made, and the transaction's
+            `read_version`. None if `base` is given.
+        data: work that has to end before the version becomes visible, such as uploads of its files.
+            It is cancelled if the commit fails first. None without such work.
+        named: locations and contents of small objects to write before the version. On a local
+            store, the thread that writes the manifest writes them.
+        discard: removes the files written for the version. It is called if the commit fails, unless
+            the version may exist or may still appear; see `outcome.may_be_visible`.
+        detached: True to make a version outside of the table's history, with a random number.
+        max_retries: maximum attempts after the first one, each because another committer was first.
+        backoff: pauses between the attempts; None for the defaults of `Backoff`.
     """
 
     table: Table
@@ -95,20 +96,19 @@ class PendingCommit:
 
 
 async def commit(engine: Engine, pending: PendingCommit) -> Manifest:
-    """Make the next version of a table and return its manifest.
+    """Make the next version of a table, and return its manifest.
 
-    Cost: two rounds if nobody else commits: a PUT of the transaction, a LIST and the caller's data;
-    then the PUT of the manifest. The first commit to a store also probes it; see
-    `check_conditional_puts`.
-    A cancelled call leaves the old version or the new one; see the module's docstring and
-    `outcome.may_be_visible`.
+    Cost: two rounds without other committers: the PUT of the transaction, a LIST and the caller's
+    data; then the PUT of the manifest. The first commit to a store also probes it; see
+    `check_conditional_puts`. After a cancellation, the table has the old version or the new one;
+    see the module's docstring and `outcome.may_be_visible`.
 
     Raises:
-        AlreadyExistsError: the table to create exists.
+        AlreadyExistsError: the table to create exists already.
         RetryableConflictError: run the operation again on the latest version. Also raised if other
             committers won all attempts.
-        CommitConflictError: a newer version rules this one out.
-        CommitStateUnknownError: it is unknown if the version was made.
+        CommitConflictError: a newer version rules the transaction out.
+        CommitStateUnknownError: it is not known if the version was made.
         UnsupportedError: the store has no put-if-absent.
     """
     try:
@@ -159,7 +159,7 @@ def _check(transaction: Transaction, base: Manifest | None, *, detached: bool) -
 
 
 class _CommitRun:
-    """State of a commit between its attempts."""
+    """State that a commit carries from one attempt to the next."""
 
     def __init__(
         self, engine: Engine, pending: PendingCommit, observed: observing.CommitUnderWay
@@ -173,10 +173,10 @@ class _CommitRun:
         self._base = pending.base
         self._loading = pending.loading
         self._notes = Notes.of(pending.transaction.properties)
-        # Objects to write before the manifest: location and content, by a key under which a newer
-        # object replaces an older one.
+        # Objects to write before the manifest, as location and content. An object replaces an
+        # earlier one with the same key.
         self._named: dict[str, tuple[str, bytes]] = {place[0]: place for place in pending.named}
-        self._files: list[str] = []  # transaction files; the last one is in use
+        self._files: list[str] = []  # transaction files written so far; the last one is in use
 
     async def attached(
         self, data: Awaitable[object] | None, max_retries: int, backoff: Backoff
@@ -208,7 +208,7 @@ class _CommitRun:
             newer = await self._newer(race)
 
     async def detached(self, data: Awaitable[object] | None) -> Manifest:
-        await self._manifests.latest()  # learns the naming scheme
+        await self._manifests.latest()  # for the naming scheme
         await self._together(data)
         while True:
             created = await self._create(DETACHED | secrets.randbits(63), self._manifests)
@@ -216,7 +216,7 @@ class _CommitRun:
                 return created
 
     async def _begin(self, data: Awaitable[object] | None) -> Sequence[Manifest]:
-        """Return the newer versions; meanwhile, write all objects that the manifest will name."""
+        """Return the newer versions; meanwhile, write the objects that the manifest refers to."""
         manifests: list[Manifest] = []
 
         async def look() -> None:
@@ -235,7 +235,7 @@ class _CommitRun:
         if self._table.is_remote:
             beside += [self._manifests.check(), self._write_named()]
         else:
-            await self._manifests.check()  # sends no request
+            await self._manifests.check()  # usually without a request
         await all_of([*beside, *more])
 
     async def _newer(self, race: Race | None = None) -> Sequence[Manifest]:
@@ -246,7 +246,7 @@ class _CommitRun:
                 return await self._manifests.versions_after(self._base.version)
             except VersionsGoneError:
                 if self._notes:
-                    raise  # a version that was cleaned up may hold the same batch
+                    raise  # because a version that was cleaned up may have the same batch
                 last = await newest_for(self._manifests, self._transaction, self._base)
                 if last is None:
                     raise
@@ -265,9 +265,9 @@ class _CommitRun:
         )
 
     async def _rebase(self, newer: Sequence[Manifest]) -> Manifest | None:
-        """Rebase the transaction onto the last newer version.
+        """Rebase the transaction onto all newer versions.
 
-        Returns the manifest of a newer version that already holds the transaction, or None.
+        Returns the manifest of a newer version that already has the transaction; None if none has.
         """
         for manifest in newer:
             makers = makers_of(manifest)
@@ -285,13 +285,17 @@ class _CommitRun:
             rebased = await self._rules.rebase(self._transaction, manifest, self._base)
             self._transaction, self._base = rebased.transaction, manifest
             for file in rebased.deletion_files:
-                # The deletion file of a later rebase replaces the earlier one of the same fragment.
+                # A deletion file from a later rebase replaces that of the same fragment from an
+                # earlier one.
                 location = self._table.folder(f"{DELETIONS}/{file.name}")
                 self._named[file.name.partition("-")[0]] = (location, file.content)
         return None
 
     async def _create(self, version: int, store: Race | ManifestStore) -> Manifest | Created:
-        """Create the version; return its manifest, or the outcome if another was first."""
+        """Create the version.
+
+        Returns its manifest, or the outcome if another committer was first.
+        """
         self._name_transaction()
         if self._table.is_remote:
             await self._write_named()
@@ -316,7 +320,7 @@ class _CommitRun:
             raise
 
     def _name_transaction(self) -> None:
-        """Queue the transaction file, unless it is queued or written; rebasing may rename it."""
+        """Queue the transaction file for writing, unless that is done. A rebase may rename it."""
         name = transaction_name(self._transaction.read_version, self._transaction.uuid)
         location = self._table.transaction(name)
         if self._files and self._files[-1] == location:
@@ -327,7 +331,7 @@ class _CommitRun:
             self._named["transaction"] = (location, content)
 
     async def _write_named(self) -> None:
-        """Write the queued objects at once; on a remote store they must precede the manifest."""
+        """Write the queued objects concurrently; on a remote store, before the manifest."""
         named, self._named = [*self._named.values()], {}
         await all_of(self._write(*place) for place in named)
 
@@ -338,7 +342,7 @@ class _CommitRun:
             try:
                 await store.put(path, content)
                 return
-            # 409: on S3 our own earlier put of this name is still under way
+            # 409: on S3, our own earlier put of this name may still be pending
             except AlreadyExistsError:
                 number += 1
                 if number == PUTS:
@@ -353,18 +357,18 @@ class _CommitRun:
                 await store.delete([path])
 
 
-# Age of a listing up to which the versions that won may be used without a new LIST. Only a listing
-# shows that a version was cleaned up, whose number must not be used again.
+# Maximum age of a listing before a new LIST is needed to build on the winners' versions. Only a
+# listing shows that a version was cleaned up, whose number must not be used again.
 SEEN_S: Final = 0.25
-BEHIND: Final = 3  # lost puts; after them, others may be more than one version ahead
+BEHIND: Final = 3  # lost puts after which others may be more than one version ahead
 
 
 class Race:
-    """Attempts of one commit to be first. For a single task at a time.
+    """Competition of a commit with others for the next version. For a single task at a time.
 
     A winner needs two rounds for its next version. A loser that reads the winning version only
-    after its loss would be a round late each time, and lose again. So from the first loss on, the
-    winner's manifest is read, and versions are listed, concurrently with the next put.
+    after its loss is always a round late, and loses again. So after the first loss, the winner's
+    manifest is read, and versions are listed, concurrently with the next put.
     """
 
     def __init__(self, manifests: ManifestStore) -> None:
@@ -377,7 +381,7 @@ class Race:
     async def create(
         self, version: int, content: bytes, transaction_uuid: str, *, named: Objects = ()
     ) -> Created:
-        """Like `ManifestStore.create`."""
+        """Create a version as `ManifestStore.create` does; after a loss, remember the winner's."""
         ahead: asyncio.Task[Manifest | None] | None = None
         listing: asyncio.Task[ManifestLocation | None] | None = None
         begun = asyncio.get_running_loop().time()
@@ -407,7 +411,7 @@ class Race:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def newer(self, base: int) -> Sequence[Manifest]:
-        """Return the versions after `base`, on which the last put was built, oldest first.
+        """Return the versions after `base`, oldest first; `base` is what the last put was built on.
 
         Raises:
             VersionsGoneError: a version after `base` has been cleaned up.

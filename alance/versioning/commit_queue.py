@@ -1,19 +1,18 @@
-"""Group commit of appends in one process: waiting appends become one version.
+"""Group commit of appends in a process: appends that wait become one version.
 
-Without a queue, eight appenders make eight versions, each in two rounds of requests at best, and
-each conflicts with the others. In a queue, all appends that arrive while a version is being made
-become the next version.
-A version contains only appends whose data is written. The data is written while the group's first
-round runs; an append that is late, failed or cancelled by the end of that round leaves the group.
-If a version takes longer than `STUCK_S`, the next one begins concurrently, as if in another
-process, and the condition of the PUT decides which comes first.
+Without a queue, eight appenders make eight versions, each in two rounds or more, and all of them
+compete. In a queue, all appends that arrive while a version is being made become the next version.
+A version only contains appends whose data has been written. The data is written during the group's
+first round. An append that is late, has failed or was cancelled at the end of that round leaves the
+group. If a version takes longer than `STUCK_S`, the next one is started concurrently, as if in
+another process; the conditional PUT decides which is first.
 
   queue = CommitQueue(commit_to_the_table)
   manifest = await queue.append(transaction, base)
 
 A merged transaction records the uuids of its parts. So an append whose outcome is unknown can be
-given to the queue again, or committed by itself, and is never done twice. A merged transaction also
-holds the notes of all producers.
+added to the queue again, or committed by itself, and never takes effect twice. A merged transaction
+also has the notes of all producers.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ if TYPE_CHECKING:
     from alance.versioning.manifest_store import ManifestStore, Objects
     from alance.versioning.rules import Rules
 
-MAX_WAITING: Final = 1024  # appends in the queue; further ones wait outside of it
-MAX_GROUP: Final = 256  # appends in one version
-ATTEMPTS: Final = 3  # to make the version of one group
-MAX_LINGER_S: Final = 0.02  # for appends of callers of the previous version to arrive
-STUCK_S: Final = 2.0  # time of one version after which the next one begins
-MAX_GROUPS: Final = 8  # made concurrently, all but the last of them stuck
+MAX_WAITING: Final = 1024  # maximum appends in the queue; others wait to enter it
+MAX_GROUP: Final = 256  # maximum appends per version
+ATTEMPTS: Final = 3  # maximum attempts to make the version of a group
+MAX_LINGER_S: Final = 0.02  # maximum wait for the next appends of the previous version's callers
+STUCK_S: Final = 2.0  # age of a pending version at which the next one is started
+MAX_GROUPS: Final = 8  # maximum concurrent versions; all but the last one are stuck
 
 
 class Commit(Protocol):
-    """Commits a transaction on a base, as `commit` does."""
+    """Function that commits a transaction on a base, as `commit` does."""
 
     async def __call__(
         self,
@@ -70,12 +69,12 @@ class CommitQueue:
 
     Args:
         commit: makes a version of the table.
-        manifests: manifests of the table, for versions that are newer than an append's base.
+        manifests: manifests of the table, to look up versions after an append's base.
         rules: rules of the table.
         grace_s: seconds that a cancelled append waits for a version that contains it.
 
     Attributes:
-        known: the newest versions that were made or loaded.
+        known: the newest versions that this queue has made or loaded.
     """
 
     def __init__(
@@ -95,9 +94,10 @@ class CommitQueue:
         self._max_group = max_group
         self._grace_s = grace_s
         self._waiting: deque[WaitingAppend] = deque()
-        # groups whose version is being made
+        # Groups by the task that makes their version.
         self._groups: dict[asyncio.Task[None], list[WaitingAppend]] = {}
-        self._moved = asyncio.Event()  # set once, then replaced by a new event
+        # Set at each change of the queue, and then replaced by a new event.
+        self._moved = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._last_group = 1
         self._last_s = 0.0
@@ -113,21 +113,20 @@ class CommitQueue:
     ) -> Manifest:
         """Commit an append together with the waiting appends; return the manifest of its version.
 
-        Cost: two rounds, shared by all appends of a version; before them the remaining rounds of
-        the version under way.
-        A cancelled call leaves the queue. If its version is being made, the call first waits
-        `grace_s` for the version, which is still made if it has other appends (see
-        `outcome.may_be_visible`).
+        Cost: two rounds, shared by all appends of a version, after the remaining rounds of the
+        version that is being made. A cancelled call leaves the queue. If its version is already
+        being made, the call first waits up to `grace_s` for it. The version is still made if it has
+        other appends; see `outcome.may_be_visible`.
 
         Args:
-            data: work that must end before the version is visible; begun at once. Other appends of
-                the version wait for it as long as their own data took, at least `LAG_S`.
-            named: objects that are written with the manifest; see `PendingCommit`.
+            data: work that must end before the version is visible; it is started immediately. Other
+                appends of the version wait for it as long as their own data took, at least `LAG_S`.
+                None without such work.
+            named: small objects to write before the manifest; see `PendingCommit`.
 
         Raises:
             InvalidInputError: the transaction is not an append, or was not made from `base`.
-            AlanceError: the error of `commit`, for all appends of the version alike; or the error
-                of `data`.
+            AlanceError: `commit` failed, for all appends of the version; or `data` failed.
         """
         is_append = transaction.operation == "Append" and not base.version >> 63
         if not is_append or transaction.read_version != base.version:
@@ -156,12 +155,12 @@ class CommitQueue:
 
     @property
     def num_waiting(self) -> int:
-        """Number of appends that wait for their version to begin."""
+        """Number of appends whose version has not been started."""
         return len(self._waiting)
 
     @property
     def num_under_way(self) -> int:
-        """Number of appends whose callers wait."""
+        """Number of appends whose callers still wait."""
         return self._under_way
 
     @property
@@ -175,18 +174,18 @@ class CommitQueue:
             await asyncio.wait([self._worker])
 
     async def drop(self) -> None:
-        """Stop at once: cancel waiting appends; versions under way may or may not be made."""
+        """Stop immediately: cancel waiting appends. Versions being made may or may not be made."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
 
     def _tell(self, _: object = None) -> None:
-        """Wake all waiters of `_change`."""
+        """Wake all tasks that wait in `_change`."""
         self._moved.set()
         self._moved = asyncio.Event()
 
     async def _change(self, timeout_s: float | None = None) -> None:
-        """Wait until the queue changes, or until the timeout, without an error."""
+        """Wait until the queue changes or the timeout passes; a timeout raises no error."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._moved.wait()
@@ -210,7 +209,7 @@ class CommitQueue:
                 self._last_group, self._last_s = len(group), clock() - begun
         finally:
             self._worker = None
-            tasks = [*self._groups]  # empty, unless this worker was cancelled
+            tasks = [*self._groups]  # not empty only if this worker was cancelled
             for task in tasks:
                 task.cancel()
             if tasks:
@@ -220,18 +219,18 @@ class CommitQueue:
             self._waiting.clear()
 
     async def _change_of_any(self) -> None:
-        """Wait for a change of the queue, unless no append waits and no version is under way."""
+        """Wait until the queue changes, if an append waits or a version is being made."""
         self._waiting = deque(waiter for waiter in self._waiting if not waiter.version.done())
         if self._waiting or self._groups:
             await self._change()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         for waiter in self._groups.pop(task):
-            waiter.version.cancel()  # has an effect only if the task was cancelled
+            waiter.version.cancel()  # only has an effect if the task was cancelled
         self._tell()
 
     def _next_group(self) -> list[WaitingAppend]:
-        """Take the waiting appends that fit into one transaction, in order of arrival."""
+        """Remove the appends for the next transaction from the queue, in order of arrival."""
         group: list[WaitingAppend] = []
         remaining: list[WaitingAppend] = []
         others = [waiter for group in self._groups.values() for waiter in group]
@@ -246,10 +245,10 @@ class CommitQueue:
         return group
 
     async def _commit_group(self, group: list[WaitingAppend]) -> None:
-        """Make a version of a group and report errors to its waiters.
+        """Make a version of a group, and pass an error on to its waiting callers.
 
         Args:
-            group: appends that leave the group are removed from this list.
+            group: list of appends, from which appends that leave the group are removed.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -274,14 +273,15 @@ class CommitQueue:
     async def _make(self, group: list[WaitingAppend], task: asyncio.Task[None]) -> None:
         """Make a version of a group.
 
-        Appends that conflict or are already committed end on their own, with an error or a result.
+        Appends that conflict get their own error; appends that are already committed get their
+        version.
         """
         attempts = 0
         versions, manifests, rules = self.known, self._manifests, self._rules
         while ready := await on_one_base(group, versions, manifests, rules, looks=attempts > 0):
             base = ready[0].base
             if any(waiter.base.version != base.version for waiter in ready):
-                # another version was made meanwhile, and not all appends are rebased onto it
+                # Another version was made meanwhile, and not all appends have been rebased onto it.
                 continue
             data = None
             if any(waiter.has_data for waiter in ready):
@@ -296,7 +296,8 @@ class CommitQueue:
                 self._take_late(group)
                 continue
             except CommitConflictError as error:
-                # Some appends may be committed already, or conflict on their own: look again.
+                # Some appends may be committed already, or conflict by themselves, so check them
+                # again.
                 attempts += 1
                 is_final = len(ready) == 1 and not isinstance(error, RetryableConflictError)
                 if attempts == ATTEMPTS or is_final:
@@ -316,7 +317,7 @@ class CommitQueue:
         return any(waiter.is_ready and not waiter.version.done() for waiter in self._waiting)
 
     def _take_late(self, group: list[WaitingAppend]) -> None:
-        """Return appends with late data from a group to the front of the queue."""
+        """Move appends with late data from a group back to the front of the queue."""
         late = [waiter for waiter in group if waiter.is_late and not waiter.is_ready]
         group[:] = [waiter for waiter in group if waiter not in late]
         self._waiting.extendleft(reversed(late))
@@ -333,10 +334,10 @@ async def on_one_base(
 ) -> list[WaitingAppend]:
     """Rebase each append onto the newest known version; return the appends that can follow it.
 
-    The other appends end with a result or an error.
+    The other appends get their version or an error.
 
     Args:
-        looks: list newer versions even if the commit itself would do so.
+        looks: True to list newer versions even if the commit itself would do so.
     """
     group = [waiter for waiter in group if not waiter.version.done()]
     if not group:
@@ -371,9 +372,9 @@ async def _stepped_over(
     manifests: ManifestStore,
     error: VersionsGoneError,
 ) -> list[WaitingAppend]:
-    """Return the appends that can follow the latest version though earlier versions are gone.
+    """Return the appends that can follow the latest version although versions before it are gone.
 
-    The other appends fail with `error`.
+    The other appends get `error`.
     """
     able = []
     for waiter in group:
@@ -410,7 +411,8 @@ async def _follow(
         if text := clash_with(manifest, waiter.notes):
             raise CommitConflictError(text)
     if appends:
-        waiter.base = first  # versions up to `first` are appends, which any append can follow
+        # The versions up to `first` are appends, and any append can follow appends.
+        waiter.base = first
         newer = newer[1:]
     for manifest in newer:
         rebased = await rules.rebase(waiter.transaction, manifest, waiter.base)

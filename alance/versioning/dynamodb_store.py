@@ -39,7 +39,7 @@ _OLD: Final = "attribute_exists(base_uri) AND attribute_exists(version)"
 _REFUSALS: Final = frozenset(
     {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException"}
 )
-# S3 storage options and the client argument that each becomes.
+# Argument of boto3's client for each S3 storage option.
 _CLIENT: Final = {
     "access_key_id": "aws_access_key_id",
     "secret_access_key": "aws_secret_access_key",
@@ -51,9 +51,9 @@ _CLIENT: Final = {
 
 
 class DynamoDbStore:
-    """Versions in a DynamoDB table, through boto3 in threads.
+    """Versions in a DynamoDB table, accessed through boto3 in threads.
 
-    Sends no request before its first use, which first reads the table's key schema.
+    The first request reads the DynamoDB table's key schema.
 
     Args:
         table: name of the DynamoDB table.
@@ -112,8 +112,8 @@ class DynamoDbStore:
             entry: the version.
 
         Raises:
-            AlreadyExistsError: the version exists, perhaps by this very call, which boto3 may send
-                twice.
+            AlreadyExistsError: the version exists. This call may have made it, because boto3 may
+                send a request twice.
             StoreError: DynamoDB failed; the version may exist, or appear later.
         """
         await self._call("put_item", Item=_item(table, entry), ConditionExpression=_NEW)
@@ -139,7 +139,7 @@ class DynamoDbStore:
             ) from error
 
     async def delete_table(self, table: str) -> None:
-        """Forget all versions of a table.
+        """Delete the entries of all versions of a table.
 
         Cost: a Query per MiB of versions, and a DeleteItem per version.
 
@@ -174,7 +174,7 @@ class DynamoDbStore:
     def _send(self, name: str, arguments: dict[str, object]) -> dict[str, Any]:
         boto = _boto()
         try:
-            with self._lock:  # creating a client is slow and not thread-safe
+            with self._lock:  # because creating a client is slow and not thread-safe
                 if self._client is None:
                     self._client = self._connect(boto)
             answer = getattr(self._client, name)(TableName=self._table, **arguments)
@@ -213,7 +213,7 @@ class DynamoDbStore:
             return InvalidInputError(f"{where}: no such table")
         if code in _REFUSALS:
             return AccessError(f"{where}: {error}", status=status)
-        # DynamoDB throttles with status 400.
+        # When DynamoDB throttles, the status is 400.
         retryable = status is None or status >= 500 or "Throttl" in code or "Exceeded" in code
         return StoreError(f"{where}: {error}", retryable=retryable, status=status)
 
@@ -221,14 +221,14 @@ class DynamoDbStore:
 def parse_dynamodb_uri(
     uri: str, storage_options: Mapping[str, object] | None = None
 ) -> tuple[str, dict[str, object], DynamoDbStore]:
-    """Return a table's `s3://` URI, its store's options and its DynamoDB store.
+    """Split a URI into the table's `s3://` URI, the store's options and the DynamoDB store.
 
     Args:
-        storage_options: S3's options, plus `dynamodb_endpoint` (default: `DYNAMODBENDPOINT` of the
-            environment) for a DynamoDB outside of AWS.
+        storage_options: options of S3, and `dynamodb_endpoint` for a DynamoDB outside of AWS. Its
+            default is the environment variable `DYNAMODBENDPOINT`.
 
     Raises:
-        InvalidInputError: not a URI of this form.
+        InvalidInputError: the URI does not have this form.
     """
     place, _, query = uri.removeprefix(SCHEME).partition("?")
     parameters = parse_qsl(query, keep_blank_values=True)

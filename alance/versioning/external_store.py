@@ -1,12 +1,12 @@
-"""Versions allocated by an external store, for object stores without put-if-absent.
+"""Versions in an external store, for object stores without put-if-absent.
 
   PUT     {manifest}-{uuid}                staged: invisible to others
   put     (table, version) -> staged       if absent: the winner owns the version
   COPY    staged -> {manifest}
   put     (table, version) -> manifest     finalised; the staged object is deleted
 
-If a committer stops halfway, the next client that meets the staged version copies and finalises it.
-Readers that do not know the external store may be one version behind.
+If a committer stops halfway, the next client that reads the staged version copies and finalises it.
+Readers without the external store may see an older version than the latest.
 
 Source: docs/format/table.md, "External manifest store".
 """
@@ -49,11 +49,11 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A version in an external store.
+    """Version of a table in an external store.
 
     Attributes:
-        path: path of the manifest inside the object store: the final manifest, or a staged one.
-        num_bytes: size of the manifest; None: unknown.
+        path: path inside the object store of the final manifest, or of a staged one.
+        num_bytes: size of the manifest in bytes; None if unknown.
     """
 
     version: int
@@ -62,7 +62,7 @@ class Entry:
 
 
 class ExternalStore(Protocol):
-    """Interface of a store that keeps the versions of tables. Reads must not be stale."""
+    """Interface of a store for the versions of tables. Reads must not be stale."""
 
     async def get(self, table: str, version: int) -> Entry | None:
         """Return a version of a table. Returns None if there is no such version.
@@ -99,8 +99,8 @@ class ExternalStore(Protocol):
             entry: the version.
 
         Raises:
-            AlreadyExistsError: the version exists, perhaps by this very call, whose answer was
-                lost.
+            AlreadyExistsError: the version exists. This call may have made it, if its first answer
+                was lost.
             StoreError: the store failed; the version may exist, or appear later.
         """
 
@@ -120,7 +120,7 @@ class ExternalStore(Protocol):
 
 
 class ExternalManifests(ConditionalManifests):
-    """Manifests of an external store. All writers of the table must use the same external store."""
+    """Manifests of an external store, which all writers of the table must use."""
 
     def __init__(
         self,
@@ -131,15 +131,15 @@ class ExternalManifests(ConditionalManifests):
         scheme: NamingScheme | None = None,
         patience: Patience | None = None,
     ) -> None:
-        # Versions are created in the external store, so the object store is not probed.
+        # Not probed, because versions are created in the external store.
         super().__init__(engine, table, scheme=scheme, patience=patience, is_safe=True)
         self._external = external
         self._store, self._key = engine.registry.resolve(table.root)
 
     async def latest(self) -> ManifestLocation | None:
-        """Return the latest version, or None if there is no table.
+        """Return the latest version; None if there is no table.
 
-        Cost: one call; also one LIST if the external store lacks the table.
+        Cost: one call; if the external store lacks the table, also one LIST.
         """
         entry = await self._external.get_latest(self._key)
         if entry is None:
@@ -149,7 +149,7 @@ class ExternalManifests(ConditionalManifests):
         return location
 
     async def version(self, version: int) -> Manifest | None:
-        """Return the manifest of a version, or None if it is gone. Cost: one call and one GET."""
+        """Return the manifest of a version; None if it is gone. Cost: one call and one GET."""
         entry = None if version >> 63 else await self._external.get(self._key, version)
         if entry is None:
             return await super().version(version)
@@ -159,7 +159,7 @@ class ExternalManifests(ConditionalManifests):
             return None  # cleaned up
 
     async def versions_after(self, base: int) -> Sequence[Manifest]:
-        """Return the versions after `base`. Cost: one call, then all manifests at once."""
+        """Return the versions after `base`. Cost: one call, then all GETs concurrently."""
         newest = await self.latest()
         if newest is None or newest.version <= base:
             return ()
@@ -167,7 +167,7 @@ class ExternalManifests(ConditionalManifests):
         final = super().version
 
         async def manifest_of(version: int) -> Manifest:
-            manifest = await final(version)  # nearly always finalised
+            manifest = await final(version)  # the version is nearly always finalised
             manifest = manifest or await self.version(version)
             if manifest is None:
                 raise VersionsGoneError(gone_text(self._table, version, newest.version))
@@ -184,11 +184,11 @@ class ExternalManifests(ConditionalManifests):
         named: Objects = (),
         peeks: bool = False,
     ) -> Created:
-        """Make a version. Cost: PUT, put, COPY, put, DELETE, one after the other.
+        """Make a version. Cost, one after the other: PUT, put, COPY, put, DELETE.
 
-        The version exists from the first put on, even if a later step fails.
+        The version exists after the first put, even if a later step fails.
         """
-        if version >> 63:  # a random number, which no other committer has
+        if version >> 63:  # a detached version: no other committer has the same random number
             return await super().create(version, content, transaction_uuid, named=named)
         final = self._engine.registry.resolve(self.location(version))[1]
         staged = Entry(version, f"{final}-{uuid.uuid4()}", len(content))
@@ -223,7 +223,7 @@ class ExternalManifests(ConditionalManifests):
         return Created(settled is Settled.OURS, existing)
 
     async def _final(self, entry: Entry) -> ManifestLocation:
-        """Return the location of a version's final manifest; finalise a staged one first.
+        """Return the location of a version's final manifest; if it is staged, finalise it first.
 
         Raises:
             NotFoundError: neither the staged nor the final object exists.
@@ -231,7 +231,7 @@ class ExternalManifests(ConditionalManifests):
         name = entry.path.rpartition(f"{VERSIONS}/")[2]
         parsed = parse_manifest_name(name)
         if parsed is None:
-            final = entry.path[:-37]  # without "-" and a uuid
+            final = entry.path[:-37]  # remove "-" and the uuid
             parsed = parse_manifest_name(final.rpartition(f"{VERSIONS}/")[2])
             if parsed is None:
                 raise NotFoundError(f"{entry.path!r} in the external store is no manifest")
@@ -244,7 +244,7 @@ class ExternalManifests(ConditionalManifests):
         try:
             await self._store.copy(staged.path, final)
         except NotFoundError:
-            # another client finalised it and deleted the staged object
+            # Another client has finalised it, and deleted the staged object.
             await self._store.size(final)
         await self._external.put_if_exists(
             self._key, Entry(staged.version, final, staged.num_bytes)

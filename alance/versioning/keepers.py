@@ -1,7 +1,7 @@
-"""Keepers of a table's versions, for stores without put-if-absent: an external store or a lock.
+"""Alternatives to conditional puts, for stores without put-if-absent: an external store, a lock.
 
-A keeper belongs to the table and its branches wherever they are passed. Each commit uses it, and so
-does each read of the latest version if `is_asked_by_readers`.
+A `Table` object has a keeper, which is also that of its branches. All commits use the keeper; reads
+of the latest version use it if `is_asked_by_readers` is true.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 SCHEME: Final = "s3+ddb://"
-ENDPOINT: Final = "dynamodb_endpoint"  # a storage option
+ENDPOINT: Final = "dynamodb_endpoint"  # name of a storage option
 _METHODS: Final = ("get", "get_latest", "put_if_not_exists", "put_if_exists")
 
 
 class Keeper(Protocol):
-    """Interface of an alternative to conditional puts."""
+    """Interface of an alternative to conditional puts, which makes a table's versions."""
 
     @property
     def identity(self) -> int:
-        """Number that is equal for the same store or lock during its lifetime."""
+        """Number that identifies the store or lock during its lifetime."""
 
     @property
     def is_asked_by_readers(self) -> bool:
-        """True if a listing of the object store alone may miss the newest version."""
+        """True if a listing of the object store may miss the newest version."""
 
     def manifests(
         self, engine: Engine, table: Table, scheme: NamingScheme | None = None
     ) -> ManifestStore:
-        """Return the versions of the table, or of one of its branches.
+        """Return the manifests of the table, or of one of its branches.
 
         Args:
-            scheme: naming scheme for a table without versions.
+            scheme: naming scheme for a table without versions; None for V2.
         """
 
     def check_forgets(self) -> None:
@@ -55,7 +55,7 @@ class Keeper(Protocol):
         """
 
     async def forget(self, key: str) -> None:
-        """Forget all versions of a deleted table or branch.
+        """Delete the entries of all versions of a deleted table or branch.
 
         Args:
             key: path of the folder inside the object store.
@@ -70,18 +70,18 @@ class ExternalKeeper:
 
     @property
     def identity(self) -> int:
-        """See `Keeper`."""
+        """Number that identifies the store; see `Keeper`."""
         return id(self.store)
 
     @property
     def is_asked_by_readers(self) -> bool:
-        """True: the newest version may still be staged."""
+        """True, because the newest version may still be staged."""
         return True
 
     def manifests(
         self, engine: Engine, table: Table, scheme: NamingScheme | None = None
     ) -> ManifestStore:
-        """See `Keeper`."""
+        """Return the manifests of the table; see `Keeper`."""
         from alance.versioning.external_store import ExternalManifests
 
         return ExternalManifests(engine, table, self.store, scheme=scheme)
@@ -90,7 +90,7 @@ class ExternalKeeper:
         """Check that the store has the method `delete_table`.
 
         Raises:
-            UnsupportedError: without it, entries would outlive the table.
+            UnsupportedError: the store has no such method, so that entries would outlive the table.
         """
         if not callable(getattr(self.store, "delete_table", None)):
             raise UnsupportedError(
@@ -99,49 +99,49 @@ class ExternalKeeper:
             )
 
     async def forget(self, key: str) -> None:
-        """See `Keeper`."""
+        """Delete the entries of all versions; see `Keeper`."""
         self.check_forgets()
         await self.store.delete_table(key)  # type: ignore[attr-defined]  # see check_forgets
 
 
 @dataclass(frozen=True, slots=True)
 class LockKeeper:
-    """Commits under a user's lock; see `lock`."""
+    """Commits under a user's lock; see the module `lock`."""
 
     lock: CommitLock
 
     @property
     def identity(self) -> int:
-        """See `Keeper`."""
+        """Number that identifies the lock; see `Keeper`."""
         return id(self.lock)
 
     @property
     def is_asked_by_readers(self) -> bool:
-        """False: a lock does not move manifests."""
+        """False, because a lock does not stage manifests."""
         return False
 
     def manifests(
         self, engine: Engine, table: Table, scheme: NamingScheme | None = None
     ) -> ManifestStore:
-        """Return the manifests of a table whose commits hold the lock; see `Keeper.manifests`."""
+        """Return the manifests of a table whose commits hold the lock; see `Keeper`."""
         from alance.versioning.lock import LockedManifests
 
         return LockedManifests(engine, table, self.lock, scheme=scheme)
 
     def check_forgets(self) -> None:
-        """Do nothing: a lock keeps no versions."""
+        """Do nothing, because a lock stores no versions."""
 
     async def forget(self, key: str) -> None:
-        """Do nothing: a lock keeps no versions."""
+        """Do nothing, because a lock stores no versions."""
 
 
 def keeper_of(
     manifest_store: ExternalStore | None, commit_lock: CommitLock | None
 ) -> Keeper | None:
-    """Return the keeper for a user's arguments. Returns None for conditional puts.
+    """Return the keeper for a user's arguments; None if both are None, for conditional puts.
 
     Raises:
-        InvalidInputError: both arguments are set, or the object lacks a method.
+        InvalidInputError: both arguments are given, or the object lacks a method.
     """
     if manifest_store is not None and commit_lock is not None:
         raise InvalidInputError("manifest_store, commit_lock: expected one of them")
@@ -168,23 +168,24 @@ def is_dynamodb(uri: str) -> bool:
 
 
 def open_dynamodb(uri: str, storage_options: Mapping[str, object] | None) -> tuple[str, Keeper]:
-    """Return the `s3://` URI of a DynamoDB table's URI, and its keeper. Sends no request.
+    """Return the `s3://` URI and the keeper for the URI of a table with versions in DynamoDB.
 
     Raises:
-        InvalidInputError: not a URI of this form.
+        InvalidInputError: the URI does not have this form.
     """
     options = tuple(sorted((name, str(value)) for name, value in (storage_options or {}).items()))
     return _dynamodb(uri, options)
 
 
 def without_endpoint(options: Mapping[str, object] | None) -> Mapping[str, object] | None:
-    """Return the options without DynamoDB's endpoint."""
+    """Return the options without the endpoint of DynamoDB."""
     if not options or ENDPOINT not in options:
         return options
     return {name: value for name, value in options.items() if name != ENDPOINT}
 
 
-@lru_cache(maxsize=64)  # creating a client takes 0.1 s, and its first call reads the table's keys
+# Because creating a client takes 0.1 s, and its first call reads the table's keys.
+@lru_cache(maxsize=64)
 def _dynamodb(uri: str, options: tuple[tuple[str, str], ...]) -> tuple[str, Keeper]:
     from alance.versioning.dynamodb_store import parse_dynamodb_uri
 

@@ -1,8 +1,8 @@
 """The newest versions of a table that a committer has seen, without gaps.
 
-The last two are kept as manifests. Of earlier appends, only the uuids of their transactions and the
-notes of their producers are kept. Appends do not conflict, so another append only needs to know if
-it was already committed.
+The last two versions are stored as manifests. Earlier appends are stored in short form: the uuids
+of their transactions and the notes of their producers. Appends do not conflict, so this is enough
+to tell if another append is already committed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.versioning.tokens import Notes
 
-KEPT: Final = 2  # manifests; those of large tables take much memory
-KEPT_MAKERS: Final = 4096  # append versions kept as `Seen`
+KEPT: Final = 2  # maximum number of manifests, because those of large tables take much memory
+KEPT_MAKERS: Final = 4096  # maximum number of appends in short form
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A version that an append made.
+    """Version that an append made, in short form.
 
     Attributes:
-        makers: uuids of its transactions.
-        notes: its tokens and producers' batch numbers.
+        makers: uuids of the transactions in the version.
+        notes: tokens and batch numbers of the version's producers.
     """
 
     version: int
@@ -42,12 +42,12 @@ class KnownVersions:
     """Consecutive versions: appends in short form, then manifests."""
 
     def __init__(self) -> None:
-        self._appends: deque[Seen] = deque(maxlen=KEPT_MAKERS)  # up to the first manifest
+        self._appends: deque[Seen] = deque(maxlen=KEPT_MAKERS)  # versions before the first manifest
         self._manifests: list[Manifest] = []
 
     @property
     def newest(self) -> Manifest | None:
-        """Last manifest. None if no version is known."""
+        """Last manifest; None if no version is known."""
         return self._manifests[-1] if self._manifests else None
 
     def covers(self, version: int) -> bool:
@@ -58,7 +58,7 @@ class KnownVersions:
         return first <= version <= self._manifests[-1].version
 
     def contradicts(self, manifest: Manifest) -> bool:
-        """True if a different version has this number: the table was deleted and created again."""
+        """True if a different version with this number is known: the table was created again."""
         if not self._manifests:
             return False
         place = manifest.version - self._manifests[0].version
@@ -69,7 +69,7 @@ class KnownVersions:
         return False
 
     def forget(self) -> None:
-        """Drop all versions."""
+        """Remove all versions."""
         self._appends.clear()
         self._manifests = []
 
@@ -79,7 +79,7 @@ class KnownVersions:
         self._manifests = list(manifests)
 
     def add(self, manifest: Manifest) -> None:
-        """Add a version. A gap before it drops all earlier versions."""
+        """Add a version. If there is a gap before it, earlier versions are removed."""
         newest = self.newest
         if newest is None or manifest.version != newest.version + 1:
             self.begin([manifest])
@@ -95,14 +95,14 @@ class KnownVersions:
                 self._appends.clear()
 
     def appends_after(self, version: int) -> tuple[list[Seen], Manifest]:
-        """Return the short-form appends after a version, and the first manifest.
+        """Return the appends in short form after a version, and the first manifest.
 
         At least one manifest must be known.
         """
         return [append for append in self._appends if append.version > version], self._manifests[0]
 
     def after(self, version: int) -> list[Manifest]:
-        """Return the known manifests with a higher number than `version`."""
+        """Return the known manifests with a version number above `version`."""
         return [manifest for manifest in self._manifests if manifest.version > version]
 
 

@@ -1,8 +1,8 @@
-"""Lists and reads manifests: the latest version, a version by number or time, all versions.
+"""Listing and reading of manifests: the latest version, a version by number or time, all versions.
 
-V2 names sort the newest version first. So on a store that lists in order, the latest version costs
-one LIST, stopped early, and one GET. Manifests and deletion files may come from the disk cache,
-which keeps each under an *entity*: a text that changes if another object takes its place.
+V2 names sort the newest version first. So on a store that lists in order, the latest version takes
+one LIST, which is stopped early, and one GET. The disk cache may have manifests and deletion files.
+It stores each object with its *entity*: a text that changes if another object replaces it.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 T = TypeVar("T")
-ONE_RANGE: Final = 8 << 20  # a larger range would be split into several requests
-AS_FAST: Final = 2  # times faster than decoding columns: 128 KiB take a third of a millisecond
-TOGETHER_BYTES: Final = 16 << 20  # manifests that are read together and parsed by one pool job
-TOTALS_BYTES: Final = 500  # memory of a version's totals and of their cache key
-TRUSTED: Final = "version"  # entity of manifests that are identified by their number alone
+ONE_RANGE: Final = 8 << 20  # bytes; a larger range would be split into several requests
+# Parsing is this many times faster than decoding columns: 128 KiB take a third of a millisecond.
+AS_FAST: Final = 2
+# Bytes of manifests that are read together and parsed by one pool job.
+TOGETHER_BYTES: Final = 16 << 20
+TOTALS_BYTES: Final = 500  # bytes of memory of a version's totals and their cache key
+TRUSTED: Final = "version"  # entity of manifests that their version number identifies
 
 
 async def recall_object(
     engine: Engine, location: str, entity: str | None, parse: Callable[[memoryview], T]
 ) -> T | None:
-    """Return a parsed object of the disk cache, without a request.
+    """Return a parsed object from the disk cache, without a request.
 
-    Returns None if the object is not cached, or is corrupt, which also drops it from the cache.
+    Returns None if the object is not cached, or if it is corrupt; a corrupt object is removed.
     """
     disk = engine.cache.disk
     if disk is None or entity is None:
@@ -58,7 +60,10 @@ async def recall_object(
 
 
 def keep_object(engine: Engine, location: str, entity: str | None, content: memoryview) -> None:
-    """Keep an object in the disk cache after it was read and parsed."""
+    """Add an object to the disk cache after it was read and parsed.
+
+    Does nothing without an entity.
+    """
     if engine.cache.disk is not None and entity is not None:
         engine.cache.disk.keep(location, entity, content)
 
@@ -66,13 +71,13 @@ def keep_object(engine: Engine, location: str, entity: str | None, content: memo
 async def read_tagged(
     engine: Engine, location: str, e_tag: str | None, read: Callable[[], Awaitable[memoryview]]
 ) -> tuple[memoryview, bool]:
-    """Read an object; also return True if it certainly has this e-tag.
+    """Read an object. Also returns True if the object certainly has this e-tag.
 
-    The e-tag comes from a listing, and the object may have been replaced since. Cost: one GET, or
+    The e-tag is from a listing, and the object may have been replaced since then. Cost: one GET, or
     two if the object was replaced.
 
     Args:
-        read: reads the object whatever its e-tag.
+        read: reads the object regardless of its e-tag.
     """
     disk = engine.cache.disk
     if disk is not None and e_tag is not None and disk.covers(location):
@@ -89,12 +94,12 @@ class ManifestLocation(NamedTuple):
     """Location of a version's manifest.
 
     Attributes:
-        num_bytes: size from a listing; None: unknown.
-        state: value that changes with the object; None: unknown, so the manifest is not cached in
-            memory.
-        e_tag: strong e-tag from a listing; None: unknown.
-        is_trusted: the version's number alone identifies the manifest.
-        last_modified: time of the object by the store's clock; None: unknown.
+        num_bytes: size from a listing; None if unknown.
+        state: value that changes with the object; None if unknown, so that the manifest is not
+            cached in memory.
+        e_tag: strong e-tag from a listing; None if unknown.
+        is_trusted: True if the version's number is enough to identify the manifest.
+        last_modified: time of the object by the store's clock; None if unknown.
     """
 
     version: int
@@ -108,7 +113,7 @@ class ManifestLocation(NamedTuple):
 
     @property
     def entity(self) -> str | None:
-        """Key of the manifest in the disk cache; None if it is not kept there."""
+        """Entity of the manifest in the disk cache; None if it cannot be cached there."""
         if self.is_trusted:
             return TRUSTED
         return None if self.e_tag is None else f"manifest of {self.num_bytes} bytes, {self.e_tag}"
@@ -116,10 +121,10 @@ class ManifestLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """A version in a list of versions.
+    """Version in a list of versions.
 
     Attributes:
-        timestamp: time of the commit, in UTC, by the committer's clock; None: unknown.
+        timestamp: time of the commit, in UTC, by the committer's clock; None if unknown.
         metadata: totals of fragments, files, rows and bytes, as decimal text.
     """
 
@@ -129,12 +134,13 @@ class VersionInfo:
 
     @classmethod
     def of(cls, totals: VersionTotals) -> VersionInfo:
-        """Return a version with the totals of its manifest.
+        """Build the entry of a version from the totals of its manifest.
 
         Args:
-            totals: counts of the manifest.
+            totals: totals of the manifest.
         """
-        # Sums of the stored counts: an inconsistent manifest must not hide its version.
+        # Use the sums of the stored counts, because an inconsistent manifest must not hide its
+        # version.
         metadata = {
             "total_fragments": totals.num_fragments,
             "total_data_files": totals.num_files,
@@ -152,7 +158,7 @@ async def read_object(
     engine: Engine, location: str, num_bytes: int | None, reason: str
 ) -> memoryview:
     """Read a whole object in one GET, whatever its size."""
-    await engine.pool.share_turn()  # many tasks may read in-memory objects
+    await engine.pool.share_turn()  # because many tasks may read in-memory objects
     if num_bytes is None or num_bytes > ONE_RANGE:
         return await engine.scheduler.read_all(location, reason=reason)
     ranges = [ByteRange(location, 0, num_bytes)]
@@ -161,13 +167,14 @@ async def read_object(
 
 
 async def latest(engine: Engine, table: Table) -> ManifestLocation:
-    """Return the manifest of the latest version. Cost: one LIST, complete for V1 names.
+    """Return the location of the latest version's manifest.
 
-    If an external store keeps the versions: one call to it.
+    Cost: one LIST, which is stopped early for V2 names on stores that list in order. With an
+    external store, one call to it instead.
 
     Raises:
         NotFoundError: there is no dataset.
-        CorruptFileError: manifests of both naming schemes.
+        CorruptFileError: there are manifests of both naming schemes.
     """
     if table.keeper is None or not table.keeper.is_asked_by_readers:
         return await latest_listed(engine, table)
@@ -178,11 +185,11 @@ async def latest(engine: Engine, table: Table) -> ManifestLocation:
 
 
 async def latest_listed(engine: Engine, table: Table) -> ManifestLocation:
-    """Return the latest version of the listing, even if an external store keeps the versions.
+    """Return the latest version in the listing, without an external store.
 
     Raises:
         NotFoundError: there is no dataset.
-        CorruptFileError: manifests of both naming schemes.
+        CorruptFileError: there are manifests of both naming schemes.
     """
     stop_at_first = table.store.profile.lists_in_order
     locations = await _list(engine, table, stop_at_first=stop_at_first)
@@ -190,16 +197,17 @@ async def latest_listed(engine: Engine, table: Table) -> ManifestLocation:
 
 
 async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]:
-    """Return the manifests of all versions but detached ones, oldest first. Cost: one LIST.
+    """Return the manifests of all versions except detached ones, oldest first. Cost: one LIST.
 
-    If an external store keeps the versions: also one call to it.
+    With an external store: also one call to it.
 
     Raises:
         NotFoundError: there is no dataset.
-        CorruptFileError: manifests of both naming schemes.
+        CorruptFileError: there are manifests of both naming schemes.
     """
     if table.keeper is not None and table.keeper.is_asked_by_readers:
-        await latest(engine, table)  # finalises the latest version, so that the LIST below has it
+        # Finalise the latest version, so that the LIST below contains it.
+        await latest(engine, table)
     locations = await _list(engine, table, stop_at_first=False)
     return sorted(locations, key=lambda location: location.version)
 
@@ -207,7 +215,7 @@ async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]
 async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[ManifestLocation]:
     folder = table.versions_folder
     locations: list[ManifestLocation] = []
-    await engine.pool.share_turn()  # many tasks may list in-memory objects
+    await engine.pool.share_turn()  # because many tasks may list in-memory objects
     try:
         listing = engine.scheduler.list(folder, reason="versions")
         async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
@@ -216,7 +224,8 @@ async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[Ma
                 if location is None:
                     continue
                 locations.append(location)
-                # A second entry is needed: a different scheme shows a half-done rename to V2 names.
+                # A second entry is needed, because a different scheme there shows an incomplete
+                # rename to V2.
                 if stop_at_first and location.scheme is NamingScheme.V2 and len(locations) > 1:
                     break
     except BucketNotFoundError:
@@ -252,10 +261,10 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
     """Read a manifest. Cost: one GET, or none if a cache has it and a listing confirmed it.
 
     Args:
-        keep: put it into the caches.
+        keep: True to add it to the caches.
 
     Raises:
-        NotFoundError: no such object.
+        NotFoundError: there is no such object.
         CorruptFileError, UnsupportedError: see `parse_manifest`.
     """
 
@@ -308,13 +317,14 @@ async def load_latest(engine: Engine, table: Table) -> Manifest:
 
 
 async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
-    """Read the manifest of a version by number, also of a detached one.
+    """Read the manifest of a version by its number; also of a detached version.
 
-    Cost: one GET; two for V1 names; none if the disk cache has it and the session trusts versions.
+    Cost: one GET, two for V1 names. None if the disk cache has it and the session trusts version
+    numbers.
 
     Raises:
-        NotFoundError: no such version.
-        InvalidInputError: not an integer.
+        NotFoundError: there is no such version.
+        InvalidInputError: the version is not an integer.
     """
     if isinstance(version, bool) or not isinstance(version, int):
         raise InvalidInputError(f"version {version!r}: expected a number")
@@ -345,7 +355,7 @@ _SCHEMES = (NamingScheme.V2, NamingScheme.V1)
 
 
 async def versions(engine: Engine, table: Table) -> list[VersionInfo]:
-    """Return all versions, oldest first. Cost: one LIST, and all manifests at once.
+    """Return all versions, oldest first. Cost: one LIST, then all GETs concurrently.
 
     Raises:
         NotFoundError: there is no dataset.
@@ -358,10 +368,10 @@ async def versions(engine: Engine, table: Table) -> list[VersionInfo]:
 async def _all_totals(
     engine: Engine, places: Sequence[ManifestLocation]
 ) -> list[tuple[VersionTotals, ManifestLocation]]:
-    """Totals of the versions that still exist, in the order of `places`.
+    """Return the totals of the versions that still exist, in the order of `places`.
 
-    Cost: GETs of the manifests that are not cached, in groups of `TOGETHER_BYTES`; a pool job for
-    each group.
+    Cost: a GET per manifest that is not cached, in groups of `TOGETHER_BYTES`; a pool job per
+    group.
     """
     cache = engine.cache
     keys = [("version", place.location, place.state) for place in places]
@@ -393,9 +403,9 @@ async def _all_totals(
 async def read_manifests(
     engine: Engine, places: Sequence[ManifestLocation]
 ) -> Sequence[memoryview | None]:
-    """Read the contents of manifests; a manifest that is gone becomes None.
+    """Read the contents of manifests; None for a manifest that is gone.
 
-    Cost: all GETs at once, and again if a manifest is gone.
+    Cost: all GETs concurrently, and again if a manifest is gone.
     """
     await engine.pool.share_turn()
     ranges = [ByteRange(place.location, 0, place.num_bytes or 0) for place in places]
@@ -414,10 +424,10 @@ async def read_manifests(
 
 
 async def load_asof(engine: Engine, table: Table, time: datetime) -> Manifest:
-    """Read the manifest of the latest version committed strictly before a time (with zone).
+    """Read the manifest of the latest version committed strictly before a time, which needs a zone.
 
-    Commit times come from the committers' clocks and need not ascend: all are compared.
-    Cost: one LIST, and all manifests at once.
+    Commit times are by the committers' clocks and need not ascend, so all are compared. Cost: one
+    LIST, then all GETs concurrently.
 
     Raises:
         NotFoundError: there is no dataset, or no version is old enough.

@@ -5,9 +5,9 @@
         async with my_service.lease(f"table/{version}"):
             yield
 
-A lock protects only while it is held: a PUT that the client gave up, but the server carries out
-after the lock is released, may replace the next holder's manifest. So put-if-absent is used as well
-on stores that have it.
+A lock only protects while it is held. A PUT that the client has given up may take effect after the
+lock was released, and replace the next holder's manifest. So on stores with put-if-absent, that is
+used, too.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class LockedManifests(ConditionalManifests):
     """Manifests that are written under a lock.
 
     Args:
-        lock: called with the number of the version to create; returns a context manager, async or
-            not. A synchronous context manager is entered and left in a thread of its own. If
-            entering it raises CommitConflictError, another committer was first.
+        lock: called with the number of the version to create; returns a context manager, either
+            async or not. A synchronous one is entered and left in a separate thread. If entering it
+            raises `CommitConflictError`, another committer was first.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LockedManifests(ConditionalManifests):
         scheme: NamingScheme | None = None,
         patience: Patience | None = None,
     ) -> None:
-        # The user guarantees that the lock works, so the store is not probed.
+        # Not probed, because the user guarantees that the lock works.
         super().__init__(engine, table, scheme=scheme, patience=patience, is_safe=True)
         self._lock = lock
 
@@ -90,7 +90,8 @@ class LockedManifests(ConditionalManifests):
                 try:
                     manifest = await manifest_at(self._engine, location)
                 except NotFoundError:
-                    # A single put at a time: on a store without conditions, the last put would win.
+                    # Send a single put at a time, because on a store without conditions, the last
+                    # put would win.
                     patience = replace(self.patience, quiet_s=math.inf)
                     return await settle_manifest(
                         self._engine, store, path, put, transaction_uuid, patience
@@ -122,7 +123,7 @@ async def hold(lock: CommitLock, version: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _in_thread(held: AbstractContextManager[object]) -> AsyncIterator[None]:
-    """Enter and leave a context manager in one thread: some locks belong to a thread."""
+    """Enter and leave a context manager in the same thread; some locks belong to a thread."""
     thread = ThreadPoolExecutor(1, "alance-lock")
     entering = thread.submit(held.__enter__)
     failure: BaseException | None = None
@@ -148,6 +149,6 @@ async def _in_thread(held: AbstractContextManager[object]) -> AsyncIterator[None
             thread.shutdown(wait=False)
             await asyncio.shield(leaving)
         else:
-            # The callback runs in the lock's own thread: the lock may be acquired after the loop
-            # ended.
+            # The callback runs in the lock's thread, because the lock may be acquired after the end
+            # of the event loop.
             entering.add_done_callback(leave_if_entered)

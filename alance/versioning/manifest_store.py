@@ -1,10 +1,10 @@
-"""Manifests on an object store: the newest ones, and creation of a version by put-if-absent.
+"""Manifests in an object store: the newest versions, and creation of a version by put-if-absent.
 
 On a store with put-if-absent, the manifest's name is the lock: of all committers that put version n
-+ 1, one succeeds. The others build on its version.
++ 1, one succeeds. The others then build on its version.
 
-Newer versions are listed, not probed by name: after a cleanup version n + 1 may be gone while later
-ones exist, and a commit that takes its place would be lost.
+Newer versions are listed, not probed by name. After a cleanup, version n + 1 may be gone while
+later versions exist; a commit that made n + 1 again would be lost.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
     from alance.io.stores.store import Store
     from alance.versioning.table import Table
 
-Objects: TypeAlias = "Sequence[tuple[str, bytes]]"  # locations and contents
+Objects: TypeAlias = "Sequence[tuple[str, bytes]]"  # locations and contents of objects
 
-LISTED_MANIFESTS_AT_ONCE: Final = 64  # manifests read concurrently
-MERGED: Final = "alance.merged"  # transaction property: uuids of the transactions merged into it
+LISTED_MANIFESTS_AT_ONCE: Final = 64  # maximum manifests to read concurrently
+MERGED: Final = "alance.merged"  # transaction property with the uuids of the merged transactions
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """Outcome of creating a version.
+    """Outcome of an attempt to create a version.
 
     Attributes:
-        is_ours: the version holds our transaction.
-        manifest: manifest read back from the store. None if ours was put without reading back, or
-            if this alance cannot read theirs.
+        is_ours: True if the version has our transaction.
+        manifest: manifest that was read back from the store. None if ours was put and not read
+            back, or if this alance cannot read the other committer's.
     """
 
     is_ours: bool
@@ -62,29 +62,29 @@ class Created:
 
 
 def paths_of(named: Objects, store: Store) -> list[tuple[str, bytes]]:
-    """Replace locations by paths inside the table's store."""
+    """Convert locations to paths inside the table's store."""
     return [(location.removeprefix(store.root), content) for location, content in named]
 
 
 class VersionsGoneError(RetryableConflictError):
-    """A version after the commit's base has been cleaned up."""
+    """Error: a version after the commit's base has been cleaned up."""
 
 
 class ManifestStore(Protocol):
-    """Interface of a committer to the versions of one table or branch."""
+    """Interface by which a committer reads and creates the versions of a table or branch."""
 
     async def check(self) -> None:
-        """Check, once a process, that versions can be created safely.
+        """Check, once per process, that versions can be created safely.
 
         Raises:
             UnsupportedError: the store has no working put-if-absent.
         """
 
     async def latest(self) -> ManifestLocation | None:
-        """Return the latest version, or None if there is no table."""
+        """Return the latest version; None if there is no table."""
 
     async def version(self, version: int) -> Manifest | None:
-        """Return the manifest of a version, or None if there is no such version."""
+        """Return the manifest of a version; None if there is no such version."""
 
     async def versions_after(self, base: int) -> Sequence[Manifest]:
         """Return the versions after `base`, oldest first, without gaps.
@@ -107,17 +107,18 @@ class ManifestStore(Protocol):
         """Write a version's manifest if it is absent.
 
         Args:
-            named: locations and contents of objects that the manifest names; written before it.
-            peeks: read the existing manifest concurrently with the put.
+            named: locations and contents of objects that the manifest refers to; they are written
+                before it.
+            peeks: True to read an existing manifest concurrently with the put.
 
         Raises:
-            StoreError: the store refused; the version was not made.
-            CommitStateUnknownError: it is unknown if the version was made.
+            StoreError: the store refused the put; the version was not made.
+            CommitStateUnknownError: it is not known if the version was made.
         """
 
 
 def transaction_uuid_of(manifest: Manifest) -> str | None:
-    """Return the uuid of the transaction that made a version, or None if the manifest lacks it."""
+    """Return the uuid of the transaction that made a version; None if the manifest lacks it."""
     if manifest.transaction is not None:
         return str(manifest.transaction.uuid)
     name: str = manifest.head.transaction_file
@@ -125,12 +126,12 @@ def transaction_uuid_of(manifest: Manifest) -> str | None:
 
 
 def is_made_by(manifest: Manifest, transaction_uuid: str) -> bool:
-    """True if the transaction made the version, alone or merged with others."""
+    """True if the transaction made the version, by itself or merged with others."""
     return transaction_uuid in makers_of(manifest)
 
 
 def makers_of(manifest: Manifest) -> set[str]:
-    """Return the uuids of the version's transaction and of the transactions merged into it."""
+    """Return the uuids of a version's transaction and of the transactions merged into it."""
     made_by = transaction_uuid_of(manifest)
     makers = set() if made_by is None else {made_by}
     if manifest.transaction is not None:
@@ -142,8 +143,10 @@ class ConditionalManifests:
     """Manifests on a store that has put-if-absent.
 
     Args:
-        scheme: naming scheme for a table without versions; an existing table keeps its own.
-        is_safe: the caller guarantees a single writer at a time; the store is not probed.
+        scheme: naming scheme for a table without versions; None for V2. An existing table keeps its
+            scheme.
+        is_safe: True if the caller guarantees a single writer at a time, so that the store is not
+            probed.
     """
 
     def __init__(
@@ -163,7 +166,7 @@ class ConditionalManifests:
 
     @property
     def scheme(self) -> NamingScheme:
-        """Naming scheme of the table; V2 if still unknown."""
+        """Naming scheme of the table; V2 if it is not known yet."""
         return self._scheme or NamingScheme.V2
 
     def keep_scheme(self, scheme: NamingScheme) -> None:
@@ -174,7 +177,7 @@ class ConditionalManifests:
         """Return the location of a version's manifest.
 
         Raises:
-            UnsupportedError: a detached version of a table with V1 names, which would break the
+            UnsupportedError: the version is detached and the table has V1 names; it would break the
                 table.
         """
         if version >> 63 and self.scheme is NamingScheme.V1:
@@ -190,9 +193,9 @@ class ConditionalManifests:
             await check_conditional_puts(store, path, self._engine.background, self.patience)
 
     async def latest(self) -> ManifestLocation | None:
-        """Return the latest version, or None if there is no table.
+        """Return the latest version; None if there is no table.
 
-        Cost: one LIST, complete for V1 names and for stores that list without order.
+        Cost: one LIST, which is stopped early for V2 names on stores that list in order.
         """
         try:
             location = await load.latest_listed(self._engine, self._table)
@@ -202,7 +205,7 @@ class ConditionalManifests:
         return location
 
     async def version(self, version: int) -> Manifest | None:
-        """Return the manifest of a version, or None if there is no such version. Cost: one GET."""
+        """Return the manifest of a version; None if there is no such version. Cost: one GET."""
         where = ManifestLocation(version, self.location(version), None, self.scheme)
         try:
             return await load_manifest(self._engine, where)
@@ -210,9 +213,9 @@ class ConditionalManifests:
             return None
 
     async def versions_after(self, base: int) -> Sequence[Manifest]:
-        """Return the versions after `base`. Cost: one LIST, then all manifests at once."""
+        """Return the versions after `base`. Cost: one LIST, then all GETs concurrently."""
         newest = await self.latest()
-        # the table was deleted, and perhaps created again
+        # The table was deleted, and perhaps created again.
         if newest is None or newest.version < base:
             raise CommitConflictError(
                 gone_text(self._table, base, 0 if newest is None else newest.version)
@@ -230,7 +233,10 @@ class ConditionalManifests:
         named: Objects = (),
         peeks: bool = False,
     ) -> Created:
-        """Put a version's manifest if it is absent. Cost: one PUT, and GETs if unsettled."""
+        """Put a version's manifest if it is absent.
+
+        Cost: one PUT, and GETs if its outcome is open.
+        """
         location = self.location(version)
         store, path = self._engine.registry.resolve(location)
         before = paths_of(named, store)
@@ -246,16 +252,16 @@ class ConditionalManifests:
 
 
 async def manifest_at(engine: Engine, location: str) -> Manifest | None:
-    """Read the manifest at a location. Returns None if this alance cannot read it. Cost: one GET.
+    """Read the manifest at a location; None if this alance cannot read it. Cost: one GET.
 
     Raises:
-        NotFoundError: no such object.
+        NotFoundError: there is no such object.
     """
     content = await engine.scheduler.read_all(location, reason="whose manifest")
     try:
         return parse_manifest(content, location)
     except (CorruptFileError, UnsupportedError):
-        return None  # opening it as a newer version reports the reason
+        return None  # the reason is reported when it is opened as a newer version
 
 
 async def settle_manifest(
@@ -268,11 +274,11 @@ async def settle_manifest(
     *,
     peeks: bool = False,
 ) -> Created:
-    """Put a manifest by `put`, and find out whose manifest exists; see `put_settled`.
+    """Put a manifest by calling `put`, and find out whose manifest exists; see `put_settled`.
 
     Args:
-        peeks: read the manifest back concurrently with the put, which saves a round if the put
-            fails.
+        peeks: True to read the manifest back concurrently with the put, which saves a round if the
+            put fails.
     """
     manifest: Manifest | None = None
     location = store.root + path
@@ -310,11 +316,11 @@ async def load_all(
 ) -> list[Manifest]:
     """Read the manifests of versions `first` to `newest`.
 
-    Cost: a GET each, `LISTED_MANIFESTS_AT_ONCE` at a time.
+    Cost: a GET per version, `LISTED_MANIFESTS_AT_ONCE` at a time.
 
     Raises:
         VersionsGoneError: a version has been cleaned up.
-        CorruptFileError: a manifest has another version's number.
+        CorruptFileError: a manifest has the number of another version.
     """
 
     async def load_one(version: int) -> Manifest:
@@ -342,13 +348,13 @@ async def load_all(
 async def newest_for(
     manifests: ManifestStore, transaction: Transaction, base: Manifest
 ) -> Manifest | None:
-    """Return the latest version if the transaction can follow it unchecked.
+    """Return the latest version if a transaction can follow it without checking others in between.
 
-    An UpdateConfig always can, an Append if the schema did not change; no other operation can.
-    Returns None otherwise.
+    An UpdateConfig always can; an Append can if the schema did not change. Returns None if it
+    cannot, and for other operations.
 
     Args:
-        base: version that the transaction was made from.
+        base: version that the transaction was computed from.
     """
     if transaction.operation not in ("Append", "UpdateConfig"):
         return None
@@ -364,7 +370,7 @@ async def newest_for(
 
 
 def gone_text(table: Table, version: int, newest: int) -> str:
-    """Error message of a commit that cannot check a version which no longer exists."""
+    """Return the error message of a commit that has to check a version that no longer exists."""
     return (
         f"dataset {table.uri!r}: version {version} is no more (cleaned up, or the table was "
         f"deleted), so that what it did cannot be checked; the latest version is {newest or 'none'}"
@@ -379,21 +385,21 @@ _answers: WeakKeyDictionary[Store, bool] = WeakKeyDictionary()
 async def check_conditional_puts(
     store: Store, folder: str, background: Background, patience: Patience | None = None
 ) -> None:
-    """Refuse a store that overwrites an object when asked to create it.
+    """Refuse a store that ignores the condition of put-if-absent and overwrites the object.
 
-    Some servers that speak a cloud's protocol ignore conditions on writes: two committers would
-    both be told that they won.
+    Some servers with a cloud's protocol ignore conditions on writes, so that two committers would
+    both seem to succeed.
 
-    Cost: none for local files, memory, GCS and Azure themselves. For other stores, once a store and
-    process: two PUTs one after the other, and a DELETE.
+    Cost: none for local files, memory, and the services GCS and Azure. For other stores, once per
+    store and process: two PUTs one after the other, and a DELETE.
 
     Args:
-        folder: path inside the store of a folder for the probe, which is deleted again.
-        background: removes the probe if the caller is cancelled meanwhile.
+        folder: path inside the store of a folder for the probe object, which is then deleted.
+        background: deletes the probe object if the caller is cancelled.
 
     Raises:
         UnsupportedError: the store ignores the condition.
-        StoreError: the probe could not be written.
+        StoreError: the probe object could not be written.
         CommitStateUnknownError: the store did not answer.
     """
     if store.heeds_conditions():

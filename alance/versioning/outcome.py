@@ -1,4 +1,4 @@
-"""Outcome of a commit that ended with an error, and traces of transactions in versions."""
+"""Outcome of a commit that ended with an error, and producers' notes in versions."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
     from alance.format.table.manifest import Manifest
 
-_VISIBLE: Final = "_alance_may_be_visible"  # attribute of an exception
+_VISIBLE: Final = "_alance_may_be_visible"  # name of an attribute of exceptions
 _NOT_MADE: Final = "alance_not_made"
 
 
 def may_be_visible(error: BaseException) -> bool:
-    """True if the failed commit may have made its version, or may still make it.
+    """True if a failed commit may have made its version, or may still make it.
 
-    Files that the version names must then stay: removing them could remove rows of the table.
+    In that case, files of the version must not be removed, because they may have rows of the table.
 
     Args:
-        error: raised by the commit.
+        error: error that the commit raised.
     """
     return isinstance(error, CommitStateUnknownError) or hasattr(error, _VISIBLE)
 
 
 def mark_as_open(error: BaseException) -> None:
-    """Mark an error: the failed commit may have made its version; see `may_be_visible`."""
+    """Mark an error of a commit that may have made its version; see `may_be_visible`."""
     if not hasattr(error, _VISIBLE):
         error.add_note("whether the version was made is not known: the table's latest one tells")
     setattr(error, _VISIBLE, True)
 
 
 def mark_as_not_made(error: BaseException) -> None:
-    """Mark an error: the cancelled put is over and has not created its object."""
+    """Mark an error of a cancelled put that has ended and has not created its object."""
     setattr(error, _NOT_MADE, True)
 
 
@@ -48,10 +48,10 @@ def is_not_made(error: BaseException) -> bool:
 
 
 def _seconds_of(timeout: timedelta | float | None) -> float | None:
-    """Return `commit_timeout` in seconds, or None if there is no timeout.
+    """Convert `commit_timeout` to seconds; None if there is no timeout.
 
     Raises:
-        InvalidInputError: neither a timedelta nor a number of seconds, or not greater than 0.
+        InvalidInputError: the timeout is neither a timedelta nor a number, or not greater than 0.
     """
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if seconds is None:
@@ -65,10 +65,10 @@ def _seconds_of(timeout: timedelta | float | None) -> float | None:
 
 @asynccontextmanager
 async def within(timeout: timedelta | float | None, uri: str) -> AsyncIterator[None]:
-    """Limit the time of the commit in this block.
+    """Limit the time of the commit in this context.
 
     Args:
-        timeout: a timedelta or seconds; None: no limit.
+        timeout: a timedelta or a number of seconds; None for no limit.
 
     Raises:
         InvalidInputError: `timeout` is not a time greater than 0.
@@ -98,7 +98,7 @@ def notes_of(manifest: Manifest) -> Notes:
 
 
 def last_number(manifest: Manifest, producer: str) -> int | None:
-    """Number of a producer's last batch up to a version. Returns None if it is unrecorded."""
+    """Return the number of a producer's last batch at a version; None if it is not recorded."""
     noted = notes_of(manifest).producers
     if producer in noted:
         return noted[producer][1]
@@ -106,9 +106,9 @@ def last_number(manifest: Manifest, producer: str) -> int | None:
 
 
 def clash_with(manifest: Manifest, notes: Notes) -> str | None:
-    """Describe a batch of `notes` that this version or an earlier one already holds.
+    """Describe a batch in `notes` that this version or an earlier one already has.
 
-    Returns None if the version records no such batch.
+    Returns None if the version does not record such a batch.
     """
     if not notes:
         return None

@@ -1,4 +1,4 @@
-"""Reads the tags and branches of a table."""
+"""Reading of the tags and branches of a table."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ R = TypeVar("R", TagContents, BranchContents)
 
 
 async def list_tags(engine: Engine, table: Table) -> dict[str, TagContents]:
-    """Return all tags by name, sorted. Cost: one LIST, and all tags at once."""
+    """Return all tags by name, sorted. Cost: one LIST, then all GETs concurrently."""
     return await _read_all(engine, table.tags_folder, parse_tag, "tag")
 
 
 async def list_branches(engine: Engine, table: Table) -> dict[str, BranchContents]:
-    """Return all branches but main by name, sorted. Cost: one LIST, and all branches at once."""
+    """Return all branches except main by name, sorted.
+
+    Cost: one LIST, then all GETs concurrently.
+    """
     return await _read_all(engine, table.branches_folder, parse_branch, "branch")
 
 
@@ -42,19 +45,19 @@ async def load_tag(engine: Engine, table: Table, name: str) -> TagContents:
     """Read a tag. Cost: one GET.
 
     Raises:
-        NotFoundError: no such tag.
-        CorruptFileError: its JSON is invalid.
+        NotFoundError: there is no such tag.
+        CorruptFileError: the JSON is invalid.
     """
     location = table.tag(_checked(table, name, check_tag_name, "tag"))
     return parse_tag(await read_record(engine, table, location, "tag", name), location)
 
 
 async def load_branch(engine: Engine, table: Table, name: str) -> BranchContents | None:
-    """Read a branch. Returns None for main. Cost: one GET.
+    """Read a branch; None for main. Cost: one GET.
 
     Raises:
-        NotFoundError: no such branch.
-        CorruptFileError: its JSON is invalid.
+        NotFoundError: there is no such branch.
+        CorruptFileError: the JSON is invalid.
     """
     if name == MAIN:
         return None
@@ -68,7 +71,7 @@ async def read_record(
     """Read the record of a tag or branch. Cost: one GET.
 
     Raises:
-        NotFoundError: no such tag or branch.
+        NotFoundError: there is no such tag or branch.
     """
     try:
         return await read_object(engine, location, None, kind)

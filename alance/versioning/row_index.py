@@ -1,7 +1,8 @@
 """Stable row ids as runs, and the index from row ids to row addresses.
 
-Ids are assigned in order, and compaction keeps the order. So even a large table has few runs of
-consecutive ids: an appended fragment is one run. Row versions form runs of equal values.
+Ids are assigned in ascending order, and compaction keeps that order. So even a large table has few
+runs of consecutive ids; an appended fragment is one run. The versions of rows form runs of equal
+values.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask, UInt32s, UInt64s
 
 HALF: Final = np.uint64(32)
-RUN_ROWS: Final = 256  # Looking up this many rows takes as long as moving one run.
-# Work in bytes to decode: of one row looked up, of one run moved; and rows of a run per byte.
+RUN_ROWS: Final = 256  # rows; looking up this many takes as long as moving one run
+# Work, as bytes that take as long to decode: per row looked up, and per run moved. Moving a run
+# also costs a byte per `ROWS_A_BYTE` rows.
 ROW_WORK: Final = 8
 RUN_WORK: Final = 256
 ROWS_A_BYTE: Final = 4
@@ -31,10 +33,10 @@ NO_LENGTHS: Final = np.empty(0, np.uint32)
 
 
 class RowValues(NamedTuple):
-    """A number for each physical row of a fragment, in runs that grow by `step` a row."""
+    """Number for each physical row of a fragment, as runs in which it grows by `step` per row."""
 
-    starts: Int64s  # shape (runs,): first row of each run; empty: `values` has each row
-    values: UInt64s  # shape (runs,): number of that row
+    starts: Int64s  # shape (runs,): first row of each run; empty if `values` has all rows
+    values: UInt64s  # shape (runs,): number of the first row of each run
     step: int
 
     @classmethod
@@ -42,7 +44,7 @@ class RowValues(NamedTuple):
         """Build runs from the numbers of all rows.
 
         Args:
-            step: 1 for row ids, which mostly ascend by one; 0 for versions.
+            step: 1 for row ids, which usually ascend by one; 0 for versions.
         """
         is_first = np.ones(len(values), np.bool_)
         is_first[1:] = values[1:] != values[:-1] + np.uint64(step)
@@ -55,8 +57,7 @@ class RowValues(NamedTuple):
     def of_runs(cls, starts: Int64s, values: UInt64s, num_rows: int) -> RowValues:
         """Build row ids from the first row and the first id of each run.
 
-        If there are more than 3/4 as many runs as rows, all ids are stored instead, which takes
-        less memory.
+        If the runs are more than 3/4 of the rows, stores all ids instead, which takes less memory.
         """
         runs = cls(starts, values, 1)
         if 4 * len(starts) > 3 * num_rows:
@@ -64,7 +65,7 @@ class RowValues(NamedTuple):
         return runs
 
     def at(self, rows: Int64s) -> UInt64s:
-        """Return the numbers of rows; same shape as `rows`."""
+        """Return the numbers of rows, in the shape of `rows`."""
         if not len(self.starts) and len(self.values):
             return self.values[rows]
         if len(self.starts) == 1:
@@ -76,19 +77,19 @@ class RowValues(NamedTuple):
 
 
 class RowIdRuns(NamedTuple):
-    """Runs in which ids and row offsets ascend together; each array has shape (runs,)."""
+    """Runs of rows whose ids and addresses both ascend by one; each array has shape (runs,)."""
 
     ids: UInt64s  # first id of each run
-    addresses: UInt64s  # address of that row
+    addresses: UInt64s  # address of the first row of each run
     lengths: UInt32s
 
 
 def runs_of(fragment_id: int, row_ids: UInt64s, live_rows: Int64s | None = None) -> RowIdRuns:
-    """Split a fragment's rows into runs.
+    """Split the live rows of a fragment into runs.
 
     Args:
         row_ids: ids of all physical rows, in row order.
-        live_rows: sorted offsets of the rows that are not deleted; None: all.
+        live_rows: sorted offsets of the rows that are not deleted; None if no rows are deleted.
     """
     rows = np.arange(len(row_ids)) if live_rows is None else live_rows
     ids = row_ids if live_rows is None else row_ids[rows]
@@ -103,7 +104,7 @@ def runs_of(fragment_id: int, row_ids: UInt64s, live_rows: Int64s | None = None)
 def live_runs(
     fragment_id: int, values: RowValues, num_rows: int, live_rows: Int64s | None = None
 ) -> RowIdRuns:
-    """Return the runs of a fragment's live rows; expands its row ids only if rows are deleted."""
+    """Return the runs of a fragment's live rows. Row ids are only expanded if rows are deleted."""
     if live_rows is not None:
         return runs_of(fragment_id, values.at(np.arange(num_rows)), live_rows)
     base = np.uint64(fragment_id << 32)
@@ -117,14 +118,14 @@ def live_runs(
 
 @dataclass(frozen=True, slots=True)
 class RowIdIndex:
-    """Index of all live rows of a table by row id: the lesser of 16 bytes a run and 12 bytes a row.
+    """Index of all live rows of a table by row id; 16 bytes per run or 12 bytes per row.
 
     Attributes:
-        highs: upper halves of the ids, ascending; shape (m,).
+        highs: distinct upper halves of the ids, ascending; shape (m,).
         bounds: position in `lows` at which each upper half begins, then the total; shape (m + 1,).
-        lows: lower halves of the runs' first ids, ascending within an upper half; shape (n,).
-        addresses: addresses of the runs' first rows; shape (n,).
-        lengths: lengths of the runs; None: all are 1.
+        lows: lower half of each run's first id, ascending within an upper half; shape (n,).
+        addresses: address of each run's first row; shape (n,).
+        lengths: length of each run; None if all lengths are 1.
     """
 
     highs: UInt64s
@@ -141,7 +142,7 @@ class RowIdIndex:
 
     @classmethod
     def of(cls, parts: Iterable[RowIdRuns]) -> RowIdIndex:
-        """Build the index of a table from its fragments' runs. CPU: about 0.1 s a million runs.
+        """Build the index of a table from its fragments' runs. CPU: about 0.1 s per million runs.
 
         Raises:
             CorruptFileError: two live rows have the same id.
@@ -192,9 +193,9 @@ class RowIdIndex:
         return addresses
 
     def find(self, row_ids: Int64s) -> tuple[Int64s, Mask]:
-        """Return the address of each row id, and a mask of ids without a live row; shape (n,) each.
+        """Return the address of each row id, and the mask of ids without a live row; shapes (n,).
 
-        The address of such an id is 0.
+        The address of an id without a live row is 0.
         """
         lengths = NO_LENGTHS if self.lengths is None else self.lengths
         ids = np.ascontiguousarray(row_ids, np.int64).view(np.uint64)
@@ -206,7 +207,7 @@ class RowIdIndex:
         return addresses, missing
 
     def rows_in(self, fragments: Int64s) -> RowSet:
-        """Return the ids of all rows in some fragments. CPU: about 20 ns a row, 1 us a long run.
+        """Return the ids of all rows in fragments. CPU: about 20 ns per row, or 1 us per long run.
 
         Args:
             fragments: fragment ids, ascending.
@@ -218,7 +219,7 @@ class RowIdIndex:
         return RowSet.of_runs(ids, self.lengths[is_here].astype(np.int64))
 
     def addresses_in(self, row_ids: RowSet) -> RowSet:
-        """Return the addresses of row ids; ids without a live row are left out. CPU: see `work`."""
+        """Return the addresses of row ids, omitting ids without a live row. CPU: see `work`."""
         if self.lengths is None or not self._moves_runs(row_ids):
             addresses, missing = self.find(row_ids.to_numpy())
             return RowSet(addresses[~missing])
@@ -230,7 +231,7 @@ class RowIdIndex:
         )
 
     def work(self, row_ids: RowSet) -> int:
-        """CPU cost of `addresses_in`, in bytes to decode."""
+        """Estimate the work of `addresses_in`, as bytes of columns that take as long to decode."""
         if self._moves_runs(row_ids):
             return RUN_WORK * len(self.lows) + len(row_ids) // ROWS_A_BYTE
         return ROW_WORK * len(row_ids)
@@ -246,7 +247,7 @@ def _starts(index: RowIdIndex) -> UInt64s:
 
 
 def _joined(ids: UInt64s, addresses: UInt64s, lengths: UInt32s) -> tuple[UInt64s, UInt64s, UInt32s]:
-    """Merge neighbouring runs whose ids and addresses are consecutive."""
+    """Merge consecutive runs whose ids and addresses both continue."""
     if len(ids) < 2:
         return ids, addresses, lengths
     goes_on = (ids[1:] - ids[:-1] == lengths[:-1]) & (
@@ -261,7 +262,7 @@ def _joined(ids: UInt64s, addresses: UInt64s, lengths: UInt32s) -> tuple[UInt64s
 def _expanded(
     ids: UInt64s, addresses: UInt64s, lengths: UInt32s, total: int
 ) -> tuple[UInt64s, UInt64s, UInt32s]:
-    """Turn each row into a run of its own."""
+    """Convert each row to a run of length 1."""
     if len(ids) == total:
         return ids, addresses, lengths
     before = np.cumsum(lengths, dtype=np.int64) - lengths

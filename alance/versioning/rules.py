@@ -1,6 +1,7 @@
-"""Rules that the commit loop needs of a format, and their implementation for Lance tables.
+"""Rules by which the commit loop handles a format, and their implementation for Lance tables.
 
-The loop knows no operations: it calls these rules to rebase a transaction and to build a manifest.
+The loop does not know the operations. It calls these rules to rebase a transaction, and to build a
+manifest.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ else:
 
 
 class Rules(Protocol):
-    """Interface of the commit loop to a format."""
+    """Interface of a format for the commit loop."""
 
     def transaction_bytes(self, transaction: Transaction) -> bytes | None:
-        """Return the content of a transaction's file, or None if no file is written."""
+        """Return the content of a transaction's file; None if no file is written."""
 
     async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
         """Rebase our transaction onto another committer's version.
@@ -48,36 +49,37 @@ class Rules(Protocol):
             newer: the version after `base`.
 
         Raises:
-            RetryableConflictError: the operation must be run again.
-            CommitConflictError: the other version rules ours out.
+            RetryableConflictError: the operation has to be run again.
+            CommitConflictError: the other version rules our transaction out.
         """
 
     async def next_manifest(
         self, previous: Manifest | None, transaction: Transaction, version: int
     ) -> bytes:
-        """Build the content of the manifest of the version that a transaction makes.
+        """Build the manifest of the version that a transaction makes, as bytes.
 
         Args:
-            previous: the version before; None: there is no table yet.
+            previous: the version before; None if there is no table yet.
             version: number of the version.
 
         Raises:
-            InvalidInputError, CommitConflictError: the transaction does not fit the version.
+            InvalidInputError, CommitConflictError: the transaction does not fit the previous
+                version.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """Rules of Lance tables.
+    """Rules for Lance tables.
 
     Attributes:
-        deleted: for Delete and Update: the rows that the transaction deletes or moves, as physical
-            offsets by fragment. None: unknown, so it conflicts with each change of the same
-            fragments.
-        source: for Restore and Clone: the version to restore or clone.
+        deleted: for Delete and Update, the physical offsets of the rows that the transaction
+            deletes or moves, by fragment id. None if unknown; then any change of the same fragments
+            is a conflict.
+        source: for Restore and Clone, the version to restore or clone.
         lineage: reads the row ids that `apply` needs and the manifest lacks.
-        index_entries: for a Rewrite that defers index remapping: builds index metadata for `apply`;
-            may write.
+        index_entries: for a Rewrite that defers index remapping, builds the index entries for
+            `apply`; may write files.
         now: clock for the versions' timestamps.
     """
 
@@ -93,14 +95,14 @@ class TableRules:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def transaction_bytes(self, transaction: Transaction) -> bytes | None:
-        """Return the transaction's message, or None if the settings disable transaction files."""
+        """Return the transaction's message; None if the settings disable transaction files."""
         return transaction.to_bytes() if self.settings.writes_transaction_file else None
 
     async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
         """Rebase our transaction; see `conflicts.rebase`.
 
-        Cost: a GET for the deletion vector of each fragment in which both delete rows, and a GET
-        for the other transaction if its manifest does not hold it.
+        Cost: a GET for the deletion vector of each fragment in which both transactions delete rows,
+        and a GET for the other transaction if its manifest lacks it.
         """
         await self.engine.pool.load(conflicts)
         theirs = await load_transaction(self.engine, self.table, newer)
@@ -121,7 +123,8 @@ class TableRules:
         records = [newer.fragments[place] for place in places if place is not None]
         fragments = [fragment for fragment in records if fragment.deletion_file]
         for fragment in fragments:
-            if not fragment.physical_rows:  # the deletion vectors are checked and merged by it
+            # Because it is needed to check and merge deletion vectors.
+            if not fragment.physical_rows:
                 raise RetryableConflictError(
                     f"version {newer.version} has deleted rows of fragment {fragment.id} as well, "
                     f"whose number of rows is not known; run the operation again"
@@ -163,14 +166,14 @@ class TableRules:
         return await self.engine.decode(build, _work_bytes(previous, transaction))
 
 
-# Operations that read only the fragments that they change, unless the table has stable row ids.
+# Operations that only parse the fragments that they change, unless row ids are stable.
 _COPIES: Final = frozenset(
     ("Append", "CreateIndex", "Delete", "ReserveFragments", "Rewrite", "Update", "UpdateConfig")
 )
 
 
 def _work_bytes(previous: Manifest | None, transaction: Transaction) -> int:
-    """CPU cost of building the next version, in bytes of columns to decode."""
+    """Estimate the work of building the next version, as bytes of columns to decode."""
     own = transaction.message.ByteSize()
     if previous is None:
         return own

@@ -1,13 +1,13 @@
-"""Settles the outcome of a conditional PUT whose answer leaves it open.
+"""Outcome of a conditional PUT whose answer leaves it open.
 
-The answer `exists` may mean our own object: an earlier answer was lost, or the client sent the PUT
-twice. S3 also answers so while another PUT is under way and nothing is written yet. A PUT without
-an answer may have taken effect, or may do so later. So after anything but a plain success, the
+The answer "exists" may mean our own object, if an earlier answer was lost or the client sent the
+PUT twice. S3 also answers "exists" while another PUT is pending and nothing has been written. A PUT
+without an answer may have taken effect, or may do so later. So after any answer but success, the
 object is read back: it is ours, another committer's, or absent. If it is absent, it is put again.
-That is safe because the PUT stays conditional: of all PUTs sent for this name, one takes effect.
+That is safe because each PUT is conditional: only one PUT of a name takes effect.
 
-For the same reason, a second PUT may be sent beside an unanswered one. So a silent connection costs
-`quiet_s`, not the client's whole timeout.
+For the same reason, a second PUT may be sent while one is unanswered. So a dead connection costs
+`quiet_s` seconds, not the client's timeout.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 SLOW_BYTES_S: Final = 100_000.0
-MOST_PUTS: Final = 3  # puts of one object under way at once
+MOST_PUTS: Final = 3  # maximum concurrent puts of an object
 
-# Status codes after which a put may still take effect: server trouble, and failed conditions.
+# Status codes (besides 5xx) after which a put may still take effect: timeouts, conflicts, failed
+# conditions, throttling.
 _OPEN_STATUS: Final = frozenset({408, 409, 412, 425, 429})
 
 
@@ -55,11 +56,11 @@ class Settled(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Time limits and pauses for settling a put.
+    """Time limits and pauses for finding out the outcome of a put.
 
     Attributes:
-        limit_s: time from the first put until the outcome is given up.
-        quiet_s: time for the answer to a put before the object is read back.
+        limit_s: time after the first put at which the outcome counts as unknown.
+        quiet_s: maximum wait for the answer to a put before the object is read back.
         first_pause_s: upper bound of the first pause; it doubles up to `max_pause_s`. Pauses are
             drawn uniformly between zero and the bound.
     """
@@ -71,11 +72,11 @@ class Patience:
     uniform: Callable[[float, float], float] = field(default=random.uniform, compare=False)
 
     def pause(self, number: int) -> float:
-        """Seconds to wait after `number + 1` failed attempts."""
+        """Return the number of seconds to wait after `number + 1` failed attempts."""
         return self.uniform(0.0, min(self.max_pause_s, self.first_pause_s * 2.0 ** min(number, 30)))
 
     def for_bytes(self, num_bytes: int) -> Patience:
-        """Return a patience with time added for uploading `num_bytes` over a slow line."""
+        """Return these limits plus the time to upload `num_bytes` over a slow connection."""
         more_s = num_bytes / SLOW_BYTES_S
         return replace(self, limit_s=self.limit_s + more_s, quiet_s=self.quiet_s + more_s)
 
@@ -88,20 +89,21 @@ async def put_settled(
     *,
     at_once: bool = False,
 ) -> Settled:
-    """Put an object if it is absent, and return whose object exists.
+    """Put an object if it is absent, and return the owner of the object that exists.
 
-    After a cancellation the object may exist, not exist, or appear later; call `whose` or repeat
-    the put to find out. With `at_once`, the cancelled call itself checks, and marks the error if
-    nothing was written (see `outcome.is_not_made`).
+    After a cancellation, the object may exist, not exist, or appear later; call `whose` or repeat
+    the put to find out. With `at_once`, the cancelled call itself checks the object, and marks the
+    error if nothing was written (see `outcome.is_not_made`).
 
     Args:
-        put: one conditional put.
-        whose: reads the object back; raises NotFoundError if it is absent.
-        what: the object, for messages.
-        at_once: a failed put is over (local files, memory) and cannot take effect later.
+        put: sends a conditional put.
+        whose: reads the object back; raises `NotFoundError` if it is absent.
+        what: description of the object, for error messages.
+        at_once: True if a failed put cannot take effect later (local files, memory).
 
     Raises:
-        StoreError, UnsupportedError, InvalidInputError: the store refused; nothing was written.
+        StoreError, UnsupportedError, InvalidInputError: the store refused the put; nothing was
+            written.
         CommitStateUnknownError: the outcome is still unknown after `patience.limit_s`.
     """
     try:
@@ -127,7 +129,7 @@ async def _settled(
     *,
     at_once: bool,
 ) -> Settled:
-    """Put until the owner is known; no local put is under way afterwards."""
+    """Put until the owner is known. When this returns, no local put is running."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + patience.limit_s
     attempts = 0
@@ -162,7 +164,7 @@ async def _settled(
 
 
 class _Puts:
-    """Conditional puts of one object, sequential or beside unanswered ones."""
+    """Conditional puts of an object, one after the other or while others are unanswered."""
 
     def __init__(self, put: Callable[[], Awaitable[object]], quiet_s: float) -> None:
         self._put = put
@@ -173,7 +175,7 @@ class _Puts:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Cancel unanswered puts; wait for a local put that has begun."""
+        """Cancel unanswered puts, but wait for a local put that has started."""
         while self.under_way:
             for put in self.under_way:
                 put.cancel()
@@ -184,7 +186,7 @@ class _Puts:
 
     async def next_failure(self) -> Exception | None:
         """Send another put, and return the first failure. Returns None if a put succeeded."""
-        if self._quiet_s == math.inf:  # at most one put at a time
+        if self._quiet_s == math.inf:  # send one put at a time
             try:
                 await self._put()
             except _ANSWERS as answer:
@@ -207,7 +209,7 @@ class _Puts:
 
 
 def is_refusal(failure: Exception) -> bool:
-    """True if a put that failed with this error has not written and will not."""
+    """True if a put that failed with this error has not written, and will not write later."""
     if isinstance(failure, (AccessError, UnsupportedError, InvalidInputError)):
         return True
     if not isinstance(failure, StoreError) or failure.retryable:

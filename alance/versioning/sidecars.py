@@ -1,4 +1,4 @@
-"""Reads the objects beside manifests: deletion vectors, transactions, external row id sequences."""
+"""Reading of objects that manifests refer to: deletion vectors, transactions, row id sequences."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ if TYPE_CHECKING:
 async def load_deletions(
     engine: Engine, table: Table, manifest: Manifest, fragment: Fragment, num_physical_rows: int
 ) -> DeletionVector:
-    """Return the deletion vector of a fragment with a deletion file. Cost: a GET if uncached.
+    """Return the deletion vector of a fragment, which must have a deletion file.
+
+    Cost: a GET if uncached.
 
     Args:
-        num_physical_rows: number of the fragment's rows, which bounds the vector's offsets.
+        num_physical_rows: number of the fragment's physical rows, an upper bound of the offsets.
 
     Raises:
         NotFoundError: the file is gone.
-        CorruptFileError: its bytes contradict the format.
+        CorruptFileError: the bytes contradict the format.
     """
     location = table.deletion_file(manifest, fragment)
     assert fragment.deletion_file is not None
     parse = parse_bitmap if fragment.deletion_file.is_bitmap else parse_arrow
 
-    # file names are unique, so no e-tag is needed
+    # No e-tag is needed, because file names are unique.
     entity = f"deletions of {num_physical_rows} rows"
 
     async def load() -> DeletionVector:
@@ -59,7 +61,7 @@ async def load_deletions(
 
 
 def keep_deletions(engine: Engine, location: str, vector: DeletionVector) -> None:
-    """Cache in memory the deletion vector of a file that is just being written."""
+    """Add the deletion vector of a file that is being written to the memory cache."""
     key = _deletions_key(location, vector.num_physical_rows)
     engine.cache.put(key, vector, vector.num_bytes)
 
@@ -69,9 +71,9 @@ def _deletions_key(location: str, num_physical_rows: int) -> Hashable:
 
 
 async def load_transaction(engine: Engine, table: Table, manifest: Manifest) -> Transaction | None:
-    """Return the transaction that made a version, or None if it was not kept.
+    """Return the transaction that made a version; None if it is gone.
 
-    Cost: none if the manifest holds it, else one GET.
+    Cost: none if the manifest has it, else one GET.
     """
     await engine.pool.load("alance.format.table.transaction")
     from alance.format.table.transaction import Transaction, parse_transaction

@@ -1,4 +1,4 @@
-"""Versions in a SQLite file: an external manifest store for one host, and for tests."""
+"""Versions in a SQLite file: an external store for a single host, and for tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MANIFESTS_BUSY_S: Final = 5.0  # longest wait for another process that writes
+MANIFESTS_BUSY_S: Final = 5.0  # maximum wait for another process that writes
 _TABLE: Final = """
     CREATE TABLE IF NOT EXISTS manifests (
         base_uri TEXT NOT NULL, version INTEGER NOT NULL, path TEXT NOT NULL, size INTEGER,
@@ -27,15 +27,15 @@ _SELECT: Final = "SELECT version, path, size FROM manifests WHERE base_uri = ? "
 
 
 class SqliteStore:
-    """Versions in a SQLite file on a local disk; several processes may use it at once.
+    """Versions in a SQLite file on a local disk, which several processes may use concurrently.
 
-    Each call opens the file in a thread, so nothing stays open and nothing needs closing.
+    Each call opens the file in a thread and closes it again.
 
     Args:
         path: path of the file, which is created if it is missing.
 
     Raises:
-        InvalidInputError: not the path of a file.
+        InvalidInputError: the path is not that of a file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -111,7 +111,7 @@ class SqliteStore:
             entry: the version.
 
         Raises:
-            NotFoundError: no such version.
+            NotFoundError: there is no such version.
             StoreError: SQLite failed.
         """
         row = (entry.path, entry.num_bytes, table, entry.version)
@@ -125,7 +125,7 @@ class SqliteStore:
             raise NotFoundError(f"{self._path}: no version {entry.version} of {table!r}")
 
     async def delete_table(self, table: str) -> None:
-        """Forget all versions of a table.
+        """Delete the entries of all versions of a table.
 
         Cost: a transaction in the local file.
 
@@ -140,10 +140,10 @@ class SqliteStore:
         )
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        import sqlite3  # takes 15 ms, which most users of alance need not pay
+        import sqlite3  # imported here, because it takes 15 ms and few users need it
 
         def job() -> T:
-            # Without an isolation level each statement is a transaction of its own.
+            # Without an isolation level, each statement is a transaction.
             opened = sqlite3.connect(self._path, timeout=MANIFESTS_BUSY_S, isolation_level=None)
             with closing(opened) as database:
                 database.execute("PRAGMA synchronous = FULL")

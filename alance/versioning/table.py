@@ -1,6 +1,6 @@
-"""Locations of a table's objects: in its own folder, its branches' folders and base paths.
+"""Locations of a table's objects: in its folder, in its branches' folders, and below base paths.
 
-A location is a store's root and the path inside it; see `io.opening.registry`.
+A location is a store's root, followed by the path inside the store; see `io.opening.registry`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, or one of its branches, on a store. Immutable but for the opened bases.
+    """Table or branch of a table on a store. Immutable, except for the stores of opened bases.
 
     Attributes:
-        main_uri: URI of the main branch's folder, as the user gave it; holds no credentials.
+        main_uri: URI of the main branch's folder, as the user wrote it; without credentials.
         path: path of the main branch's folder inside the store.
-        branch: name of the branch; None: main.
-        access: storage options, by the places that they are for.
-        keeper: keeper of the versions, also of branches; None: conditional puts.
+        branch: name of the branch; None for main.
+        access: storage options, by the URIs that they are for.
+        keeper: external store or lock for the versions of all branches; None for conditional puts.
     """
 
     main_uri: str
@@ -64,7 +64,7 @@ class Table:
 
     @property
     def uri(self) -> str:
-        """URI of this branch's folder, for opening and writing the branch."""
+        """URI of this branch's folder, by which the branch can be opened."""
         if self.branch is None:
             return self.main_uri
         place, keeper = self._main_place()
@@ -72,7 +72,7 @@ class Table:
 
     @property
     def is_remote(self) -> bool:
-        """True if a request takes milliseconds rather than microseconds."""
+        """True if a request takes milliseconds, not microseconds."""
         return self.store.profile.is_remote
 
     @property
@@ -89,7 +89,7 @@ class Table:
 
     @property
     def key(self) -> str:
-        """Path of this branch's folder inside the store: the key in an external store."""
+        """Path of this branch's folder inside the store, which is its key in an external store."""
         return self.root.removeprefix(self.store.root)
 
     @property
@@ -113,19 +113,16 @@ class Table:
         return self._in_main(BRANCHES)
 
     def manifest(self, name: str) -> str:
-        """Location of a manifest."""
         return self._in_root(f"{VERSIONS}/{name}")
 
     def tag(self, name: str) -> str:
-        """Location of a tag."""
         return f"{self.tags_folder}/{ref_file_name(name)}"
 
     def branch_record(self, name: str) -> str:
-        """Location of a branch's record."""
         return f"{self.branches_folder}/{ref_file_name(name)}"
 
     def transaction(self, name: str) -> str:
-        """Location of a transaction's file.
+        """Return the location of a transaction's file.
 
         Raises:
             CorruptFileError: the name leads out of its folder.
@@ -133,20 +130,20 @@ class Table:
         return self._in_root(f"{TRANSACTIONS}/{inside(name, 'transaction file')}")
 
     def on_branch(self, branch: str | None) -> Table:
-        """Return the same table on another branch; None: main.
+        """Return the same table on another branch; None for main.
 
         Raises:
-            InvalidInputError: not a valid branch name.
+            InvalidInputError: the name is not a valid branch name.
         """
         if branch == self.branch:
             return self
         return replace(self, branch=None if branch is None else check_branch_name(branch))
 
     def seen_by(self, branch: str | None) -> Table:
-        """Return this table as the branch that its manifests name.
+        """Return this table with the branch that its manifests name, if the URI is of its folder.
 
-        If the URI names that branch's folder, the result is a branch of the table above it, with
-        its tags and other branches. Otherwise (the folder is a copy), returns this table.
+        The result is then a branch of the table above that folder, with all tags and branches. If
+        the URI is another folder, which must be a copy of the branch, returns this table unchanged.
         """
         if self.branch is not None or branch is None:
             return self
@@ -163,14 +160,14 @@ class Table:
         return replace(self, main_uri=f"{place}{keeper}", path=path, branch=branch)
 
     def _main_place(self) -> tuple[str, str]:
-        """Split the main URI into the folder's URI and the query that names the keeper."""
+        """Split the main URI into the folder's URI and the query that names the DynamoDB table."""
         if not is_dynamodb(self.main_uri):
             return self.main_uri, ""
         place, mark, query = self.main_uri.partition("?")
         return place, mark + query
 
     def data_file(self, manifest: Manifest, file: DataFile) -> str:
-        """Location of a data file.
+        """Return the location of a data file.
 
         Raises:
             CorruptFileError: the path leads out of its folder, or its base is not in the manifest.
@@ -179,23 +176,26 @@ class Table:
         return self._below(base, data_path(file, base))
 
     def new_data_file(self, name: str, base: DatasetBasePath | None = None) -> str:
-        """Location for a new data file, in this folder or below a base path.
+        """Return the location for a new data file, in this folder or below a base path.
 
         Raises:
-            AccessError: outside of the places that the table's credentials are for.
+            AccessError: the table's credentials are not for this location.
         """
         folder = DATA if base is None or base.is_dataset_root else ""
         return self._below(base, join(folder, name))
 
     def folder_of(self, base: DatasetBasePath) -> str:
-        """Location of a base path, without a trailing `/`. Raises the errors of `new_data_file`."""
+        """Return the location of a base path, without a trailing `/`.
+
+        Errors: as `new_data_file`.
+        """
         return self._below(base, "").rstrip("/")
 
     def deletion_file(self, manifest: Manifest, fragment: Fragment) -> str:
-        """Location of a fragment's deletion file.
+        """Return the location of a fragment's deletion file.
 
         Raises:
-            CorruptFileError: its base is not in the manifest.
+            CorruptFileError: the file's base is not in the manifest.
         """
         assert fragment.deletion_file is not None
         what = f"deletion file of fragment {fragment.id}"
@@ -203,7 +203,7 @@ class Table:
         return self._below(base, deletion_path(fragment, base))
 
     def index_file(self, manifest: Manifest, index: Index, name: str) -> str:
-        """Location of a file of an index.
+        """Return the location of a file of an index.
 
         Raises:
             CorruptFileError: the name leads out of its folder, or the base is not in the manifest.
@@ -217,16 +217,16 @@ class Table:
         return self._below(base, path)
 
     def external(self, manifest: Manifest, uri: str, base_id: int) -> str:
-        """Location of an object that a row refers to.
+        """Return the location of an object that a row refers to.
 
         Args:
             uri: absolute if `base_id` is 0, else a path below that base.
             base_id: id of a base path of the manifest, or 0.
 
         Raises:
-            CorruptFileError: a relative path that leads out of its base, or an unknown base.
-            AccessError: outside of the places that the table's credentials are for.
-            InvalidInputError, UnsupportedError: a URI with an unknown scheme.
+            CorruptFileError: a relative path leads out of its base, or the base is unknown.
+            AccessError: the table's credentials are not for this location.
+            InvalidInputError, UnsupportedError: the scheme of the URI is unknown.
         """
         if base_id == 0:
             return self._open(uri, "object")
@@ -234,10 +234,10 @@ class Table:
         return self._below(base, inside(uri, "object"))
 
     def managed(self, manifest: Manifest, path: str, base_id: int | None) -> str:
-        """Location of an object in which the table keeps blobs.
+        """Return the location of an object that has managed blobs of the table.
 
         Args:
-            base_id: id of the base path above it; None: the table's folder.
+            base_id: id of the base path that the path is below; None for the table's folder.
 
         Raises:
             CorruptFileError: the path leads out of its folder, or the base is not in the manifest.
@@ -246,7 +246,7 @@ class Table:
         return self._below(base, inside(path, "object"))
 
     def folder(self, path: str) -> str:
-        """Location of a path below this branch's folder.
+        """Return the location of a path below this branch's folder.
 
         Raises:
             CorruptFileError: the path leads out of the folder.
@@ -254,16 +254,16 @@ class Table:
         return self._in_root(inside(path, "object"))
 
     def opened(self, uri: str) -> str:
-        """Location of a URI that the caller names; opens the URI's store if it is another store.
+        """Return the location of a caller's URI; opens its store if that is another store.
 
         Raises:
-            AccessError: neither options nor environment have credentials for the account.
-            InvalidInputError, UnsupportedError: a URI with an unknown scheme.
+            AccessError: neither the options nor the environment have credentials for the account.
+            InvalidInputError, UnsupportedError: the scheme of the URI is unknown.
         """
         return self._open(uri, "object", is_callers=True)
 
     def know_base(self, path: str, location: str) -> None:
-        """Remember the location of a base path.
+        """Set the location of a base path.
 
         Args:
             location: location of the folder, in an open store.
@@ -272,16 +272,16 @@ class Table:
         self._hold(self.registry.resolve(location)[0])
 
     def _hold(self, store: Store) -> Store:
-        """Keep another store open during this table's lifetime."""
+        """Keep a store open during the lifetime of this table."""
         self._others[store.root] = store
         return store
 
     def not_there(self, why: str) -> TableNotFoundError:
-        """Build the error of a table that does not exist."""
+        """Build the error for a table that does not exist."""
         return TableNotFoundError(f"{self._name}: {why}", self.uri)
 
     def lacks(self, version: int | str | datetime, what: str) -> VersionNotFoundError:
-        """Build the error of a missing version, tag or branch."""
+        """Build the error for a missing version, tag or branch."""
         return VersionNotFoundError(f"{self._name}: {what}", version)
 
     @property
@@ -309,7 +309,7 @@ class Table:
         return root + path if root.endswith("/") else f"{root}/{path}"
 
     def _open(self, uri: str, what: str, *, is_callers: bool = False) -> str:
-        """Return the location of a URI; reuses the table's own store for the same root."""
+        """Return the location of a URI; use the table's own store if it has the same root."""
         address = parse_uri(uri)
         if address.root == without_number(self.store.root):
             return self.store.root + address.path
@@ -331,15 +331,16 @@ def open_table(
     """Open the table at a URI. Sends no request.
 
     Args:
-        uri: also `s3+ddb://bucket/path?ddbTableName=table`: DynamoDB keeps the versions.
+        uri: URI or path of the table. `s3+ddb://bucket/path?ddbTableName=table` for versions in
+            DynamoDB.
         storage_options: options of the store; see `io.opening.credentials` for providers of
             credentials.
-        manifest_store: external store that keeps the versions.
-        commit_lock: lock that is held while a version is made.
+        manifest_store: external store for the versions; None for no external store.
+        commit_lock: lock to hold while a version is made; None for no lock.
 
     Raises:
-        InvalidInputError: a wrong URI, option or store.
-        UnsupportedError: a scheme that is not supported.
+        InvalidInputError: the URI, an option or the store is wrong.
+        UnsupportedError: the scheme is not supported.
     """
     keeper = keeper_of(manifest_store, commit_lock)
     mapping = as_mapping(storage_options)

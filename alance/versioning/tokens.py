@@ -1,4 +1,4 @@
-"""Notes of producers in transactions, so that no batch is committed twice.
+"""Notes of producers in transactions, which prevent a batch from being committed twice.
 
 A transaction has two properties, both JSON:
 
@@ -6,10 +6,10 @@ A transaction has two properties, both JSON:
   alance.producers   {name: [previous, last]}: the transaction holds the producer's batches after
                      number `previous`, up to number `last`
 
-A merged transaction holds the notes of all its parts.
+A merged transaction has the notes of all its parts.
 
-Each version's configuration has the last numbers of the most recent producers, in case the versions
-that held the batches were cleaned up:
+The configuration of each version has the last batch numbers of the most recent producers, because
+versions with the batches may have been cleaned up:
 
   alance.producers   {name: last}, in the order of the last commits, JSON
 """
@@ -29,17 +29,18 @@ if TYPE_CHECKING:
 TOKENS: Final = "alance.tokens"
 PRODUCERS: Final = "alance.producers"
 NOTES: Final = (TOKENS, PRODUCERS)
-MAX_PRODUCERS: Final = 128  # in the configuration; about 50 bytes each in every manifest
+# Maximum producers in the configuration, with about 50 bytes each in every manifest.
+MAX_PRODUCERS: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Tokens and numbers that identify the batches of a transaction.
+    """Tokens and batch numbers that identify the batches of a transaction.
 
     Attributes:
-        tokens: tokens of batches.
-        producers: by name, the number of the last batch before the transaction, and of its last
-            batch.
+        tokens: tokens of the batches.
+        producers: for each producer by name, the number of its last batch before the transaction,
+            and the number of its last batch in the transaction.
     """
 
     tokens: frozenset[str] = frozenset()
@@ -50,7 +51,7 @@ class Notes:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Notes:
-        """Parse the properties of a transaction; malformed notes are ignored."""
+        """Parse the notes in the properties of a transaction; malformed notes are ignored."""
         tokens = _parsed(properties.get(TOKENS), list)
         producers = _parsed(properties.get(PRODUCERS), dict)
         return cls(
@@ -70,7 +71,7 @@ class Notes:
         return noted
 
     def clash(self, theirs: Notes) -> str | None:
-        """Describe a batch of ours that the other transaction already committed.
+        """Describe a batch of ours that the other transaction has already committed.
 
         Returns None if there is no such batch.
         """
@@ -84,7 +85,7 @@ class Notes:
 
 
 def merged_notes(notes: Iterable[Notes]) -> Notes:
-    """Merge the notes of transactions that do not clash, given in commit order."""
+    """Merge the notes of transactions, in commit order; they must not clash."""
     tokens: set[str] = set()
     producers: dict[str, tuple[int, int]] = {}
     for note in notes:
@@ -96,18 +97,18 @@ def merged_notes(notes: Iterable[Notes]) -> Notes:
 
 
 def last_numbers(config: Mapping[str, str]) -> dict[str, int]:
-    """Return each producer's last batch number from a table's configuration."""
+    """Return the last batch number of each producer from a table's configuration."""
     numbers = _parsed(config.get(PRODUCERS), dict)
     return {name: number for name, number in numbers.items() if isinstance(number, int)}
 
 
 def noted_config(config: Mapping[str, str], notes: Notes) -> dict[str, str]:
-    """Return the configuration entry with the last batches of producers, after a transaction.
+    """Return the configuration entry with the producers' last batch numbers after a transaction.
 
-    Beyond `MAX_PRODUCERS`, the producers with the oldest commits are dropped.
+    If there are more than `MAX_PRODUCERS`, the producers with the oldest commits are omitted.
 
     Args:
-        config: configuration of the version before.
+        config: configuration of the previous version.
         notes: notes of the transaction.
     """
     if not notes.producers:
@@ -120,7 +121,7 @@ def noted_config(config: Mapping[str, str], notes: Notes) -> dict[str, str]:
 
 
 def without_notes(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without producers' notes."""
+    """Return the properties without the notes of producers."""
     return {key: text for key, text in properties.items() if key not in NOTES}
 
 

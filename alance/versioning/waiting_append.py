@@ -1,4 +1,4 @@
-"""An append that waits in a commit queue, and the merging of appends into one transaction."""
+"""Append that waits in a commit queue, and the merging of appends into one transaction."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.versioning.manifest_store import Objects
 
-LAG_S: Final = 0.5  # shortest wait for late data; longer if the other appends' data took longer
+# Minimum wait for late data; longer if the data of the other appends took longer.
+LAG_S: Final = 0.5
 
 
 class ChangedGroupError(RetryableConflictError):
-    """An append has left the group, or its data is late."""
+    """Error: an append has left the group, or its data is late."""
 
 
 class WaitingAppend:
-    """An append in the queue and its waiting caller.
+    """Append in the queue, with its waiting caller.
 
     Args:
-        moved: called when the data is written or has failed, and when `made` is done or cancelled.
+        moved: called when `data` has ended, and when `version` is done or cancelled.
 
     Attributes:
-        base: version onto which the transaction is rebased.
-        version: future of the manifest of its version; cancelled if the caller stops waiting.
-        is_late: other appends have waited for its data long enough.
-        making: task that makes its version. None while that version can still do without this
-            append.
-        may_be_visible: the version was made, or may have been.
+        base: version that the transaction was computed from or rebased onto.
+        version: future of the manifest of the append's version; cancelled if the caller stops
+            waiting.
+        is_late: True if other appends have waited for its data long enough.
+        making: task that makes the append's version; None while the append can still leave the
+            group.
+        may_be_visible: True if the version was made, or may have been made.
         named: objects to write with the manifest.
         notes: tokens and producers' batch numbers.
     """
@@ -81,19 +83,19 @@ class WaitingAppend:
 
     @property
     def has_data(self) -> bool:
-        """True if data must be written before the version."""
+        """True if data has to be written before the version."""
         return self._data is not None
 
     @property
     def is_ready(self) -> bool:
-        """True if the data is written, or there is none to write."""
+        """True if the data has been written, or there is none to write."""
         data = self._data
         if data is None:
             return True
         return data.done() and not data.cancelled() and data.exception() is None
 
     def follows(self, other: WaitingAppend) -> bool:
-        """True if an earlier append must be committed first: they share a token or producer."""
+        """True if an earlier append has to be committed first: both share a token or producer."""
         ours, theirs = self.notes, other.notes
         return bool(ours.tokens & theirs.tokens or ours.producers.keys() & theirs.producers.keys())
 
@@ -121,7 +123,7 @@ class WaitingAppend:
             self._data.cancel()
 
     def _data_done(self, data: asyncio.Future[object]) -> None:
-        """Pass a failure or cancellation of the data on to the caller."""
+        """Pass a failure or cancellation of the data on to the waiting caller."""
         if data.cancelled():
             self.version.cancel()
         elif (error := data.exception()) is not None and not self.version.done():
@@ -134,12 +136,12 @@ async def all_there(
     has_others: Callable[[], bool],
     change: Callable[[float | None], Awaitable[None]],
 ) -> None:
-    """Wait for the data of all appends; afterwards no append can leave the group.
+    """Wait for the data of all appends. After this, no append can leave the group.
 
     Args:
         making: task that makes the group's version.
         has_others: returns True if appends outside of the group are ready to be committed.
-        change: waits until the queue changes, or until a timeout.
+        change: waits until the queue changes or a timeout passes.
 
     Raises:
         ChangedGroupError: an append has left or failed, or its data is late.
@@ -164,13 +166,13 @@ async def all_there(
 
 
 def keep(group: Sequence[WaitingAppend], making: asyncio.Task[None]) -> None:
-    """Bind appends to the task that makes their version: it is no longer made without them."""
+    """Assign appends to the task that makes their version, which they cannot leave any more."""
     for waiter in group:
         waiter.making = making
 
 
 def merged(appends: Sequence[Transaction], version: int) -> Transaction:
-    """Merge appends into one Append transaction that reads `version`."""
+    """Merge appends into a single Append transaction that reads `version`."""
     first = appends[0]
     if len(appends) == 1 and first.read_version == version:
         return first
