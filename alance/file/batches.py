@@ -1,4 +1,4 @@
-"""Helpers for Arrow batches: without rows or columns, selected, side by side, concatenated."""
+"""Construction, selection, joining and sizes of Arrow batches."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ RowsT = TypeVar("RowsT", pa.Array, pa.RecordBatch)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch without rows; types may be nested extension types."""
+    """Return a batch without rows; also for types that contain extension types."""
     arrays = [pa.nulls(0, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def empty_columns(num_rows: int) -> pa.RecordBatch:
-    """Return a batch of `num_rows` rows without columns."""
+    """Return a batch with `num_rows` rows and no columns."""
     struct = pa.StructArray.from_buffers(pa.struct([]), num_rows, [None])
     return pa.RecordBatch.from_struct_array(struct)
 
 
 def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
-    """Select rows of an array or batch by number; None selects all, without a copy.
+    """Select rows of an array or batch by number; if `order` is None, return all without a copy.
 
     Raises:
-        BatchTooLargeError: the rows have more bytes of strings than 32-bit offsets can address.
+        BatchTooLargeError: strings have more bytes than 32-bit offsets can address.
     """
     if order is None:
         return rows
@@ -45,7 +45,7 @@ def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
         return empty_columns(len(order))
     from alance.compute import call_function
 
-    # `rows.take` makes this call, too, and takes as long again to create default options.
+    # `rows.take` makes the same call, but takes twice as long, because it creates default options.
     try:
         return call_function("take", [rows, to_arrow(order)])
     except pa.ArrowInvalid as error:
@@ -53,7 +53,7 @@ def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
 
 
 def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Join the columns of batches that have the same rows."""
+    """Combine the columns of batches that have the same rows."""
     if len(batches) == 1:
         return batches[0]
     columns = [column for batch in batches for column in batch.columns]
@@ -66,13 +66,13 @@ def completed(
     batches: Sequence[tuple[Sequence[Field], pa.RecordBatch]],
     column: Callable[[Field], pa.Array | None],
 ) -> pa.RecordBatch | None:
-    """Assemble a batch of a schema from batches of some fields and single columns.
+    """Assemble a batch of a schema from batches with some fields and arrays of other fields.
 
     Returns None if `column` returns None for a field.
 
     Args:
-        batches: each with its fields.
-        column: returns the array of a field that no batch has.
+        batches: pairs of a batch's fields and the batch.
+        column: returns the array of a field that no batch has; None to give up.
     """
     if len(batches) == 1 and batches[0][1].num_columns == len(schema.fields):
         return batches[0][1]
@@ -90,7 +90,7 @@ def completed(
 
 
 def fixed_bytes(arrow: pa.DataType) -> float:
-    """Bytes of one value of a fixed-width type; 0 for other types."""
+    """Return the bytes per value of a fixed-width type; 0 for other types."""
     if pa.types.is_fixed_size_list(arrow):
         return float(arrow.list_size * fixed_bytes(arrow.value_type))
     try:
@@ -100,7 +100,7 @@ def fixed_bytes(arrow: pa.DataType) -> float:
 
 
 def leaf_bytes(leaf: LeafColumn) -> float:
-    """Bytes of one row of a fixed-width leaf; 0 for other leaves."""
+    """Return the bytes per row of a fixed-width leaf; 0 for other leaves."""
     return leaf.multiplier * leaf.field.derive("bytes", _fixed_bytes)
 
 
@@ -109,12 +109,12 @@ def _fixed_bytes(field: Field) -> float:
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:
-    """Approximate memory of a batch's rows; for a slice, its share of the buffers."""
+    """Return the approximate memory of a batch's rows; for a slice, its part of the buffers."""
     return sum(column.nbytes for column in batch.columns)
 
 
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Concatenate batches of one schema, at least one; a single batch is not copied.
+    """Concatenate batches of the same schema, at least one; a single batch is not copied.
 
     Raises:
         BatchTooLargeError: the rows do not fit into one batch.
@@ -123,7 +123,7 @@ def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def one_array(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Concatenate arrays of one type, at least one; a single array is not copied.
+    """Concatenate arrays of the same type, at least one; a single array is not copied.
 
     Raises:
         BatchTooLargeError: the values do not fit into one array.
@@ -138,9 +138,9 @@ def _concatenated(concat: Callable[[Sequence[RowsT]], RowsT], parts: Sequence[Ro
         raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
 
 
-COLUMN_BYTES: Final = 4 << 10  # bytes that are decoded in the time of an Arrow call for a column
+COLUMN_BYTES: Final = 4 << 10  # bytes that take as long to decode as an Arrow call per column
 
 
 def work_bytes(batches: Iterable[pa.RecordBatch]) -> int:
-    """Cost of a step over all columns of batches, in bytes decoded in the same time."""
+    """Estimate the work of a step over all columns, as a number of bytes to decode."""
     return sum(batch.nbytes + COLUMN_BYTES * batch.num_columns for batch in batches)

@@ -1,1 +1,1 @@
-"""Readers and writers of 0.1 and 2.0 files, imported with the first such file."""
+"""Readers and writers of 0.1 and 2.0 files. They are imported with the first such file."""

@@ -1,7 +1,7 @@
-"""Entry to 2.0 and 0.1 files, whose readers are imported with the first such file.
+"""Access to 2.0 and 0.1 files; imports their readers with the first such file.
 
-On the event loop, this import takes about 20 ms. If the manifest names such files,
-`alance.ops.version.first_use` imports the readers beforehand in a thread.
+This import would block the event loop for about 20 ms. If a manifest has such files,
+`alance.ops.version.first_use` imports the readers in a thread before.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
 
-FOOTER: Final = struct.Struct("<HH4s")  # end of the footer of any version
+FOOTER: Final = struct.Struct("<HH4s")  # last bytes of the footer, in all versions
 
 
 def is_older(container: Container) -> bool:
-    """True if a file stores whole fields instead of leaf columns."""
+    """True if the file version is below 2.1: its columns are of whole fields, not of leaves."""
     return container.version < FileVersion.V2_1
 
 
@@ -42,7 +42,7 @@ def holds_older(tail: memoryview) -> bool:
 def open_older(
     fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
 ) -> Plan[list[OpenLeaf]]:
-    """Plan the columns of fields of which a file has any part; see `v0_1` and `v2_0_open`."""
+    """Plan the columns of fields that a file has at least partly; see `v0_1` and `v2_0_open`."""
     if isinstance(container, BatchContainer):
         from alance.file.older.v0_1 import open_batch_fields
 
@@ -55,9 +55,9 @@ def open_older(
 
 
 def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> bool:
-    """True if a file has a column of fixed-size lists of structs, as only 2.0 files do.
+    """True if a file has a column for a fixed-size list of structs, as only 2.0 files do.
 
-    Later files have only columns of their members.
+    Later files only have columns for the members of the structs.
     """
     return any(
         member.id in columns
@@ -69,7 +69,7 @@ def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> b
 
 
 def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
-    """Merge a field that is in two files: the last one counts, unless both are older files.
+    """Merge the columns of a field that is in two files: the last file counts in later versions.
 
     See `v2_0_open.merged` for older files.
     """
@@ -81,7 +81,7 @@ def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
 
 
 def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> None:
-    """Refuse structs with members in 2.0 files and in later ones; see `v2_0_open`."""
+    """Refuse structs with members both in 2.0 files and in later files; see `v2_0_open`."""
     if any(is_older(leaf.column.container) for leaf in leaves.values()):
         from alance.file.older import v2_0_open
 

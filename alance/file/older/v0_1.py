@@ -1,4 +1,4 @@
-"""Fields of open 0.1 files: their pages, opened together, and plans over their rows."""
+"""Fields of open 0.1 files: opening of their pages, and plans over their rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchedColumn(FieldColumn):
-    """A field of the schema with all its pages."""
+    """Field of the schema with all its pages."""
 
     tree: Tree
 
@@ -46,7 +46,7 @@ class BatchedColumn(FieldColumn):
         ]
 
     def _pages(self) -> Iterator[tuple[Int64s, Int64s]]:
-        """Yield the starts and ends of pages, for each field or descendant that has pages."""
+        """Yield the starts and ends of the pages of the field and of each descendant."""
         for field in self.field.walk():
             run = self.tree.runs.get(field.id)
             if run is not None and page_bits(field) is not None:
@@ -57,14 +57,14 @@ class BatchedColumn(FieldColumn):
 def open_batch_fields(
     fields: Sequence[Field], columns: Mapping[int, int], container: BatchContainer, states: States
 ) -> Plan[list[FieldColumn]]:
-    """Plan the pages of fields of which the file has any part: no round if its tail has the table.
+    """Plan the pages of fields that a file has: no round if its tail has the page table.
 
     Args:
         fields: fields of the schema.
-        columns: field id -> position among the file's fields.
+        columns: position of each field among the file's fields, by field id.
 
     Raises:
-        CorruptFileError: pages that contradict each other or the schema.
+        CorruptFileError: the pages contradict each other or the schema.
     """
     stored = [member for field in fields for member in field.walk() if member.id in columns]
     types = container.field_ids() or {field.id: field.logical_type for field in stored}
@@ -93,7 +93,7 @@ def open_batch_fields(
 def _own_ids(
     fields: Sequence[Field], columns: Mapping[int, int], types: Mapping[int, str], path: str
 ) -> dict[int, int]:
-    """Return the file's ids of fields whose ids were repaired after it was written."""
+    """Return the ids in the file of fields whose ids were repaired after it was written."""
     ids, own = list(types), {}
     for field in fields:
         if field.id in types:
@@ -134,7 +134,7 @@ def _open_runs(
 def _open_items(
     fields: Sequence[Field], own_ids: Mapping[int, int], container: BatchContainer, states: States
 ) -> Plan[dict[int, DictionaryItems]]:
-    """Plan the values of dictionaries: the table's values, or else the file's."""
+    """Plan the values of dictionaries: those of the table, or if it has none, those of the file."""
     by_id: dict[int, DictionaryItems] = {}
     missing = {}
     for field in fields:

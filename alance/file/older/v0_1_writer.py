@@ -1,6 +1,6 @@
-"""DataFileWriter of 0.1: buffers rows until a batch of the file is full, and writes batch by batch.
+"""Writer of 0.1 files: rows are buffered until a batch of the file is full.
 
-The part common to all versions is in `alance.file.write.writer`.
+The base class for all versions is in `alance.file.write.writer`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes
 
-BATCH_ROWS: Final = 1024  # in a batch of the file, the default of other writers
-STEP_ROWS: Final = 64 * BATCH_ROWS  # encoded in one job
+BATCH_ROWS: Final = 1024  # rows per batch of the file, as by default in other writers
+STEP_ROWS: Final = 64 * BATCH_ROWS  # rows to encode per job
 
 
 class BatchWriter(DataFileWriter):
-    """Writes one data file of version 0.1, batch by batch.
+    """Writer of a data file of version 0.1, batch by batch.
 
-    Nulls become zeros, empty lists or valid structs, because 0.1 files cannot hold them; this warns
-    once a file. Only strings can be null; an empty string of a nullable field reads as null.
+    Most nulls become zeros, empty lists or valid structs, because 0.1 files cannot hold them; the
+    writer warns once per file. Strings can be null, but an empty string of a nullable field is read
+    as null.
 
     Raises:
-        UnsupportedError: a schema with types that 0.1 files cannot hold.
+        UnsupportedError: 0.1 files cannot hold a type of the schema.
     """
 
     def _begin(self, *, statistics: bool) -> None:
@@ -66,10 +67,10 @@ class BatchWriter(DataFileWriter):
             await self._upload_all(await self._pool.run(lambda: self._encode_batches(whole=True)))
 
     def _encode_batches(self, *, whole: bool) -> list[Bytes]:
-        """Encode the batches of the waiting rows; CPU work.
+        """Encode the batches of waiting rows. CPU work.
 
         Args:
-            whole: keep rows that do not fill a batch waiting.
+            whole: True to encode only full batches; the remaining rows still wait.
         """
         rows = self._waiting_rows
         if not rows:
@@ -87,4 +88,4 @@ class BatchWriter(DataFileWriter):
         self._parts = [rest] if stop < rows else []
         self._waiting_rows = rows - stop
         self._waiting_bytes = sum(array.nbytes for array in rest)
-        return [np.concatenate(chunks)] if chunks else []  # joins small pages
+        return [np.concatenate(chunks)] if chunks else []  # one chunk, because pages are small

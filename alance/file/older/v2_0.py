@@ -1,4 +1,4 @@
-"""Fields of open 2.0 files: their columns, opened together, and plans over their rows."""
+"""Fields of open 2.0 files: opening of their columns, and plans over their rows."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ BYTES: str = "uint8"
 
 @dataclass(frozen=True, slots=True)
 class ArrayColumn:
-    """A column of an open file; its pages are parsed on access."""
+    """Column of an open file; its pages are parsed on access."""
 
     opened: OpenColumn
-    logical_type: str  # type of the field
+    logical_type: str  # logical type of the field
 
     @property
     def first_rows(self) -> Int64s:
         return self.opened.column.first_rows
 
     def array_page(self, number: int) -> ArrayPage:
-        """Return a page.
+        """Parse a page.
 
         Raises:
-            CorruptFileError, UnsupportedError: its description is malformed or unknown.
+            CorruptFileError, UnsupportedError: the page's description is malformed or unknown.
         """
         pages: list[Any] = self.opened.layouts
         parsed: ArrayPage | None = pages[number]
@@ -66,28 +66,28 @@ class ArrayColumn:
         return parsed
 
     def kind(self) -> type | None:
-        """Return the encoding of the first page, or None if there are no pages."""
+        """Return the encoding class of the first page; None if there are no pages."""
         return type(self.array_page(0).root) if self.opened.column.pages else None
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRows:
-    """Rows of a schema's field that were read."""
+    """Rows of a field that were read."""
 
     field: Field
     rows: FieldPiece
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the input."""
+        """Number of bytes of the input."""
         return self.rows.num_bytes
 
     def decode(self) -> pa.Array:
-        """Decode the field's array.
+        """Decode the rows into the field's array.
 
         Raises:
             CorruptFileError: the bytes contradict the format.
-            UnsupportedError: more strings or lists than the type's offsets can address.
+            UnsupportedError: there are more strings or lists than the type's offsets can address.
         """
         return self.rows.decode(self.field.to_arrow().type)
 
@@ -96,9 +96,9 @@ class FieldRows:
 class FieldPages:
     """Pages of all columns of a field."""
 
-    index: int  # of the first column in the file
+    index: int  # number of the field's first column in the file
     pages: Sequence[Page]
-    num_rows: int  # of the field
+    num_rows: int  # number of rows of the field
 
     @property
     def buffer_bytes(self) -> int:
@@ -113,13 +113,14 @@ class FieldPages:
 
 @dataclass(frozen=True, slots=True)
 class FieldColumn:
-    """A field of the schema with all its columns: the counterpart of `OpenColumn` for 2.0."""
+    """Field of the schema with all its columns: the counterpart of `OpenColumn` for 2.0."""
 
     field: Field
     node: Node
-    container: Container  # of the first of its columns
+    container: Container  # file of the field's first column
     column: FieldPages
-    row_page_of: dict[int, RowPage | None] = attribute(default_factory=dict)  # by page number
+    # Pages in the kernel's form, by page number.
+    row_page_of: dict[int, RowPage | None] = attribute(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
@@ -131,40 +132,40 @@ class FieldColumn:
         return self.column.buffer_bytes
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FieldRows]:
-        """Plan single rows: one round, and one more for strings and for each level of lists.
+        """Plan single rows: one round, plus one for strings and for each level of lists.
 
         Args:
-            rows: sorted and unique, shape (n,), all below `num_rows`.
+            rows: sorted and unique, below `num_rows`; shape (n,).
         """
         return FieldRows(self.field, (yield from self.node.plan(Spans.of_rows(rows))))
 
     def read(self, start: int, stop: int, states: States) -> Plan[FieldRows]:
-        """Plan the rows from `start` to `stop`; takes as many rounds as `take`."""
+        """Plan the rows from `start` to `stop`, in as many rounds as `take`."""
         return FieldRows(self.field, (yield from self.node.plan(Spans.of_range(start, stop))))
 
     def load(self, start: int, stop: int, states: States) -> Plan[None]:
-        """Do nothing: reading rows needs no preparation."""
+        """Do nothing, because reading rows needs no page states."""
         return
         yield
 
     def row_table(self) -> _kernels.RowTable | None:
-        """Return a table of the pages for the kernel that places rows, or None if unsupported."""
+        """Return the pages' table for the kernel; None if the kernel cannot take their rows."""
         if not isinstance(self.node, LeafNode) or not self.column.num_rows:
             return None
         if self._row_page(0) is None:
-            return None  # the others are most likely of the same kind, and parsing them is costly
+            return None  # other pages are probably of the same kind, and costly to parse
         return _kernels.RowTable(self.node.column.first_rows)
 
     def learn(self, number: int, states: States) -> Plan[None]:
-        """Do nothing, like `load`."""
+        """Do nothing, because pages have no states."""
         return
         yield
 
     def row_page(self, number: int, state: PageState | None) -> RowPage | None:
-        """Return a page for the kernel that takes rows. None if it is of another kind.
+        """Return a page in the kernel's form; None if the kernel cannot take its rows.
 
         Raises:
-            CorruptFileError, UnsupportedError: its description is malformed or unknown.
+            CorruptFileError, UnsupportedError: the page's description is malformed or unknown.
         """
         return self._row_page(number)
 

@@ -1,4 +1,4 @@
-"""Opens fields of 2.0 files: finds their columns and builds their trees."""
+"""Opening of fields of 2.0 files: finds their columns, and builds their trees."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Plan
 
-# Nodes of 0.1: a release gave new columns the ids of old ones, and the first file is read.
+# Node classes of 0.1. A release reused ids of old columns for new ones; of two files with the same
+# field, the first is then read.
 FIRST_COUNTS: Final = (v0_1.ListReader, PlainNode, TextNode)
 
 
 def open_fields(
     fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
 ) -> Plan[list[FieldColumn]]:
-    """Plan the columns of fields of which the file has any part: no round if its tail has them.
+    """Plan the columns of fields that a file has at least partly; no round if its tail has them.
 
     Args:
         fields: fields of the schema.
-        columns: field id -> column index.
+        columns: column index of each field, by field id.
 
     Raises:
-        CorruptFileError: columns that contradict each other or the schema.
+        CorruptFileError: the columns contradict each other or the schema.
     """
     indices = [
         columns[member.id] for field in fields for member in field.walk() if member.id in columns
     ]
     opened = yield from open_columns(container, indices, states)
     by_index = {column.column.index: column for column in opened}
-    # Strings of the first releases are lists whose bytes are the column after the offsets.
+    # The first releases stored strings as lists: a column of offsets, and then a column of bytes.
     behind = [
         columns[member.id] + 1
         for field in fields
@@ -80,7 +81,7 @@ def _node(
     opened: Mapping[int, OpenColumn],
     used: list[OpenColumn],
 ) -> Node:
-    """Build the tree of a field; appends its columns to `used`, outermost first."""
+    """Build the tree of a field, and append its columns to `used`, outermost first."""
     index = columns.get(field.id)
     if index is None:
         return NullNode()
@@ -117,7 +118,7 @@ def _node(
 
 
 def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> None:
-    """Refuse structs with members in 2.0 files and in later ones, which no writer makes.
+    """Refuse structs with members both in 2.0 files and in later files, which no writer makes.
 
     Raises:
         UnsupportedError: there is such a struct.
@@ -137,10 +138,10 @@ def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> Non
 
 
 def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
-    """Merge a struct whose children are in two files.
+    """Merge the columns of a struct whose children are in two files.
 
     Raises:
-        UnsupportedError: a field of another kind.
+        UnsupportedError: the field is not a struct.
     """
     own, other = leaf.column, twin.column
     if not isinstance(own, FieldColumn) or not isinstance(other, FieldColumn):
@@ -167,7 +168,7 @@ def _merged(field: Field, own: Node, other: Node) -> Node:
 def number_columns(
     fields: Sequence[Field], container: Container, states: States
 ) -> Plan[dict[int, int]]:
-    """Plan the column of each field, by the file's own schema: field id -> column index.
+    """Plan the column index of each field by field id, according to the schema in the file.
 
     Raises:
         CorruptFileError: the schema has more or fewer columns than the file.

@@ -1,7 +1,7 @@
-"""DataFileWriter of 2.0: buffers Arrow arrays, and writes pages of a whole field at a time.
+"""Writer of 2.0 files: Arrow arrays are buffered until a field has a full page.
 
 A list and its items are written together, as readers of 2.0 expect; children of structs are written
-separately. The part common to all versions is in `alance.file.write.writer`.
+separately. The base class for all versions is in `alance.file.write.writer`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Waiting:
-    """Waiting rows of a unit."""
+    """Waiting rows of a unit of columns."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
@@ -49,7 +49,7 @@ class _Waiting:
             self.num_bytes += array.nbytes
 
     def take(self, page_bytes: int) -> list[pa.Array]:
-        """Remove the waiting rows; return them in pieces of about a page."""
+        """Remove the waiting rows, and return them in pieces of about a page."""
         if not self.parts:
             return []
         whole = joined(self.parts)
@@ -60,10 +60,10 @@ class _Waiting:
 
 
 class ArrayWriter(DataFileWriter):
-    """Writes one data file of version 2.0, page by page.
+    """Writer of a data file of version 2.0, page by page.
 
     Raises:
-        UnsupportedError: a schema with types that 2.0 files cannot hold.
+        UnsupportedError: 2.0 files cannot hold a type of the schema.
     """
 
     def _begin(self, *, statistics: bool) -> None:  # 2.0 has no statistics
@@ -102,7 +102,7 @@ class ArrayWriter(DataFileWriter):
         await self._flush_units(largest(self._waiting, self._buffer_bytes))
 
     def _pages_of(self, waiting: _Waiting) -> list[Output]:
-        """Encode all waiting rows of a unit as pages; CPU work."""
+        """Encode all waiting rows of a unit as pages. CPU work."""
         return [
             output
             for piece in waiting.take(self._page_bytes)
@@ -110,7 +110,7 @@ class ArrayWriter(DataFileWriter):
         ]
 
     async def _flush_units(self, units: Sequence[_Waiting]) -> None:
-        """Write waiting rows, about a page for each thread at a time."""
+        """Write the waiting rows of units, about a page per thread at a time."""
         filled = [waiting for waiting in units if waiting.parts]
         for group in grouped(filled, NUM_BYTES, self._threads * self._page_bytes):
             pages = await self._in_threads([partial(self._pages_of, waiting) for waiting in group])

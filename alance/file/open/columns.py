@@ -1,7 +1,7 @@
-"""Plans over the columns of an open file: the pages of requested rows, and the missing page states.
+"""Plans over the columns of an open file: pages of the requested rows, and missing page states.
 
-Learned page states are disk with the columns of their file, as one entry of the session's search
-cache. A scan works on a copy of the columns if its page states would only fill the cache.
+Page states that were read are cached with the columns of their file, in one entry of the session's
+search cache. A scan uses a copy of the columns if its page states would only fill the cache.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
 
-COLUMN_BYTES: Final = 260  # Python objects of a column, beside the kernel's memory
-SMALL_BYTES: Final = 256 << 10  # a scan reads a page up to this size whole, in one round
+COLUMN_BYTES: Final = 260  # bytes of a column's Python objects, in addition to the kernel's memory
+# Bytes; a scan reads a page up to this size completely, in one round.
+SMALL_BYTES: Final = 256 << 10
 
 
 class States(Protocol):
-    """The cache in which plans look up facts about files, and to which they add learned facts."""
+    """Cache of what plans know about files, such as opened columns."""
 
     def peek(self, key: Hashable) -> Any | None: ...
 
@@ -43,12 +44,12 @@ class States(Protocol):
 
 
 class FileColumns:
-    """Opened columns of a file, with the page states learned so far.
+    """Opened columns of a file, with the page states known so far.
 
     Attributes:
         columns: pages of the columns, by their numbers in the file.
-        num_bytes: memory of the columns and their page states.
-        is_own: True for a copy that is in no cache.
+        num_bytes: memory of the columns and their page states, in bytes.
+        is_own: True for a copy that no cache has.
     """
 
     __slots__ = ("columns", "container", "is_own", "num_bytes")
@@ -60,13 +61,13 @@ class FileColumns:
         self.is_own = is_own
 
     def add(self, indices: Iterable[int], columns: Iterable[_kernels.ColumnPages]) -> None:
-        """Add opened columns; a column that is already here stays."""
+        """Add opened columns, except those that are already here."""
         for index, kernel in zip(indices, columns, strict=True):
             if self.columns.setdefault(index, kernel) is kernel:
                 self.num_bytes += COLUMN_BYTES + kernel.num_bytes
 
     def copy(self, indices: Iterable[int]) -> FileColumns:
-        """Copy some of the columns, with the page states that are known now."""
+        """Copy columns, with the page states that are known now."""
         own = [index for index in indices if index in self.columns]
         copies = _kernels.copied_pages([*map(self.columns.__getitem__, own)])
         copy = FileColumns(self.container, is_own=True)
@@ -74,23 +75,23 @@ class FileColumns:
         return copy
 
     def state_bytes(self, indices: Iterable[int]) -> int:
-        """Approximate memory of the states of all pages of some columns."""
+        """Return the approximate memory of the states of all pages of columns."""
         return sum([self.columns[index].state_bytes for index in indices])
 
     def has_grown(self, num_bytes: int, states: States) -> None:
-        """Add the bytes of learned page states, and tell the cache unless this is a copy."""
+        """Add the bytes of new page states; tell the cache the new size, unless this is a copy."""
         self.num_bytes += num_bytes
         if not self.is_own:
             states.put(("columns", self.container.path), self, self.num_bytes)
 
 
-@dataclass(slots=True)  # not frozen: that makes its creation three times as slow
+@dataclass(slots=True)  # not frozen, because that would triple the time to create it
 class OpenColumn:
-    """A column of an open file. What the codecs need of its pages is made when it is needed.
+    """Column of an open file; what codecs need of its pages is created on demand.
 
     Attributes:
         index: number of the column in the file.
-        kernel: its pages.
+        kernel: pages of the column.
     """
 
     container: Container
@@ -120,11 +121,11 @@ class OpenColumn:
 
     @property
     def encoded_bytes(self) -> int:
-        """Bytes of all page buffers."""
+        """Total bytes of all page buffers."""
         return self.kernel.buffer_bytes
 
     def layout(self, number: int) -> PageLayout:
-        """Layout of a page; parsed once.
+        """Return the layout of a page, which is parsed on first use.
 
         Raises:
             CorruptFileError: the page's description contradicts the format.
@@ -150,12 +151,12 @@ class OpenColumn:
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[list[DecodeTask]]:
         """Plan single rows.
 
-        Cost: one round if the states of their pages are known or guessed well, else two.
+        Cost: one round if page states are known or positions were guessed right, else two.
 
         Args:
-            rows: sorted and unique, shape (n,), all below `num_rows`.
-            guess: guess the place of rows in pages of unknown state, to save a round; this may
-                read more bytes.
+            rows: sorted and unique, below `num_rows`; shape (n,).
+            guess: True to guess the positions of rows in pages of unknown state, which saves a
+                round but may read more bytes.
         """
         plans = [
             self._take_page(number, of_page, states, guess) for number, of_page in self.hit(rows)
@@ -163,7 +164,7 @@ class OpenColumn:
         return (yield from together(plans))
 
     def row_page(self, number: int, state: PageState | None) -> RowPage | None:
-        """Page in the form from which the kernel takes rows; None if the kernel cannot.
+        """Return a page in the kernel's form; None if the kernel cannot take its rows.
 
         Raises:
             CorruptFileError: the page's state contradicts its description.
@@ -176,7 +177,7 @@ class OpenColumn:
             raise
 
     def hit(self, rows: Int64s) -> list[tuple[int, Int64s]]:
-        """Numbers of the pages that hold ascending rows, each with its rows as page offsets."""
+        """Return the numbers of the pages that contain rows, each with its rows as page offsets."""
         first_rows = self.column.first_rows
         if len(first_rows) == 2:
             return [(0, rows)] if len(rows) else []
@@ -188,7 +189,7 @@ class OpenColumn:
         ]
 
     def read(self, start: int, stop: int, states: States) -> Plan[list[DecodeTask]]:
-        """Plan the rows from `start` to `stop`, in order: one round if page states are known."""
+        """Plan the rows from `start` to `stop`, in order; one round if page states are known."""
         return (
             yield from together(
                 [
@@ -199,9 +200,9 @@ class OpenColumn:
         )
 
     def load(self, start: int, stop: int, states: States) -> Plan[None]:
-        """Plan the states of the pages that hold a range of rows: one round, or none if known.
+        """Plan the unknown states of the pages that contain a range of rows, in at most one round.
 
-        Skips small pages inside the range, because `read` reads them whole.
+        Skips small pages inside the range, because `read` reads them completely.
         """
         missing = [
             self._state(number, states)
@@ -229,12 +230,12 @@ class OpenColumn:
             number += 1
 
     def known_state(self, number: int, states: States) -> PageState | None:
-        """Return a page's state from memory, the file's end or the disk cache; None if unknown."""
+        """Return a page's state from memory, the file's tail or the disk cache; None if unknown."""
         state = self.learned_state(number)
         return self.at_hand(number, states) if state is None else state
 
     def learned_state(self, number: int) -> PageState | None:
-        """State of a page from memory; None if unknown."""
+        """Return the state of a page from memory; None if unknown."""
         kernel = self.kernel
         state: PageState | None = kernel.state(number)
         if state is None and (chunks := kernel.chunks(number)) is not None:
@@ -242,7 +243,7 @@ class OpenColumn:
         return state
 
     def at_hand(self, number: int, states: States) -> PageState | None:
-        """Return and learn a page's state from the file's end or the disk cache.
+        """Return a page's state from the file's tail or the disk cache, and store it in memory.
 
         Returns None if neither has it.
         """
@@ -256,7 +257,7 @@ class OpenColumn:
         return state
 
     def _disk(self, states: States) -> Kept | None:
-        """Disk cache behind the states. None for a small file, which is kept whole as a tail."""
+        """Return the disk cache of the states; None for a file that is completely in memory."""
         return None if self.container.is_whole else kept_by(states)
 
     def _state(self, number: int, states: States) -> Plan[PageState]:
@@ -284,7 +285,7 @@ class OpenColumn:
             raise
 
     def is_read_whole(self, number: int, start: int, stop: int) -> bool:
-        """True if a range covers all of a small page, whose state is then not worth keeping."""
+        """True if a range covers all of a small page, so that its state is not worth caching."""
         buffers, num_rows, _ = self.column.pages[number]
         return stop - start == num_rows and sum([size for _, size in buffers]) <= SMALL_BYTES
 
@@ -304,12 +305,12 @@ class OpenColumn:
             raise
 
     def place(self, number: int) -> PagePlace:
-        """Location of a page: its file and buffers."""
+        """Return the location of a page: its file and buffers."""
         buffers, num_rows, _ = self.column.pages[number]
         return PagePlace(self.container.path, buffers, num_rows)
 
     def learn(self, number: int, states: States) -> Plan[PageState]:
-        """Plan the state of a page that is not in memory, and keep it: at most one round."""
+        """Plan the state of a page that is not in memory, and store it there; at most one round."""
         try:
             state = yield from noted(self.layout(number).load(), self._disk(states))
         except AlanceError as error:
@@ -319,10 +320,10 @@ class OpenColumn:
         return state
 
     def learned(self, number: int, state: PageState, states: States) -> None:
-        """Keep the state of a page."""
+        """Store the state of a page in memory."""
         num_bytes = self.kernel.set_state(number, state, state.num_bytes)
         self.file.has_grown(num_bytes, states)
 
     def add_place(self, error: AlanceError, number: int) -> None:
-        """Add the page to an error's notes."""
+        """Add the page to the notes of an error."""
         error.add_note(f"in page {number} of column {self.index} of {self.container.path}")

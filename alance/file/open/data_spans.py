@@ -1,6 +1,6 @@
-"""Byte spans of data files: values of pages, and the metadata that locates them.
+"""Byte spans of data files that contain values of pages, and spans with metadata.
 
-A dry run of a scan (`explain`) reads metadata alone, and counts the pages that it would read.
+A dry run of a scan (`explain`) only reads metadata, and counts the pages that the scan would read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Span = tuple[int, int]
 
 
 class _Buffer(NamedTuple):
-    """A buffer of a page: its span in the file, its column, and its number."""
+    """Buffer of a page: its span in the file, its column, its page and its number."""
 
     start: int
     stop: int
@@ -37,14 +37,14 @@ class _Buffer(NamedTuple):
 
     @property
     def has_values(self) -> bool:
-        """True for a buffer of values; other buffers locate rows in it."""
+        """True for a buffer with values; other buffers are needed to locate rows in it."""
         if self.column.container.version is FileVersion.V2_0:
             return self.number in value_buffers(self.column.column.pages[self.page].encoding)
         return self.number == _values_of(self.column.layout(self.page))
 
 
 class DataSpans:
-    """Page buffers of the columns that were opened, by file."""
+    """Page buffers of the opened columns, by file."""
 
     def __init__(self) -> None:
         self._columns: dict[str, FileColumns] = {}
@@ -56,14 +56,14 @@ class DataSpans:
         return self._columns
 
     def learn(self, value: object) -> None:
-        """Add a value of the search cache if it is the open columns of a file."""
+        """Add a value of the search cache, if it is the opened columns of a file."""
         if isinstance(value, FileColumns):
             self._columns[value.container.path] = value
 
     def needed(self, path: str, start: int, stop: int) -> list[Span]:
-        """Return the parts of a range outside the values of pages, ascending.
+        """Return the parts of a range that contain no values of pages, ascending.
 
-        Gaps between pages are left out. Returns the whole range if nothing is known of the file.
+        Gaps between pages are omitted. Returns the whole range if no column of the file was opened.
         """
         if path not in self._columns:
             return [(start, stop)]
@@ -85,7 +85,7 @@ class DataSpans:
         return joined_spans(spans)
 
     def pages(self, ranges: Iterable[tuple[str, Span]]) -> int:
-        """Number of pages with values in some ranges."""
+        """Return the number of pages with values in ranges."""
         pages = {
             (path, buffer.column.column.index, buffer.page)
             for path, span in ranges
@@ -97,7 +97,7 @@ class DataSpans:
 
     @property
     def num_pages(self) -> int:
-        """Number of pages with a buffer of values, in all open columns."""
+        """Number of pages with a buffer of values, over all opened columns."""
         pages = {
             (path, buffer.column.column.index, buffer.page)
             for path in self._columns
@@ -153,7 +153,7 @@ class Needed:
             self._longest = max(self._longest, span[1] - span[0])
 
     def within(self, path: str, start: int, stop: int) -> list[Span]:
-        """Parts of a range that were added, ascending and disjoint."""
+        """Return the parts of a range that were added, ascending and disjoint."""
         spans = self._spans.get(path, [])
         first = bisect_left(spans, (start - self._longest, 0))
         return joined_spans(
@@ -164,7 +164,7 @@ class Needed:
 
 
 def _values_of(layout: PageLayout) -> int | None:
-    """Number of the buffer that holds a page's values; None if the page has no such buffer."""
+    """Return the number of the buffer with a page's values; None if the page has no such buffer."""
     if isinstance(layout, BlobPage):
         return _values_of(layout.inner)
     if isinstance(layout, MiniBlockPage):

@@ -1,4 +1,4 @@
-"""Description of a data file: columns, pages, layouts and encodings, and the bytes of each."""
+"""Description of a data file: its columns, pages, layouts and encodings, with their sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.schema import Schema
 
-# Fields that are left out of the text of an encoding: their values are bytes or wrappers.
+# Fields that the text of an encoding omits, because their values are bytes or wrappers.
 _SILENT: Final = frozenset({"buffer", "symbol_table", "value"})
 _KINDS: Final[dict[str, type[Message]]] = {
     "lance.encodings21.PageLayout": encodings_v2_1_pb2.PageLayout,
@@ -34,14 +34,14 @@ _KINDS: Final[dict[str, type[Message]]] = {
 
 @dataclass(frozen=True, slots=True)
 class PageDescription:
-    """A page of a column.
+    """Description of a page.
 
     Attributes:
-        num_rows: rows of the page, times the dimensions of structural fixed-size lists.
+        num_rows: rows of the page, multiplied by the dimensions of fixed-size lists of structs.
         num_bytes: bytes of all its buffers.
-        start: file offset of its first buffer; 0 if it has no buffer.
-        layout: arrangement of values, lists and nulls, such as `mini-block`.
-        encoding: compression of the values, outermost first, such as `general(zstd) flat(32)`.
+        start: file offset of the page's first buffer; 0 if it has no buffer.
+        layout: name of the layout, such as `mini-block`.
+        encoding: encodings of the values, outermost first, such as `general(zstd) flat(32)`.
     """
 
     num_rows: int
@@ -53,7 +53,7 @@ class PageDescription:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDescription:
-    """A column of a file: a leaf of the schema; in older files also a list or struct.
+    """Description of a column: a leaf of the schema; in older files, also a list or struct.
 
     Attributes:
         path: dotted path of the field.
@@ -67,21 +67,20 @@ class ColumnDescription:
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """Layout and encoding of the pages, each once."""
+        """Distinct layouts and encodings of the pages, as text."""
         texts = (f"{page.layout} {page.encoding}".strip() for page in self.pages)
         return tuple(dict.fromkeys(texts))
 
 
 @dataclass(frozen=True, slots=True)
 class FileDescription:
-    """A data file with its columns and pages.
+    """Description of a data file with its columns and pages.
 
     Attributes:
         location: URI or path of the file.
         version: version of the file format, such as `2.2`.
-        num_bytes: size of the file; bytes outside of columns are metadata, global buffers and
-            padding.
-        global_buffers: bytes of each global buffer; the first buffer is the schema.
+        num_bytes: size of the file, which includes metadata, global buffers and padding.
+        global_buffers: size of each global buffer; the first one has the schema.
     """
 
     location: str
@@ -98,11 +97,11 @@ def describe(
     """Plan the description of an open file: no round if its tail holds all metadata, else one.
 
     Args:
-        columns: column numbers by field id.
+        columns: column number of each field, by field id.
 
     Raises:
         CorruptFileError: the metadata contradict the file.
-        UnsupportedError: the file is of version 0.1, whose pages have no layouts or encodings.
+        UnsupportedError: the file has version 0.1, whose pages have no layouts or encodings.
     """
     if isinstance(container, BatchContainer):
         raise UnsupportedError(
@@ -147,7 +146,7 @@ def _page(container: Container, page: Page) -> PageDescription:
 
 
 def _texts(container: Container, content: bytes) -> tuple[str, str]:
-    """Layout and encoding of a page as texts; a page of version 2.0 has the layout `array`."""
+    """Return the layout and encoding of a page as text; the layout of 2.0 pages is `array`."""
     try:
         message = Any.FromString(content)
         kind = _KINDS.get(message.type_url.rpartition("/")[2])
@@ -192,14 +191,14 @@ def _planar(layout: encodings_v2_3_pb2.PlanarLayout) -> tuple[str, str]:
 def _beside(
     page: encodings_v2_1_pb2.MiniBlockLayout | encodings_v2_3_pb2.ChunkedValues, values: str
 ) -> str:
-    """Describe the encoding of a page's values as text, after its dictionary if it has one."""
+    """Describe the encoding of a page's values as text, with its dictionary first if it has one."""
     if not page.num_dictionary_items:
         return values
     return f"dictionary({page.num_dictionary_items} of {text_of(page.dictionary)}) {values}"
 
 
 def text_of(message: Message) -> str:
-    """Encoding as text: its name, its parameters, then the encodings inside it."""
+    """Describe an encoding as text: its name, its parameters, then the encodings inside it."""
     for choice in ("compression", "array_encoding"):
         if choice in message.DESCRIPTOR.oneofs_by_name:
             name = message.WhichOneof(choice)
@@ -225,13 +224,13 @@ def _named(name: str, message: Message) -> str:
 
 
 def _scheme(message: encodings_v2_1_pb2.BufferCompression) -> str:
-    """Name of a general compression scheme, such as `zstd`."""
+    """Return the name of a general compression scheme, such as `zstd`."""
     name: str = encodings_v2_1_pb2.CompressionScheme.Name(message.scheme)
     return name.removeprefix("COMPRESSION_ALGORITHM_").lower()
 
 
 def _inside(message: Message) -> list[str]:
-    """Return a message's encodings as text: its own, or else the encodings in its fields."""
+    """Describe a message's encoding as text; if it is no encoding, those in its fields."""
     text = text_of(message)
     if text:
         return [text]
@@ -241,5 +240,5 @@ def _inside(message: Message) -> list[str]:
 
 
 def _messages(value: Message | Sequence[Message]) -> Sequence[Message]:
-    """Messages of a field, which may be repeated."""
+    """Return the messages of a field, which may be repeated."""
     return [value] if isinstance(value, Message) else value

@@ -1,4 +1,4 @@
-"""Plans that open data files: containers and columns, through the search cache."""
+"""Plans that open data files (containers and columns), with the search cache."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Extent, Pieces, Plan, T
 
-FILES_AT_ONCE: Final = 64  # file ends parsed between turns: about a millisecond
+FILES_AT_ONCE: Final = 64  # number of tails to parse between turns, which takes about a millisecond
 
 
 class FileOf(NamedTuple):
-    """A file to open: its location, its exact size, and the cache for facts about it."""
+    """File to open: its location, its exact size, and the cache for it."""
 
     path: str
     file_bytes: int
@@ -48,12 +48,12 @@ def open_file(
 
 
 def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[list[Container]]:
-    """Plan the containers of files: no round if all are in the cache, else one.
+    """Plan the containers of files: no round if the cache has all, else one.
 
-    A file of at most 64 KiB is read whole, and its pages are later served from memory.
+    A file of at most 64 KiB is read completely; its pages are then read from memory.
 
     Args:
-        tail_bytes: bytes of a file's end that the first round reads.
+        tail_bytes: number of bytes at the end of each file to read in the first round.
     """
     containers: list[Container | None] = [_cached_container(file) for file in files]
     missing = [number for number, container in enumerate(containers) if container is None]
@@ -62,7 +62,7 @@ def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[li
         unopened = []
         for number, tail in zip(missing, tails, strict=True):
             file = files[number]
-            # Another caller may have parsed the same bytes during this round.
+            # Another caller may have parsed the same file during this round.
             containers[number] = file.states.peek(("file", file.path))
             if containers[number] is None:
                 unopened.append((number, FileEnd(file.path, file.file_bytes, tail)))
@@ -77,7 +77,7 @@ def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[li
 
 
 def _cached_container(file: FileOf) -> Container | None:
-    """Container of a file from the search cache or the disk cache; None if neither has it."""
+    """Return a file's container from the search cache or the disk cache; None if in neither."""
     path, file_bytes, states = file
     container: Container | None = states.peek(("file", path))
     disk = kept_by(states)
@@ -92,7 +92,7 @@ def _cached_container(file: FileOf) -> Container | None:
 
 
 def _opened(files: Sequence[FileEnd]) -> Plan[list[Container]]:
-    """Plan the containers of files of any version, starting from their last bytes."""
+    """Plan the containers of files of any version, from their last bytes."""
     batched = [is_batch_file(file.tail) for file in files]
     if not any(batched):
         return (yield from open_containers(files))
@@ -110,9 +110,9 @@ def _open_batched(file: FileEnd) -> Plan[list[Container]]:
 
 
 def _keep_container(container: Container, states: States) -> Container:
-    """Put a container into the caches with a copy of only those bytes that are worth keeping.
+    """Add a container to the caches, with a copy of only those bytes that are worth caching.
 
-    Its bytes also go to the disk cache, if there is one.
+    The bytes are also added to the disk cache, if there is one.
     """
     path, file_bytes = container.path, container.file_bytes
     start = container.content_start if file_bytes <= TAIL_BYTES else container.keep_from
@@ -134,7 +134,7 @@ def open_columns(
 
 
 class ColumnsOf(NamedTuple):
-    """Columns to open in an open file, and the cache for facts about them."""
+    """Columns to open in an open file, and the cache for them."""
 
     container: Container
     indices: Sequence[int]
@@ -162,7 +162,8 @@ def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
             yield TURN
         for (number, indices), of_file in zip(missing, columns, strict=True):
             path, states = files[number].container.path, files[number].states
-            # Callers that waited for the same bytes share the object that the first created.
+            # Callers that waited for the same bytes share the object that the first of them
+            # created.
             file = opened[number] = states.peek(("columns", path)) or opened[number]
             file.add(indices, of_file)
             states.put(("columns", path), file, file.num_bytes)
@@ -177,7 +178,7 @@ def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
 
 
 def _recall(file: FileColumns, index: int, disk: Kept, states: States) -> bool:
-    """Open a column from the disk cache; return True if its metadata were there."""
+    """Open a column from the disk cache. Returns False if the cache lacks its metadata."""
     container = file.container
     columns = recalled(lambda: read_columns([(container, [index])]), container.path, disk)
     if columns is None:
@@ -188,17 +189,17 @@ def _recall(file: FileColumns, index: int, disk: Kept, states: States) -> bool:
 
 
 def from_content(plan: Plan[T], container: Container) -> Plan[T]:
-    """Run a plan; all ranges are answered from memory if the whole file is there."""
+    """Run a plan; if the file is completely in memory, answer all ranges from there."""
     return from_end(plan, container) if container.is_whole else plan
 
 
 def from_end(plan: Plan[T], container: Container) -> Plan[T]:
-    """Run a plan; ranges inside the part of the file that is in memory are answered from there."""
+    """Run a plan, and answer ranges in the file's tail from memory."""
     return from_tail(plan, container.path, container.content, container.content_start)
 
 
 def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]:
-    """Run a plan; ranges inside a file's last bytes are answered from memory.
+    """Run a plan, and answer ranges in a file's last bytes from memory.
 
     Args:
         tail: bytes of the file from `start` to its end.
@@ -217,13 +218,13 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
 
 
 def bytes_at_hand(pieces: Pieces, containers: Mapping[str, Container]) -> memoryview:
-    """Copy pieces of files into one buffer. All pieces must be in the content of the containers.
+    """Copy pieces of files into one buffer; the containers must have all these bytes in memory.
 
     Args:
-        containers: containers by path.
+        containers: container of each file, by path.
 
     Raises:
-        CorruptFileError: bytes of the search-cache buffer with a wrong checksum.
+        CorruptFileError: the checksum of an entry of the search-cache buffer is wrong.
     """
     places = {path: place for place, path in enumerate(containers)}
     files = [*containers.values()]

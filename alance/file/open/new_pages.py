@@ -1,7 +1,7 @@
-"""Batch learning of page states that are missing in page tables, over many columns and files.
+"""Batch loading of page states that page tables lack, over many columns and files.
 
-One kernel call lists the bytes to read, and another parses them into the page tables. Pages of a
-layout that the kernel does not know are learned one by one, by plans of their own.
+One kernel call lists the bytes to read, and another call parses them into the page tables. Pages of
+a layout that the kernel lacks are loaded one by one, by a plan for each.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 _PATH, _CONTAINER = attrgetter("container.path"), attrgetter("container")
 _CONTENT_START = attrgetter("content_start")
-NOTHING: Final = memoryview(b"")  # constant pages have their value in the description
+NOTHING: Final = memoryview(b"")  # bytes of a constant page, whose value is in the description
 
 
 class NewPages:
-    """Pages whose states are unknown.
+    """Pages of unknown state, to load together.
 
-    A page is near if all bytes of its state are in its file's content in memory, else far.
+    A page is near if the file's tail in memory has all bytes of its state, else far.
 
     Args:
-        owners: tables as pairs of a leaf's number and the `PageTables` that have it.
-        unknown: pages as pairs of a number in `owners` and a page number.
+        owners: tables, as pairs of a leaf's number and its `PageTables`.
+        unknown: pages, as pairs of an index into `owners` and a page number.
 
     Attributes:
-        unknown: the same pages without those whose table was dropped.
+        unknown: the pages, except those whose table was dropped.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class NewPages:
         self._singly: list[int] = self._kernel.left
 
     def hole(self, number: int) -> Hole:
-        """Return a page of `unknown` as a `Hole`, to learn it by itself."""
+        """Return a page of `unknown` as a `Hole`, to load it by itself."""
         owner, page = self.unknown[number]
         at, tables = self._owners[owner]
         return Hole(tables, at, page)
 
     def fill_known(self, states: States) -> list[int]:
-        """Learn states from caches and file ends; return the numbers of the remaining pages.
+        """Load states from caches and tails; return the indices of the pages still unknown.
 
         Raises:
             CorruptFileError: a page's description or state contradicts the format.
@@ -91,20 +91,20 @@ class NewPages:
         return self._kernel.far + self._singly
 
     def _leave_noted(self, states: States) -> None:
-        """With a disk cache, learn far pages one by one, by plans that fill that cache."""
+        """If there is a disk cache, load far pages one by one, because their plans fill it."""
         if kept_by(states) is not None:
             far = self._kernel.far
             self._kernel.leave(far)
             self._singly = far + self._singly
 
     def leave(self, numbers: Sequence[int]) -> None:
-        """Remove pages: they are not learned here."""
+        """Exclude pages, so that they are not loaded here."""
         self._kernel.leave(numbers)
         if self._singly:
             self._singly = [*{*self._singly}.difference(numbers)]
 
     def learn(self, states: States) -> Plan[None]:
-        """Plan the states of the remaining pages: one round.
+        """Plan the states of the remaining pages in one round.
 
         Raises:
             CorruptFileError: a page's description or state contradicts the format.
@@ -124,7 +124,7 @@ class NewPages:
             self._learn(content, states, far=True)
 
     def state_ranges(self) -> set[tuple[str, int, int]]:
-        """Return path, start and stop of the ranges that `learn` reads by the kernel."""
+        """Return the ranges (path, start, stop) that `learn` reads through the kernel."""
         pieces = self._pieces(far=True)
         if pieces is None:
             return set()
@@ -136,7 +136,7 @@ class NewPages:
         }
 
     def _pieces(self, *, far: bool) -> Pieces | None:
-        """Bytes of the states of far or near pages. None if there are none."""
+        """Return the byte ranges of the states of far or near pages; None if there are none."""
         files, ends, starts, stops, num_bytes = self._kernel.spans(far)
         if not files:
             return None

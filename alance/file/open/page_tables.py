@@ -1,7 +1,7 @@
-"""Tables of the pages of open fragments, in which the kernel looks up rows.
+"""Page tables of open fragments, in which the kernel looks up rows.
 
-A table has the pages of a column from which rows can be taken in one call. A page of unknown state
-is a hole, which `NewPages` or its own plan fills.
+A table has the pages of a column whose rows the kernel can take in one call. A page of unknown
+state is a hole in the table, which `NewPages` or a plan for the page fills.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class PageTables:
         tables: table of each leaf; None if the kernel cannot take the leaf's rows.
         containers: file of each leaf.
         placed: numbers of the leaves that have tables.
-        whole: True for each leaf whose file is in memory whole; a single bool if all leaves agree.
+        whole: for each leaf, True if its file is completely in memory; a single bool if all leaves
+            agree.
         kinds: class of each leaf's column; a set if all leaves have the same class.
-        has_grown: True if pages were learned since the memory of the tables was last measured.
-        lock: held by a thread while it learns pages.
+        has_grown: True if page states were added since `num_bytes` was last computed.
+        lock: held by a thread while it loads page states.
     """
 
     __slots__ = (
@@ -94,7 +95,7 @@ class PageTables:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the columns and their page states."""
+        """Memory of the columns and their page states in bytes."""
         num_bytes = COLUMN_BYTES * len(self.leaves)
         for leaf in self.leaves:
             column = leaf.column
@@ -103,13 +104,13 @@ class PageTables:
         return num_bytes
 
     def drop(self, at: int) -> None:
-        """Drop the table of a leaf: the kernel cannot take its rows."""
+        """Drop the table of a leaf whose rows the kernel cannot take."""
         self.tables[at] = None
         self.placed = _numbers(self.tables)
         self._ranged = None
 
     def leave_out(self, numbers: Iterable[int]) -> None:
-        """Exclude leaves from `ranged`; single rows are still taken from their tables."""
+        """Exclude leaves from `ranged`; their tables are still used for single rows."""
         self._left_out = self._left_out.union(numbers)
         self._ranged = None
 
@@ -122,15 +123,15 @@ class PageTables:
 
     @property
     def forms(self) -> FieldForms:
-        """Fields whose arrays the kernel builds."""
+        """Fields whose arrays the kernel can build."""
         if self._forms is None:
             self._forms = forms_of(self._fields, [leaf.leaf.field.id for leaf in self.leaves])
         return self._forms
 
     def by_file(self, forms: FieldForms) -> list[tuple[FieldForms, bool]]:
-        """Split forms into those with all files in memory whole (True), and the others (False).
+        """Split forms: those with all files completely in memory (True), and others (False).
 
-        Omits an empty part.
+        An empty part is omitted.
         """
         if isinstance(self.whole, bool):
             return [(forms, self.whole)] if forms.forms else []
@@ -143,7 +144,7 @@ class PageTables:
 
     @property
     def ranged(self) -> RangeTables:
-        """Fields from which the kernel takes ranges of rows, for the tables as they are now."""
+        """Fields from which the kernel takes ranges of rows, by the current tables."""
         if self._ranged is None:
             forms = with_tables(self.forms, {*self.placed}.difference(self._left_out))
             fields = forms.only([not form.is_viewed for form in forms.forms])
@@ -152,13 +153,13 @@ class PageTables:
 
 
 class RangeTables(NamedTuple):
-    """Fields from which the kernel takes ranges of rows, and the tables of their leaves.
+    """Fields from which the kernel takes ranges of rows, with the tables of their leaves.
 
     Attributes:
-        tables: table of each leaf, as a list of one.
+        tables: for each leaf, a list with its table.
         paths: path of each leaf's file.
         columns: number of each leaf in `tables`.
-        containers: files of all leaves, each once.
+        containers: distinct files of the leaves.
     """
 
     fields: FieldForms
@@ -169,7 +170,7 @@ class RangeTables(NamedTuple):
 
     @classmethod
     def of(cls, fields: FieldForms, pages: PageTables) -> RangeTables:
-        """Collect the tables of fields; every leaf must have one."""
+        """Collect the tables of fields; every leaf must have a table."""
         tables = [table for at in fields.leaves if (table := pages.tables[at]) is not None]
         containers = [pages.containers[at] for at in fields.leaves]
         return cls(
@@ -186,7 +187,7 @@ def _numbers(tables: Sequence[RowTable | None]) -> list[int]:
 
 
 class Hole(NamedTuple):
-    """A page of a table whose state is unknown."""
+    """Page of a table whose state is unknown."""
 
     tables: PageTables
     at: int  # number of the leaf
@@ -198,16 +199,16 @@ class Hole(NamedTuple):
 
     @property
     def place(self) -> PagePlace:
-        """File, buffers and description of the page."""
+        """File, buffers and number of rows of the page."""
         column = self.leaf.column
         assert isinstance(column, OpenColumn)
         return column.place(self.number)
 
     def fill(self, state: PageState | None) -> None:
-        """Put the page into its table, or drop the table if the kernel cannot take its rows.
+        """Fill the hole by the page's state; drop the table if the kernel cannot take its rows.
 
         Args:
-            state: None if pages of this kind of column have no state.
+            state: state of the page; None for columns whose pages have no state.
 
         Raises:
             CorruptFileError: the state contradicts the page's description.
@@ -223,7 +224,10 @@ class Hole(NamedTuple):
         self.tables.has_grown = True
 
     def is_known(self, states: States) -> bool:
-        """Fill the hole from memory, the file's end or the disk cache; return False if unknown."""
+        """Fill the hole from memory, the file's tail or the disk cache.
+
+        Returns False if unknown.
+        """
         column = self.leaf.column
         if not isinstance(column, OpenColumn):
             self.fill(None)
@@ -234,7 +238,7 @@ class Hole(NamedTuple):
         return state is not None
 
     def learn(self, states: States) -> Plan[None]:
-        """Plan the state of the page and fill the hole: at most one round."""
+        """Plan the state of the page, and fill the hole; at most one round."""
         column = self.leaf.column
         learning = column.learn(self.number, states)
         self.fill((yield from from_content(learning, column.container)))

@@ -1,4 +1,4 @@
-"""Opening of a Lance file without a table: its own schema, and the column of each field."""
+"""Opening of a Lance file that belongs to no table: its own schema, and each field's column."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Plan
 
-SHARED_FIELDS: Final = 16  # most fields of a schema that files share: some kilobytes each
-SHARED_BYTES: Final = 4 << 10  # most bytes of its metadata
+# Maximum fields of a schema that files share; a field takes some kilobytes.
+SHARED_FIELDS: Final = 16
+SHARED_BYTES: Final = 4 << 10  # maximum bytes of its metadata
 
 
 @dataclass(frozen=True, slots=True)
 class PlainFile:
-    """A file that no table describes."""
+    """Open file that belongs to no table."""
 
     source: FileSource
     container: Container
@@ -36,20 +37,20 @@ class PlainFile:
 
 
 def plain_key(path: str) -> tuple[str, str]:
-    """The key of an open file in the search cache."""
+    """Return the search cache's key for an open file."""
     return "plain file", path
 
 
 def open_plain(
     path: str, file_bytes: int, states: States, tail_bytes: int = TAIL_BYTES
 ) -> Plan[PlainFile]:
-    """Plan the opening of a file: no round if it is in the cache, else one, rarely two.
+    """Plan the opening of a file: no round if the cache has it, else one, rarely two.
 
     Args:
-        tail_bytes: as for `open_file`.
+        tail_bytes: number of bytes at the end of the file to read in the first round.
 
     Raises:
-        CorruptFileError: the file is no Lance file, or its columns do not fit its schema.
+        CorruptFileError: the file is not a Lance file, or its columns do not fit its schema.
     """
     cached: PlainFile | None = states.peek(plain_key(path))
     if cached is not None:
@@ -85,7 +86,7 @@ def columns_of(container: Container, schema: Schema, states: States) -> Plan[dic
 
 
 def _in_order(schema: Schema) -> tuple[int, dict[int, int]]:
-    """Number of leaves, and the column of each leaf's field if each leaf has a column."""
+    """Number the leaves in order. Returns their number, and each leaf's column by field id."""
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     return len(leaves), {leaf.field.id: index for index, leaf in enumerate(leaves)}
 
@@ -93,8 +94,8 @@ def _in_order(schema: Schema) -> tuple[int, dict[int, int]]:
 def _schema_of(message: file_pb2.Schema) -> Schema:
     """Return the schema of a file.
 
-    Files with equal small schemas share one object and its memos: all index files of a kind have
-    equal schemas.
+    Files with equal small schemas share one object and its memos, because all index files of a kind
+    have equal schemas.
     """
     is_large = sum(map(len, message.metadata.values())) > SHARED_BYTES
     if is_large or len(message.fields) > SHARED_FIELDS:

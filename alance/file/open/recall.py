@@ -1,7 +1,7 @@
-"""Plans answered from the disk cache, and caches of learned facts for a scan or a single reader.
+"""Disk cache of file ranges as a source for plans, and caches for a scan or a single reader.
 
-A plan knows nothing of the disk cache: the functions here look up or store its ranges while they
-drive it.
+Plans do not use the disk cache themselves. The functions here run a plan, and look up or store its
+ranges.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Kept(Protocol):
-    """Disk cache of ranges of files, which outlives the process."""
+    """Interface of the disk cache: ranges of files, which outlive the process."""
 
     def get(self, location: str, start: int, stop: int) -> memoryview | None: ...
 
@@ -32,16 +32,16 @@ class Kept(Protocol):
 
 
 def kept_by(states: Any) -> Kept | None:
-    """Disk cache behind a `States`. None if it has none."""
+    """Return the disk cache of a `States`; None if it has none."""
     disk: Kept | None = getattr(states, "disk", None)
     return disk
 
 
 def recalled(plan: Callable[[], Plan[T]], path: str, disk: Kept | None) -> T | None:
-    """Run a plan over one file from the disk cache.
+    """Run a plan over one file with bytes from the disk cache alone.
 
-    Returns None if a range is missing there. Also returns None if the plan fails; after a
-    `CorruptFileError` the file's ranges are dropped, so that they are read from the store again.
+    Returns None if the cache lacks a range, or if the plan fails. After a `CorruptFileError`, the
+    file's ranges are removed from the cache, so that they are read from the store again.
     """
     if disk is None:
         return None
@@ -60,11 +60,9 @@ def recalled(plan: Callable[[], Plan[T]], path: str, disk: Kept | None) -> T | N
 
 
 def held(plan: Plan[T], container: Container) -> T | None:
-    """Run a plan over one file from the bytes of its end that are in memory.
+    """Run a plan over one file with the bytes of its tail alone.
 
-    Returns None if a range is missing there.
-
-    Raises:
+    Returns None if the tail lacks a range. Raises:
         CorruptFileError: the bytes contradict the format, or their checksum is wrong.
     """
     try:
@@ -76,9 +74,9 @@ def held(plan: Plan[T], container: Container) -> T | None:
 def _looked_up(
     look_up: Callable[[ByteRange], memoryview | None],
 ) -> Callable[[Sequence[Extent]], Sequence[memoryview]]:
-    """Return a function that answers a round by looking up each of its ranges.
+    """Return a function that looks up each range of a round.
 
-    It raises `NotAtHand` if a range is missing.
+    The function raises `NotAtHand` if a range is missing.
     """
 
     def answer(ranges: Sequence[Extent]) -> Sequence[memoryview]:
@@ -94,10 +92,10 @@ def _looked_up(
 
 
 def noted(plan: Plan[T], disk: Kept | None, only: Collection[ByteRange] | None = None) -> Plan[T]:
-    """Run a plan and put the ranges that it reads into the disk cache.
+    """Run a plan, and add the ranges that it reads to the disk cache.
 
     Args:
-        only: put only these ranges; None puts all.
+        only: ranges to add; None to add all ranges.
     """
     if disk is None:
         return (yield from plan)
@@ -113,7 +111,7 @@ def noted(plan: Plan[T], disk: Kept | None, only: Collection[ByteRange] | None =
 
 
 def first_ranges(plan: Plan[Any]) -> set[ByteRange]:
-    """Return the ranges of a plan's first round, and close the plan."""
+    """Return the ranges that a plan requests in its first round, and close the plan."""
     try:
         request = step(plan)
         while request is TURN:
@@ -125,13 +123,13 @@ def first_ranges(plan: Plan[Any]) -> set[ByteRange]:
     return {extent for extent in request if isinstance(extent, ByteRange)}
 
 
-PATIENCE: Final = 10  # page cache misses after which a scan stops trying it
+PATIENCE: Final = 10  # page cache misses after which a scan stops trying the page cache
 COLD_STEP: Final = 4  # hits that make up for one miss
 COLD: Final = PATIENCE * COLD_STEP
 
 
 class OwnStates:
-    """Cache of one reader in a thread: the session's caches may be used on the event loop only."""
+    """Cache for a reader in a thread, because only the event loop may use the session's caches."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
@@ -144,11 +142,11 @@ class OwnStates:
 
 
 class ScanStates:
-    """Cache of a scan, which learns page states in copies of columns unless they are shared.
+    """Cache for a scan: page states are added to copies of columns, unless these are shared.
 
     Args:
-        shared_bytes: budget of page states that the scan may add to the session's cache. Columns
-            beyond the budget are copied.
+        shared_bytes: maximum bytes of page states that the scan may add to the session's cache.
+            Columns above this budget are copied.
     """
 
     def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:
@@ -159,7 +157,7 @@ class ScanStates:
 
     @property
     def is_cold(self) -> bool:
-        """True if the page cache has missed too often to be tried again."""
+        """True if the page cache missed so often that it is not worth trying."""
         return self._cold >= COLD
 
     def were_held(self, held: int, waited: int) -> None:
@@ -167,7 +165,7 @@ class ScanStates:
         self._cold = max(0, self._cold - held) + COLD_STEP * waited
 
     def shares(self, file: FileColumns, indices: Sequence[int]) -> bool:
-        """Return True if learned page states of some columns go into the session's cache."""
+        """Return True if new page states of these columns go into the session's cache."""
         if self._budget <= 0:
             return False
         self._budget -= file.state_bytes(indices)

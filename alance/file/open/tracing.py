@@ -1,4 +1,4 @@
-"""Names of columns for traces of requests: the byte spans of each column in its file."""
+"""Names of columns for traces of requests: byte spans of each column in its file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Plans for the statistics of files, which the search cache keeps.
+"""Plans for the statistics of files; the search cache stores the results.
 
-Files of 2.1 and later have a global buffer with a magic; files of 0.1 have pages of statistics by
-batch.
+Files of 2.1 and later have statistics in a global buffer, which starts with a magic number. Files
+of 0.1 have pages with the statistics of each batch.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from alance.format.v0_1.metadata import BatchContainer
     from alance.format.v0_1.statistics import BatchStatistics
 
-WHOLE_BYTES: Final = 256 << 10  # a statistics buffer up to this size is read at once
-HEAD_BYTES: Final = 64 << 10  # first read of a larger buffer; then the requested columns
+WHOLE_BYTES: Final = 256 << 10  # bytes; a statistics buffer up to this size is read in one request
+HEAD_BYTES: Final = 64 << 10  # bytes to read first of a larger buffer, before the requested columns
 
 
 class ColumnZones(Protocol):
@@ -48,23 +48,23 @@ class ColumnZones(Protocol):
     def edges(self) -> Int64s: ...
 
     def bounds(self, arrow: pa.DataType) -> Bounds | None:
-        """Bounds of each zone. None if the stored bounds are of another type."""
+        """Return the bounds of each zone; None if the stored bounds have another type."""
 
     def whole(self, arrow: pa.DataType) -> tuple[Statistics, int] | None:
-        """Statistics and column of the bounds of all rows, for `whole_bounds`.
+        """Return the statistics and the column number for `whole_bounds`: the bounds of all rows.
 
-        None if there are no such bounds.
+        Returns None if there are no such bounds.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """Statistics of a file, with the blocks of the columns read so far.
+    """Statistics of a file, with the blocks of the columns that were read.
 
     Attributes:
-        head: None if the file has no statistics.
+        head: head of the statistics buffer; None if the file has no statistics.
         start: offset of the statistics buffer in the file.
-        blocks: stored bytes by column.
+        blocks: encoded block of each column that was read, by column number.
     """
 
     path: str
@@ -80,9 +80,9 @@ class FileStatistics:
         return 100 + head + sum(100 + 8 * len(block) for block in self.blocks.values())
 
     def zones(self, column: int, arrow: pa.DataType) -> Bounds:
-        """Bounds of a column's zones; parsed once, so only the first call costs CPU.
+        """Return the bounds of a column's zones. CPU work in the first call; then cached.
 
-        The column's block must have been read, and its kind must suit the type.
+        The column's block must have been read, and its kind must fit the type.
 
         Raises:
             CorruptFileError: the block is damaged.
@@ -98,7 +98,7 @@ class FileStatistics:
 
 @dataclass(frozen=True, slots=True)
 class StoredZones:
-    """A column of a statistics buffer."""
+    """Zones of a column, from a statistics buffer."""
 
     statistics: FileStatistics
     head: Statistics
@@ -123,7 +123,7 @@ class BatchZones:
     """Bounds of a field of a 0.1 file, by batch; each batch is assumed to have nulls and NaN.
 
     Attributes:
-        statistics: None if the file has none.
+        statistics: statistics of the field; None if the file has none.
     """
 
     statistics: BatchStatistics | None
@@ -155,7 +155,7 @@ class BatchZones:
 
 
 def _with_zeros(low: pa.Array, high: pa.Array, has_zeros: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Extend bounds by zero where a batch has nulls, because a 0.1 file reads nulls as zeros."""
+    """Extend bounds to include zero for batches with nulls, which 0.1 files store as zeros."""
     if pa.types.is_boolean(low.type):
         return pc.if_else(has_zeros, pc.and_(low, as_scalar(False)), low), high
     zero = as_scalar(0, low.type)
@@ -167,12 +167,12 @@ def _with_zeros(low: pa.Array, high: pa.Array, has_zeros: pa.Array) -> tuple[pa.
 def read_zones(
     container: Container, places: Mapping[int, int], states: States
 ) -> Plan[dict[int, ColumnZones]]:
-    """Plan the zones of fields, by field id; omits fields without statistics.
+    """Plan the zones of fields, by field id; fields without statistics are omitted.
 
-    Cost: as `read_statistics`.
+    Cost: as for `read_statistics`.
 
     Args:
-        places: column numbers by field id.
+        places: column number of each field, by field id.
 
     Raises:
         CorruptFileError: the statistics are damaged.
@@ -196,7 +196,7 @@ def _read_batches(container: BatchContainer, key: int, states: States) -> Plan[B
     place = ("batch statistics", container.path, key)
     zones: BatchZones | None = states.peek(place)
     if zones is None:
-        # Imported only for files of 0.1, because the import takes a tenth of a second.
+        # Imported here, only for files of 0.1, because the import takes 0.1 s.
         from alance.format.v0_1.statistics import read_statistics as read_batch_statistics
 
         read = yield from from_content(read_batch_statistics(container, key), container)
@@ -210,8 +210,8 @@ def read_statistics(
 ) -> Plan[FileStatistics]:
     """Plan the statistics of columns.
 
-    Cost: no round if they are cached or in the file's tail; else one round for a buffer of at most
-    256 KiB, and two or three for a larger buffer, whose head is read first.
+    Cost: no round if the cache or the file's tail has them; else one round for a buffer of at most
+    256 KiB, and two or three rounds for a larger buffer, whose head is read first.
 
     Raises:
         CorruptFileError: the statistics are damaged.
@@ -239,7 +239,7 @@ def read_statistics(
 
 
 def _opened(container: Container, columns: Sequence[int]) -> Plan[FileStatistics]:
-    """Plan the head, and the blocks of columns that are in the bytes read with it."""
+    """Plan the head, and those blocks of columns that are in the bytes read with it."""
     number = len(container.buffers) - 1 - (container.search is not None)
     where = container.path
     if number < 1 or container.version <= FileVersion.V2_0:

@@ -1,4 +1,5 @@
-"""Rows of open data files: planned and decoded, for scans, takes and whole small files.
+"""Rows of open data files, planned and decoded for scans, takes and whole small files.
 
-Imports `file.open` and `format`. Nothing here waits, except that `in_place` reads mapped files.
+Modules may import `file.open` and `format`. They never wait, except that `in_place` reads local
+files.
 """

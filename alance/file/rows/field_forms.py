@@ -1,4 +1,4 @@
-"""Forms of fields: descriptions from which the kernel builds their Arrow arrays."""
+"""Forms of fields: descriptions by which the kernel builds Arrow arrays."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from alance._kernels import RowPlan
     from alance.format.field import Field
 
-LEAF, LIST, LARGE_LIST = 0, -1, -2  # nodes, as the kernel numbers them
-VIEWED_BYTES: Final = 256  # lists from this size on are in full-zip pages: viewed, not copied
+LEAF, LIST, LARGE_LIST = 0, -1, -2  # node numbers in the kernel
+# Bytes; larger fixed-size lists are in full-zip pages, and become views instead of copies.
+VIEWED_BYTES: Final = 256
 _Shape: TypeAlias = (
     "tuple[tuple[int, ...], tuple[int, ...], tuple[LeafForm, ...], pa.DataType | None]"
 )
@@ -28,14 +29,14 @@ _UNKNOWN: Final[_Shape] = ((), (), (), None)
 
 
 class FieldForm(NamedTuple):
-    """A field of a fragment whose array the kernel builds.
+    """Form of a field whose array the kernel builds.
 
     Attributes:
         tree: nodes of the field, depth-first: `LEAF`, `LIST`, `LARGE_LIST`, or the number of
             members of a struct.
         leaves: numbers of the field's leaves in the fragment.
         values: form of each leaf.
-        arrow: type of the array that the kernel builds; None if it is the field's own type.
+        arrow: type of the array that the kernel builds; None for the field's own type.
     """
 
     field: Field
@@ -46,7 +47,7 @@ class FieldForm(NamedTuple):
 
     @property
     def is_viewed(self) -> bool:
-        """True if ranges of rows become views of pages; the kernel copies, so it is not used."""
+        """True if ranges of rows should become views of pages; the kernel would copy them."""
         if len(self.tree) > 1:
             return False
         (values,) = self.values
@@ -54,11 +55,11 @@ class FieldForm(NamedTuple):
 
 
 class FieldForms(NamedTuple):
-    """Forms of a fragment's fields in the schema's order, and their parts concatenated.
+    """Forms of a fragment's fields in the schema's order, and all their parts concatenated.
 
     Attributes:
         widths, texts, shapes: attributes of the `LeafForm` of each leaf.
-        conversions: numbers of the fields whose arrays the kernel builds of another type.
+        conversions: numbers of the fields whose arrays the kernel builds with another type.
     """
 
     forms: Sequence[FieldForm]
@@ -88,15 +89,15 @@ class FieldForms(NamedTuple):
         return len(self.trees) == len(self.leaves) and not any(are_indices)
 
     def field_of(self, place: int) -> Field:
-        """Field of the leaf at a place in `leaves`."""
+        """Return the field of the leaf with an index in `leaves`."""
         owners = chain.from_iterable([form.field] * len(form.leaves) for form in self.forms)
         return [*owners][place]
 
     def unfit(self, plan: RowPlan, columns: Sequence[int]) -> list[int]:
-        """Return the leaves of fields whose pages do not hold values of the field's type.
+        """Return the leaves of fields whose pages do not have values of the field's type.
 
         Args:
-            columns: column of the plan for each leaf.
+            columns: for each leaf, its column in the plan.
         """
         fit = plan.fitting(self.trees, columns, self.widths)
         if len(fit) == len(self.forms):
@@ -105,11 +106,11 @@ class FieldForms(NamedTuple):
         return [at for number in others for at in self.forms[number].leaves]
 
     def only(self, keep: Sequence[bool]) -> FieldForms:
-        """Select the forms marked True."""
+        """Select the forms that are marked True."""
         return self if all(keep) else FieldForms.of([*compress(self.forms, keep)])
 
     def imported(self, address: int, schema: pa.Schema) -> pa.RecordBatch:
-        """Import a struct array of these fields from the kernel.
+        """Import a struct array of these fields from kernel memory.
 
         Args:
             address: memory address of the array.
@@ -135,10 +136,10 @@ class FieldForms(NamedTuple):
 
 
 def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
-    """Forms of the fields that a fragment has with all their leaves.
+    """Return the forms of the fields all of whose leaves a fragment has.
 
     Args:
-        own_ids: field ids of the fragment's leaves.
+        own_ids: ids of the leaves that the fragment has.
     """
     numbers: Mapping[int, int] = {field_id: number for number, field_id in enumerate(own_ids)}
     forms = []
@@ -151,15 +152,15 @@ def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
 
 
 def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
-    """Select the forms all of whose leaves are in `leaves`."""
+    """Select the forms whose leaves are all in `leaves`."""
     if len(forms.leaves) <= len(leaves) and all(map(leaves.__contains__, forms.leaves)):
         return forms
     return forms.only([all(map(leaves.__contains__, form.leaves)) for form in forms.forms])
 
 
 def _shape(field: Field) -> _Shape:
-    """Nodes, ids and forms of leaves, and built type of a field; `_UNKNOWN` if one is missing."""
-    if owns_column(field):  # a shortcut: in tables of thousands of columns nearly all fields do
+    """Return nodes, leaf ids, leaf forms and built type; `_UNKNOWN` if the kernel lacks a form."""
+    if owns_column(field):  # a shortcut, because nearly all fields of wide tables own a column
         form = leaf_form(field)
         return _UNKNOWN if form.width == NO_FORM else ((LEAF,), (field.id,), (form,), form.arrow)
     nodes = [*_nodes(field)]
@@ -172,13 +173,13 @@ def _shape(field: Field) -> _Shape:
 
 
 def _nodes(field: Field, depth: int = 1) -> Iterator[tuple[int | None, Field | None]]:
-    """Yield nodes depth-first, with the field of each leaf; None for a node the kernel lacks."""
+    """Yield nodes depth-first, with each leaf's field; None for a node that the kernel lacks."""
     arrow = storage_type(field.to_arrow().type)
     if depth > MOST_LAYERS:
         yield None, None
     elif owns_column(field):
         yield LEAF, field
-        return  # members of a packed struct are no nodes
+        return  # members of a packed struct are not nodes
     elif pa.types.is_struct(arrow):
         yield len(field.children), None
     elif pa.types.is_list(arrow) or pa.types.is_map(arrow):

@@ -1,7 +1,7 @@
-"""Rows of a fragment: columns of all its data files, decoded as one Arrow batch.
+"""Rows of a fragment: the columns of all its data files, decoded as one Arrow batch.
 
-Fields are looked up by id in the fragment's files; a field that no file has reads as null. All
-files of a fragment have the same rows.
+Fields are looked up by id in the fragment's files; a field that no file has is null. All files of a
+fragment have the same rows.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
 
 
 class FileSource(NamedTuple):
-    """A data file of a fragment: its location, and the column of each field."""
+    """Data file of a fragment: its location, and the column index of each field."""
 
     location: str
-    file_bytes: int  # exact
+    file_bytes: int  # exact size
     columns: dict[int, int]  # field id -> column index
 
 
 class FragmentTask(NamedTuple):
-    """Rows of a fragment, fetched or in a local file; decoding is CPU work for the pool."""
+    """Rows of a fragment to decode in the pool, fetched or in a local file."""
 
     schema: Schema
     num_rows: int
-    leaves: dict[int, Found]  # by field id of the leaf; in files of 2.0, of the schema's field
-    columns: Sequence[PlacedColumns] = ()  # all other leaves: the kernel decodes them
+    leaves: dict[int, Found]  # by field id of the leaf; for files of 2.0, of the top-level field
+    columns: Sequence[PlacedColumns] = ()  # all other leaves, which the kernel decodes
 
     @property
     def num_bytes(self) -> int:
-        """Encoded bytes to decode."""
+        """Number of encoded bytes to decode."""
         at_once = sum([columns.num_bytes for columns in self.columns])
         return at_once + sum(map(encoded_bytes, self.leaves.values()))
 
     @property
     def unread(self) -> list[PlacedRows]:
-        """Placed rows whose bytes are still to be read, each once."""
+        """Distinct placed rows whose bytes have not been read yet."""
         placed: dict[int, PlacedRows] = {}
         for columns in self.columns:
             if not columns.placed.is_read:
@@ -72,7 +72,7 @@ class FragmentTask(NamedTuple):
 
     @property
     def unread_pieces(self) -> list[Pieces]:
-        """Byte ranges still to be read for the fields of this task."""
+        """Byte ranges that have not been read yet, for the fields of this task."""
         columns = [own for own in self.columns if not own.placed.is_read]
         return [own.placed.pieces_of_columns(own.columns) for own in columns]
 
@@ -80,12 +80,12 @@ class FragmentTask(NamedTuple):
         """Decode the rows.
 
         Args:
-            read: opens the bytes of rows that are `unread`.
-            order: numbers of the rows to return, in this order; None returns all.
+            read: opens the bytes of `unread` rows.
+            order: numbers of the rows to return, in this order; None for all rows.
 
         Raises:
             CorruptFileError: the bytes contradict the format.
-            BatchTooLargeError: the rows have more bytes of strings than 32-bit offsets can address.
+            BatchTooLargeError: strings have more bytes than 32-bit offsets can address.
         """
         if not self.schema.fields:
             return empty_columns(self.num_rows if order is None else len(order))
@@ -101,7 +101,7 @@ class FragmentTask(NamedTuple):
         return batch
 
     def only(self, schema: Schema) -> FragmentTask:
-        """Return the task of the same rows for some fields."""
+        """Return a task for the same rows, with fewer fields."""
         ids = {field.id for field in schema.fields}
         columns = [part for own in self.columns if (part := own.only(ids)).columns]
         leaves = self.leaves
@@ -113,14 +113,14 @@ class FragmentTask(NamedTuple):
         return self._replace(schema=schema, leaves=leaves, columns=columns)
 
     def sizes(self) -> dict[int, int]:
-        """Encoded bytes by field id: a field of `columns` as a whole, other fields by leaf."""
+        """Return the encoded bytes of each field in `columns`, and of each other leaf, by id."""
         sizes = {field_id: encoded_bytes(rows) for field_id, rows in self.leaves.items()}
         for columns in self.columns:
             sizes.update(columns.sizes)
         return sizes
 
     def column(self, field: Field) -> pa.Array:
-        """Decode a field that the kernel does not build."""
+        """Decode a field whose array the kernel cannot build."""
         try:
             arrays = [
                 part.decode()
@@ -152,7 +152,7 @@ def _pages(rows: Found) -> list[PageValues]:
 
 
 def encoded_bytes(rows: Found) -> int:
-    """Encoded bytes of a leaf's rows."""
+    """Return the encoded bytes of a leaf's rows."""
     if isinstance(rows, Parts):
         return sum(map(encoded_bytes, rows.parts))
     if isinstance(rows, list):
@@ -162,10 +162,13 @@ def encoded_bytes(rows: Found) -> int:
 
 @dataclass(eq=False)
 class OpenFragment:
-    """A fragment with open columns of a projection. Immutable, but learns page states."""
+    """Fragment with opened columns of a projection.
+
+    Immutable, except that page states are added.
+    """
 
     schema: Schema
-    num_rows: int  # physical rows, deleted ones included
+    num_rows: int  # number of physical rows, including deleted rows
     leaves: tuple[OpenLeaf, ...]
     leaf_ids: tuple[int, ...]  # field id of each leaf
 
@@ -176,12 +179,12 @@ class OpenFragment:
 
     @cached_property
     def encoded_bytes(self) -> int:
-        """Bytes of all pages of the projection."""
+        """Total bytes of the pages of all leaves."""
         return sum(self.leaf_sizes)
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the columns and their page states."""
+        """Memory of the columns and their page states in bytes."""
         return 100 + self.tables.num_bytes
 
     @property
@@ -194,10 +197,10 @@ class OpenFragment:
 
     @cached_property
     def row_bytes(self) -> float:
-        """Estimated memory of a decoded row.
+        """Estimated bytes of memory per decoded row.
 
-        Sums the larger of encoded and fixed-width bytes of each leaf, because a constant page has
-        no encoded bytes.
+        It is the sum over all leaves of the encoded bytes or the fixed width, whichever is larger,
+        because a constant page has no encoded bytes.
         """
         rows = max(1, self.num_rows)
         fixed = self.schema.remember(
@@ -211,13 +214,13 @@ class OpenFragment:
         return PageTables(self.schema, self.leaves, self.leaf_ids)
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
-        """Plan single rows including all their bytes; see `take_rows`."""
+        """Plan single rows with all their bytes; see `take_rows`."""
         task = yield from self.place(rows, states, guess=guess)
         yield from fetch_placed(task.unread)
         return task
 
     def place(self, rows: Int64s, states: States, *, guess: bool) -> Plan[FragmentTask]:
-        """Plan single rows, except for the bytes that are `unread` in the task; see `take_rows`."""
+        """Plan single rows without the bytes of the task's `unread` rows; see `take_rows`."""
         (task,) = yield from take_rows(self.schema, [self], rows, [len(rows)], states, guess=guess)
         return task
 
@@ -226,10 +229,10 @@ class OpenFragment:
         return self.read_spans([(start, stop)] if start < stop else [], states)
 
     def read_spans(self, spans: Sequence[tuple[int, int]], states: States) -> Plan[FragmentTask]:
-        """Plan ranges of physical rows, which become consecutive rows of one task.
+        """Plan ranges of physical rows as consecutive rows of one task.
 
         Args:
-            spans: ascending, none of them empty.
+            spans: ascending, not empty.
         """
         (task,) = yield from self.read_parts([spans], states)
         return task
@@ -237,7 +240,7 @@ class OpenFragment:
     def read_parts(
         self, parts: Sequence[Sequence[tuple[int, int]]], states: States
     ) -> Plan[list[FragmentTask]]:
-        """Plan ranges of physical rows that are fetched together and decoded as several tasks.
+        """Plan ranges of physical rows that are fetched together, but decoded as several tasks.
 
         Args:
             parts: ranges of each task, as for `read_spans`; ascending over all parts.
@@ -251,7 +254,7 @@ class OpenFragment:
             ranged, *leaves = yield from together(plans)
         else:
             ranged = yield from read_ranges(self, parts, states)
-        # Learning pages may have shown that the kernel cannot take further columns.
+        # Loading page states may have shown that the kernel cannot take more of the columns.
         ids = {leaf.leaf.field.id for leaf in beside}
         numbers = ranged[0].fields.leaves if ranged else ()
         others = [leaf for leaf in self._others(numbers) if leaf.leaf.field.id not in ids]
@@ -265,12 +268,12 @@ class OpenFragment:
         ]
 
     def leaves_of(self, ids: Iterable[int]) -> list[OpenLeaf]:
-        """Leaves of fields; skips ids without a leaf."""
+        """Return the leaves with these field ids; ids without a leaf are skipped."""
         by_field = self.tables.by_field
         return [by_field[field_id] for field_id in ids if field_id in by_field]
 
     def leaves_beside(self) -> list[OpenLeaf]:
-        """Leaves from which the kernel does not take ranges of rows."""
+        """Return the leaves whose ranges of rows are decoded without the kernel."""
         return self._others(self.tables.ranged.fields.leaves)
 
     def _others(self, numbers: Iterable[int]) -> list[OpenLeaf]:
@@ -282,7 +285,7 @@ class OpenFragment:
     def _read(
         self, leaves: Sequence[OpenLeaf], spans: Sequence[tuple[int, int]], states: States
     ) -> Plan[dict[int, Found]]:
-        """Plan ranges of rows of some leaves, by field id."""
+        """Plan ranges of rows of leaves, by field id."""
         spans = spans or [(0, 0)]
         plans = [leaf.read(*span, states) for leaf in leaves for span in spans]
         tasks = yield from together(plans)
@@ -294,13 +297,13 @@ class OpenFragment:
         }
 
     def loads(self, parts: Sequence[tuple[int, int]], states: States) -> Iterator[Plan[None]]:
-        """Yield plans for page states that reading parts of the rows will need.
+        """Yield plans for the unknown page states that a read of parts of the rows needs.
 
-        Run together, they take at most one round. Each plan is little work, so that other tasks
-        run in between.
+        Together, the plans take at most one round. Each plan is short, so that other tasks can run
+        in between.
 
         Args:
-            parts: ranges of physical rows, ascending, none of them empty.
+            parts: ranges of physical rows, ascending, not empty.
         """
         yield from loads_of_range(self, parts, states)
         runs = joined_spans(parts)
@@ -318,9 +321,9 @@ def take_rows(
     *,
     guess: bool,
 ) -> Plan[list[FragmentTask]]:
-    """Plan single rows of fragments, one task per group of similar neighbouring fragments.
+    """Plan single rows of fragments, with one task per group of similar consecutive fragments.
 
-    Bytes that are still to be read are the tasks' `unread`. Arguments, cost and errors are those of
+    The bytes of the tasks' `unread` rows are not read yet. Arguments, cost and errors are those of
     `placed_rows`.
     """
     placed = yield from placed_rows(fragments, rows, ends, states, guess=guess)
@@ -331,7 +334,7 @@ def take_rows(
 
 
 class ToOpen(NamedTuple):
-    """A fragment to open: its files, its physical rows, and the cache for facts about the files."""
+    """Fragment to open: its files, its number of physical rows, and the cache for the files."""
 
     files: Sequence[FileSource]
     num_rows: int
@@ -339,7 +342,7 @@ class ToOpen(NamedTuple):
 
 
 class _FileToOpen(NamedTuple):
-    """A file to open: the number of its fragment, and the leaves that the file has."""
+    """File to open: the number of its fragment, and the leaves in the file."""
 
     fragment: int
     source: FileSource
@@ -357,7 +360,7 @@ def open_fragment(
 def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenFragment]]:
     """Plan the opening of fragments for a projection.
 
-    Cost: no round if caches know the files; else one, or two if a file's tail lacks the metadata.
+    Cost: no round if the caches have the files; else one, or two if a file's tail lacks metadata.
 
     Raises:
         CorruptFileError: a column does not have as many rows as its fragment.
@@ -380,7 +383,7 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
         by_field = _by_field(schema, group, num_rows)
         own_ids = tuple(by_field)
         if own_ids == ids:
-            own_ids = ids  # one object for all fragments
+            own_ids = ids  # share one object between all fragments
         else:
             by_field = {field: by_field[field] for field in (*ids, *top) if field in by_field}
             own_ids = tuple(by_field)
@@ -393,7 +396,7 @@ def open_fragments(schema: Schema, to_open: Sequence[ToOpen]) -> Plan[list[OpenF
 def _by_field(
     schema: Schema, files: Sequence[Sequence[OpenLeaf]], num_rows: int
 ) -> dict[int, OpenLeaf]:
-    """Leaves of a fragment's files by field id."""
+    """Return the leaves in a fragment's files by field id."""
     by_field: dict[int, OpenLeaf] = {}
     for leaves in files:
         for leaf in leaves:
@@ -411,7 +414,7 @@ def _by_field(
 
 
 def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], tuple[int, ...], Collection[int]]:
-    """Leaves of a schema, the ids of their fields, and the ids of the schema's top-level fields."""
+    """Return the leaves of a schema, their field ids, and the ids of the top-level fields."""
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     ids = tuple([leaf.field.id for leaf in leaves])
     return leaves, ids, {field.id: None for field in schema.fields}
@@ -420,7 +423,7 @@ def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], tuple[int, ...], 
 def _open_leaves(
     schema: Schema, to_open: Sequence[ToOpen], files: Sequence[_FileToOpen], top: Collection[int]
 ) -> Plan[list[list[OpenLeaf]]]:
-    """Plan the leaves of each file: all files of 2.1 and later at once, older files one by one."""
+    """Plan the leaves of each file: files of 2.1 and later together, older files one by one."""
     containers = yield from open_files(
         [
             FileOf(source.location, source.file_bytes, to_open[number].states)

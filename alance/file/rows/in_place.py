@@ -1,8 +1,8 @@
-"""Rows of open local files: the job that decodes a column first reads it from the page cache.
+"""Rows of open local files: the decoding job itself reads a column from the page cache.
 
-A column is read just before it is decoded, into memory that the previous column gave back. So its
-bytes are still in the processor's cache, and no memory is held ahead. The job waits for the few
-bytes that the page cache lacks. If the cache lacks most of a file, reading ahead is faster.
+A column is read just before it is decoded, into memory that the previous column has freed. So its
+bytes are still in the processor's cache, and no memory is needed for reading ahead. The job waits
+for the few bytes that the page cache lacks. If it lacks most of a file, reading ahead is faster.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LocalRows:
     start: int
     stop: int
     states: ScanStates
-    files: Mapping[str, files.OpenFile]  # by location
+    files: Mapping[str, files.OpenFile]  # open files by location
     note: Note
 
     @property
@@ -66,7 +66,7 @@ class LocalRows:
         if not schema.fields:
             return empty_columns(self.num_rows)
         try:
-            with self.fragment.tables.lock:  # so that threads do not learn the same pages
+            with self.fragment.tables.lock:  # so that threads do not load the same page states
                 placing = place_range(self.fragment, self.start, self.stop, OwnStates())
                 columns = answered(placing, self._read)
             decoded = []
@@ -80,7 +80,7 @@ class LocalRows:
     def _reader(
         self, paths: Sequence[str], pieces: Callable[[], Pieces]
     ) -> Iterator[_kernels.Source]:
-        """Open the files as a source of bytes for the kernel; see `Reader`.
+        """Open the files as a source of bytes for the kernel; see `plans.Reader`.
 
         Raises:
             NotAtHand: a file is not open, cannot be read, or has waited for the disk too often.
@@ -115,7 +115,7 @@ class LocalRows:
         return FragmentTask(self.fragment.schema, self.num_rows, leaves).column(field)
 
     def _read(self, extents: Sequence[Extent]) -> list[memoryview]:
-        """Read the extents of a round; many ranges of one file are read by one call."""
+        """Read the ranges of a round; many ranges of one file take a single call."""
         ranges = [span for span in extents if isinstance(span, ByteRange)]
         if len(ranges) == len(extents) > 1 and len({span.path for span in ranges}) == 1:
             return self._read_many(ranges)

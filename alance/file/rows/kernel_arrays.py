@@ -1,7 +1,8 @@
-"""Arrays of fields whose type the kernel does not know: built of a simpler type, then converted.
+"""Arrays of types that the kernel cannot build: it builds a simpler type, which is converted.
 
 The kernel builds JSON and packed structs as their stored bytes, arrays of the null type as null
-bytes, and maps as lists of entries. Structs and lists around them are rebuilt over the same memory.
+bytes, and maps as lists of entries. Structs and lists around such arrays are rebuilt without a
+copy.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class LeafForm(NamedTuple):
     """Form of a leaf's values in the array that the kernel builds.
 
     Attributes:
-        width: bytes of a value; 0 for a bit; -4 or -8 for strings and binary with offsets of so
-            many bytes; or `NO_FORM`.
+        width: bytes per value; 0 for bits; -4 or -8 for strings and binary with offsets of 4 or 8
+            bytes; or `NO_FORM`.
         is_text: True if values are UTF-8.
-        arrow: type of the array; None if it is the field's type.
-        shape: empty for plain values. For dictionaries the bytes of an index, negative if it is
-            signed. For fixed-size lists the bits of an item, then the list lengths, outermost
+        arrow: type of the array; None for the field's type.
+        shape: empty for plain values. For dictionaries, the bytes per index, negative for signed
+            indices. For fixed-size lists, the bits per item, then the list lengths, outermost
             first.
     """
 
@@ -53,7 +54,7 @@ class LeafForm(NamedTuple):
     shape: tuple[int, ...] = ()
 
 
-NO_FORM: Final = -1  # the kernel builds no array of such values
+NO_FORM: Final = -1  # the kernel cannot build an array of such values
 UNKNOWN: Final = LeafForm(NO_FORM)
 JSONB: Final = LeafForm(-8, arrow=pa.large_binary())
 NULLS: Final = LeafForm(1, arrow=pa.int8())
@@ -65,7 +66,7 @@ def leaf_form(field: Field) -> LeafForm:
         try:
             return _form_of_type(field.logical_type)
         except UnsupportedError:
-            field.to_arrow()  # its error names the field
+            field.to_arrow()  # for the error, which names the field
             raise
     if field.is_blob_v1:
         return UNKNOWN
@@ -75,13 +76,13 @@ def leaf_form(field: Field) -> LeafForm:
 
 
 def is_built(field: Field) -> bool:
-    """True if the kernel builds arrays of a field that owns a column."""
+    """True if the kernel can build arrays of a field that owns a column."""
     return field.derive("is_built", lambda own: leaf_form(own).width != NO_FORM)
 
 
 @lru_cache(maxsize=256)
 def _form_of_type(logical_type: str) -> LeafForm:
-    """Return the form of fields without metadata, by their type: a table has few types."""
+    """Return the form of fields without metadata; memoized by type, of which a table has few."""
     if is_nested(logical_type):
         return UNKNOWN
     return JSONB if logical_type == "json" else _form(leaf_type(logical_type))
@@ -122,12 +123,12 @@ def _form_of_lists(storage: pa.DataType) -> LeafForm:
         return UNKNOWN
     bits = prod(lengths) * item_bits
     if bits < 2 or len(lengths) > MOST_LENGTHS or bits > MAX_BITS_PER_VALUE:
-        return UNKNOWN  # the kernel could not tell a list of one bit from a bit
+        return UNKNOWN  # the kernel cannot distinguish a list of one bit from a bit
     return LeafForm(-(-bits // 8), shape=(item_bits, *lengths))
 
 
 def _form_of_packed(arrow: pa.DataType) -> LeafForm:
-    """Return the form of packed structs, which the kernel builds as fixed-size binary."""
+    """Return the form of packed structs: the kernel builds them as fixed-size binary."""
     if not pa.types.is_struct(arrow):
         return UNKNOWN
     forms = [_form(storage_type(member.type)) for member in arrow]
@@ -138,7 +139,7 @@ def _form_of_packed(arrow: pa.DataType) -> LeafForm:
 
 
 def kernel_type(field: Field) -> pa.DataType | None:
-    """Return the type of the array that the kernel builds for a field. None if the field's own."""
+    """Return the type of array that the kernel builds for a field; None for the field's type."""
     if owns_column(field):
         return leaf_form(field).arrow
     arrow = storage_type(field.to_arrow().type)
@@ -156,7 +157,7 @@ def kernel_type(field: Field) -> pa.DataType | None:
 
 
 def _unpacked(array: pa.Array, arrow: pa.DataType) -> pa.Array:
-    """Return packed structs built from their bytes."""
+    """Build packed structs from their bytes."""
     valid, content = array.buffers()
     bits, start = 8 * array.type.byte_width, 0
     data = np.frombuffer(content, np.uint8)[: len(array) * array.type.byte_width]
@@ -172,7 +173,7 @@ def _unpacked(array: pa.Array, arrow: pa.DataType) -> pa.Array:
 
 
 def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
-    """Convert an array that the kernel built into the type of its field.
+    """Convert an array that the kernel has built to the type of its field.
 
     Args:
         arrow: type of the field.

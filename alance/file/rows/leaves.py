@@ -1,4 +1,4 @@
-"""Leaves of an open fragment with their columns, and a leaf's rows in several parts."""
+"""Leaves of an open fragment with their columns, and rows of a leaf in several parts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 
-@dataclass(slots=True)  # not frozen: that makes its creation three times as slow
+@dataclass(slots=True)  # not frozen, because that would triple the time to create it
 class OpenLeaf:
-    """A leaf field and its open column; a row of the table is `multiplier` rows of the column."""
+    """Leaf field with its open column. A row of the table is `multiplier` rows of the column."""
 
     leaf: LeafColumn
     column: OpenColumn | FieldColumn
     is_top: bool  # True for a top-level field of the schema
 
     def rows(self, rows: Int64s) -> Int64s:
-        """Convert rows of the table to rows of the column."""
+        """Convert row numbers of the table to row numbers of the column."""
         if (dimension := self.leaf.multiplier) == 1:
             return rows
         return (rows[:, None] * dimension + np.arange(dimension)).reshape(-1)
@@ -41,7 +41,7 @@ class OpenLeaf:
         return from_content(reading, self.column.container)
 
     def load(self, start: int, stop: int, states: States) -> Plan[None]:
-        """Plan the page states that a range of rows needs: at most one round."""
+        """Plan the page states that a range of rows needs, in at most one round."""
         times = self.leaf.multiplier
         loading = self.column.load(start * times, stop * times, states)
         return from_content(loading, self.column.container)

@@ -1,4 +1,4 @@
-"""Rows of fields, nested fields included, decoded to one record batch by one kernel call."""
+"""Rows of fields, including nested fields, that one kernel call decodes to a record batch."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from alance.format.plans import Reader
     from alance.format.schema import Schema
 
-GOES_ON: Final = 1  # answer of the kernel: other shares are not decoded yet
+GOES_ON: Final = 1  # result of the kernel: other shares are not decoded yet
 
 
 NOTHING: Final = memoryview(b"")  # content of constant pages, which have no bytes
 
 
 class PlacedRows:
-    """The same rows of several columns, with the places of their bytes.
+    """The same rows of several columns, with the positions of their bytes.
 
     Attributes:
-        paths: path of the file of each table of the plan.
-        content: bytes of all pieces, concatenated; empty if all pages are constant. None if they
-            are not read, or are in `files`.
-        files: bytes in memory of the file of each table; None if there are none.
+        paths: for each table of the plan, the path of its file.
+        content: concatenated bytes of all pieces; empty if all pages are constant. None if the
+            bytes have not been read, or are in `files`.
+        files: for each table, the bytes of its file in memory; None if files are not in memory.
     """
 
     __slots__ = ("_pieces", "content", "files", "paths", "plan")
@@ -59,25 +59,25 @@ class PlacedRows:
         return self.content is not None or self.files is not None
 
     def corrupt(self, hit: int, what: str) -> CorruptFileError:
-        """Return an error that names a page of the plan and its fault."""
+        """Build an error that names a page of the plan and says what is wrong."""
         table, start = self.plan.place(hit)
         return PagePlace(self.paths[table], ((start, 0),), 0).corrupt(what)
 
     @property
     def pieces(self) -> Pieces:
-        """Byte ranges to read for all groups."""
+        """Byte ranges to read for all groups of the plan."""
         if self._pieces is None:
             self._pieces = self.pieces_of(0, self.plan.num_groups)
         return self._pieces
 
     def pieces_of(self, first: int, last: int) -> Pieces:
-        """Return the byte ranges to read for some groups."""
+        """Return the byte ranges to read for the groups from `first` to `last` of the plan."""
         tables, ends, starts, stops, num_bytes = self.plan.pieces(first, last)
         paths = [*map(self.paths.__getitem__, tables)]
         return Pieces(paths, ends, starts, stops, num_bytes)
 
     def pieces_of_columns(self, columns: Sequence[int]) -> Pieces:
-        """Return the byte ranges to read for some columns, at least one."""
+        """Return the byte ranges to read for columns, at least one."""
         groups: list[list[int]] = []
         for column in columns:
             first, last = self.plan.groups(column)
@@ -99,10 +99,10 @@ class PlacedRows:
 
 
 class PlacedColumns(NamedTuple):
-    """Placed rows of some fields of the schema.
+    """Placed rows of fields of the schema.
 
     Attributes:
-        columns: numbers of the fields' leaves in the plan, field by field.
+        columns: column in the plan of each leaf, field by field.
     """
 
     placed: PlacedRows
@@ -120,12 +120,12 @@ class PlacedColumns(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Encoded bytes to decode."""
+        """Number of encoded bytes to decode."""
         sizes = self.placed.plan.column_bytes
         return sum([sizes[column] for column in self.columns])
 
     def only(self, ids: Collection[int]) -> PlacedColumns:
-        """Return the rows of some fields."""
+        """Return the rows of only the fields with these ids."""
         keep = [form.field.id in ids for form in self.fields.forms]
         of_leaves = [
             is_kept
@@ -135,7 +135,7 @@ class PlacedColumns(NamedTuple):
         columns = [*compress(self.columns, of_leaves)]
         placed, sizes = self.placed, self.placed.plan.column_bytes
         if not (placed.is_read or any(sizes[column] for column in columns)):
-            placed = PlacedRows(placed.plan, placed.paths)  # all pages are constant
+            placed = PlacedRows(placed.plan, placed.paths)  # because all pages are constant
             placed.content = NOTHING
         return PlacedColumns(placed, self.fields.only(keep), columns)
 
@@ -143,13 +143,14 @@ class PlacedColumns(NamedTuple):
         """Decode the fields to one batch.
 
         Args:
-            read: opens the bytes that are not read yet.
-            schema: schema of the rows; `fields` are some or all of its fields, in its order.
-            order: numbers of the rows to return, in this order; for single rows only.
+            read: opens the bytes that have not been read yet.
+            schema: schema of the rows, which has all of `fields` in their order.
+            order: numbers of the rows to return, in this order; None for all. Not for ranges of
+                rows.
 
         Raises:
             CorruptFileError: the bytes contradict the format.
-            BatchTooLargeError: the rows have more bytes of strings than 32-bit offsets can address.
+            BatchTooLargeError: strings have more bytes than 32-bit offsets can address.
         """
         (share,) = self.shares(1, schema, order)
         batch = share.decode(read)
@@ -159,7 +160,7 @@ class PlacedColumns(NamedTuple):
     def shares(self, count: int, schema: Schema, order: Int64s | None) -> list[ColumnsShare]:
         """Split the decoding into `count` shares of about equal bytes, one per thread.
 
-        More than one share is legal only for unread single rows of fields that `are_plain`.
+        More than one share is only allowed for unread single rows of fields that `are_plain`.
         """
         _, trees, _, widths, texts, shapes, _ = self.fields
         batch = _kernels.RowBatch(trees, self.columns, widths, texts, order, count, shapes)
@@ -167,7 +168,7 @@ class PlacedColumns(NamedTuple):
 
 
 class ColumnsShare(NamedTuple):
-    """A thread's share of the decoding of columns; all shares fill one batch."""
+    """Share of the decoding of columns for one thread; all shares fill the same batch."""
 
     columns: PlacedColumns
     schema: Schema
@@ -175,7 +176,7 @@ class ColumnsShare(NamedTuple):
     number: int
 
     def decode(self, read: Reader) -> pa.RecordBatch | None:
-        """Decode the share. Returns the batch of all shares if it is the last one, else None.
+        """Decode the share. The last share returns the batch of all shares; others return None.
 
         Arguments and errors are those of `PlacedColumns.decode`.
         """
@@ -200,7 +201,7 @@ class ColumnsShare(NamedTuple):
         return columns.fields.imported(self.batch.address, arrow)
 
     def _decode(self, plan: _kernels.RowPlan, read: Reader) -> bool:
-        """Decode the share; return False if other shares are not decoded yet."""
+        """Decode the share. Returns False if other shares are not decoded yet."""
         placed = self.columns.placed
         if placed.content is not None:
             self.batch.decode(plan, placed.content)
@@ -212,10 +213,10 @@ class ColumnsShare(NamedTuple):
         with read(placed.paths, self._pieces) as source:
             state = self.batch.read(plan, source, self.number)
             if not state:
-                raise OSError  # the reader replaces it by the store's error
+                raise OSError  # the reader replaces this by the store's error
         return state != GOES_ON
 
     def _pieces(self) -> Pieces:
-        """Pieces to report in a trace: the first share reports those of all shares."""
+        """Return the pieces to report in a trace; the first share reports those of all shares."""
         placed, _, columns = self.columns
         return placed.pieces_of(0, 0) if self.number else placed.pieces_of_columns(columns)

@@ -1,9 +1,10 @@
 """Plans that locate and read single rows of open fragments.
 
-Every take goes through `placed_rows`. One kernel call places rows in all page tables of similar
-fragments. It returns the bytes to read, and the pages of unknown state. Their states come from the
-caches, or from a round of reads. On stores where a round is expensive, the place of their rows is
-guessed instead. Leaves without a page table have plans of their own, which run beside.
+Every take uses `placed_rows`. One kernel call places rows: it looks them up in all page tables of
+similar fragments, and returns the bytes to read, and the pages of unknown state. Those states are
+read from the caches, or in another round. On stores where a round is expensive, the positions of
+rows in these pages are guessed instead. Leaves without a page table have separate plans, which run
+concurrently.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
     from alance.file.rows.leaves import OpenLeaf
     from alance.format.plans import Plan
 
-PLACED_AT_ONCE: Final = 1 << 17  # rows times columns that a call places: 1 to 4 milliseconds
+PLACED_AT_ONCE: Final = 1 << 17  # rows times columns to place per call: 1 to 4 milliseconds
 _CONTAINERS, _PATH = map(attrgetter, ("containers", "path"))
 _PLACED, _WHOLE, _KINDS = map(attrgetter, ("placed", "whole", "kinds"))
-_PAGES = _TABLES = attrgetter("tables")  # of an `OpenFragment`, and of its `PageTables`
+# Page tables of an `OpenFragment`; tables of a `PageTables`.
+_PAGES = _TABLES = attrgetter("tables")
 NO_LEAVES: Final[frozenset[int]] = frozenset()
-GUESSED_PLACES: Final = 64  # with more places, wasted bytes cost more than a round of 30 ms
+# Above this number of guesses, wasted bytes cost more than a round of 30 ms.
+GUESSED_PLACES: Final = 64
 
 
 def placed_rows(
@@ -50,17 +53,18 @@ def placed_rows(
     *,
     guess: bool,
 ) -> Plan[list[FoundRows]]:
-    """Plan single rows; one result per group of similar neighbouring fragments.
+    """Plan single rows, with one result per group of similar consecutive fragments.
 
-    Cost: no round if page states are known, else one; two for some kinds of pages. The bytes of
-    `columns` are not read, except with `guess` if leaves without a page table have to be read.
+    Cost: no round if page states are known, else one, or two for some kinds of pages. The bytes of
+    the results' `columns` are not read, except with `guess` if leaves without a page table have to
+    be read.
 
     Args:
         rows: physical row offsets of all fragments, concatenated; sorted and unique in each
             fragment.
         ends: end of each fragment's offsets in `rows`.
-        guess: guess the place of a few rows in pages of unknown state, because a round of the
-            store is expensive.
+        guess: True to guess the positions of a few rows in pages of unknown state, because a round
+            is expensive.
 
     Raises:
         CorruptFileError: a page's description or state contradicts the format.
@@ -80,11 +84,11 @@ def placed_rows(
 
 
 class FoundRows(NamedTuple):
-    """Rows of neighbouring fragments.
+    """Rows of consecutive fragments.
 
     Attributes:
-        leaves: decode tasks of the leaves that the kernel does not build, by field id.
-        columns: fields whose arrays the kernel builds.
+        leaves: decode tasks of the leaves that the kernel cannot decode, by field id.
+        columns: placed rows of the fields that the kernel decodes.
     """
 
     num_rows: int
@@ -107,17 +111,17 @@ class _RowRequest(NamedTuple):
 
     @property
     def num_runs(self) -> int:
-        """Number of runs of neighbouring rows."""
+        """Number of runs of consecutive rows."""
         return 1 + int(np.count_nonzero(np.diff(self.rows) != 1))
 
     def runs(self, apart: Mapping[int, set[int]]) -> list[_Run]:
-        """Group neighbouring fragments that the same plans can read.
+        """Group consecutive fragments that the same plans can read.
 
-        The fragments of a run have tables for the same leaves, the same leaves in whole files, and
-        the same classes of columns.
+        The fragments of a run have tables for the same leaves, have the same leaves in files that
+        are completely in memory, and have the same classes of columns.
 
         Args:
-            apart: numbers of the leaves that are read by a guess, by the number of the fragment.
+            apart: numbers of the leaves whose rows are guessed, by the number of the fragment.
         """
         tables, numbers, runs, first = self.tables, range(len(self.tables)), [], 0
         ways = zip(
@@ -138,12 +142,13 @@ class _RowRequest(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Rows of neighbouring fragments that are placed by the same plans.
+    """Rows of consecutive fragments that the same plans place.
 
     Attributes:
-        by_leaf: tables of each leaf, by fragment; a copy, because `PageTables` may drop tables.
+        by_leaf: for each leaf, its table in each fragment; a copy, because `PageTables` may drop
+            tables.
         first: number of the first fragment.
-        apart: numbers of leaves that are read by a guess.
+        apart: numbers of the leaves whose rows are guessed.
     """
 
     tables: Sequence[PageTables]
@@ -154,7 +159,7 @@ class _Run(NamedTuple):
     apart: Collection[int]
 
     def batches(self) -> list[_Batch]:
-        """Cut the fields into batches, each placed by one kernel call."""
+        """Split the fields into batches, each for one kernel call."""
         if not len(self.rows):
             return []
         own, batches = self.tables[0], []
@@ -172,17 +177,17 @@ class _Run(NamedTuple):
         return batches
 
     def others(self, columns: Sequence[PlacedColumns]) -> list[int]:
-        """Numbers of the leaves that are not among the columns."""
+        """Return the numbers of the leaves that are not in `columns`."""
         numbers = range(len(self.tables[0].leaves)) if len(self.rows) else ()
         own = {at for part in columns for at in part.fields.leaves}
         return [at for at in numbers if at not in own] if len(own) < len(numbers) else []
 
 
 class _Batch(NamedTuple):
-    """Fields of a run that are placed by one kernel call.
+    """Fields of a run that one kernel call places.
 
     Attributes:
-        is_whole: True if the fields' files are in memory whole.
+        is_whole: True if the fields' files are completely in memory.
     """
 
     run: _Run
@@ -190,7 +195,7 @@ class _Batch(NamedTuple):
     is_whole: bool
 
     def place(self) -> _kernels.RowPlan:
-        """Place the rows; pages of unknown state are `unknown` in the plan."""
+        """Place the rows. The plan's `unknown` has the pages of unknown state."""
         run, leaves = self.run, self.fields.leaves
         try:
             return _kernels.plan_rows([run.by_leaf[at] for at in leaves], run.rows, run.ends)  # type: ignore[misc]  # of placed leaves none is None
@@ -199,7 +204,7 @@ class _Batch(NamedTuple):
             raise CorruptFileError(f"{path}: {error}") from error
 
     def placed(self, plan: _kernels.RowPlan) -> PlacedColumns:
-        """Return the placed rows, with their bytes if the files are in memory whole."""
+        """Return the placed rows, with their bytes if the files are completely in memory."""
         by_leaf = [*zip(*map(_CONTAINERS, self.run.tables), strict=True)]
         containers = [container for at in self.fields.leaves for container in by_leaf[at]]
         placed = PlacedRows(plan, [*map(_PATH, containers)])
@@ -267,10 +272,10 @@ def _rows_of(request: _RowRequest, states: States, guess: bool) -> Plan[list[Fou
 
 
 def _drop_unfit(batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan]) -> bool:
-    """Drop the tables of fields whose pages do not hold values of the field's type.
+    """Drop the tables of fields whose pages do not have values of the field's type.
 
-    Such fields are then decoded leaf by leaf, which raises a precise error. Returns True if there
-    are any.
+    The codecs then decode such fields leaf by leaf, and raise a precise error. Returns True if
+    tables were dropped.
     """
     is_any = False
     for batch, plan in zip(batches, plans, strict=True):
@@ -284,7 +289,7 @@ def _drop_unfit(batches: Sequence[_Batch], plans: Sequence[_kernels.RowPlan]) ->
 def _read_leaves(
     run: _Run, numbers: Sequence[int], states: States, guess: bool
 ) -> Plan[dict[int, Found]]:
-    """Plan the rows of leaves that the kernel does not build, by field id."""
+    """Plan the rows of leaves that the kernel cannot decode, by field id."""
     leaves = run.tables[0].leaves
     spans = [
         (tables.leaves, run.rows[first:last])
@@ -306,7 +311,7 @@ def _taken(leaf: OpenLeaf, rows: Int64s, states: States, guess: bool) -> Plan[Fo
 
 
 def fetch_placed(placed: Sequence[PlacedRows]) -> Plan[None]:
-    """Plan the bytes of placed rows: one round, or none if `placed` is empty."""
+    """Plan the bytes of placed rows in one round; no round if `placed` is empty."""
     if placed:
         contents = yield [rows.pieces for rows in placed]
         for rows, content in zip(placed, contents, strict=True):

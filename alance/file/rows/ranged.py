@@ -1,9 +1,9 @@
-"""Plans for ranges of rows of an open fragment; one kernel call decodes all fields that it knows.
+"""Plans for ranges of rows of an open fragment; one kernel call decodes all fields that it can.
 
 A scan reads a fragment in parts, and a lookup reads some pages of an index. One kernel call lists
-the bytes that a part needs, and another decodes them into a record batch. So a part costs the same
-in Python for any number of columns. Leaves that the kernel does not handle (large values, some
-kinds of pages) are planned and decoded beside it, column by column.
+the bytes that a part needs, and another call decodes them into a record batch. So the Python work
+per part does not depend on the number of columns. Leaves that the kernel cannot decode (large
+values, some kinds of pages) are planned and decoded separately, column by column.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Plan
 
-LEARNED_AT_ONCE: Final = 64  # pages learned by one plan: a millisecond or two
-FEW_PIECES: Final = 16  # as many as a read answers on the loop
-LARGE_BYTES: Final = 32 << 10  # mean piece from which a copy costs more than a request of its own
-MOST_BYTES: Final = 4 << 20  # longest range: a range from two requests is copied on the loop
-PADDING: Final = 64  # bytes; neighbouring pages of a file have no wider gaps
+LEARNED_AT_ONCE: Final = 64  # pages whose states one plan loads: one or two milliseconds
+FEW_PIECES: Final = 16  # pieces; the event loop answers reads of at most as many
+# Bytes; copying pieces of at least this mean size costs more than separate requests.
+LARGE_BYTES: Final = 32 << 10
+# Bytes of the longest range, because the event loop copies a range that spans two requests.
+MOST_BYTES: Final = 4 << 20
+PADDING: Final = 64  # bytes; adjacent pages of a file have no wider gaps
 
 
 class PageBytes:
-    """Bytes read from the pages of some files; each byte is requested once."""
+    """Bytes read from the pages of files; each byte is requested once."""
 
     def __init__(self, containers: Sequence[Container]) -> None:
         self._containers = containers
@@ -50,15 +52,18 @@ class PageBytes:
         }
 
     def of(self, tables: RangeTables) -> list[_kernels.HeldFile]:
-        """Held bytes of the file of each column; all columns must be of these files."""
+        """Return the bytes in memory of each column's file.
+
+        These files must be among those of this object.
+        """
         return [*map(self._files.__getitem__, tables.paths)]
 
     def read_whole(self, holes: Sequence[Hole], learned: Set[tuple[str, int, int]]) -> Plan[None]:
-        """Plan the buffers of small pages, but those that are read for their states: one round.
+        """Plan the buffers of small pages in one round, except those that are read for states.
 
         Args:
             holes: the pages.
-            learned: path, start and stop of the ranges from which states are learned.
+            learned: ranges (path, start, stop) that are read for states.
         """
         spans: dict[str, list[tuple[int, int]]] = {}
         for hole in holes:
@@ -77,10 +82,10 @@ class PageBytes:
             self._files[part.path].add(part.start, content)
 
     def read(self, plan: _kernels.RowPlan, tables: RangeTables) -> Plan[None]:
-        """Plan the bytes that a row plan needs and that are not here yet: one round at most.
+        """Plan the bytes that a row plan needs and that are not in memory; at most one round.
 
         Few or large pieces are requested as ranges, and used without a copy. Many small pieces are
-        requested as one buffer per file, because each range costs about as much as a request.
+        requested as one buffer per file, because a range costs about as much as a request.
 
         Args:
             tables: tables of the row plan.
@@ -115,11 +120,11 @@ def _placed(
 ) -> tuple[RangeTables, _kernels.RowPlan] | None:
     """Place ranges of rows by the page tables of a fragment.
 
-    Returns None if there are no ranges, or no fields that the kernel builds. Fields whose pages do
-    not hold values of the field's type are left out of the tables.
+    Returns None if there are no ranges, or if the kernel can build no field. The tables omit fields
+    whose pages do not have values of the field's type.
 
     Args:
-        spans: ascending, none of them empty.
+        spans: ascending, not empty.
 
     Raises:
         CorruptFileError: the pages contradict each other.
@@ -144,9 +149,9 @@ def _plan(tables: RangeTables, spans: Sequence[tuple[int, int]]) -> _kernels.Row
 def place_range(
     fragment: OpenFragment, start: int, stop: int, states: States
 ) -> Plan[PlacedColumns | None]:
-    """Plan the places of a range of rows, without their bytes.
+    """Plan the positions of a range of rows, without reading their bytes.
 
-    Returns None if the range is empty, or the kernel builds no fields.
+    Returns None if the range is empty, or if the kernel can build no field.
 
     Cost: no round if page states are known, else one.
     """
@@ -163,12 +168,12 @@ def place_range(
 def loads_of_range(
     fragment: OpenFragment, parts: Sequence[tuple[int, int]], states: States
 ) -> Iterator[Plan[None]]:
-    """Yield plans for the unknown page states of parts of the rows; together at most one round.
+    """Yield plans for the unknown page states of parts of the rows; together, at most one round.
 
-    Skips small pages inside a part, because `read_ranges` reads them whole.
+    Skips small pages inside a part, because `read_ranges` reads them completely.
 
     Args:
-        parts: ascending, none of them empty.
+        parts: ranges of rows, ascending, not empty.
     """
     placed = _placed(fragment, joined_spans(parts))
     if placed is not None:
@@ -176,7 +181,7 @@ def loads_of_range(
 
 
 def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
-    """Return plans for the states of all pages, small ones included: at most one round in all."""
+    """Return plans for the unknown states of all pages, including small ones; at most one round."""
     placed = _placed(fragment, [(0, fragment.num_rows)] if fragment.num_rows else ())
     return [] if placed is None else [*_loads(fragment, *placed, states)]
 
@@ -186,13 +191,13 @@ def read_ranges(
 ) -> Plan[list[PlacedColumns] | None]:
     """Plan ranges of rows with their bytes, in parts that are decoded separately.
 
-    A small page inside the ranges is read once, as a whole. Returns None if there are no ranges,
-    or the kernel builds no fields.
+    A small page inside the ranges is read once, completely. Returns None if there are no ranges, or
+    if the kernel can build no field.
 
     Cost: one round if the plans of `loads_of_range` have run, else two.
 
     Args:
-        parts: ranges of each part; ascending over all parts, none of them empty.
+        parts: ranges of each part; ascending over all parts, not empty.
     """
     content: PageBytes | None = None
     spans = joined_spans(chain.from_iterable(parts))
@@ -221,7 +226,7 @@ def read_ranges(
 
 
 def _owners(fragment: OpenFragment, tables: RangeTables) -> list[tuple[int, PageTables]]:
-    """List each table's leaf number and `PageTables`, as `NewPages` takes them."""
+    """Return pairs of each table's leaf number and `PageTables`, for `NewPages`."""
     return [*product(tables.fields.leaves, [fragment.tables])]
 
 
@@ -232,12 +237,12 @@ def _loads(
     states: States,
     besides: Sequence[tuple[int, int]] = (),
 ) -> Iterator[Plan[None]]:
-    """Yield plans for the unknown pages of a row plan, `LEARNED_AT_ONCE` pages in each.
+    """Yield plans for the unknown pages of a row plan, each for up to `LEARNED_AT_ONCE` pages.
 
-    Learns states that are in a cache at once, without a plan.
+    States in a cache are loaded immediately, without a plan.
 
     Args:
-        besides: ranges of rows; small pages inside such a range are skipped.
+        besides: ranges of rows; small pages inside one of them are skipped.
     """
     owners = _owners(fragment, tables)
     pages = NewPages(owners, plan.unknown)
@@ -251,11 +256,11 @@ def _loads(
 
 
 def _is_small(hole: Hole, spans: Sequence[tuple[int, int]]) -> bool:
-    """True if a page is a small mini-block page inside one of the ranges, to be read whole."""
+    """True for a small mini-block page inside one of the ranges, which is read completely."""
     column = hole.leaf.column
     assert isinstance(column, OpenColumn)
     first, last = column.column.first_rows[hole.number : hole.number + 2].tolist()
-    at = bisect_right(spans, (first, sys.maxsize)) - 1  # span in which the page begins
+    at = bisect_right(spans, (first, sys.maxsize)) - 1  # index of the span in which the page starts
     return (
         at >= 0
         and last <= spans[at][1]

@@ -1,4 +1,4 @@
-"""Rows taken from one or more fragments, decoded as one batch."""
+"""Rows taken from one or more fragments, and decoded as one batch."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class TakenRows(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Encoded bytes to decode."""
+        """Number of encoded bytes to decode."""
         return sum([task.num_bytes for task in self.tasks])
 
     def split(self, count: int) -> list[TakenRows]:
-        """Split the fields into at most `count` parts of neighbouring fields and about equal bytes.
+        """Split the fields into at most `count` parts: consecutive fields, and about equal bytes.
 
-        The batches of the parts side by side are the batch of the whole.
+        The columns of all parts' batches are the columns of the whole batch.
         """
         if count <= 1 or len(self.schema.fields) <= 1:
             return [self]
@@ -59,7 +59,8 @@ class TakenRows(NamedTuple):
     def shares(self, count: int, order: Int64s | None) -> list[ColumnsShare]:
         """Split the rows into `count` shares that threads decode into one batch.
 
-        Empty if there are several tasks, a column is not plain, or its bytes were already read.
+        Returns no shares if there are several tasks, a column is not plain, or its bytes have been
+        read.
         """
         columns = [own for task in self.tasks for own in task.columns]
         if len(self.tasks) > 1 or len(columns) != 1 or columns[0].placed.is_read:
@@ -71,16 +72,16 @@ class TakenRows(NamedTuple):
 
     @property
     def unread(self) -> list[PlacedRows]:
-        """Placed rows whose bytes are still to be read."""
+        """Placed rows whose bytes have not been read yet."""
         return [placed for task in self.tasks for placed in task.unread]
 
     @property
     def unread_pieces(self) -> list[Pieces]:
-        """Byte ranges still to be read."""
+        """Byte ranges that have not been read yet."""
         return [pieces for task in self.tasks for pieces in task.unread_pieces]
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
-        """Decode the rows of all tasks; arguments and errors are those of `FragmentTask.decode`."""
+        """Decode the rows of all tasks. Arguments and errors are those of `FragmentTask.decode`."""
         if len(self.tasks) == 1:
             return self.tasks[0].decode(read, order)
         batches = [task.decode(read) for task in self.tasks]
@@ -94,7 +95,7 @@ class TakenRows(NamedTuple):
 
 
 def _size(field: Field, by_leaf: Mapping[int, int]) -> int:
-    """Encoded bytes of a field: its own entry in `by_leaf`, else the sum of its leaves' entries."""
+    """Return the encoded bytes of a field: its entry in `by_leaf`, or the sum of its leaves'."""
     size = by_leaf.get(field.id)
     if size is None:
         size = sum([by_leaf.get(leaf.field.id, 0) for leaf in leaf_columns(field)])

@@ -1,12 +1,12 @@
-"""All rows of many small fragments: one plan and one batch for any number of files.
+"""All rows of many small fragments, by one plan and in one batch for any number of files.
 
-A scan reads the end of a file, then its page tables, then its pages. For a small file, one request
-for the whole file is cheaper. A thread then decodes these bytes, without another request or another
-turn of the event loop.
+A scan usually reads the tail of a file, then its page states, then its pages. For a small file, one
+request for the whole file is cheaper. A thread then decodes these bytes, without another request or
+another turn of the event loop.
 
-The kernel parses the column metadata of all files by one call (`FileTables`), learns their pages
-from bytes in memory, and plans all rows (`RowPlan`); `RowBatch` decodes them. No file, column or
-page has an object of its own. Columns that the kernel does not know are read by the codecs,
+In one call, the kernel parses the column metadata of all files (`FileTables`). It loads the page
+states from memory, plans all rows (`RowPlan`), and decodes them (`RowBatch`). There are no Python
+objects per file, column or page. Columns that the kernel cannot decode are read by the codecs,
 fragment by fragment. So are all columns if the kernel fails, because codecs raise precise errors.
 """
 
@@ -48,19 +48,20 @@ if TYPE_CHECKING:
     from alance.format.plans import Extent, Plan, Reader, T
     from alance.format.schema import Schema
 
-GAP_BYTES: Final = 256  # gaps between pages that are read over (padding); stores join wider gaps
+# Bytes; narrower gaps between pages (padding) are read, too. Stores may merge wider gaps.
+GAP_BYTES: Final = 256
 
 
 class FragmentFiles(NamedTuple):
-    """The files of a fragment."""
+    """Files of a fragment."""
 
-    id: int | None  # None for a file without a table
+    id: int | None  # fragment id; None for a file that belongs to no table
     sources: Sequence[FileSource]
     num_rows: int
 
 
 def rows_of(file: PlainFile, content: memoryview, columns: Sequence[str] | None) -> pa.RecordBatch:
-    """Decode all rows of a file that is in memory and has at least one row; CPU work.
+    """Decode all rows of a file in memory, at least one row. CPU work.
 
     Args:
         content: bytes of the whole file.
@@ -78,7 +79,7 @@ def rows_of(file: PlainFile, content: memoryview, columns: Sequence[str] | None)
 
 
 def read_whole(schema: Schema, fragments: Sequence[FragmentFiles]) -> Plan[WholeFragments]:
-    """Plan all rows of small fragments, in order: one round, one range per file."""
+    """Plan all rows of small fragments, in order; one round, with one range per file."""
     sources = [source for fragment in fragments for source in fragment.sources]
     contents = yield [ByteRange(source.location, 0, source.file_bytes) for source in sources]
     locations = [source.location for source in sources]
@@ -86,9 +87,9 @@ def read_whole(schema: Schema, fragments: Sequence[FragmentFiles]) -> Plan[Whole
 
 
 def group_key(fragment: OpenFragment) -> tuple[int, ...] | None:
-    """Return the fields that a fragment has; fragments with equal keys can be read together.
+    """Return the leaf ids of a fragment; fragments with equal ids can be read together.
 
-    None if the fragment cannot be read together with others.
+    Returns None if the fragment cannot be read together with others.
     """
     if all(isinstance(leaf.column, OpenColumn) for leaf in fragment.leaves):
         return fragment.leaf_ids
@@ -96,10 +97,10 @@ def group_key(fragment: OpenFragment) -> tuple[int, ...] | None:
 
 
 def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:
-    """Plan all rows of open fragments, in order: at most one round, with few ranges per file.
+    """Plan all rows of open fragments, in order; at most one round, with few ranges per file.
 
     Args:
-        fragments: at least one; of the same schema and with the same `group_key`.
+        fragments: at least one, with the same schema and the same `group_key`.
     """
     columns = [
         column
@@ -122,7 +123,7 @@ def read_together(fragments: Sequence[OpenFragment]) -> Plan[WholeRows]:
 def _held(
     containers: Sequence[Container], tables: _kernels.FileTables
 ) -> Plan[dict[str, _kernels.HeldFile]]:
-    """Plan the bytes of all pages of files, by path: at most one round."""
+    """Plan the bytes of all pages of files, by path; at most one round."""
     are_whole = [container.is_whole for container in containers]
     held = {
         container.path: _kernels.HeldFile([0], [container.content])
@@ -153,8 +154,8 @@ class WholeRows(NamedTuple):
 
     Attributes:
         ids: field ids of the leaves, in the order of their columns in the tables.
-        held: bytes of the pages in memory, by path of the file.
-        opened: opens the fragments, for columns that the kernel does not know.
+        held: bytes of the pages, by path of the file.
+        opened: opens the fragments, for columns that the kernel cannot decode.
     """
 
     schema: Schema
@@ -169,7 +170,7 @@ class WholeRows(NamedTuple):
         return []
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
-        """Decode the rows; CPU work. Arguments and errors are those of `FragmentTask.decode`."""
+        """Decode the rows. CPU work. Arguments and errors are those of `FragmentTask.decode`."""
         try:
             columns = self._placed()
             fields = {form.field.id for own in columns for form in own.fields.forms}
@@ -181,7 +182,7 @@ class WholeRows(NamedTuple):
             return in_order(task.decode(read), order)
 
     def _placed(self) -> list[PlacedColumns]:
-        """Place all rows of fields whose pages are all known to the kernel."""
+        """Place all rows of the fields whose pages the kernel can all decode."""
         schema, tables, files = self.schema, self.tables, self.tables.files
         forms = schema.remember((forms_of, self.ids), lambda: forms_of(schema.fields, self.ids))
         if not forms.forms:
@@ -226,10 +227,10 @@ class WholeRows(NamedTuple):
         return leaves
 
     def _cut(self, extents: Sequence[Extent]) -> list[memoryview]:
-        """Return the bytes of extents of the files.
+        """Cut ranges of the files out of the bytes in memory.
 
         Raises:
-            CorruptFileError: an extent is outside the bytes in memory.
+            CorruptFileError: a range is outside of the bytes in memory.
         """
         return [
             self._bytes(extent)
@@ -246,7 +247,7 @@ class WholeRows(NamedTuple):
 
 
 class WholeFragments(NamedTuple):
-    """Fragments whose files are in memory, whole; `contents` has their bytes by location."""
+    """Fragments whose files are completely in memory; `contents` has their bytes by location."""
 
     schema: Schema
     fragments: Sequence[FragmentFiles]
@@ -268,8 +269,8 @@ class WholeFragments(NamedTuple):
     def _together(self, fragments: Sequence[FragmentFiles]) -> WholeRows | None:
         """Return the rows of fragments whose files have the same columns, for one kernel call.
 
-        None if the fragments must be opened one by one: files of 2.0 or 0.1, unknown column
-        encodings, or fields or locations that occur twice.
+        Returns None if the fragments must be opened one by one: for files of 2.0 or 0.1, unknown
+            column encodings, and duplicate fields or locations.
         """
         sources = fragments[0].sources
         if any(holds_packed_lists(self.schema.fields, source.columns) for source in sources):
@@ -307,7 +308,7 @@ class WholeFragments(NamedTuple):
         return WholeRows(self.schema, sum(num_rows), ids, tables, held, opening)
 
     def _one_by_one(self, fragments: Sequence[FragmentFiles]) -> Iterator[pa.RecordBatch]:
-        """Open fragments of any kind, and yield the batches of their rows."""
+        """Open fragments of any kind one by one, and yield their rows as batches."""
         for key, run in groupby(self._open(fragments), group_key):
             if key is not None:
                 yield self._run(read_together([*run])).decode()
@@ -335,19 +336,19 @@ class WholeFragments(NamedTuple):
 
 
 def _alike(fragments: Sequence[FragmentFiles]) -> Iterator[list[FragmentFiles]]:
-    """Yield runs of neighbouring fragments whose files have the same columns."""
+    """Yield runs of consecutive fragments whose files have the same columns."""
     for _, run in groupby(fragments, lambda files: [source.columns for source in files.sources]):
         yield list(run)
 
 
 def _leaves_of(schema: Schema, columns: Mapping[int, int]) -> list[LeafColumn]:
-    """Leaves of a schema that a file has, by its columns."""
+    """Return the leaves of a schema that a file has, by its columns."""
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     return [leaf for leaf in leaves if leaf.field.id in columns]
 
 
 def _are_known(tables: _kernels.FileTables) -> bool:
-    """True if the kernel knows all versions and column encodings."""
+    """True if the kernel can read all file versions and column encodings."""
     try:
         versions = [FileVersion.from_footer(*version) for version in tables.versions]
         if any(version <= FileVersion.V2_0 for version in versions):

@@ -1,1 +1,1 @@
-"""Writing of a data file: rows are buffered up to a page, encoded and uploaded."""
+"""Writing of data files: rows are buffered up to a page, encoded and uploaded."""

@@ -1,7 +1,7 @@
-"""Stores version 2 blobs: in the data file, in sidecar objects, or by reference.
+"""Storage of version 2 blobs in the data file, in sidecar objects, or by reference.
 
-Sidecar objects of a data file are numbered in row order, from 1 on; small payloads share an object
-until it is full. Memory holds the batch of the payloads, and the uploads under way.
+The sidecar objects of a data file are numbered from 1, in row order. Small payloads share an object
+until it is full. Memory use: the batch with the payloads, and the current uploads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from alance.io.reading.pool import DecodePool
     from alance.io.stores.upload import Upload
 
-AT_ONCE: Final = 4  # uploads of dedicated objects under way
+AT_ONCE: Final = 4  # concurrent uploads of dedicated objects
 
 
 class Sidecars(Protocol):
@@ -46,21 +46,21 @@ class Sidecars(Protocol):
 
     @property
     def pack_bytes(self) -> int | None:
-        """Largest size of a shared object; None: the field's limit."""
+        """Largest size of a shared object in bytes; None for the field's limit."""
         ...
 
     def open(self, blob_id: int) -> Upload:
-        """Open a new object; it is removed if the data file is aborted."""
+        """Open a new object, which is removed if the data file is aborted."""
         ...
 
     def resolved(self, rows: BlobRows, where: str) -> AsyncIterator[BlobRows]:
-        """Yield the rows in pieces, with `base_ids`, or with payloads in place of references."""
+        """Yield the rows in pieces, with `base_ids` or with payloads instead of references."""
         ...
 
 
 @dataclass(slots=True)
 class _Pack:
-    """The object that small payloads are appended to."""
+    """Shared object that small payloads are appended to."""
 
     blob_id: int
     num_bytes: int = 0
@@ -68,22 +68,23 @@ class _Pack:
 
 @dataclass(slots=True)
 class _Described:
-    """Descriptions of rows, each array of shape (n,), and payloads to write to objects."""
+    """Descriptions of rows, each array of shape (n,), with payloads to write to objects."""
 
     kinds: Bytes
     positions: UInt64s
     sizes: UInt64s
     blob_ids: UInt32s
     uris: dict[int, str]
-    alone: list[tuple[int, Bytes]]  # id and content of a dedicated object
-    packed: list[tuple[int, Bytes]]  # id of a shared object, and the content to append
+    alone: list[tuple[int, Bytes]]  # id and content of each dedicated object
+    # For each payload, id of its shared object and content to append.
+    packed: list[tuple[int, Bytes]]
 
 
 class BlobPlacer:
-    """Places the blobs of one data file. For a single task at a time.
+    """Writer of the blobs of one data file. For a single task at a time.
 
     Args:
-        sidecars: None: the caller has written all objects, and all blobs have their place.
+        sidecars: access to objects; None if the caller has stored all blobs.
     """
 
     def __init__(
@@ -104,15 +105,15 @@ class BlobPlacer:
     async def place(self, field: Field, page: PageValues) -> PageValues:
         """Upload the payloads of rows; return the rows with descriptions as values.
 
-        Shared objects may still be under way; see `finish`.
+        Uploads of shared objects may continue until `finish`.
 
         Args:
-            page: its values are `BlobRows`.
+            page: rows with `BlobRows` as values.
 
         Raises:
-            InvalidInputError: a URI that is not allowed, limits that are not numbers, or places in
-                a file whose objects the caller does not write.
-            UnsupportedError: rows without a place in a file without sidecar objects.
+            InvalidInputError: a URI is not allowed, a limit is not a number, or rows are already
+                stored although the caller does not write the objects.
+            UnsupportedError: rows are not stored yet, and there are no `sidecars`.
             StoreError: the store failed.
         """
         rows = cast("BlobRows", page.values)
@@ -130,7 +131,7 @@ class BlobPlacer:
         return page._replace(values=await self._pool.run(partial(_block, parts, field.name)))
 
     async def finish(self) -> None:
-        """Finish the upload of the open object, if any.
+        """Finish the upload of the open shared object, if there is one.
 
         Raises:
             StoreError: the upload failed.
@@ -158,7 +159,7 @@ class BlobPlacer:
             yield piece
 
     def _plan(self, rows: BlobRows, limits: BlobLimits) -> tuple[VariableWidth, _Described]:
-        """Choose the place of each row; also return the payloads for the data file."""
+        """Choose the kind of storage of each row; also return the payloads for the data file."""
         placed = rows.placed
         if placed is not None:
             inline = placed.kinds == INLINE
@@ -206,7 +207,7 @@ class BlobPlacer:
         return _chosen_payloads(rows.payloads, kinds == INLINE), described
 
     def _room(self, num_bytes: int, limit: int) -> _Pack:
-        """Return the shared object for the next small payload."""
+        """Return the shared object for the next small payload; a new one if the last is full."""
         pack = self._pack
         if pack is None or pack.num_bytes + num_bytes > limit:
             pack = self._pack = _Pack(self._new_id())
@@ -217,7 +218,7 @@ class BlobPlacer:
         return self._last_id
 
     def _new(self, blob_id: int) -> Upload:
-        assert self._sidecars is not None  # otherwise every blob has its place
+        assert self._sidecars is not None  # because without sidecars, every blob is already stored
         return self._sidecars.open(blob_id)
 
     async def _write_alone(self, objects: Sequence[tuple[int, Bytes]]) -> None:
@@ -237,7 +238,7 @@ class BlobPlacer:
 
 
 def _chosen_payloads(payloads: VariableWidth, chosen: Mask) -> VariableWidth:
-    """Return the payloads of chosen slots."""
+    """Return the payloads of the chosen slots."""
     if chosen.all():
         return payloads
     offsets = payloads.offsets
@@ -251,7 +252,7 @@ def _chosen_payloads(payloads: VariableWidth, chosen: Mask) -> VariableWidth:
 
 
 def _block(parts: Sequence[_Described], where: str) -> Block:
-    """Join the descriptions of all parts into a block."""
+    """Join the descriptions of all parts to a block."""
     starts = np.cumsum([0, *(len(part.kinds) for part in parts)]).tolist()
     uris = {
         start + row: uri

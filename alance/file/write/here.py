@@ -1,4 +1,4 @@
-"""Runs a writer's coroutines synchronously: without threads, uploads or waiting."""
+"""Synchronous run of a writer's coroutines, without threads, uploads or waiting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Here(DecodePool):
-    """Pool whose caller runs the work itself."""
+    """Pool that runs the work in the caller's thread."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -27,11 +27,11 @@ class Here(DecodePool):
         return work()
 
     async def share_turn(self) -> None:
-        """Do nothing: no event loop is running this."""
+        """Do nothing, because there is no event loop."""
 
 
 class Pieces(Upload):
-    """Upload that stays in memory."""
+    """Upload that collects the bytes in memory."""
 
     def __init__(self, where: str = "memory") -> None:
         super().__init__(where)
@@ -46,13 +46,13 @@ class Pieces(Upload):
         return b"".join(self._chunks)
 
     async def _advance(self) -> None:
-        """Do nothing: no upload is under way."""
+        """Do nothing, because no upload is running."""
 
     async def _publish(self) -> None:
-        """Do nothing: the bytes are in memory."""
+        """Do nothing, because the bytes are in memory."""
 
     async def _drop(self) -> None:
-        """Do nothing: the bytes are freed with the object."""
+        """Do nothing, because the bytes are freed with the object."""
 
 
 def without_waiting(work: Coroutine[Any, Any, T]) -> T:

@@ -1,7 +1,7 @@
-"""DataFileWriter of 2.1 and later: writes pages of single columns as they fill.
+"""Writer of files of 2.1 and later: writes a page of a column when it is full.
 
-Rows are kept as views of the batches until a column has a full page; then its rows are joined and
-encoded.
+Rows are buffered as views of the batches until a column has a full page; then its rows are joined
+and encoded.
 """
 
 from __future__ import annotations
@@ -46,26 +46,28 @@ else:
     v0_1_writer = Deferred("alance.file.older.v0_1_writer")
     v2_0_writer = Deferred("alance.file.older.v2_0_writer")
 
-# encoded bytes after which memory is released: takes 0.3 ms, encoding them 5 ms
+# Encoded bytes after which free memory is released, which takes 0.3 ms; encoding them takes 5 ms.
 RELEASED_BYTES: Final = 1 << 20
-KEPT_BYTES: Final = 16 << 20  # free memory kept, as encoding reuses blocks
-QUICK_COLUMNS: Final = 64  # columns of a file that the event loop encodes: 5 microseconds each
-QUICK_PAGES: Final = 4  # pages that the event loop places: 30 microseconds each
+KEPT_BYTES: Final = 16 << 20  # bytes of free memory to retain, because encoding reuses blocks
+# Maximum columns of a file that the event loop encodes, at 5 microseconds each.
+QUICK_COLUMNS: Final = 64
+# Maximum pages that the event loop adds to the file, at 30 microseconds each.
+QUICK_PAGES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Flushed:
-    """Rows of a column to write: as pages, or as blobs that have to be placed first."""
+    """Rows of a column to write: as pages, or as blobs, which have to be stored first."""
 
     column: WaitingColumn
     pages: Sequence[EncodedPage] = ()
     blobs: Sequence[PageValues] = ()
-    # version 2 blobs, which are buffered up to a page after they are placed
+    # Version 2 blobs; their descriptions are buffered up to a page.
     rows: PageValues | None = None
 
 
 class PageWriter(DataFileWriter):
-    """Writes one data file of version 2.1 or later, page by page."""
+    """Writer of a data file of version 2.1 or later, page by page."""
 
     _sidecars: Sidecars | None = None
     _blobs: BlobPlacer | None = None
@@ -76,14 +78,15 @@ class PageWriter(DataFileWriter):
         self._plain = small_files(self._schema, self._version)
         if self._plain is not None:
             self._small = SmallBatches(enough_bytes=whole_bytes(len(self._schema.fields)))
-        else:  # plain columns need no checks
+        else:  # no checks, because columns are plain
             leaves = [leaf.field for root in self._schema.fields for leaf in leaf_columns(root)]
             check_version(self._version, leaves)
             if any(leaf.is_blob_v2 for leaf in leaves):
-                self._may_be_small = False  # sidecar objects may be uploaded before the file ends
+                # Because sidecar objects may be uploaded before the file ends.
+                self._may_be_small = False
 
     def _prepare(self) -> None:
-        """Create the state for writing pages; a file that is written at once needs none."""
+        """Create the state for writing pages. A file that is encoded at once does not need it."""
         if self._columns:
             return
         self._builder = FileBuilder(self._schema, self._version)
@@ -99,7 +102,7 @@ class PageWriter(DataFileWriter):
     def _at_once(self, batch: pa.RecordBatch) -> bytes | None:
         if self._plain is None or self._extra_buffers:
             return None
-        # metadata were added while rows were written
+        # Metadata may have been added while rows were written.
         if self._plain.metadata != self._schema.metadata:
             return None
         return self._plain.encode(batch, self._page_bytes, statistics=self._has_statistics)
@@ -109,7 +112,7 @@ class PageWriter(DataFileWriter):
         return self._plain is not None and len(self._schema.fields) <= QUICK_COLUMNS
 
     def attach(self, sidecars: Sidecars) -> None:
-        """Set the sidecars of version 2 blobs; without them all blobs must have their place."""
+        """Set the sidecars for version 2 blobs; without them, all blobs must be stored already."""
         self._sidecars = sidecars
 
     def _bytes_so_far(self) -> int:
@@ -130,7 +133,7 @@ class PageWriter(DataFileWriter):
         return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
 
     async def publish(self, content: bytes = b"") -> None:
-        """Make the sealed object visible, after the sidecar objects.
+        """Make the object visible, after its sidecar objects.
 
         Raises:
             StoreError: the upload failed.
@@ -147,7 +150,7 @@ class PageWriter(DataFileWriter):
         await self._flush(largest(self._columns, self._buffer_bytes))
 
     def _add(self, root: Field, array: pa.Array) -> list[_Flushed]:
-        """Buffer rows of a field, and encode the columns whose page is full; CPU work."""
+        """Buffer rows of a field, and encode the columns whose page is full. CPU work."""
         flushed = []
         if array.nbytes < self._page_bytes:
             array = owned(array)
@@ -174,14 +177,14 @@ class PageWriter(DataFileWriter):
         num_bytes = sum(column.num_bytes for column in columns)
         flushed = self._encoded(columns)
         if num_bytes >= RELEASED_BYTES:
-            # Pages of varying sizes reuse little memory, and Arrow's allocator keeps memory by
+            # Pages of varying sizes reuse little memory, and Arrow's allocator retains memory per
             # thread.
             _kernels.trim_memory(KEPT_BYTES)
             pa.default_memory_pool().release_unused()
         return flushed
 
     def _encoded(self, columns: Sequence[WaitingColumn]) -> list[_Flushed]:
-        """Encode the waiting rows of columns as pages, by one kernel call."""
+        """Encode the waiting rows of columns as pages, in one kernel call."""
         flushed, leaves, owners = [], [], []
         for column in columns:
             pieces, leaf = column.take(self._page_bytes), column.leaf.field
@@ -195,7 +198,7 @@ class PageWriter(DataFileWriter):
         return flushed + [_Flushed(column, pages) for column, pages in pairs]
 
     async def _flush(self, columns: Sequence[WaitingColumn]) -> None:
-        """Write the waiting rows of columns, about a page for each thread at a time."""
+        """Write the waiting rows of columns, about a page per thread at a time."""
         waiting = [column for column in columns if column.parts]
         for group in grouped(waiting, NUM_BYTES, self._threads * self._page_bytes):
             share = -(-sum(map(NUM_BYTES, group)) // self._threads)
@@ -204,7 +207,7 @@ class PageWriter(DataFileWriter):
             await self._put([part for share in flushed for part in share])
 
     async def _put(self, flushed: Sequence[_Flushed]) -> None:
-        """Write pages, after the blobs whose places they hold."""
+        """Write pages, after the blobs that they describe."""
         pages: list[tuple[int, EncodedPage]] = []
         for part in flushed:
             added = [*part.pages, *await self._put_blobs(part)]
@@ -214,7 +217,7 @@ class PageWriter(DataFileWriter):
             await self._upload_all(await self._pool.run(place, inline=len(pages) <= QUICK_PAGES))
 
     async def _put_blobs(self, part: _Flushed) -> list[EncodedPage]:
-        """Write blobs; return the pages of their places."""
+        """Write blobs; return the pages with their descriptions."""
         leaf = part.column.leaf.field
         pages: list[EncodedPage] = []
         if part.rows is not None and self._blobs is not None:
@@ -245,17 +248,16 @@ def _payloads(values: PageValues) -> VariableWidth:
 
 
 def writer_of(version: FileVersion) -> type[DataFileWriter]:
-    """Return the writer class of a version; 2.0 and 0.1 are imported, see `older_writers`."""
+    """Return the writer class of a version. For 2.0 and 0.1, import `older_writers` first."""
     if version is FileVersion.V0_1:
         return v0_1_writer.BatchWriter
     return v2_0_writer.ArrayWriter if version is FileVersion.V2_0 else PageWriter
 
 
 def older_writers(version: FileVersion) -> Sequence[ModuleType]:
-    """Return the modules to import for `writer_of`.
+    """Return the modules to import for `writer_of`; empty for 2.1 and later.
 
-    Importing takes 0.1 s, so a thread does it before the event loop needs them. Empty for 2.1 and
-    later.
+    Importing takes 0.1 s, so a thread should do it before the event loop needs them.
     """
     older = {FileVersion.V0_1: v0_1_writer, FileVersion.V2_0: v2_0_writer}
     return [older[version]] if version in older else []
@@ -264,14 +266,14 @@ def older_writers(version: FileVersion) -> Sequence[ModuleType]:
 def encode_file(
     schema: Schema, version: FileVersion, batch: pa.RecordBatch, *, statistics: bool = True
 ) -> tuple[bytes, WrittenFile]:
-    """Encode a batch as a whole data file; return its bytes and a description; CPU work.
+    """Encode a batch as a complete data file; return its bytes and description. CPU work.
 
     Args:
-        schema: without blobs of version 2, which need sidecar objects.
+        schema: schema of the file, without blobs of version 2, because these need sidecar objects.
 
     Raises:
-        InvalidInputError: values that the format cannot hold.
-        UnsupportedError: types that files of the version cannot hold.
+        InvalidInputError: the format cannot hold a value.
+        UnsupportedError: files of the version cannot hold a type.
     """
     upload = Pieces()
     writer = writer_of(version)(upload, schema, version, Here(), threads=1, statistics=statistics)

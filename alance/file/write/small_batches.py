@@ -1,6 +1,6 @@
-"""Buffers small batches until they are worth an encoder's call, and merges them.
+"""Buffering and merging of small batches until they are worth an encoder's call.
 
-An encoder's cost for a small batch hardly depends on its rows: for 100 rows it is a hundred times
+The cost of encoding a small batch hardly depends on its rows. For 100 rows, it is a hundred times
 the cost of copying them.
 """
 
@@ -14,26 +14,28 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 
 ENOUGH_ROWS: Final = 8 << 10
-ENOUGH_BYTES: Final = 1 << 20  # copied in a third of a millisecond
-COLUMN_BYTES: Final = 64 << 10  # about ENOUGH_ROWS numbers
-# largest file that is encoded at once in memory; takes a thread 30 ms
+ENOUGH_BYTES: Final = 1 << 20  # bytes; copying them takes a third of a millisecond
+COLUMN_BYTES: Final = 64 << 10  # bytes of about ENOUGH_ROWS numbers
+# Bytes of the largest file that is encoded at once in memory, which takes a thread 30 ms.
 WHOLE_BYTES: Final = 32 << 20
-OWN_BYTES: Final = 64 << 10  # below this size, memory shared with other batches does not matter
+# Bytes; if a batch holds less, memory that it shares with others does not matter.
+OWN_BYTES: Final = 64 << 10
 
 
 def whole_bytes(num_columns: int) -> int:
-    """Return the bytes of rows up to which a file of plain columns is encoded at once."""
+    """Return the maximum bytes of rows of a file of plain columns that is encoded at once."""
     return max(ENOUGH_BYTES, min(num_columns * COLUMN_BYTES, WHOLE_BYTES))
 
 
 class BatchSizes:
-    """Estimates the sizes of a stream's batches, as asking Arrow costs 20 microseconds a batch.
+    """Estimator of the sizes of a stream's batches; asking Arrow would take 20 us per batch.
 
-    The size of a small batch is the memory that it holds. Of slices of one large batch, the first,
-    second, fourth and so on are measured; the others are assumed to have rows of the same size.
+    The size of a small batch is the memory that it holds. If batches are slices of one large batch,
+    the first, second, fourth and so on are measured; other slices are assumed to have the same
+    bytes per row.
 
     Attributes:
-        is_new: the last batch is a small part of memory that earlier batches do not hold.
+        is_new: True if the last batch is a small slice of memory that no earlier batch holds.
     """
 
     def __init__(self) -> None:
@@ -43,7 +45,7 @@ class BatchSizes:
         self._num_seen = 0
 
     def of(self, batch: pa.RecordBatch) -> int:
-        """Return the approximate bytes of the next batch's rows."""
+        """Return the approximate bytes of a batch's rows; call it once per batch, in order."""
         held = int(batch.get_total_buffer_size())
         self.is_new = False
         if held <= OWN_BYTES or not batch.num_columns:
@@ -60,10 +62,10 @@ class BatchSizes:
 
 
 class SmallBatches:
-    """Waiting batches of a stream. They hold little memory beside their rows, or share it.
+    """Waiting batches of a stream. They hold little memory in addition to their rows, or share it.
 
     Args:
-        enough_rows, enough_bytes: either of these limits ends the waiting.
+        enough_rows, enough_bytes: batches wait until one of these limits is reached.
 
     Attributes:
         num_bytes: approximate bytes of the waiting rows.
@@ -78,8 +80,8 @@ class SmallBatches:
     def add(self, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         """Add a batch; return the batches that must be encoded before it.
 
-        A large batch waits alone, so it is not copied. Slices of one large batch wait together;
-        slices of several would keep all of these alive.
+        A large batch waits alone, so that it is not copied. Slices of one large batch wait
+        together; slices of several batches do not, because they would keep all of these in memory.
         """
         num_bytes = self._sizes.of(batch)
         leaving: Sequence[pa.RecordBatch] = ()
@@ -108,7 +110,7 @@ async def in_groups(
     enough_rows: int = ENOUGH_ROWS,
     enough_bytes: int = ENOUGH_BYTES,
 ) -> AsyncGenerator[Sequence[pa.RecordBatch], None]:
-    """Yield the batches of a stream in groups of small neighbours: one hop a group."""
+    """Yield groups of small consecutive batches of a stream, so that a group takes one hop."""
     waiting = SmallBatches(enough_rows, enough_bytes)
     async for batch in batches:
         if leaving := waiting.add(batch):
@@ -120,11 +122,11 @@ async def in_groups(
 
 
 def merged(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
-    """Join batches into a single batch; return them as they are if Arrow cannot join them."""
+    """Join batches to a single batch. Returns them unchanged if Arrow cannot join them."""
     if len(batches) < 2:
         return batches
     try:
         joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
         return joined or batches[:1]
-    except pa.ArrowException:  # different types, or dictionaries that do not fit into a single one
+    except pa.ArrowException:  # types differ, or dictionaries do not fit into a single one
         return batches

@@ -1,4 +1,4 @@
-"""Waiting rows of a file being written: columns that fill a page, and memory limits."""
+"""Waiting rows of a file being written: rows of a column for its next page, and memory budgets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class WaitingColumn:
-    """A column, and the rows for its next page."""
+    """Column with the rows for its next page."""
 
     number: int
     root: Field
@@ -42,9 +42,9 @@ class WaitingColumn:
             self.num_bytes += values_bytes(values)
 
     def take(self, page_bytes: int) -> list[PageValues]:
-        """Remove the waiting rows; return them in pieces of about a page.
+        """Remove the waiting rows, and return them in pieces of about a page.
 
-        Also adds them to the statistics. CPU work.
+        Also adds the rows to the statistics. CPU work.
         """
         if not self.parts:
             return []
@@ -59,7 +59,7 @@ class WaitingColumn:
 
 
 class Waiting(Protocol):
-    """Anything with waiting rows."""
+    """Interface of columns with waiting rows."""
 
     num_bytes: int
 
@@ -69,9 +69,9 @@ NUM_BYTES: Final = attrgetter("num_bytes")
 
 
 def largest(waiting: Sequence[W], buffer_bytes: int | None) -> list[W]:
-    """Return the largest columns to write if the budget is exceeded, until half of it is free.
+    """Return the largest columns if the budget is exceeded; writing them frees half of the budget.
 
-    Returns an empty list if the budget suffices.
+    Returns an empty list if the budget is not exceeded.
     """
     if buffer_bytes is None:
         buffer_bytes = buffer_bytes_for(len(waiting))
@@ -87,12 +87,12 @@ def largest(waiting: Sequence[W], buffer_bytes: int | None) -> list[W]:
     return chosen
 
 
-HELD_BYTES: Final = 64 << 10  # memory that a small column may keep alive beyond its own
-STEP_BYTES: Final = 32 << 20  # part of a batch encoded at a time
+HELD_BYTES: Final = 64 << 10  # bytes of other memory that a small column may keep alive
+STEP_BYTES: Final = 32 << 20  # bytes of a batch to encode at a time
 
 
 def steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield slices of a batch to encode one after the other, which bounds the waiting bytes."""
+    """Yield slices of a batch to encode one by one, which limits the bytes that wait."""
     rows = batch.num_rows
     parts = max(1, -(-batch_bytes(batch) // STEP_BYTES))
     step = max(1, -(-rows // parts))
@@ -101,9 +101,10 @@ def steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def owned(array: pa.Array) -> pa.Array:
-    """Return an array that may be kept for long: a copy if it keeps much more memory alive.
+    """Return an array to buffer: a copy if the array keeps much more memory alive than its own.
 
-    A column of a batch from IPC holds the whole batch, and a slice its whole parent.
+    A column of a batch from IPC keeps the whole batch alive, and a slice keeps its whole parent
+    alive.
     """
     held: dict[int, int] = {}
     for buffer in array.buffers():
@@ -118,14 +119,15 @@ def owned(array: pa.Array) -> pa.Array:
 
 
 def joined(parts: Sequence[pa.Array], where: str = "") -> pa.Array:
-    """Concatenate rows into one array of a storage type.
+    """Concatenate rows to one array of a storage type.
 
     Args:
         parts: one or more; parts of other types are cast to the first part's type.
         where: prefix of an error's message.
 
     Raises:
-        InvalidInputError: rows that do not fit into one array, or do not cast to the first type.
+        InvalidInputError: the rows do not fit into one array, or cannot be cast to the first part's
+            type.
     """
     plain = [storage_of(part) for part in parts]
     if len(plain) == 1:

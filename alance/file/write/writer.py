@@ -1,8 +1,8 @@
-"""DataFileWriter: writes batches to one object. This is the part that all file versions share.
+"""Base class of the writers of data files, for all file versions.
 
-Batches wait until the encoder has enough rows, and rows until a page is full. Threads encode pages,
-and the bytes go to the upload. Memory holds the waiting rows, up to a budget, and the upload's
-bytes under way. If a file has only small batches, one job encodes it completely.
+Batches wait until there are enough rows for the encoder, and rows wait until a page is full.
+Threads encode pages, and the bytes are passed to the upload. Memory use: the waiting rows, up to a
+budget, and the bytes being uploaded. If a file has only small batches, a single job encodes it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 
 
 def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
-    """Check the leaves of a new file.
+    """Check that files of a version can hold the leaves.
 
-    Warns if later releases may not read the version, and of metadata that are not used as given.
+    Warns if later releases may not be able to read the version, and about values of metadata that
+    are clamped or ignored.
 
     Raises:
-        InvalidInputError: blobs of a version that these files do not have.
+        InvalidInputError: files of this version do not have blobs of the given version.
     """
     for leaf in leaves:
         for text in FieldOptions.doubtful(leaf.metadata):
@@ -60,21 +61,22 @@ def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
     if version >= FileVersion.V2_3:
         warnings.warn(
             f"file version {version.value} is unstable: later releases of Lance may not read it",
-            stacklevel=4,  # the caller who creates the writer
+            stacklevel=4,  # points to the code that creates the writer
         )
 
 
 T = TypeVar("T")
-QUICK_ROWS: Final = 99  # rows of a file that the event loop encodes in less time than a hop takes
+# Maximum rows of a file that the event loop encodes, in less time than a hop takes.
+QUICK_ROWS: Final = 99
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A finished data file.
+    """Description of a finished data file.
 
     Attributes:
         num_bytes: exact size of the file.
-        columns: number of each field's column, by field id.
+        columns: column number of each field, by field id.
     """
 
     num_rows: int
@@ -83,20 +85,21 @@ class WrittenFile:
 
 
 class DataFileWriter(ABC):
-    """Writes one data file. For a single task at a time; after an error it can only be aborted.
+    """Writer of a data file. For a single task at a time; after an error, only `abort` is allowed.
 
     Args:
-        upload: the object; ended by `finish` or `abort`.
-        schema: schema with the field ids of the file's descriptor.
-        version: file version of the writer (`writer_of`); 2.3 is unstable, which warns.
+        upload: the object; `finish` or `abort` ends the upload.
+        schema: schema whose field ids the file's descriptor gets.
+        version: file version of the writer (`writer_of`); warns for 2.3, which is unstable.
         pool: threads that encode.
         threads: number of threads that may work for this file at once.
-        page_bytes: bytes of a page's values before encoding.
-        buffer_bytes: bytes of rows that may wait for pages; None: `buffer_bytes_for`.
-        statistics: write statistics of zones of rows (not in 2.0): docs/statistics.md.
+        page_bytes: maximum bytes of a page's values before encoding.
+        buffer_bytes: maximum bytes of rows that wait for pages; None for `buffer_bytes_for`.
+        statistics: True to write statistics of zones of rows, except in 2.0; see
+            docs/statistics.md.
 
     Raises:
-        UnsupportedError: a version that alance does not write, or types that its files cannot hold.
+        UnsupportedError: alance does not write the version, or its files cannot hold a type.
     """
 
     def __init__(
@@ -128,14 +131,14 @@ class DataFileWriter(ABC):
 
     @abstractmethod
     def _begin(self, *, statistics: bool) -> None:
-        """Set up an empty file.
+        """Set up the state of an empty file.
 
         Raises:
-            UnsupportedError: types that files of the version cannot hold.
+            UnsupportedError: files of the version cannot hold a type.
         """
 
     def attach(self, sidecars: Sidecars) -> None:
-        """Set the sidecars of version 2 blobs; without them all blobs must have their place.
+        """Set the sidecars for version 2 blobs; without them, all blobs must be stored already.
 
         Raises:
             InvalidInputError: files of this version have no such blobs.
@@ -143,7 +146,7 @@ class DataFileWriter(ABC):
         raise InvalidInputError(f"files of {self._version.value} have no blobs of version 2")
 
     def add_buffer(self, content: Bytes) -> None:
-        """Add a global buffer after all pages; the first one has number 1."""
+        """Add a global buffer, to be written after all pages. The first one has number 1."""
         self._extra_buffers.append(content)
 
     @property
@@ -153,17 +156,18 @@ class DataFileWriter(ABC):
 
     @property
     def num_bytes(self) -> int:
-        """Encoded bytes so far, plus unencoded bytes of waiting rows."""
+        """Encoded bytes so far, plus the unencoded bytes of waiting rows."""
         return self._encoded_bytes + self._small.num_bytes
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Add rows.
 
         Args:
-            batch: a column for each field of the schema, by position, of a type that casts to it.
+            batch: a column for each field of the schema, by position; its type can be cast to the
+                field's.
 
         Raises:
-            InvalidInputError: another number of columns, or values that the format cannot hold.
+            InvalidInputError: the number of columns is wrong, or the format cannot hold a value.
             StoreError: the upload failed.
         """
         if batch.num_columns != len(self._schema.fields):
@@ -182,10 +186,10 @@ class DataFileWriter(ABC):
             await self._pool.share_turn()
 
     async def finish(self) -> WrittenFile:
-        """Write the waiting rows and the file's end; the object is visible when this returns.
+        """Write the waiting rows and the end of the file, and make the object visible.
 
         Raises:
-            InvalidInputError: values that the format cannot hold.
+            InvalidInputError: the format cannot hold a value.
             StoreError: the upload failed.
         """
         written = await self.seal()
@@ -193,10 +197,10 @@ class DataFileWriter(ABC):
         return written
 
     async def seal(self) -> WrittenFile:
-        """Pass all bytes to the upload; the object is not visible yet.
+        """Pass all bytes to the upload, without making the object visible.
 
         Raises:
-            InvalidInputError: values that the format cannot hold.
+            InvalidInputError: the format cannot hold a value.
             StoreError: the upload failed.
         """
         if not self._may_be_small:
@@ -207,10 +211,10 @@ class DataFileWriter(ABC):
         return written
 
     async def encode(self) -> tuple[bytes, WrittenFile]:
-        """Return all bytes of a file with only small batches; one hop. No row may follow.
+        """Return all bytes of a file that got only small batches, in one hop. No row may follow.
 
         Raises:
-            InvalidInputError: values that the format cannot hold.
+            InvalidInputError: the format cannot hold a value.
         """
         assert self._may_be_small
         batches = self._small.take()
@@ -222,7 +226,7 @@ class DataFileWriter(ABC):
         return await self._pool.run(partial(self._encode_here, batches))
 
     def _encode_here(self, batches: Sequence[pa.RecordBatch]) -> tuple[bytes, WrittenFile]:
-        """Encode rows as a whole file; CPU work."""
+        """Encode rows as a complete file. CPU work."""
         batches = merged(batches)
         file = self._file_at_once(batches)
         if file is None:
@@ -248,17 +252,20 @@ class DataFileWriter(ABC):
         return False
 
     def _at_once(self, batch: pa.RecordBatch) -> bytes | None:
-        """Encode the whole file at once. Returns None if its rows are too many or not plain."""
+        """Encode the whole file at once.
+
+        Returns None if it has too many rows, or columns are not plain.
+        """
         return None
 
     @property
     def is_small(self) -> bool:
-        """True if `encode` can return the file: nothing of it has been encoded yet."""
+        """True if `encode` is allowed, because nothing of the file has been encoded yet."""
         return self._may_be_small
 
     @abstractmethod
     async def _seal(self) -> WrittenFile:
-        """Encode the waiting rows and the file's end."""
+        """Encode the waiting rows and the end of the file."""
 
     async def publish(self, content: bytes = b"") -> None:
         """Make the sealed object visible.
@@ -274,11 +281,11 @@ class DataFileWriter(ABC):
         await self._upload.finish()
 
     async def abort(self) -> None:
-        """Abort the upload: no object, and no part of an object, stays in the store."""
+        """Abort the upload, so that neither the object nor a part of it stays in the store."""
         await self._upload.abort()
 
     async def _write_merged(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Merge batches and pass them to the encoder."""
+        """Merge batches, and pass them to the encoder."""
         if len(batches) > 1:
             batches = await self._pool.run(partial(merged, batches))
         self._may_be_small = False
@@ -289,14 +296,14 @@ class DataFileWriter(ABC):
 
     @abstractmethod
     async def _write(self, batch: pa.RecordBatch) -> None:
-        """Add rows of a batch that is not large, and write full pages."""
+        """Buffer rows of a batch that is not large, and write full pages."""
 
     @abstractmethod
     def _bytes_so_far(self) -> int:
-        """Return the encoded bytes so far, plus unencoded bytes of rows that wait for pages."""
+        """Return the encoded bytes so far, plus the unencoded bytes of rows that wait for pages."""
 
     async def _in_threads(self, works: Sequence[Callable[[], T]]) -> list[T]:
-        """Return the results of CPU work, in order: one hop for each thread used."""
+        """Run CPU work in threads; return the results in order. Cost: one hop per thread used."""
         if self._threads == 1:
             return await self._pool.run(lambda: [work() for work in works])
         left = deque(enumerate(works))
@@ -314,7 +321,7 @@ class DataFileWriter(ABC):
         try:
             await all_of(self._pool.run(help_out) for _ in range(helpers))
         finally:
-            left.clear()  # start no more work after a failure or cancellation
+            left.clear()  # start no other work after a failure or cancellation
         return [results[number] for number in range(len(works))]
 
     async def _upload_all(self, chunks: Sequence[Bytes]) -> None:

@@ -326,7 +326,7 @@ class FullZipPage(NamedTuple):
         """Plan the state and the rows of a page whose state is unknown.
 
         Cost: one round if rows have equal length, the page is small, or the positions were guessed
-            right; else two.
+        right; else two.
         """
         state: PageState
         if not self.keeps_index:
