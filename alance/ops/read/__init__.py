@@ -1,7 +1,8 @@
-"""Reads: takes, scans, counts, samples, blobs, changes between versions; and their explanations.
+"""Reads: takes, scans, counts, samples, blobs, changes between versions, and explanations of reads.
 
-`take` plans all fragments of a take at once. `plan` decides a scan, and `scan` runs it: fragments
-are cut into spans, each fetched at once, and spans into splits, each decoded by one job.
+`take` plans all fragments of a take at once. `plan` plans a scan, and `scan` runs it: it cuts
+fragments into spans, which are fetched at once, and spans into splits, which are decoded by one job
+each.
 
 Where to change what:
     an option of scans: `options`, and `plan`, which decides by it

@@ -1,7 +1,7 @@
 """Aggregates of a scan: `count`, `min`, `max`, `sum` and `avg`, of all rows or by group.
 
-The cheapest source answers each aggregate. Counts of rows come from the manifest or from indices,
-minima and maxima from the zones that statistics point to. All other aggregates come from a scan of
+Each aggregate uses the cheapest source. Counts of rows are from the manifest or from indices;
+minima and maxima are from the zones that statistics select. All other aggregates take a scan of
 their columns, whose batches are folded as they arrive.
 """
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns, Output
     from alance.ops.version.snapshot import Snapshot
 
-KEY: Final = "key "  # prefix of the scan's key columns, followed by a number
+KEY: Final = "key "  # prefix of the names of the scan's key columns; a number follows
 VALUE: Final = "value "
 
 
 class RowScan(Protocol):
-    """Scan of some columns of the rows to aggregate."""
+    """Scan of columns of the rows to aggregate."""
 
     def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """Return the batches as a generator that can be closed."""
+        """Return the batches, as a generator that can be closed."""
 
     async def count_rows(self) -> int:
         """Return the number of rows."""
@@ -52,14 +52,14 @@ class RowScan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """Aggregates as columns of a scan, and the measures computed from them.
+    """Aggregates as columns of a scan, and the measures to compute from these.
 
     Attributes:
         texts: SQL text of each column of the scan.
         schema: schema of the scan.
-        keys: scan columns to group by, by their output names.
+        keys: scan column to group by, by its output name.
         measures: measures in output order.
-        ends: table columns, by scan column, whose minimum and maximum may come from statistics.
+        ends: table column of each scan column whose minimum and maximum statistics may answer.
     """
 
     texts: Mapping[str, str]
@@ -104,12 +104,12 @@ async def aggregate(
 
 
 def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns) -> Aggregation:
-    """Check the aggregates and plan the scan for them.
+    """Check the aggregates, and plan the scan for them.
 
     Raises:
-        InvalidInputError: no or invalid aggregates, unknown columns, or values of a type that has
-            no such aggregate or cannot be grouped.
-        UnsupportedError: an aggregate that is not implemented.
+        InvalidInputError: aggregates are missing or invalid, a column is unknown, or values have a
+            type that does not have the aggregate or cannot be grouped.
+        UnsupportedError: an aggregate is not implemented.
     """
     if not isinstance(aggregates, Mapping) or not (aggregates or group_by):
         raise InvalidInputError(
@@ -145,8 +145,8 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
 def ends_of(plan: Aggregation, options: ScanOptions) -> list[Measure]:
     """Return the minima and maxima that statistics may answer.
 
-    Only measures of all rows qualify, on columns without other measures: statistics do not know
-    which rows pass a filter, a limit or a search.
+    They must be over all rows, because statistics do not show which rows pass a filter, a limit or
+    a search; and their columns must have no other measures.
     """
     is_whole = options.filter is None and options.limit is None and not options.offset
     is_search = options.nearest is not None or options.full_text_query is not None
@@ -164,7 +164,7 @@ async def folded(
     memory_bytes: int,
     names: Mapping[str, str],
 ) -> pa.Table:
-    """Fold batches into groups and return the result. Memory: a chunk of batches and the groups.
+    """Fold batches into groups, and return the result. Memory: a chunk of batches and the groups.
 
     Args:
         names: column in the batches for each column of the scan's schema.
@@ -221,7 +221,7 @@ def _values(calls: Iterable[AggregateCall]) -> dict[str, str]:
 
 
 def _ordered(output: Output, schema: pa.Schema) -> str | None:
-    """Return the table column of an output if `extreme_rows` supports it, else None."""
+    """Return the table column of an output if `extreme_rows` supports it; else None."""
     value = None if output.computed is None else output.computed.value
     if not isinstance(value, Column) or len(value.path) > 1 or value.path[0] in META:
         return None

@@ -34,7 +34,7 @@ def output_fields(snapshot: Snapshot, columns: Columns) -> Iterator[tuple[str, F
     for output in project(snapshot.schema, columns, flat=True).outputs:
         path = () if output.is_meta else output.path
         if output.computed is not None and isinstance(output.computed.value, Column):
-            path = output.computed.value.path  # a renamed column
+            path = output.computed.value.path  # the path of a renamed column
         if not path or path[0] in META:
             continue
         field = snapshot.schema.field(join_path(path))
@@ -46,7 +46,7 @@ def blob_columns(snapshot: Snapshot, columns: Columns) -> dict[str, Field]:
     """Return the fields of output columns with blobs, by name.
 
     Raises:
-        UnsupportedError: blobs lie inside other types than structs and lists.
+        UnsupportedError: blobs are inside of other types than structs and lists.
     """
     fields = dict(output_fields(snapshot, columns))
     for field in fields.values():
@@ -55,7 +55,7 @@ def blob_columns(snapshot: Snapshot, columns: Columns) -> dict[str, Field]:
 
 
 def bytes_schema(schema: pa.Schema, fields: Mapping[str, Field]) -> pa.Schema:
-    """Return the schema of a scan with the blobs of some columns as bytes."""
+    """Return the schema of a scan that returns the blobs of `fields` as bytes."""
     for name, field in fields.items():
         schema = schema.set(schema.get_field_index(name), _output(name, field))
     return schema
@@ -68,7 +68,7 @@ async def with_bytes(
     *,
     keep_address: bool,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the batches with blobs instead of their descriptions; a batch's blobs are read at once.
+    """Yield the batches with blobs instead of descriptions; the blobs of a batch are read at once.
 
     Args:
         batches: batches with the column `_rowaddr`.
@@ -113,7 +113,7 @@ def _output(name: str, field: Field) -> pa.Field:
 
 
 def _as_bytes(blob: Field) -> pa.Field:
-    # For version 2, the metadata belong to the descriptions.
+    # In version 2, the metadata are those of the descriptions.
     metadata = blob.to_arrow().metadata if blob.is_blob_v1 else None
     return pa.field(blob.name, pa.large_binary(), blob.nullable, metadata)
 

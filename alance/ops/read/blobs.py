@@ -1,8 +1,8 @@
-"""Blob columns: values as file-like objects that are read on request, or as bytes.
+"""Blob columns: values as file-like objects that are read on demand, or as bytes.
 
-A blob column stores descriptions of the values. In version 1 (binary with the metadata key
-`lance-encoding:blob`), a description is the position and size in the data file. Version 2 adds
-objects beside the data file and external URIs.
+A blob column stores descriptions of its values. In version 1 (binary with the metadata key
+`lance-encoding:blob`), a description is the position and size in the data file. In version 2,
+values may also be in sidecar objects or at external URIs.
 
 Source: docs/format/file.md, "Blobs".
 """
@@ -40,10 +40,10 @@ BLOB_CHUNK_BYTES: Final = 1 << 20
 
 
 class BlobFile:
-    """A blob as an async, read-only file; `read` fetches its bytes.
+    """Blob as an async, read-only file; `read` fetches its bytes.
 
-    A short read fetches `buffer_size` bytes ahead for the following reads. Reads that several tasks
-    start in one turn of the loop share their requests:
+    A short read fetches `buffer_size` bytes, for the following reads. Reads that several tasks
+    start in one turn of the event loop share their requests:
 
         files = await dataset.take_blobs("image", indices=rows)
         images = await asyncio.gather(*(file.readall() for file in files))
@@ -56,7 +56,8 @@ class BlobFile:
         self._place = place
         self._buffer_size = buffer_size
         self._position = 0
-        self._ahead: tuple[int, memoryview] = (0, memoryview(b""))  # position, bytes read ahead
+        # Position and content of the bytes read ahead.
+        self._ahead: tuple[int, memoryview] = (0, memoryview(b""))
         self._closed = False
 
     def __repr__(self) -> str:
@@ -93,7 +94,7 @@ class BlobFile:
                 end.
 
         Raises:
-            InvalidInputError: a position before the start, or another `whence`.
+            InvalidInputError: the position would be negative, or `whence` is invalid.
         """
         if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
             raise InvalidInputError(f"whence={whence}: expected 0, 1 or 2")
@@ -112,7 +113,7 @@ class BlobFile:
         Cost: one request, or none for bytes that were read ahead.
 
         Args:
-            num_bytes: maximum number of bytes; negative reads to the end.
+            num_bytes: maximum number of bytes; a negative number reads to the end.
 
         Raises:
             InvalidInputError: the file is closed.
@@ -151,7 +152,7 @@ class BlobFile:
             length: number of bytes.
 
         Raises:
-            InvalidInputError: a part beyond the end, or the file is closed.
+            InvalidInputError: a part is beyond the end, or the file is closed.
             StoreError: the store failed.
         """
         (content,) = await self.read_ranges([(offset, length)])
@@ -160,13 +161,13 @@ class BlobFile:
     async def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read several parts of the blob without moving the position.
 
-        Cost: one round; parts near each other share a request.
+        Cost: one round; parts that are near each other share a request.
 
         Args:
             ranges: pairs of offset and length in bytes.
 
         Raises:
-            InvalidInputError: a part beyond the end, or the file is closed.
+            InvalidInputError: a part is beyond the end, or the file is closed.
             StoreError: the store failed.
         """
         self._check_open()
@@ -207,7 +208,7 @@ class BlobFile:
         return self.chunks()
 
     async def close(self) -> None:
-        """Refuse further reads and free the read-ahead.
+        """Free the bytes that were read ahead; further reads raise an error.
 
         Cost: no request.
         """
@@ -249,11 +250,11 @@ async def take_blobs(
     addresses: Sequence[int] | None = None,
     buffer_size: int = BLOB_BYTES,
 ) -> list[BlobFile | None]:
-    """Return the blobs of rows in the requested order; None for null blobs.
+    """Return the blobs of rows, in the requested order; None for a null blob.
 
     Raises:
-        InvalidInputError: the column is no blob column, or not exactly one of `indices`, `row_ids`
-            and `addresses` is given.
+        InvalidInputError: the column is not a blob column, or not exactly one of `indices`,
+            `row_ids` and `addresses` is given.
     """
     check_count("buffer_size", buffer_size, 0)
     _, places = await _places(snapshot, column, indices, row_ids, addresses)
@@ -268,7 +269,10 @@ async def read_blobs(
     row_ids: Sequence[int] | None = None,
     addresses: Sequence[int] | None = None,
 ) -> list[tuple[int, bytes | None]]:
-    """Return the row address and the bytes of each blob, in order; errors as `take_blobs`."""
+    """Return the row address and the bytes of each blob, in order.
+
+    Errors are as for `take_blobs`.
+    """
     rows, places = await _places(snapshot, column, indices, row_ids, addresses)
     parts = [None if place is None else place.whole for place in places]
     contents = await _contents(snapshot, parts)
@@ -278,7 +282,7 @@ async def read_blobs(
 async def _contents(
     snapshot: Snapshot, parts: Sequence[ByteRange | None]
 ) -> Sequence[bytes | None]:
-    """Return the bytes of parts of blobs; None for a None part."""
+    """Return the bytes of parts of blobs; None for each None."""
     ranges = [part for part in parts if part is not None]
     buffers = iter(await snapshot.engine.scheduler.read(ranges, reason="blobs"))
     return [None if part is None else bytes(next(buffers)) for part in parts]
@@ -339,7 +343,7 @@ async def _places(
     row_ids: Sequence[int] | None,
     addresses: Sequence[int] | None,
 ) -> tuple[list[int], list[BlobPlace | None]]:
-    """Return the addresses of rows and the places of their blobs."""
+    """Return the addresses of rows, and the locations of their blobs."""
     field = snapshot.schema.field(column)
     if not (field.is_blob_v1 or field.is_blob_v2):
         raise InvalidInputError(f"column {column!r} is no blob column")

@@ -1,4 +1,4 @@
-"""Counts of rows, with and without a filter."""
+"""Counts of rows, with or without a filter."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 async def count_scanned(snapshot: Snapshot, options: ScanOptions) -> int:
     """Return the number of rows that a scan with these options returns.
 
-    Cost: without a filter, only deletion files of unknown row count. With a filter, a scan of its
-    columns. If indices answer the whole filter in a fragment, its data files are not read, and its
-    deletion file only if it has such rows.
+    Cost: without a filter, only the deletion files whose row counts are unknown. With a filter, a
+    scan of its columns. In fragments where indices answer the whole filter, no data files are read,
+    and deletion files only if the fragment has rows that pass.
     """
     if options.filter is None:
         return _cut(await _count(snapshot, options), options)
@@ -59,7 +59,10 @@ async def _count(snapshot: Snapshot, options: ScanOptions) -> int:
 
 
 async def _count_live(snapshot: Snapshot, rows: RowSet) -> int:
-    """Return the number of live rows in a set. Cost: deletion files of fragments with such rows."""
+    """Return the number of live rows in a set.
+
+    Cost: deletion files of the fragments of these rows.
+    """
     hit = [handle for handle in with_deletions(snapshot) if rows.count_of(handle.id)]
     deleted = await deleted_rows(snapshot, hit)
     return len(rows) - sum(rows.count_common(gone) for gone in deleted)

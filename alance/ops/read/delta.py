@@ -1,8 +1,8 @@
 """Changes between two versions of a dataset with row lineage.
 
-Each row records the versions of its insert and of its last change. Fragments without a row of the
-requested versions are not read. Deleted rows are those of the earlier version that are missing in
-the later one.
+For each row, the version of its insert and the version of its last change are recorded. Fragments
+that cannot have rows of the requested versions are not read. Deleted rows are the rows of the
+earlier version that are missing in the later version.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 
-DELTA_MANIFESTS_AT_ONCE: Final = 64  # manifests read concurrently
+DELTA_MANIFESTS_AT_ONCE: Final = 64  # maximum manifests to read concurrently
 DELTA_BATCH_ROWS: Final = 1 << 16
 
 
 class DatasetDelta:
-    """The changes after one version up to another; created by `Dataset.delta`."""
+    """Changes after one version up to another; created by `Dataset.delta`."""
 
     __slots__ = ("_begin", "_end", "_snapshot")
 
@@ -65,7 +65,7 @@ class DatasetDelta:
     async def list_transactions(self) -> list[Transaction | None]:
         """Return the transactions of the versions in the range, oldest first.
 
-        An entry is None if the version has no transaction on record.
+        An entry is None if the version's transaction is not recorded.
 
         Cost: a GET for each version's manifest, 64 at once; one more GET for a transaction that is
         not in its manifest.
@@ -91,13 +91,13 @@ class DatasetDelta:
         Cost: a scan of the fragments that have such rows.
 
         Args:
-            columns: names; None for all. `_rowid`, `_row_created_at_version` and
+            columns: names of the columns; None for all. `_rowid`, `_row_created_at_version` and
                 `_row_last_updated_at_version` are appended.
             batch_size, scan_in_order, batch_readahead, io_buffer_bytes: see `ScanOptions`.
 
         Raises:
             UnsupportedError: the table has no stable row ids, and so no row lineage.
-            InvalidInputError: an unknown column, or an option out of range.
+            InvalidInputError: a column is unknown, or an option is out of range.
         """
         options = ScanOptions(
             batch_size=batch_size,
@@ -116,20 +116,20 @@ class DatasetDelta:
         batch_readahead: int | None = None,
         io_buffer_bytes: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Stream older rows that were last changed in the range, with this dataset's values.
+        """Stream rows from before the range that last changed in it, with this dataset's values.
 
-        Rows that were changed again after the range are omitted; use the dataset of `end_version`
-        to include them.
+        Rows that were changed again after the range are omitted; to include them, use the dataset
+        at `end_version`.
 
         Cost: a scan of the fragments that have such rows.
 
         Args:
-            columns: names; None for all. `_rowid`, `_row_created_at_version` and
+            columns: names of the columns; None for all. `_rowid`, `_row_created_at_version` and
                 `_row_last_updated_at_version` are appended.
             batch_size, scan_in_order, batch_readahead, io_buffer_bytes: see `ScanOptions`.
 
         Raises:
-            InvalidInputError: an unknown column, or an option out of range.
+            InvalidInputError: a column is unknown, or an option is out of range.
             UnsupportedError: the table has no stable row ids, and so no row lineage.
         """
         options = ScanOptions(
@@ -143,12 +143,12 @@ class DatasetDelta:
 
     @outermost
     async def get_deleted_row_ids(self) -> AsyncIterator[pa.RecordBatch]:
-        """Stream the ids of rows deleted in the range, ascending, as column `_rowid`.
+        """Stream the ids of the rows deleted in the range, ascending, as the column `_rowid`.
 
         These are the rows of `begin_version` that are missing in `end_version`.
 
-        Cost: a GET for each of the two versions unless it is this dataset's, and deletion files.
-        Memory: 8 bytes for each row of the fragments in which the two versions differ.
+        Cost: a GET for each of the two versions that is not this dataset's, and deletion files.
+        Memory: 8 bytes per row of the fragments that differ between the versions.
 
         Raises:
             UnsupportedError: a version has no stable row ids.
@@ -203,8 +203,8 @@ def delta(
     """Return the changes between two versions.
 
     Raises:
-        InvalidInputError: neither or both kinds of range are given, or the versions do not ascend
-            up to the snapshot's version.
+        InvalidInputError: neither or both kinds of range are given, or the versions are not in
+            ascending order up to the snapshot's version.
     """
     if compared_against is not None:
         if begin is not None or end is not None:
@@ -227,7 +227,7 @@ def delta(
 
 
 async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transaction | None]:
-    """Return the transactions of the `recent` latest versions up to this one, newest first.
+    """Return the transactions of the latest `recent` versions up to this one, newest first.
 
     Raises:
         InvalidInputError: `recent` is negative or not an integer.
@@ -241,7 +241,7 @@ async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transacti
 async def transactions_of(
     snapshot: Snapshot, versions: Sequence[int], *, newest_first: bool = True
 ) -> list[Transaction | None]:
-    """Return the transactions of versions of the snapshot's branch; None for versions without one.
+    """Return the transactions of versions of the snapshot's branch; None for an unrecorded one.
 
     Raises:
         NotFoundError: a version has been cleaned up.
@@ -258,7 +258,7 @@ async def transactions_of(
 
 
 def check_lineage(snapshot: Snapshot) -> None:
-    """Check that rows have row lineage.
+    """Check that the table has row lineage.
 
     Raises:
         UnsupportedError: the table has no stable row ids.
@@ -271,10 +271,10 @@ def check_lineage(snapshot: Snapshot) -> None:
 
 
 async def _touched(snapshot: Snapshot, limits: dict[str, tuple[int, int]]) -> list[FragmentHandle]:
-    """Return the fragments that may have rows whose versions lie within limits.
+    """Return the fragments that may have rows with versions in these ranges.
 
     Args:
-        limits: range of versions for each lineage column: after the first, up to the second.
+        limits: range of versions for each lineage column: above the first number, up to the second.
     """
     handles = snapshot.handles
     await snapshot.resolve_sizes(handles)

@@ -1,8 +1,8 @@
-"""Dry run: the real code of a read over a store that returns zeros for page values.
+"""Dry run: the code of a read, run on a store that returns zeros for the values of pages.
 
-Metadata that is needed before values (manifest parts, footers, page tables, deletions) is read from
-the real store, through the session's own scheduler. Results are not cached. The requests are those
-of the real read, because the same code plans and merges them.
+Metadata that a read needs before values (manifest parts, footers, page tables, deletions) is read
+from the real store, through the session's scheduler. It is not cached. The requests are those of
+the real read, because the same code plans and merges them.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from alance.io.stores.store import Span, Store
     from alance.ops.version.snapshot import Snapshot
 
-# Longer than sending a wave of requests takes, so that they count as one round.
+# Seconds; longer than it takes to send a wave of requests, so that a wave counts as one round.
 PAUSE_S: Final = 0.002
 
 
 class TakePlanned(Exception):
-    """Ends a take in a dry run after all its requests, before it decodes. Not a failure."""
+    """Control flow of a dry run: ends a take after its last request, before decoding."""
 
 
 class DryStore:
-    """A store that returns zeros for page values, and reads all other ranges."""
+    """Store that returns zeros for the values of pages, and reads other ranges."""
 
     pieces = None
 
@@ -62,10 +62,10 @@ class DryStore:
         return getattr(self._store, name)
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> None:
-        """Return None, so that ranges in memory are requested and counted, too."""
+        """Return None, so that ranges in memory are requested, too, and counted."""
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
-        """Return the ranges, with zeros for page values."""
+        """Return the contents of ranges, with zeros for the values of pages."""
         loop = asyncio.get_running_loop()
         return loop.create_task(self._answer(path, ranges), context=self._dry.outside.copy())
 
@@ -109,7 +109,7 @@ class _Registry:
 
 
 class _Cache(SearchCache):
-    """Search cache on top of another: it reads from both, and writes only to itself."""
+    """Search cache over another cache: reads from both, and writes only to itself."""
 
     def __init__(self, real: SearchCache, spans: DataSpans) -> None:
         super().__init__(1 << 62)
@@ -121,7 +121,7 @@ class _Cache(SearchCache):
         if value is None:
             value = self._real.peek(key)
             if isinstance(value, OpenFragment):
-                return None  # it would be changed, so it is opened again with copied columns
+                return None  # a take would change it, so it is opened again with copied columns
             if isinstance(value, FileColumns):
                 value = value.copy(value.columns)
                 super().put(key, value, value.num_bytes)
@@ -134,7 +134,7 @@ class _Cache(SearchCache):
 
 
 class _Pool(DecodePool):
-    """Decode pool of a dry run: it decodes nothing, and returns neither a batch nor rows."""
+    """Decode pool of a dry run: decodes nothing, and returns (None, None)."""
 
     def __init__(self, real: DecodePool) -> None:
         super().__init__(1)
@@ -145,7 +145,7 @@ class _Pool(DecodePool):
 
 
 class _DryScheduler(Scheduler):
-    """Scheduler that notes the requested ranges that must be real."""
+    """Scheduler that records the ranges that must be read from the real store."""
 
     dry: DrySession
 
@@ -177,7 +177,7 @@ class _DryEngine(Engine):
         return read
 
     def source(self, unread: Sequence[Unread], reason: str) -> None:
-        """Return None, so that reads during decoding are planned here, too."""
+        """Return None, so that reads during decoding are requested before, and counted."""
 
     async def hold(self, pieces: Sequence[Pieces], reason: str, *, takes: int = 0) -> Reader:
         read = await Engine.hold(self, pieces, reason, takes=takes)
@@ -189,11 +189,11 @@ class _DryEngine(Engine):
         return await cast("_Pool", self.pool).real.run(work)
 
     def local_file(self, location: str) -> None:
-        """Return None, so that reads of local files are planned like others."""
+        """Return None, so that local files are requested like others, and counted."""
 
 
 class DrySession(Session):
-    """Session whose reads of values go to a dry store."""
+    """Session that reads values of pages from a dry store."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(
@@ -202,10 +202,10 @@ class DrySession(Session):
         self.real = real = session.engine
         self.spans = DataSpans()
         self.needed = Needed()
-        self.outside = contextvars.copy_context()  # has the caller's traces
+        self.outside = contextvars.copy_context()  # context with the caller's traces
         registry = cast("StoreRegistry", _Registry(self))
         scheduler = _DryScheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
-        scheduler.budget = Budget(1 << 62)  # all parts of a take are requested in one turn
+        scheduler.budget = Budget(1 << 62)  # so that all parts of a take are requested in one turn
         scheduler.dry = self
         scheduler.blocks = real.scheduler.blocks.view()
         parts = {part.name: getattr(real, part.name) for part in fields(Engine)}
@@ -225,9 +225,9 @@ class DrySession(Session):
 async def dry_run(
     snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]], recorder: trace.Recorder
 ) -> DataSpans:
-    """Run a read over zeros as page values, and record its requests; return the page spans.
+    """Run a read with zeros as page values, record its requests, and return the spans of its pages.
 
-    The requests that this costs are in the caller's traces, with the reason "explain".
+    The requests of the dry run itself are in the caller's traces, with the reason "explain".
     """
     session = DrySession(snapshot.session)
     try:
@@ -241,11 +241,11 @@ async def dry_run(
 
 
 def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
-    """Copy a snapshot with its memos into another session; new memos are not shared."""
+    """Copy a snapshot with its memos into another session; memos added later are not shared."""
     copied = copy(snapshot)
     copied.session = session
     copied.handles = Handles(copied, [copy(handle) for handle in snapshot.handles])
     for handle in copied.handles:
         handle._snapshot = copied
-        handle.set_apart()  # opened anew, so that the spans of its pages are noted
+        handle.set_apart()  # so that it is opened again, and the spans of its pages are recorded
     return copied

@@ -1,4 +1,4 @@
-"""Explanations: the requests of a read, before it makes them."""
+"""Explanations: the requests that a read would make."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Requests for one reason."""
+    """Requests for the same reason."""
 
     reason: str
     num_requests: int
@@ -58,22 +58,22 @@ class Step:
 class Explanation:
     """Estimated cost of a read that would run now; `str` returns it as text.
 
-    Late reads of rows that pass a filter or are changed by a merge are not included in the sums:
+    The sums do not include late reads of rows that pass a filter or that a merge changes, because
     only their upper bound is known.
     """
 
     what: tuple[str, ...]  # description of the read: dataset, columns, filter, ...
     steps: tuple[Step, ...]
-    rounds: int  # waves of requests, one after the other
-    num_rows: int  # rows read
-    num_rows_skipped: int  # other rows of the version
-    num_pages: int  # pages with bytes that are read
+    rounds: int  # number of waves of requests, one after the other
+    num_rows: int  # number of rows to read
+    num_rows_skipped: int  # number of other rows in the version
+    num_pages: int  # number of pages of which bytes are read
     num_pages_skipped: int
-    first: tuple[str, ...]  # columns read of every row
-    late: tuple[str, ...] = ()  # columns read of some rows, see `late_of`
-    skipped: Skipped | None = None  # by statistics; None if they are not used
-    at_most: tuple[Step, ...] = ()  # cost of the late columns for all rows
-    late_of: str = "that the filter keeps"  # rows for which late columns are read
+    first: tuple[str, ...]  # columns to read for every row
+    late: tuple[str, ...] = ()  # columns to read for some rows; see `late_of`
+    skipped: Skipped | None = None  # rows skipped by statistics; None if these are not used
+    at_most: tuple[Step, ...] = ()  # requests for the late columns of all rows
+    late_of: str = "that the filter keeps"  # which rows need late columns, as text
 
     @property
     def num_requests(self) -> int:
@@ -82,7 +82,7 @@ class Explanation:
 
     @property
     def num_bytes(self) -> int:
-        """Number of received bytes."""
+        """Number of bytes to receive."""
         return sum(step.num_bytes for step in self.steps)
 
     def __str__(self) -> str:
@@ -105,28 +105,28 @@ class Explanation:
 async def explain_scan(
     snapshot: Snapshot, columns: Columns, options: ScanOptions, *, flat: bool = True
 ) -> Explanation:
-    """Return the cost of a scan, by a dry run.
+    """Estimate the cost of a scan by a dry run.
 
-    Late columns are counted as if the filter kept every row. A limit after a filter, which ends the
-    scan early, is not counted. Index reads are the same as in the scan: they are cached, and are
-    not in the sums. Local files are read column by column during decoding; adjacent reads count as
-    one request.
+    Late columns are counted as if every row passed the filter. The early end of a scan with a
+    filter and a limit is not taken into account. Indices are read as in the scan; these reads are
+    cached, and not in the sums. Local files are read column by column during decoding; adjacent
+    reads count as one request.
 
-    Cost: uncached footers, page tables and deletions; they are not cached afterwards. CPU time: as
-    for planning the scan.
+    Cost: the footers, page tables and deletions that are not cached; they are not cached
+    afterwards. CPU time: as for planning the scan.
 
     Args:
         flat: as for `plan_scan`.
 
     Raises:
-        InvalidInputError: an unknown column or fragment, or an invalid filter.
+        InvalidInputError: a column or fragment is unknown, or the filter is invalid.
     """
     unsorted = options
     if options.order_by:
         columns = scanned_columns(snapshot, columns, options)
         unsorted = unsorted_options(options)
     if snapshot.has_stable_row_ids:
-        # Load the row ids, which may be in pages.
+        # Load the row ids, which may be in pages of data files.
         await plan_scan(snapshot, columns, unsorted, flat=flat)
     use = await _index_use(snapshot, unsorted)
     unindexed = replace(unsorted, use_scalar_index=False)
@@ -188,12 +188,11 @@ async def _index_use(snapshot: Snapshot, options: ScanOptions) -> IndexUse | Non
 
 
 async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) -> Explanation:
-    """Return the cost of a take by position, by a dry run up to the decoding.
+    """Estimate the cost of a take by position, by a dry run up to the decoding.
 
-    Cost: uncached footers, page tables and deletions; they are not cached afterwards.
-
-    Raises:
-        InvalidInputError: a position out of range, or an unknown column.
+    Cost: the footers, page tables and deletions that are not cached; they are not cached
+    afterwards. Raises:
+        InvalidInputError: a position is out of range, or a column is unknown.
     """
     positions = as_positions(indices, "indices")
     await load_readers(snapshot, columns)
@@ -217,7 +216,8 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
     )
 
 
-_SHARED = frozenset({"open files", "deletions"})  # already counted with the first columns
+# Reasons of requests that are already counted with the first columns.
+_SHARED = frozenset({"open files", "deletions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ async def _drain(snapshot: Snapshot, plan: ScanPlan) -> None:
 
 
 def _unlimited(options: ScanOptions) -> ScanOptions:
-    """Return the options without limit and offset, because a dry run has no rows."""
+    """Return the options without limit and offset, because a dry run returns no rows."""
     return replace(options, limit=None, offset=None)
 
 
@@ -267,7 +267,7 @@ def _steps(events: Sequence[RequestEvent]) -> list[Step]:
 
 
 def _pages(spans: DataSpans, events: Sequence[RequestEvent]) -> int:
-    # Events have store names without numbers.
+    # The names of stores in events have no numbers.
     paths = {without_number(path): path for path in spans.paths}
     return spans.pages(
         (paths.get(event.location, event.location), span)

@@ -1,8 +1,8 @@
-"""Search for rows with the smallest and largest values of columns, by statistics.
+"""Search for the rows with the smallest and largest values of columns, by statistics.
 
 First, the zones with the smallest and largest bounds are read. Then all zones are read whose bounds
-exceed the values found. Such zones exist only if rows are deleted, or if bounds are wider than the
-values. So a bound is never mistaken for a value.
+exceed the values seen. There are such zones only if rows were deleted, or if bounds are wider than
+the values. So a bound is never taken for a value.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExtremesPruner(Pruner):
-    """Choice of zones: first by their bounds, then by the values seen.
+    """Pruner that selects zones, first by their bounds, then by the values seen.
 
     Attributes:
-        seen: smallest and largest value of each column so far; None in the first pass.
+        seen: smallest and largest value of each column in the first pass; None during that pass.
     """
 
     seen: Mapping[Column, tuple[pa.Scalar, pa.Scalar]] | None = None
@@ -50,8 +50,8 @@ class ExtremesPruner(Pruner):
         """Return the spans of rows to read in each fragment. CPU work.
 
         Args:
-            fragments: zones of each fragment; None if unknown: then all rows are read in the first
-                pass.
+            fragments: zones of each fragment; None if unknown, so that the first pass reads all its
+                rows.
         """
         needed: list[Spans] = [list(own) if self.seen is None else [] for own in spans]
         pairs = zip(fragments, spans, strict=True)
@@ -119,18 +119,18 @@ async def extreme_rows(
     options: ScanOptions,
     spans: Mapping[int, Sequence[tuple[int, int]]],
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield some rows, including those with the smallest and largest value of each column.
+    """Yield rows that include those with the smallest and the largest value of each column.
 
-    Cost: in fragments with statistics, two zones per column and window of 64 fragments, and zones
-    with deleted rows or truncated text bounds. Other fragments are scanned.
+    Cost: for fragments with statistics, two zones per column and window of 64 fragments, and some
+    zones with deleted rows or truncated text bounds. Other fragments are scanned.
 
     Args:
-        columns: table columns of ordered types; no floats, because of NaN.
+        columns: table columns of ordered types, except floats, because of NaN.
         options: options without a filter or limit.
-        spans: physical rows to read, by fragment; fragments without an entry are read whole.
+        spans: physical rows to read, by fragment id; all rows of fragments without an entry.
 
     Raises:
-        UnsupportedError: a float column.
+        UnsupportedError: a column has floats.
     """
     plan = await plan_scan(snapshot, columns, options)
     plan = replace(plan, spans={**plan.spans, **spans})

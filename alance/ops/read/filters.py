@@ -1,4 +1,4 @@
-"""Parsed filters of scans, memoized by their text and their visible schema."""
+"""Parsed filters of scans, memoized by their text and the schema that they see."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FILTER_TEXT_BYTES: Final = 16 << 20  # memo of parsed texts, per process
-PARSED_BYTES: Final = 1 << 10  # smallest size of a parsed text
-NODE_BYTES: Final = 100  # memory per character of text: 3 in long lists, 60 to 140 elsewhere
+FILTER_TEXT_BYTES: Final = 16 << 20  # bytes of the process's memo of parsed texts
+PARSED_BYTES: Final = 1 << 10  # minimum bytes of memory of a parsed text
+# Bytes of memory per character; measured: 3 in long lists, 60 to 140 elsewhere.
+NODE_BYTES: Final = 100
 MAX_TEXT: Final = 16 << 10  # characters; longer texts are not memoized
-VALUE_BYTES: Final = 1 << 10  # work of a parameter; a tenth for a list item
-MOMENTS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)  # values change with time
+VALUE_BYTES: Final = 1 << 10  # work per parameter, as bytes to decode; a tenth of it per list item
+# Functions whose values change with time.
+MOMENTS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)
 
 
 class VisibleSchema:
-    """Schema that filters see: the table's columns and the meta columns. A cheap cache key.
+    """Schema that filters see: the table's columns and the meta columns. A cheap key of a memo.
 
     Args:
         measure: distance or score column of a search, if the filter runs on its results.
@@ -70,15 +72,16 @@ _filters: Final = Memo[tuple[str, VisibleSchema | None], Any](FILTER_TEXT_BYTES)
 async def _memoized(
     snapshot: Snapshot, text: str, schema: VisibleSchema | None, make: Callable[[], T]
 ) -> T:
-    """Return the memoized result of `make` for a text and schema; slow texts are parsed in a
-    thread.
+    """Return the memoized result of `make` for a text and schema.
+
+    Slow texts are parsed in a thread.
     """
     result: T | None = _filters.peek((text, schema))
     if result is not None:
         return result
     from alance.expr.simple import is_simple
 
-    # A simple text is parsed quickly and has no constants that are costly to compute.
+    # A simple text is quick to parse, and has no constants that are slow to compute.
     work = CHARACTER_BYTES * len(text) if is_simple(text) else math.inf
     result = await snapshot.engine.decode(make, work)
     if len(text) <= MAX_TEXT and (schema is None or not MOMENTS.search(text)):
@@ -87,17 +90,17 @@ async def _memoized(
 
 
 def visible_schema(snapshot: Snapshot, measure: str | None = None) -> VisibleSchema:
-    """Return the schema that a version's filters see, memoized; see `VisibleSchema`."""
+    """Return the schema that the filters of a version see; memoized."""
     schema = snapshot.schema
     return schema.remember((VisibleSchema, measure), lambda: VisibleSchema(schema, measure))
 
 
 def parse_predicate(schema: Schema, condition: Condition | None) -> Predicate | None:
-    """Return a parsed filter; None without a condition.
+    """Parse a filter; None if `condition` is None.
 
     Raises:
-        InvalidInputError: invalid SQL (with its position), an unknown column, a condition that is
-            not boolean, or parameters without values.
+        InvalidInputError: the SQL is invalid (the message has the position), a column is unknown,
+            the condition is not boolean, or a parameter has no value.
     """
     return None if condition is None else parse_over(with_meta_fields(schema), condition)
 
@@ -105,16 +108,16 @@ def parse_predicate(schema: Schema, condition: Condition | None) -> Predicate | 
 async def parsed_predicate(
     snapshot: Snapshot, condition: Condition | None, measure: str | None = None
 ) -> Predicate | None:
-    """Return a parsed filter, like `parse_predicate`; slow parsing runs in a thread.
+    """Parse a filter as `parse_predicate` does; slow parsing runs in a thread.
 
-    The first parse costs 2 to 10 us per character. For a text with parameters, only its syntax tree
-    is memoized, not the filter with its values.
+    CPU: 2 to 10 us per character when a text is parsed first. For a text with parameters, only the
+    syntax tree is memoized, not the filter with its values.
 
     Args:
         measure: see `VisibleSchema`.
 
     Raises:
-        InvalidInputError: as from `parse_predicate`.
+        InvalidInputError: as for `parse_predicate`.
     """
     if condition is None:
         return None
@@ -137,7 +140,7 @@ async def parsed_predicate(
 
 
 def _count(params: Sequence[object] | Mapping[str, object]) -> int:
-    """Count parameter values for an estimate of work: 10 for a value, 1 for each item of a list."""
+    """Estimate the work of parameter values: 10 per value, 1 per item of a list."""
     values = params.values() if isinstance(params, Mapping) else params
     return sum(
         len(value) if isinstance(value, Sized) and not isinstance(value, str) else 10
@@ -146,7 +149,7 @@ def _count(params: Sequence[object] | Mapping[str, object]) -> int:
 
 
 def parse_over(schema: pa.Schema, condition: Condition) -> Predicate:
-    """Return a filter over the columns of an Arrow schema; see `parse_predicate`."""
+    """Parse a filter over the columns of an Arrow schema; see `parse_predicate`."""
     if isinstance(condition, Among):
         from alance.expr.keys import predicate_among
 
@@ -167,16 +170,16 @@ def _parse_text(text: str) -> ParsedFilter:
 
 
 def shared_out(texts: Sequence[object], params: Params) -> list[Params]:
-    """Distribute parameter values to texts; a text without values gets None.
+    """Distribute parameter values to the texts that use them; None for a text without parameters.
 
-    Positional values are used up in order. Each text gets the named values that it uses.
+    The texts consume positional values in order. Each text gets the named values that it uses.
 
     Args:
         texts: SQL texts; other objects have no parameters.
 
     Raises:
-        InvalidInputError: a value that no text uses, a wrong number of positional values, or
-            invalid SQL.
+        InvalidInputError: no text uses a value, the number of positional values is wrong, or SQL is
+            invalid.
     """
     if params is None:
         return [None] * len(texts)

@@ -39,7 +39,7 @@ def _is_reachable(field: Field) -> bool:
     try:
         check_structure(field)
     except UnsupportedError:
-        return False  # these columns keep descriptions
+        return False  # such columns keep their descriptions
     return True
 
 
@@ -52,9 +52,9 @@ async def frame_with_files(
     *,
     keep_address: bool,
 ) -> pd.DataFrame:
-    """Return a table as a DataFrame, with a file (or None) instead of each blob's description.
+    """Return a table as a DataFrame, with files (None for nulls) instead of blob descriptions.
 
-    Cost: a HEAD for each whole object that rows refer to by URI.
+    Cost: a HEAD per object that rows refer to as a whole by URI.
 
     Args:
         table: table with the column `_rowaddr`.
@@ -115,7 +115,7 @@ def _is_blob(field: Field) -> bool:
 def _numbered(
     snapshot: Snapshot, places: Sequence[BlobPlace | None], as_file: AsFile, files: Files
 ) -> list[int]:
-    """Append the blobs to `files` and return the number of each; -1 for a null."""
+    """Append the blobs to `files`, and return the number of each; -1 for a null."""
     numbers = []
     for place in places:
         numbers.append(-1 if place is None else len(files))
@@ -125,13 +125,13 @@ def _numbered(
 
 
 def _as_binary(numbers: list[int]) -> pa.Array:
-    # pandas keeps bytes unchanged, but converts integers beside nulls to floats.
+    # pandas does not change bytes, but converts integers in a column with nulls to floats.
     parts = [number.to_bytes(NUMBER_BYTES, "little", signed=True) for number in numbers]
     return text_array(parts, pa.large_binary(), np.array(numbers, np.int64) >= 0)
 
 
 def _with_files(field: Field, value: Any, files: Files) -> Any:
-    """Return a pandas value with files instead of their numbers."""
+    """Replace the numbers of files in a pandas value by the files."""
     if _is_blob(field):
         return files[int.from_bytes(value, "little")] if isinstance(value, bytes) else None
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Incremental aggregates of batches: memory holds one row per group.
+"""Incremental aggregates of batches; memory has one row per group.
 
 Batches are collected into chunks, and Arrow groups each chunk by itself. The resulting rows are
-*partials* (a sum, a count, a minimum). They are grouped again once there are as many of them as
-groups, so each partial is merged only a few times, however many chunks there are.
+*partials* (sums, counts, minima and so on). When there are as many pending partials as groups, they
+are merged. So a partial is merged only a few times, for any number of chunks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
     from alance.expr.aggregate import Aggregator
 
-CHUNK_ROWS: Final = 1 << 19  # rows grouped at once; sums of 32-bit values then fit 64 bits
+# Rows to group at once; the sum of as many 32-bit values fits into 64 bits.
+CHUNK_ROWS: Final = 1 << 19
 GROUPED_CHUNK_BYTES: Final = 32 << 20
-ROWS_OF_GROUP: Final = 8  # least rows per group in a chunk; with fewer, merges do most of the work
-MERGED_ROWS: Final = 1 << 16  # least pending partials before a merge
+# Minimum rows per group in a chunk; with fewer, merges would do most of the work.
+ROWS_OF_GROUP: Final = 8
+MERGED_ROWS: Final = 1 << 16  # minimum pending partials for a merge
 ROWS: Final = "count_all"
 INT64_MAX: Final = (1 << 63) - 1
 WHOLE: Final = pa.decimal128(38, 0)
@@ -35,7 +37,8 @@ DIGITS: Final = 38  # largest precision of decimal128
 MOST_DIGITS: Final = 76
 _EXACT: Final = Context(prec=MOST_DIGITS)
 
-# Arrow functions by the first word of a partial's name: to compute partials, and to join them.
+# Arrow functions by the first word of a partial's name: first to compute partials, then to merge
+# them.
 _GIVEN: Final = {
     ROWS: ROWS,
     "count": "count",
@@ -56,7 +59,7 @@ _NEEDED: Final[Mapping[Aggregator, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One aggregate of one column.
+    """Aggregate of a column.
 
     Attributes:
         name: output name.
@@ -71,7 +74,7 @@ class Measure:
 
     @property
     def partials(self) -> list[str]:
-        """Names of the partials from which it is computed."""
+        """Names of the partials that the measure is computed from."""
         if self.column is None:
             return [ROWS]
         kinds = [*_NEEDED[self.function]]
@@ -83,7 +86,7 @@ class Measure:
         """Check that values of the type have this aggregate.
 
         Raises:
-            InvalidInputError: they do not.
+            InvalidInputError: the type does not have the aggregate.
         """
         if self.column is None or self.function == "count" or pa.types.is_null(self.type):
             return
@@ -121,7 +124,7 @@ class Groups:
         schema: schema of the batches.
         keys: columns to group by.
         measures: aggregates of each group.
-        memory_bytes: memory limit of the groups.
+        memory_bytes: maximum memory of the groups.
     """
 
     schema: pa.Schema
@@ -151,7 +154,7 @@ class Groups:
         self._check_memory()
 
     def is_chunk(self, num_rows: int, num_bytes: int) -> bool:
-        """Return True if these rows are worth grouping: more groups need larger chunks."""
+        """Return True if these rows are worth grouping; the more groups, the more rows it takes."""
         groups = max((part.num_rows for part in self._parts()), default=0)
         few, many = (
             min(GROUPED_CHUNK_BYTES, self.memory_bytes),
@@ -161,10 +164,10 @@ class Groups:
         return num_rows >= max(CHUNK_ROWS, groups * ROWS_OF_GROUP) or num_bytes >= most
 
     def result(self) -> pa.Table:
-        """Return the groups in any order: keys, then measures. CPU work.
+        """Return the groups in arbitrary order: columns for keys, then for measures. CPU work.
 
         Raises:
-            InvalidInputError: a sum exceeds its type; see also `add`.
+            InvalidInputError: a sum exceeds its type, or an error of `add`.
         """
         if not self._parts():
             self.add([])
@@ -174,20 +177,20 @@ class Groups:
         for measure in self.measures:
             try:
                 columns.append(measure.of(merged))
-            except FAILURES as error:  # an `InvalidInputError` is one of them
+            except FAILURES as error:  # not reached by `InvalidInputError`, which is one of them
                 raise InvalidInputError(f"{measure.name!r}: {one_line(error)}") from error
         names = [*self.keys, *(measure.name for measure in self.measures)]
         return pa.table(columns, names=names)
 
     def _inputs(self, table: pa.Table) -> pa.Table:
-        """Return a column for each partial, in the form from which Arrow computes it."""
+        """Return a column for each partial, converted for the Arrow function."""
         columns = {key: _key(table[key]) for key in self.keys}
         for measure in self.measures:
             for partial in measure.partials:
                 kind, _, column = partial.partition(" ")
                 if partial != ROWS and partial not in columns:
                     columns[partial] = _input(kind, table[column])
-        if not columns:  # only rows are counted
+        if not columns:  # because only rows are counted
             columns[""] = pa.chunked_array([pa.nulls(table.num_rows)])
         return pa.table(columns)
 
@@ -203,7 +206,7 @@ class Groups:
         return self._waiting if self._merged is None else [self._merged, *self._waiting]
 
     def _grouped(self, table: pa.Table, functions: Mapping[str, str]) -> pa.Table:
-        """Group a table of inputs or of partials."""
+        """Group a table of inputs or of partials by the keys."""
         calls: list[tuple[str | list[str], str]] = []
         names = list(self.keys)
         partials = [name for measure in self.measures for name in measure.partials]
@@ -247,7 +250,7 @@ def _key(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _input(kind: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert values to a type from which Arrow can compute a partial."""
+    """Convert values to a type from which Arrow can compute a partial exactly."""
     if kind == "count":
         return values
     if kind == "nan":
@@ -261,31 +264,31 @@ def _input(kind: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     if values.type in (pa.int64(), pa.uint64()):
         ends = pc.min_max(values)
         largest = max(abs(ends["min"].as_py() or 0), abs(ends["max"].as_py() or 0))
-        # Arrow's sum of integers wraps around.
+        # Arrow's sum of integers wraps around on overflow.
         return values.cast(WHOLE) if largest * len(values) > INT64_MAX else values
     if pa.types.is_decimal128(values.type):
         type_ = values.type
         is_wide = type_.precision + len(str(len(values))) > DIGITS
         if is_wide:
             return values.cast(pa.decimal256(MOST_DIGITS, type_.scale))
-        # A view, because a cast would check each value although no bytes change.
+        # Use a view, because a cast would check each value although no bytes change.
         wide = pa.decimal128(DIGITS, type_.scale)
         return pa.chunked_array([chunk.view(wide) for chunk in values.chunks], wide)
     return values
 
 
 def _exact(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return the sums of a chunk in a type that holds the sums of all chunks."""
+    """Convert the sums of a chunk to a type that can hold the sums of all chunks."""
     if pa.types.is_decimal(kind):
         return sums.cast(pa.decimal256(MOST_DIGITS, kind.scale))
     return sums.cast(WHOLE) if pa.types.is_integer(sums.type) else sums
 
 
 def _check_sum(values: pa.ChunkedArray) -> None:
-    """Check that the sums of wide decimals cannot overflow.
+    """Check that sums of wide decimals cannot overflow.
 
     Raises:
-        InvalidInputError: they may.
+        InvalidInputError: a sum may overflow.
     """
     kind = values.type
     if not pa.types.is_decimal256(kind) or kind.precision + len(str(len(values))) <= MOST_DIGITS:
@@ -298,7 +301,7 @@ def _check_sum(values: pa.ChunkedArray) -> None:
 
 
 def _sum(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return sums in their output type, given the type of the values.
+    """Convert sums to their output type, which depends on the type of the values.
 
     Raises:
         InvalidInputError: a sum exceeds the output type.
@@ -323,13 +326,14 @@ def _sum(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 def _mean(sums: pa.ChunkedArray, counts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Return sums divided by counts; null for a count of 0.
 
-    Means of decimals have four more digits than the values; further digits are truncated.
+    Means of decimals have four decimal places more than the values; further digits are truncated.
     """
     divisor = pc.if_else(pc.equal(counts, as_scalar(0)), as_scalar(None, pa.int64()), counts)
     if not (pa.types.is_duration(kind) or pa.types.is_decimal128(kind)):
         return pc.divide(sums.cast(pa.float64()), divisor.cast(pa.float64()))
     scale = kind.scale if pa.types.is_decimal(kind) else 0
-    # If the divisor has three digits or more, the quotient has four digits more than the dividend.
+    # With a divisor of at least three digits, the quotient has four decimal places more than the
+    # dividend.
     digits = max(3, len(str(pc.max(counts).as_py() or 0)))
     dividends = sums.cast(pa.decimal256(DIGITS + digits, scale))
     divisors = divisor.cast(pa.decimal256(19, 0)).cast(pa.decimal256(digits, 0))
@@ -339,4 +343,5 @@ def _mean(sums: pa.ChunkedArray, counts: pa.ChunkedArray, kind: pa.DataType) -> 
         return means.cast(options=whole).cast(kind)
     mean = pa.decimal128(min(DIGITS, kind.precision + 4), min(DIGITS, scale + 4))
     cut = pc.CastOptions(pa.decimal256(MOST_DIGITS, mean.scale), allow_decimal_truncate=True)
-    return means.cast(options=cut).cast(mean)  # a truncating cast does not check the range
+    # Two casts, because a truncating cast does not check the range.
+    return means.cast(options=cut).cast(mean)

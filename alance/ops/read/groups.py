@@ -1,8 +1,8 @@
-"""Groups of fragments, and their splits.
+"""Groups of fragments, and splits of groups.
 
-A fragment costs calls for each column, a job, a filter and a batch, however few rows it has. So
-scans work on groups, which pay these costs once: a large fragment, or neighbouring small fragments
-of some MiB together.
+A read of fragments has costs that do not depend on the number of rows: calls per column, a job, a
+filter, a batch. A group has these costs only once. It is a large fragment, or consecutive small
+fragments of some MiB in total. So scans work on groups.
 """
 
 from __future__ import annotations
@@ -33,34 +33,36 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.ops.version.handle import FragmentHandle
 
-    # Tasks that return the rows of a split.
+    # Task that decodes the rows of a split.
     Task: TypeAlias = FragmentTask | WholeRows | WholeFragments | LocalRows | TakenRows
 
-# Limits of a small fragment.
+# Maximum encoded bytes, rows and decoded bytes of a small fragment.
 SMALL_FRAGMENT_BYTES: Final = 1 << 20
 SMALL_ROWS: Final = 64 << 10
 SMALL_DECODED_BYTES: Final = 16 << 20
-# Limits of a group of small fragments.
-SCAN_GROUP_BYTES: Final = 4 << 20  # encoded
+# Maximum encoded bytes and fragments of a group of small fragments.
+SCAN_GROUP_BYTES: Final = 4 << 20
 GROUP_FRAGMENTS: Final = 64
-# Limits of a little group, which is decoded on the loop.
-LITTLE_COLUMNS: Final = 8  # over all fragments: some 30 microseconds each
+# Maximum columns, rows and encoded bytes of a little group, which the event loop decodes. Columns
+# count per fragment, and take some 30 us each.
+LITTLE_COLUMNS: Final = 8
 LITTLE_ROWS: Final = 1 << 10
-LITTLE_BYTES: Final = 64 << 10  # encoded
-LATE_BYTES: Final = 64 << 10  # late columns of a fragment that fit in one request
+LITTLE_BYTES: Final = 64 << 10
+# Maximum encoded bytes of late columns that one request reads for a whole fragment.
+LATE_BYTES: Final = 64 << 10
 
 
 class FragmentGroup(NamedTuple):
-    """Fragments that are read as one; their physical rows are numbered consecutively.
+    """Fragments that are read together; their physical rows are numbered consecutively.
 
     Attributes:
-        opened: opened fragments with the first columns; empty if files are read whole.
-        states: memo of the pages' state, filled by plans.
-        spans: rows to read, ascending.
-        rows: live rows to read, ascending, if an index gave them; None for all rows of `spans`.
+        opened: opened fragments with the first columns; empty if whole files are read.
+        states: cache for page states.
+        spans: spans of rows to read, ascending.
+        rows: live rows to read, ascending, if indices selected them; None for all rows of `spans`.
         is_small: True if all rows are read, without page tables.
-        late: opened fragment with the late columns; None if they are opened later.
-        eager_stop: rows before this one are read with all columns at once.
+        late: opened fragment with the late columns; None if it is opened later.
+        eager_stop: all columns of the rows before this row are read at once.
     """
 
     handles: Sequence[FragmentHandle]
@@ -80,14 +82,14 @@ class FragmentGroup(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Encoded bytes of the first columns, or of whole files."""
+        """Encoded bytes of the first columns; if whole files are read, the size of the files."""
         if not self.opened:
             return sum(map(file_bytes, self.handles))
         return sum(fragment.encoded_bytes for fragment in self.opened)
 
     @property
     def is_little(self) -> bool:
-        """True if decoding and filtering the group takes little longer than a hop to the pool."""
+        """True if decoding and filtering take little more time than a hop to the pool."""
         return (
             self.is_small
             and 0 < sum([len(fragment.leaves) for fragment in self.opened]) <= LITTLE_COLUMNS
@@ -106,7 +108,7 @@ class FragmentGroup(NamedTuple):
     def live_mask(self, start: int, stop: int) -> Mask | None:
         """Return the mask of live rows in a range; None if all are live.
 
-        For several fragments, the range must be all rows.
+        For several fragments, the range must be all rows of the group.
         """
         if len(self.handles) == 1:
             return self.handles[0].live_mask(start, stop)
@@ -120,7 +122,7 @@ class FragmentGroup(NamedTuple):
         return np.concatenate(masks)
 
     def meta(self, name: str, rows: Int64s) -> pa.Array:
-        """Return a meta column for some rows.
+        """Return a meta column for rows.
 
         Raises:
             CorruptFileError: a sequence in the manifest contradicts the format.
@@ -129,9 +131,9 @@ class FragmentGroup(NamedTuple):
         return one_array(arrays)
 
     def by_fragment(self, rows: Int64s) -> list[tuple[FragmentHandle, Int64s]]:
-        """Split ascending rows by fragment, as offsets in each; fragments without rows are omitted.
+        """Split ascending rows by fragment, as row offsets; fragments without rows are omitted.
 
-        If there are no rows at all, the first fragment is returned without rows.
+        If there are no rows at all, returns the first fragment without rows.
         """
         if len(self.handles) == 1:
             return [(self.handles[0], rows)]
@@ -149,8 +151,8 @@ class Split(NamedTuple):
     """Rows of a group that one pool job decodes.
 
     Attributes:
-        start, stop: range of the group's rows.
-        rows: live rows of the range to read; None for all rows.
+        start, stop: range of rows in the group.
+        rows: live rows in the range to read; None for all rows of the range.
     """
 
     group: FragmentGroup
@@ -159,11 +161,11 @@ class Split(NamedTuple):
     rows: Int64s | None = None
 
     def offsets(self) -> Int64s:
-        """Return the rows to read, as offsets in the group."""
+        """Return the rows to read, as row numbers in the group."""
         return np.arange(self.start, self.stop, dtype=np.int64) if self.rows is None else self.rows
 
     def offsets_of(self, positions: Int64s) -> Int64s:
-        """Return some of the rows to read, given their positions among these rows."""
+        """Convert positions among the rows to read to row numbers in the group."""
         return positions + self.start if self.rows is None else self.rows[positions]
 
     def live_mask(self) -> Mask | None:
@@ -171,10 +173,10 @@ class Split(NamedTuple):
         return self.group.live_mask(self.start, self.stop) if self.rows is None else None
 
     def halves(self) -> list[Split]:
-        """Divide the rows into smaller splits, whose late columns are not opened yet.
+        """Divide the rows into smaller splits, without opened late columns.
 
-        A range over several fragments becomes one split per fragment. Returns an empty list for a
-        single row. The group's fragments must be open.
+        A range of rows of several fragments becomes a split per fragment. Returns an empty list for
+        a single row. The fragments of the group must be open.
         """
         group = self.group
         if self.rows is not None:
@@ -196,10 +198,11 @@ class Split(NamedTuple):
 
 
 def read_splits(schema: Schema, splits: Sequence[Split], *, guess: bool) -> Plan[Sequence[Task]]:
-    """Plan the reading of splits of one group, with the fields of a schema.
+    """Plan to read splits of a group, with the fields of a schema.
 
     Args:
-        guess: True to fetch the likely bytes of rows together with the state of an unknown page.
+        guess: True to guess the positions of rows in pages of unknown state, and to read rows and
+            page states in one round.
     """
     group = splits[0].group
     if group.opened and not group.is_small and group.rows is None:
@@ -218,12 +221,12 @@ def read_splits(schema: Schema, splits: Sequence[Split], *, guess: bool) -> Plan
 
 
 def spans_of(splits: Sequence[Split]) -> list[list[tuple[int, int]]]:
-    """Return the row range of each split, as a list of one part."""
+    """Return the row range of each split, each as a list with this range."""
     return [[(split.start, split.stop)] for split in splits]
 
 
 def _take(schema: Schema, group: FragmentGroup, rows: Int64s, *, guess: bool) -> Plan[TakenRows]:
-    """Plan to take single rows of a group, over any number of fragments."""
+    """Plan to take single rows of a group with any number of fragments."""
     opened = dict(zip(group.handles, group.opened, strict=True))
     handles, offsets = zip(*group.by_fragment(rows), strict=True)
     fragments = [opened[handle] for handle in handles]
@@ -236,7 +239,7 @@ def _take(schema: Schema, group: FragmentGroup, rows: Int64s, *, guess: bool) ->
 
 
 def cut_span(span: tuple[int, int], part_rows: int) -> list[tuple[int, int]]:
-    """Cut a span of rows into parts of at most `part_rows`."""
+    """Cut a span of rows into parts of at most `part_rows` rows."""
     first, last = span
     return [(start, min(last, start + part_rows)) for start in range(first, last, part_rows)]
 
@@ -245,7 +248,7 @@ def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
     """Return True if the calls for a fragment cost more than its bytes.
 
     Args:
-        row_bytes: decoded bytes of a row.
+        row_bytes: decoded bytes per row.
     """
     rows = handle.num_physical_rows
     return (
@@ -256,23 +259,23 @@ def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
 
 
 def file_bytes(handle: FragmentHandle) -> int:
-    """Return the size of a fragment's files; the sizes must be known."""
+    """Return the total size of a fragment's files, which must be known."""
     return sum(source.file_bytes for source in handle.sources)
 
 
 def fixed_row_bytes(schema: Schema) -> float:
-    """Return the memory of a decoded row in fixed-width columns; other columns count as 0.
+    """Return the memory per decoded row of fixed-width columns; other columns count as 0.
 
-    It depends on the schema alone, because constant pages have no bytes in a file.
+    It only depends on the schema, not on bytes in files, because constant pages have none.
     """
     return sum([leaf_bytes(leaf) for field in schema.fields for leaf in leaf_columns(field)])
 
 
 def with_neighbours(groups: Sequence[FragmentGroup], row_bytes: float) -> Iterator[FragmentGroup]:
-    """Yield groups in order, with neighbouring small groups merged.
+    """Yield groups in order, and merge consecutive small groups.
 
     Args:
-        groups: groups of one open fragment each.
+        groups: groups with one open fragment each.
     """
 
     def key(group: FragmentGroup) -> tuple[int, ...] | None:
@@ -295,7 +298,7 @@ def with_neighbours(groups: Sequence[FragmentGroup], row_bytes: float) -> Iterat
 
 
 def whole_groups(handles: Sequence[FragmentHandle], states: States) -> list[FragmentGroup]:
-    """Return groups of neighbouring small fragments whose files are read whole. CPU work."""
+    """Group consecutive small fragments whose whole files are read. CPU work."""
     return [
         FragmentGroup(
             handles[start:stop],
@@ -309,7 +312,7 @@ def whole_groups(handles: Sequence[FragmentHandle], states: States) -> list[Frag
 
 
 def _cuts(handles: Sequence[FragmentHandle], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and end fragment of each group of neighbours within the limits."""
+    """Yield the first and end fragment of each group, so that groups are within the limits."""
     start = num_bytes = num_rows = 0
     for number, (handle, size) in enumerate(zip(handles, sizes, strict=True)):
         rows = handle.num_physical_rows

@@ -1,7 +1,7 @@
-"""Rows by key: a filter on the key columns, so that indices are used.
+"""Rows by key: a scan with a filter on the key columns, which uses indices.
 
-Requests for the same columns in one turn of the loop share one lookup. Only a few lookups run at
-once; requests that arrive meanwhile wait for the next one.
+Requests for the same columns in one turn of the event loop share a lookup. Only a few lookups run
+concurrently; requests that arrive meanwhile wait for the next lookup.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 Missing: TypeAlias = Literal["error", "skip", "null"]
-# Column of a key, or columns of a tuple key; None for the table's primary key.
+# Name of the key column, or names for tuple keys; None for the table's primary key.
 KeyColumn: TypeAlias = "str | Sequence[str] | None"
 _Row: TypeAlias = "dict[str, Any] | pa.Table | InvalidInputError"
 
 KEYS: Final = ("alance.expr.keys", *FILTER, LOOK_UP)
-LOOKUPS_AT_ONCE: Final = 4  # concurrent lookups of one kind; each serves all waiting callers
-NAMED: Final = 3  # missing keys listed in an error
+# Maximum concurrent lookups of a kind; each one serves all waiting callers.
+LOOKUPS_AT_ONCE: Final = 4
+NAMED: Final = 3  # maximum missing keys to list in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class TableKey:
     Attributes:
         paths: paths of the columns, as in `columns=`.
         is_single: True if keys are values of one column, False if they are tuples.
-        filter: SQL text for messages.
+        filter: SQL text of the filter, for messages.
     """
 
     paths: tuple[str, ...]
@@ -65,11 +66,11 @@ class TableKey:
 
     @classmethod
     def of(cls, schema: Schema, column: KeyColumn) -> TableKey:
-        """Return the key columns of a table.
+        """Look up the key columns of a table.
 
         Raises:
-            InvalidInputError: an unknown column, a column of values that cannot be keys, or neither
-                `column` nor a primary key.
+            InvalidInputError: a column is unknown, its values cannot be keys, or `column` is None
+                and the table has no primary key.
         """
         from alance.expr.keys import is_key_type
         from alance.expr.tree import plain_type
@@ -89,7 +90,7 @@ class TableKey:
         return cls(paths, names, types, is_single, text)
 
     def arrays(self, keys: Iterable[object]) -> list[pa.Array]:
-        """Return keys as one array per column, in the column's type.
+        """Convert keys to one array per column, in the column's type.
 
         Raises:
             InvalidInputError: a key does not fit the columns.
@@ -108,19 +109,23 @@ class TableKey:
         ]
 
     def options(self, arrays: Sequence[pa.Array]) -> ScanOptions:
-        """Return options of a scan for some keys; for tuple keys, it may return other rows, too."""
+        """Return the options of a scan for keys.
+
+        For tuple keys, the scan may return other rows, too.
+        """
         values = [array.drop_null() if array.null_count else array for array in arrays]
-        among: Any = Among(self.names, values, self.filter)  # an internal kind of filter
+        among: Any = Among(self.names, values, self.filter)  # a kind of filter for internal use
         return ScanOptions(filter=among)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyReads:
-    """Reads of a version's rows by key; one object per version, key and columns.
+    """Reads of a version's rows by key; there is one object per version, key and columns.
 
     Attributes:
         names: output columns.
-        read: output and key columns; `schema` is the schema of their scan.
+        read: output columns and key columns of the scan.
+        schema: schema of the scan.
         key_names: names of the key columns in `schema`.
     """
 
@@ -131,14 +136,14 @@ class KeyReads:
     schema: pa.Schema
     key_names: tuple[str, ...]
     slots: asyncio.Semaphore
-    gathering: dict[bool, _KeyBatch]  # batches that callers may still join, by `as_arrow`
+    gathering: dict[bool, _KeyBatch]  # batches that more callers can join, by `as_arrow`
 
     @classmethod
     def of(cls, snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
-        """Return the reads for a key and output columns.
+        """Prepare the reads for a key and output columns.
 
         Raises:
-            InvalidInputError: as from `TableKey.of`, or an unknown output column.
+            InvalidInputError: as for `TableKey.of`, or an output column is unknown.
         """
         keys = TableKey.of(snapshot.schema, column)
         names = tuple(output_schema(snapshot, columns, ScanOptions()).names)
@@ -155,9 +160,9 @@ class KeyReads:
         )
 
     async def rows(self, arrays: Sequence[pa.Array]) -> tuple[pa.Table, Int64s, Mask]:
-        """Read the rows with some keys.
+        """Read the rows with these keys.
 
-        Returns the rows; the row number for each key, -1 if there is none; and the mask of keys
+        Returns the rows; the row number for each key, -1 for a missing key; and the mask of keys
         that several rows have.
         """
         from alance.expr.keys import places_of
@@ -189,12 +194,12 @@ class _KeyBatch:
         self._keys: list[list[pa.Array]] = []
 
     def add(self, arrays: list[pa.Array]) -> int:
-        """Add a caller's key and return its position."""
+        """Add a caller's key, and return its position."""
         self._keys.append(arrays)
         return len(self._keys) - 1
 
     async def rows(self) -> tuple[list[_Row], Int64s, Mask]:
-        """Read a row per key, nulls for a missing key; the rest is as for `KeyReads.rows`."""
+        """Read a row per key, with nulls for a missing key; the rest is as for `KeyReads.rows`."""
         reads = self._reads
         async with reads.slots:
             del reads.gathering[self._as_arrow]
@@ -211,15 +216,18 @@ class _KeyBatch:
 async def get(
     snapshot: Snapshot, key: object, column: KeyColumn, columns: Columns, as_arrow: bool
 ) -> dict[str, Any] | pa.Table | None:
-    """Return the row with a key, or None; see `Dataset.get` and `Dataset.get_arrow`."""
+    """Return the row with a key; None if there is none.
+
+    See `Dataset.get` and `Dataset.get_arrow`.
+    """
     reads = await _reads(snapshot, column, columns)
     arrays = reads.keys.arrays([key])
     batch = reads.gathering.get(as_arrow)
     if batch is None:
         batch = reads.gathering[as_arrow] = _KeyBatch(reads, as_arrow)
     number = batch.add(arrays)
-    # The cache only shares the read under way: so large an entry is not stored. If a caller is
-    # cancelled, the read goes on for the others.
+    # The cache only lets callers share a pending read; with this size, the entry is not stored. If
+    # a caller is cancelled, the read goes on for the others.
     rows, places, are_several = await snapshot.engine.cache.get(
         batch, batch.rows, lambda _: sys.maxsize
     )
@@ -238,7 +246,7 @@ async def get_many(
     columns: Columns,
     missing: Missing,
 ) -> pa.Table:
-    """Return the rows with some keys, in the order of the keys; see `Dataset.get_many`."""
+    """Return the rows with these keys, in the order of the keys; see `Dataset.get_many`."""
     check_choice("missing", missing, get_args(Missing))
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         raise InvalidInputError(f"keys: expected several, found {type(keys).__name__}")
@@ -261,7 +269,7 @@ async def get_many(
 async def options_of(
     snapshot: Snapshot, keys: Iterable[object], column: KeyColumn, columns: Columns
 ) -> tuple[Columns, ScanOptions]:
-    """Return the scan that looks up some keys, for `explain`."""
+    """Return the scan that looks up keys, for `explain`."""
     reads = await _reads(snapshot, column, columns)
     return reads.read, reads.keys.options(reads.keys.arrays(keys))
 
@@ -272,13 +280,13 @@ async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> Key
     names = plain_names(columns)
     if columns is not None and names is None:
         return await parsed(snapshot, columns, lambda: KeyReads.of(snapshot, column, columns))
-    # One object per event loop, because callers wait on their own loop.
+    # Use an object per event loop, because callers wait on their own loop.
     place = KeyReads, asyncio.get_running_loop(), key, names
     return snapshot.remember(place, lambda: KeyReads.of(snapshot, column, columns))
 
 
 def _listed(table: pa.Table) -> list[_Row]:
-    """Return rows as dicts; a row that Python cannot represent becomes an `InvalidInputError`."""
+    """Convert rows to dicts; a row that Python cannot represent becomes an `InvalidInputError`."""
     try:
         listed: list[_Row] = table.to_pylist()
     except (OverflowError, ValueError) as error:
@@ -294,7 +302,7 @@ def _single_rows(table: pa.Table) -> list[_Row]:
 
 
 def _in_order(table: pa.Table, places: Int64s) -> pa.Table:
-    """Return the rows with the given numbers; -1 gives a row of nulls."""
+    """Return the rows with these numbers, in this order; a row of nulls for -1."""
     if np.array_equal(places, np.arange(len(table))):
         return table
     if not (places < 0).any():

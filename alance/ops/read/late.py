@@ -1,14 +1,14 @@
-"""The steps of a split: first columns, filter, late columns, merge; and how far each runs ahead.
+"""Steps of a split: first columns, filter, late columns, merge; and how far each runs ahead.
 
-The filter's columns are read first. The other columns are read only for the rows that it keeps. If
-a request takes microseconds, a split gets its first bytes before its turn, and does the other steps
-in its turn.
+The first columns are those of the filter. The other columns are late: they are only read for the
+rows that pass the filter. On stores where a request takes microseconds, the first columns of a
+split are read before its turn, and all other steps are done in its turn.
 
-If a request takes tens of milliseconds, such a scan would mostly wait. So on such stores a span
-goes through all steps before its turn: while one span waits for late columns, others are read and
-filtered. For the first rows, all columns are read at once, as many bytes as arrive in the time of
-the round that this saves. The share of these rows that the filter keeps decides whether the scan
-goes on in this way.
+On stores where a request takes tens of milliseconds, that scan would mostly wait. So there a span
+goes through all steps before its turn: while a span waits for late columns, others are read and
+filtered. For the first rows of the scan, all columns are read at once, up to the bytes that arrive
+in the time of the saved round. If a large share of these rows passes the filter, the rest of the
+scan also reads all columns at once.
 """
 
 from __future__ import annotations
@@ -48,20 +48,22 @@ if TYPE_CHECKING:
     from alance.ops.read.rows import LateTask, ScanPlan
     from alance.ops.version.snapshot import Snapshot
 
-    Rest: TypeAlias = "Callable[[], Awaitable[Rows]]"  # remaining steps of a split
-    # Output rows of a split, None without rows, or steps for its parts if one batch is too small.
+    # Function that does the remaining steps of a split.
+    Rest: TypeAlias = "Callable[[], Awaitable[Rows]]"
+    # Output rows of a split; None for no rows; or steps for parts, if the rows do not fit into one
+    # batch.
     Rows: TypeAlias = "pa.RecordBatch | list[Rest] | None"
 
-LEAST_PART_BYTES: Final = 1 << 20  # computed columns per batch, even with a smaller budget
-LEAST_GUESS: Final = 1 << 20  # bytes of late columns that are always worth a round
+LEAST_PART_BYTES: Final = 1 << 20  # bytes of computed columns per batch, even with a smaller budget
+LEAST_GUESS: Final = 1 << 20  # minimum estimate, in bytes, of the late columns of a job
 MOST_GUESS: Final = 64 << 20
 KEPT_SHARE: Final = 0.01  # assumed share of rows that a filter keeps
-RESERVED: Final = 32 << 20  # bytes of late columns that a job may hold
-GROUPS: Final = 8  # groups of small fragments that are decoded or wait for late columns at once
+RESERVED: Final = 32 << 20  # maximum bytes of late columns that a job may reserve
+GROUPS: Final = 8  # maximum groups of small fragments that are decoded or wait for late columns
 
 
 class SplitReader:
-    """Reader of the splits of one scan.
+    """Reader of the splits of a scan.
 
     Args:
         at_once: maximum number of concurrent pool jobs.
@@ -70,48 +72,48 @@ class SplitReader:
     def __init__(self, snapshot: Snapshot, plan: ScanPlan, at_once: int) -> None:
         self.snapshot = snapshot
         self.plan = plan
-        # A scan that needs few rows does not go ahead.
+        # A scan with a limit needs few rows, so it does not do all steps ahead.
         self._goes_ahead = snapshot.is_remote and plan.options.limit is None
         self._turns = asyncio.Semaphore(at_once)
         self._may_guess = not plan.options.late_materialization
-        self._seen = self._num_kept = 0  # rows before and after the filter
-        self._dense = asyncio.Event()  # set if most bytes of late columns were needed so far
+        self._seen = self._num_kept = 0  # number of rows before and after the filter
+        self._dense = asyncio.Event()  # set if most bytes of late columns have been needed so far
         self._groups = asyncio.Semaphore(GROUPS)
         self._guess_left = 0
         if self._may_guess and self._goes_ahead and plan.late_schema is not None:
-            # Bytes that arrive in twice the time of the round that the guess saves.
+            # The bytes that arrive in twice the time of the round that the guess saves.
             speed = snapshot.engine.scheduler.speed(snapshot.table.root)
             arrives = int(2 * speed.latency * speed.bandwidth)
             self._guess_left = max(LEAST_GUESS, min(MOST_GUESS, arrives))
 
     @property
     def ahead_bytes(self) -> int:
-        """Encoded bytes to read ahead."""
+        """Maximum encoded bytes to read ahead."""
         return self.plan.options.io_buffer_bytes or self.snapshot.read_ahead_bytes
 
     @cached_property
     def first_columns(self) -> TakenColumns:
-        """First columns, in the form for a take."""
+        """First columns, as a choice of columns for a take."""
         return TakenColumns.of_fields(
             self.snapshot.schema, self.plan.projection, self.plan.first_schema
         )
 
     @cached_property
     def late_columns(self) -> TakenColumns:
-        """Late columns, in the form for a take."""
+        """Late columns, as a choice of columns for a take."""
         late = self.plan.late_schema
         assert late is not None
         return TakenColumns.of_fields(self.snapshot.schema, self.plan.projection, late)
 
     @cached_property
     def _is_quick(self) -> bool:
-        """True if filtering few rows needs no thread."""
+        """True if filtering a few rows does not need a thread."""
         return self.plan.predicate is None or self.plan.predicate.is_quick
 
     async def open_late(self, groups: Sequence[FragmentGroup]) -> list[FragmentGroup]:
         """Open the late columns of large fragments if these are read ahead; return all groups.
 
-        Cost: a round if the late columns are in other files that are not open.
+        Cost: a round if late columns are in files that are not open.
         """
         schema = self.plan.late_schema
         if schema is None or not self._goes_ahead:
@@ -135,8 +137,8 @@ class SplitReader:
         return with_late
 
     def _guess(self, spans: Sequence[tuple[int, int]], late: OpenFragment) -> int:
-        """Return the row up to which all columns are read at once."""
-        if not _is_dense(late, KEPT_SHARE):  # most bytes of a guess would be wasted
+        """Return the row before which all columns are read at once."""
+        if not _is_dense(late, KEPT_SHARE):  # a guess would waste most of its bytes
             self._guess_left = 0
         per_row = late.encoded_bytes / max(1, late.num_rows)
         stop = 0
@@ -150,9 +152,9 @@ class SplitReader:
         return stop
 
     def job(self, splits: Sequence[Split], num_bytes: int) -> Job[Sequence[Rest]]:
-        """Return a job for splits of one group: the steps before their turn.
+        """Return a job for splits of a group: the steps before their turn.
 
-        The job returns the remaining steps.
+        The result of the job is the remaining steps.
 
         Args:
             num_bytes: bytes of the first columns.
@@ -169,7 +171,7 @@ class SplitReader:
         return Job(num_bytes + reserved, partial(self._begin, splits, reserved, is_eager))
 
     def _expected(self, num_rows: int, late: OpenFragment) -> int:
-        """Estimate the bytes of late columns for some rows: twice what the rows so far needed."""
+        """Estimate the bytes of late columns for rows: twice what the rows so far needed."""
         if not self._seen:
             return RESERVED
         num_kept = num_rows * self._num_kept / self._seen
@@ -184,7 +186,7 @@ class SplitReader:
             return [partial(self._alone, split) for split in splits]
 
     async def _alone(self, split: Split) -> Rows:
-        """Read a split by itself, from its first bytes to its output rows."""
+        """Read a split by itself, from its first columns to its output rows."""
         try:
             if not split.group.is_small and split.rows is None:
                 loads = split.group.page_tables([(split.start, split.stop)])
@@ -195,7 +197,7 @@ class SplitReader:
         return await self._finish(split, task)
 
     async def _parts_of(self, split: Split, error: BatchTooLargeError) -> list[Rest]:
-        """Split rows that are too large for one batch; return steps for the parts.
+        """Divide a split whose rows do not fit into one batch; return steps for its parts.
 
         Raises:
             BatchTooLargeError: the split is a single row.
@@ -220,7 +222,7 @@ class SplitReader:
             return await self._filter_ahead(splits, group.late, reserved, is_eager)
         tasks = await self._first(splits)
         rest = [partial(self._finish, *pair) for pair in zip(splits, tasks, strict=True)]
-        if group.rows is not None:  # few rows, whose late columns are read before their turn
+        if group.rows is not None:  # few rows, so their late columns are also read ahead
             return [partial(_ready, await step()) for step in rest]
         if self.plan.late_schema is None:
             return rest
@@ -230,7 +232,7 @@ class SplitReader:
         return rest
 
     async def computed(self, rest: Rest) -> Rows:
-        """Compute the output rows of a split: the first part, and steps for the others."""
+        """Compute the output rows of a split: the first part, and steps for the other parts."""
         batch = await rest()
         if isinstance(batch, list):
             return [partial(self.computed, part) for part in batch]
@@ -250,9 +252,9 @@ class SplitReader:
         return [partial(_ready, part), partial(self._next_part, parts, num_rows)]
 
     async def _first(self, splits: Sequence[Split]) -> Sequence[Task]:
-        """Read the first columns of splits: one round, with ranges merged over the splits.
+        """Read the first columns of splits in one round; ranges are merged over the splits.
 
-        Open local files are not read here: their bytes are read during decoding.
+        Open local files are not read here, but during decoding.
         """
         group = splits[0].group
         schema, is_remote = self.plan.first_schema, self.snapshot.is_remote
@@ -277,7 +279,7 @@ class SplitReader:
         return await self.snapshot.engine.drive(reading, reason, bulk=True)
 
     async def _finish(self, split: Split, task: Task) -> Rows:
-        """Return the output rows of a split whose first columns are read."""
+        """Return the output rows of a split whose first columns have been read."""
         try:
             batch, rows = await self._filter(split, task)
             if batch is None or self.plan.late_schema is None:
@@ -292,7 +294,7 @@ class SplitReader:
     async def _filter(
         self, split: Split, task: Task
     ) -> tuple[pa.RecordBatch | None, Int64s | None]:
-        """Return the rows that pass the filter, and their offsets in the group (None for all)."""
+        """Return the rows that pass, and their row numbers in the group (None for all rows)."""
         row_filter = RowFilter(self.plan, split)
         is_little = split.group.is_little
         if isinstance(task, TakenRows):
@@ -339,7 +341,7 @@ class SplitReader:
         ]
 
     async def _merge(self, splits: Sequence[FilteredSplit]) -> list[pa.RecordBatch]:
-        """Return the output rows of filtered splits: one round, and a pool job per split."""
+        """Return the output rows of filtered splits, in one round and with a pool job per split."""
         late = [rows for split in splits for rows in split.late]
         kinds = list({rows.is_sparse for rows in late})
         read = await all_of(self._read_late(late, is_sparse=kind) for kind in kinds)
@@ -353,7 +355,7 @@ class SplitReader:
     async def _read_late(
         self, late: Sequence[LateRows], *, is_sparse: bool
     ) -> list[tuple[LateTask, Reader]]:
-        """Read the late columns of rows that are taken singly, or of the others."""
+        """Read late columns: of rows that are taken singly if `is_sparse`, else of other rows."""
         plans = [
             rows.reading(guess=self.snapshot.is_remote)
             for rows in late
@@ -370,10 +372,10 @@ class SplitReader:
     async def _filter_ahead(
         self, splits: Sequence[Split], late: OpenFragment, reserved: int, is_eager: bool
     ) -> Sequence[Rest]:
-        """Process splits from their first bytes to their output rows.
+        """Take splits through all steps, from their first columns to their output rows.
 
-        Takes two rounds. One round is enough if `is_eager`, or if other splits show in the meantime
-        that most bytes of late columns are needed.
+        Cost: two rounds; one round if `is_eager`, or if other splits show meanwhile that most bytes
+        of late columns are needed.
         """
         states, drive = splits[0].group.states, self.snapshot.engine.drive
         first = asyncio.ensure_future(self._first(splits))
@@ -405,7 +407,7 @@ class SplitReader:
                 )
             )
             merged = await self._merge(passing[:fits])
-            # The others have too many bytes to read ahead: they are read in their turn.
+            # The other rows have too many bytes to read ahead, so they are read in their turn.
             parts = [part for split_rows in passing[fits:] for part in split_rows.cut(RESERVED)]
             later = [partial(self._merge_one, part) for part in parts]
             return [*(partial(_ready, batch) for batch in merged), *later]
@@ -434,7 +436,7 @@ class SplitReader:
     async def _filter_and_note(
         self, split: Split, late: OpenFragment, task: Task
     ) -> FilteredSplit | None:
-        """Filter a split and note how many rows pass; None if no row passes."""
+        """Filter a split and count the rows that pass; None if no row passes."""
         batch, rows = await self._filter(split, task)
         self._seen += split.stop - split.start
         self._num_kept += 0 if batch is None else batch.num_rows
@@ -468,9 +470,9 @@ def _late_bytes(late: OpenFragment, splits: Sequence[Split]) -> int:
 
 
 def _is_dense(late: OpenFragment, kept_share: float) -> bool:
-    """Return True if scattered rows of this share need at least half of the bytes of late columns.
+    """Return True if scattered rows of this share need at least half of the late columns' bytes.
 
-    A chunk is read if any of its rows is needed. Files of version 2.0 and earlier have no chunks.
+    A chunk is read if any of its rows is needed. Files of version 2.0 and 0.1 have no chunks.
     """
     if not all(isinstance(leaf.column, OpenColumn) for leaf in late.leaves):
         return False
@@ -480,7 +482,7 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
 
 
 def _as_one(fragments: Sequence[OpenFragment]) -> bool:
-    """Return True if the late columns of small fragments are read as one, for any rows."""
+    """Return True if the late columns of small fragments are read together, for any rows."""
     keys = {group_key(fragment) for fragment in fragments}
     if len(fragments) == 1 or len(keys) > 1 or None in keys:
         return False

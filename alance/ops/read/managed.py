@@ -1,4 +1,4 @@
-"""Objects that a version's rows refer to, found by a scan of their blob descriptions.
+"""Objects that the blobs of a version refer to, by a scan of the blob descriptions.
 
 Source: docs/format/file.md, "Blobs".
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 async def objects_by_fragment(
     snapshot: Snapshot, fragments: Sequence[int], *, with_external: bool = False
 ) -> dict[int, dict[ObjectPath, str]]:
-    """Return the locations of objects that live rows refer to, by fragment.
+    """Return the locations of the objects that live rows refer to, by fragment id.
 
     Cost: a scan of the descriptions in these fragments.
 
@@ -51,7 +51,7 @@ async def objects_by_fragment(
         with_external: True to include objects below base paths outside of the table.
 
     Raises:
-        UnsupportedError: blobs lie inside other types than structs and lists.
+        UnsupportedError: blobs are inside of other types than structs and lists.
         NotFoundError, CorruptFileError: a data file is missing or damaged.
         StoreError: a store failed.
     """
@@ -67,7 +67,7 @@ async def objects_by_fragment(
 
 
 async def ends_by_location(snapshot: Snapshot, fragments: Sequence[int]) -> dict[str, int]:
-    """Return the end of the live blobs' bytes in each object; see `ends_of`.
+    """Return, for each object, the end of the bytes that live blobs use; see `ends_of`.
 
     Cost and errors: as for `objects_by_fragment`.
     """
@@ -89,7 +89,8 @@ async def _look(
     """Call `find` in the pool on all blob descriptions in fragments.
 
     Args:
-        find: receives a blob field, descriptions, and the fragment of each.
+        find: function that gets a blob field, its descriptions, and the fragment id of each
+            description.
     """
     fields = [field for field in snapshot.schema.fields if has_blobs(field)]
     for field in fields:
@@ -113,17 +114,17 @@ async def _look(
 class ObjectReader:
     """Reader of the objects that versions of a table and its branches refer to, for cleanup.
 
-    Versions share most fragments; each fragment is scanned once.
+    Versions share most fragments, so each fragment is only scanned once.
     """
 
     def __init__(self, session: Session, table: Table) -> None:
         self._session = session
         self._table = table
         self._known: dict[tuple[object, ...], frozenset[str]] = {}
-        self._lock = asyncio.Lock()  # versions that are read concurrently share fragments
+        self._lock = asyncio.Lock()  # because versions that are read concurrently share fragments
 
     async def __call__(self, manifest: Manifest) -> set[str]:
-        """Return the locations of a version's objects; errors as from `objects_by_fragment`."""
+        """Return the locations of a version's objects. Errors are as for `objects_by_fragment`."""
         if not manifest.head.reader_feature_flags & MANAGED_BLOBS:
             return set()
         snapshot = Snapshot(self._session, self._table, manifest)

@@ -1,4 +1,4 @@
-"""Options of a scan, shared by every method that scans."""
+"""Options of scans, shared by all methods that scan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BlobMode: TypeAlias = Literal["lazy", "bytes", "descriptions"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnOrdering:
-    """A column to sort by.
+    """Column to sort by.
 
     Attributes:
         column_name: name, or path of a struct member.
@@ -49,7 +49,7 @@ OrderBy: TypeAlias = Sequence[str | ColumnOrdering]
 
 
 class FragmentScanArguments(TypedDict, total=False):
-    """Keyword arguments of a scan of one fragment: the fields of `ScanOptions`."""
+    """Keyword arguments of a scan of one fragment, which are fields of `ScanOptions`."""
 
     filter: str | pc.Expression | None
     params: Params
@@ -77,7 +77,7 @@ class FragmentScanArguments(TypedDict, total=False):
 
 
 class ScanArguments(FragmentScanArguments, total=False):
-    """Keyword arguments of a scan: the fields of `ScanOptions`."""
+    """Keyword arguments of a scan, which are the fields of `ScanOptions`."""
 
     fragments: Collection[int] | None
 
@@ -104,11 +104,11 @@ class FrameArguments(TypedDict, total=False):
 
 
 class FragmentPandasArguments(FragmentScanArguments, FrameArguments, total=False):
-    """Keyword arguments of `to_pandas` of a fragment; see `PandasArguments`."""
+    """Keyword arguments of a fragment's `to_pandas`; see `PandasArguments`."""
 
 
 class PandasArguments(ScanArguments, FrameArguments, total=False):
-    """Keyword arguments of `to_pandas`: fields of `ScanOptions`, and of pyarrow's `to_pandas`."""
+    """Keyword arguments of `to_pandas`: the fields of `ScanOptions`, and pyarrow's arguments."""
 
 
 def split_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -132,32 +132,35 @@ class ScanOptions:
         batch_size_bytes: approximate maximum bytes of a batch; a larger row is a batch by itself.
         strict_batch_size: True if all batches except the last must have `batch_size` rows; short
             batches are joined, which copies them.
-        with_row_id: add the column `_rowid` (uint64).
-        with_row_address: add the column `_rowaddr` (uint64): fragment id << 32 | row offset.
+        with_row_id: True to add the column `_rowid` (uint64).
+        with_row_address: True to add the column `_rowaddr` (uint64): fragment id << 32 | row
+            offset.
         scan_in_order: False to return batches as soon as they are ready.
         batch_readahead: number of batches to decode ahead of the consumer; None for one per decode
             thread.
         io_buffer_bytes: bytes to fetch ahead, and to decode at once, at least 1 MiB; None for a
             value that suits the store, at most the session's.
         fragments: ids of the fragments to scan; None for all.
-        late_materialization: read the filter's columns first, and the other columns only for rows
-            that pass the filter; None to do so if that reads fewer bytes.
-        include_deleted_rows: return also deleted rows, with a null `_rowid`; needs `with_row_id`.
+        late_materialization: True to read the filter's columns first, and the other columns only
+            for rows that pass the filter; None to do so if that reads fewer bytes.
+        include_deleted_rows: True to return deleted rows, too, with a null `_rowid`; needs
+            `with_row_id`.
         order_by: columns to sort by, which need not be in the output: `name`, `-name` for
             descending order, or a `ColumnOrdering`. With a `limit`, these columns are scanned, and
             the other columns are taken for the rows of the result. Without one, all rows are in
             memory.
-        use_scalar_index: use indices to find the rows that may pass a filter.
-        use_stats: skip rows by statistics of the files, if they have any.
+        use_scalar_index: True to use indices to find the rows that may pass a filter.
+        use_stats: True to skip rows by statistics of the files, if they have any.
         blob_handling: `blobs_descriptions` returns blob columns as position and size, `all_binary`
             as bytes. (`to_pandas` has `blob_mode`, which returns files.)
-        nearest: return the rows nearest to a query, with `_distance`, nearest first; `column`, `q`,
-            `k`, `metric`, ... under pylance's names. See `Dataset.nearest`.
-        full_text_query: return the rows that match a text query, with `_score`, best first: a text,
-            a `MatchQuery` or another query, or a mapping with `query` and `columns`. `limit` is the
-            number of rows. See `Dataset.search_text`.
+        nearest: vector search: returns the rows nearest to a query, with `_distance`, nearest
+            first. A mapping with `column`, `q`, `k`, `metric`, ..., named as in pylance. See
+            `Dataset.nearest`.
+        full_text_query: text search: returns the rows that match a query, with `_score`, best
+            first. A text, a `MatchQuery` or another query, or a mapping with `query` and `columns`.
+            `limit` is the number of rows. See `Dataset.search_text`.
         prefilter: True to apply the filter before the search, False to apply it to the results.
-        fast_search: omit rows that the index of a search does not cover. Without a search, omit
+        fast_search: True to omit rows that the index of a search does not cover; without a search,
             fragments that the indices of the filter do not cover.
         scan_stats_callback: called with `ScanStatistics`, on the event loop, after the last batch.
             Its errors are logged.
@@ -203,15 +206,16 @@ class ScanOptions:
 
 
 def condition_of(options: ScanOptions) -> Condition | None:
-    """Return the filter of a scan with the values of its parameters; None without a filter."""
+    """Return the filter of a scan, with the values of its parameters; None without a filter."""
     return bound(options.filter, options.params)
 
 
 def checked_defaults(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Check default arguments for all scans of a dataset and return them.
+    """Check the default arguments for all scans of a dataset, and return them.
 
     Raises:
-        InvalidInputError: not a mapping, an unknown argument, or an invalid value.
+        InvalidInputError: the options are not a mapping, an argument is unknown, or a value is
+            invalid.
     """
     if not isinstance(options, Mapping | None):
         raise InvalidInputError(

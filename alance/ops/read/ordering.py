@@ -1,4 +1,4 @@
-"""Scans in a requested order: `order_by`."""
+"""Scans in a requested order, by `order_by`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 else:
     sorting = Deferred("alance.ops.read.sorting")
 
-# With more rows, scanning all columns is cheaper than a take.
+# Rows; above this limit, a scan of all columns is cheaper than a take.
 LATE_ROWS: Final = 128 << 10
 
 
@@ -37,7 +37,7 @@ def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
     """Return the Arrow schema of a scan's batches.
 
     Raises:
-        InvalidInputError: an unknown column or an invalid expression.
+        InvalidInputError: a column is unknown, or an expression is invalid.
     """
     names = plain_names(columns)
     if columns is not None and names is None:
@@ -51,7 +51,7 @@ def _output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -
 
 
 def schema_of(snapshot: Snapshot, projection: Projection) -> pa.Schema:
-    """Return the Arrow schema of the batches of a projection."""
+    """Return the Arrow schema of batches with a projection."""
     fields = [field.to_arrow() for field in snapshot.schema.project(projection.fields).fields]
     fields += [pa.field(name, pa.uint64()) for name in projection.meta]
     schema = projection.apply(empty_batch(pa.schema(fields))).schema
@@ -64,15 +64,15 @@ async def sorted_table(
     options: ScanOptions,
     spans: Mapping[int, list[tuple[int, int]]] | None = None,
 ) -> pa.Table:
-    """Return all rows of a scan, sorted by `order_by`, then cut by offset and limit.
+    """Return all rows of a scan, sorted by `order_by`, and then cut by offset and limit.
 
-    Cost: with a limit of up to `LATE_ROWS`, a scan of the sort columns, and a take of the other
-    columns of the returned rows; memory: the keys of twice these rows, of at least 64 Ki rows. With
-    a larger limit, a scan; memory: twice the returned rows. Without a limit, a scan; memory: all
-    rows.
+    Cost: with a limit of up to `LATE_ROWS` rows, a scan of the sort columns, and a take of the
+    other columns of the returned rows. Memory: the keys of twice these rows, at least of 64 Ki
+    rows. With a larger limit, a scan; memory: twice the returned rows. Without a limit, a scan;
+    memory: all rows.
 
     Args:
-        spans: physical rows to scan, by fragment; fragments without an entry are scanned whole.
+        spans: physical rows to scan, by fragment id; all rows of fragments without an entry.
 
     Raises:
         InvalidInputError: a sort column is neither in the table nor in the output.
@@ -103,14 +103,14 @@ async def sorted_table(
 
 
 def takes_others(options: ScanOptions) -> bool:
-    """Return True if the other output columns are taken after the sort."""
+    """Return True if the other output columns are read by a take after the sort."""
     if options.limit is None or options.include_deleted_rows:
         return False
     return options.limit + (options.offset or 0) <= LATE_ROWS
 
 
 def unsorted_options(options: ScanOptions) -> ScanOptions:
-    """Return the options of the scan below the sort."""
+    """Return the options of the scan whose rows are sorted."""
     unsorted = replace(options, order_by=None, limit=None, offset=None)
     if takes_others(options):
         return replace(unsorted, with_row_id=False, with_row_address=True)
@@ -118,7 +118,7 @@ def unsorted_options(options: ScanOptions) -> ScanOptions:
 
 
 def scanned_columns(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Columns:
-    """Return the columns of the scan below a sort: the sort columns, with or without the output's.
+    """Return the columns to scan before a sort: the sort columns, and perhaps the output columns.
 
     Raises:
         InvalidInputError: a sort column is neither in the table nor in the output.
@@ -139,7 +139,7 @@ def scanned_columns(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
 
 
 def _path(snapshot: Snapshot, name: str) -> tuple[str, ...]:
-    """Return the path of a sort column in the table.
+    """Return the names on the path of a sort column in the table.
 
     Raises:
         InvalidInputError: the column is unknown.

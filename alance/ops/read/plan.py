@@ -35,14 +35,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LARGE_ROWS: Final = 1 << 19
-LARGE_BATCH_BYTES: Final = 16 << 20  # decoded batch
-PLACED_ROWS: Final = 128  # up to here, rows of a fragment are always taken singly
-DENSE_SHARE: Final = 2  # spans in which an index names at least half of the rows are scanned
-# Work, in bytes to decode, for a fragment with rows from an index, and for any fragment.
+LARGE_BATCH_BYTES: Final = 16 << 20  # bytes of a decoded batch
+PLACED_ROWS: Final = 128  # rows of a fragment; up to this number, they are always taken singly
+# Spans are scanned if an index selects at least 1 / DENSE_SHARE of their rows.
+DENSE_SHARE: Final = 2
+# Work per fragment with rows from an index, and per fragment; both as bytes to decode.
 PICKING: Final = 256
 PASSING: Final = 8
-AT_ONCE_ROWS: Final = 4096  # up to here, late columns are read together with the filter's
-UNSURE_ROWS: Final = 16  # the same if the index is not exact, so that few rows may pass
+# Rows; for up to this number from an index, all columns are read at once.
+AT_ONCE_ROWS: Final = 4096
+# The same for an index that is not exact, because only a few rows may pass the filter.
+UNSURE_ROWS: Final = 16
 
 
 async def plan_scan(
@@ -53,14 +56,15 @@ async def plan_scan(
     counts: bool = False,
     flat: bool = True,
 ) -> ScanPlan:
-    """Plan a scan. Deletion vectors are read only if a limit or offset needs them.
+    """Plan a scan. Deletion vectors are only read if a limit or offset needs them.
 
     Args:
-        counts: True if rows are only counted: then exact answers of indices are not read.
-        flat: True to make struct members columns of their own; False to keep their structs.
+        counts: True if rows are only counted, so that the rows in exact answers of indices are not
+            read.
+        flat: True to return struct members as columns, False to return their structs.
 
     Raises:
-        InvalidInputError: an unknown column or fragment, or an invalid filter.
+        InvalidInputError: a column or fragment is unknown, or the filter is invalid.
     """
     await load_readers(snapshot, columns, condition_of(options))
     predicate = await parsed_predicate(snapshot, condition_of(options))
@@ -100,7 +104,7 @@ async def plan_scan(
 
 
 def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]:
-    """Return the fragments of the options, in dataset order.
+    """Return the fragments that the options select, in dataset order.
 
     Raises:
         InvalidInputError: a fragment does not exist.
@@ -117,7 +121,7 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
 
 
 async def parsed(snapshot: Snapshot, columns: Columns, make: Callable[[], T]) -> T:
-    """Call `make`, which parses columns; in the pool if columns may be computed."""
+    """Call `make`, which parses columns. If columns may be computed, call it in the pool."""
     if not isinstance(columns, Mapping):
         return make()
     return await snapshot.engine.decode(make, math.inf)
@@ -129,7 +133,7 @@ def projection_of(
     """Return the projection of a scan; memoized by column names.
 
     Raises:
-        InvalidInputError: an unknown column or an invalid expression.
+        InvalidInputError: a column is unknown, or an expression is invalid.
     """
 
     def make() -> Projection:
@@ -154,9 +158,9 @@ def split_fields(
     predicate: Predicate | None,
     options: ScanOptions,
 ) -> tuple[Schema, Schema | None]:
-    """Return the fields to read for all rows, and the fields to read only for filtered rows.
+    """Return the fields to read for all rows, and the fields to read only for rows that pass.
 
-    The second schema is None if there are no such fields.
+    The second schema is None if all fields are read for all rows.
     """
     if predicate is None:
         return schema.project(projection.fields), None
@@ -172,7 +176,7 @@ def split_fields(
 
 
 def _as_needed(first: Schema, projection: Projection, predicate: Predicate) -> Schema:
-    """Return the first fields; JSON columns of which only the filter reads members stay JSONB."""
+    """Return the first fields, with JSON columns as stored JSONB if only the filter reads them."""
     inside = predicate.documents.difference(projection.fields)
     if not any(field.is_json and field.name in inside for field in first.fields):
         return first
@@ -186,10 +190,10 @@ def _as_needed(first: Schema, projection: Projection, predicate: Predicate) -> S
 async def narrow(
     snapshot: Snapshot, handles: Sequence[FragmentHandle], options: ScanOptions
 ) -> tuple[list[FragmentHandle], dict[int, list[tuple[int, int]]], ScanOptions]:
-    """Return the fragments and physical rows that an offset and limit without a filter select.
+    """Return the fragments and physical rows that an offset and a limit select without a filter.
 
-    Deletion vectors are read only for the first and last fragment. The returned options have no
-    offset and limit, because the spans apply them.
+    Deletion vectors are only read for the first and the last fragment. The returned options have no
+    offset and no limit, because the spans apply them.
     """
     skip, remaining = options.offset or 0, options.limit
     first = 0
@@ -222,9 +226,9 @@ async def narrow(
 
 
 def _skipped(snapshot: Snapshot, num_rows: int) -> tuple[int, int]:
-    """Return the number of fragments that an offset skips completely, and the remaining offset.
+    """Return the number of fragments that an offset skips, and the rows to skip after them.
 
-    Skipping stops at the first fragment whose row count is not in the manifest.
+    No fragment is skipped after one whose row count is not in the manifest.
     """
     counts = snapshot.manifest.fragments.num_rows
     unknown = np.flatnonzero(counts < 0)
@@ -234,9 +238,9 @@ def _skipped(snapshot: Snapshot, num_rows: int) -> tuple[int, int]:
 
 
 async def with_indices(snapshot: Snapshot, plan: ScanPlan, *, counts: bool = False) -> ScanPlan:
-    """Return the plan restricted by the answers of indices, if there are any.
+    """Restrict the plan to the rows that indices allow, if there are indices for the filter.
 
-    Cost: for each index one round for its page table, once, and one for its pages.
+    Cost: for each index, one round for its page table (once), and one round for its pages.
     """
     if plan.predicate is None or not may_ask(snapshot, plan.options):
         return plan
@@ -261,7 +265,7 @@ def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
 
 
 def counting(plan: ScanPlan, use: IndexUse) -> ScanPlan:
-    """Return the plan of a count that scans only fragments whose rows indices cannot count."""
+    """Return the plan of a count, which only scans fragments whose rows indices cannot count."""
     handles = without(plan.handles, use.covered)
     rows = use.rows
     if len(plan.handles) - len(handles) < len(use.covered):
@@ -275,15 +279,15 @@ def counting(plan: ScanPlan, use: IndexUse) -> ScanPlan:
 def without(
     handles: Sequence[FragmentHandle], left_out: AbstractSet[int]
 ) -> Sequence[FragmentHandle]:
-    """Return the fragments except those in `left_out`; does not create their handles."""
+    """Return the fragments except those in `left_out`, without creating handles of these."""
     ids = handles.ids if isinstance(handles, Handles) else [handle.id for handle in handles]
     return [handles[place] for place, own in enumerate(ids) if own not in left_out]
 
 
 def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
-    """Return the plan without the rows that indices rule out. CPU work.
+    """Remove the rows that indices rule out from the plan. CPU work.
 
-    Fragments with many remaining rows are scanned, in some spans.
+    Spans of fragments with many remaining rows are scanned.
     """
     picked, spans = {}, dict(plan.spans)
     handles = without(plan.handles, use.covered.difference(use.rows.fragments()))
@@ -320,12 +324,12 @@ def at_once(
 
     Args:
         picked: rows from indices, as in `ScanPlan`.
-        is_sure: True if the filter is true of these rows, provided the index is right.
+        is_sure: True if the filter is true for these rows, unless the index is wrong.
     """
     most = AT_ONCE_ROWS if is_sure else UNSURE_ROWS
     if late is None or sum(map(len, picked.values())) > most:
         return first, late
-    # Memoized, because `first` and `late` are the memoized halves of one split of the fields.
+    # Memoized by identity, because `first` and `late` are memoized schemas.
     plan = first.remember(
         (at_once, late), lambda: Schema((*first.fields, *late.fields), first.metadata)
     )
@@ -333,9 +337,9 @@ def at_once(
 
 
 def in_large_batches(plan: ScanPlan) -> ScanPlan:
-    """Return the plan with larger batches if its rows are small: a batch has a fixed cost.
+    """Return the plan with larger batches if its rows are small, because a batch has a fixed cost.
 
-    With columns of unknown width, such as strings, the batch size does not change.
+    The batch size does not change if the width of a column is unknown, as for strings.
     """
     leaves = [leaf for field in plan.first_schema.fields for leaf in leaf_columns(field)]
     widths = [leaf_bytes(leaf) for leaf in leaves]

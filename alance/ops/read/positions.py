@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def as_positions(values: object, what: str) -> Int64s:
-    """Convert a list, numpy or Arrow array to non-negative integers; shape (n,).
+    """Convert a list, numpy array or Arrow array to non-negative integers; shape (n,).
 
     Raises:
-        InvalidInputError: the values are anything else.
+        InvalidInputError: the values are not such integers.
     """
     if isinstance(values, pa.Array | pa.ChunkedArray):
         if values.null_count:
@@ -44,20 +44,21 @@ def as_positions(values: object, what: str) -> Int64s:
     return array.astype(np.int64, copy=False)
 
 
-FEW_POSITIONS: Final = 1 << 10  # rows; numpy sorts more rows faster
+FEW_POSITIONS: Final = 1 << 10  # rows; numpy is faster for more rows
 
 
 class Placed(NamedTuple):
     """Requested rows, grouped by fragment."""
 
-    fragments: list[int]  # positions of the fragments, ascending
-    rows: Int64s  # row offsets of all fragments, ascending and unique in each
+    fragments: list[int]  # positions of the fragments in the version, ascending
+    rows: Int64s  # row offsets of all fragments, ascending and unique in each fragment
     cuts: list[int]  # start of each fragment's rows, then the end
-    places: Int64s | None  # place in `rows` of each requested row; None if they are in this order
+    # Index into `rows` of each requested row; None if `rows` has the requested order.
+    places: Int64s | None
 
 
 def by_position(rows: Int64s, firsts: Int64s) -> Placed:
-    """Place rows given by their position in the dataset.
+    """Group rows, given by position in the dataset, by fragment.
 
     Args:
         rows: positions, all below the last of `firsts`; shape (n,).
@@ -70,7 +71,7 @@ def by_position(rows: Int64s, firsts: Int64s) -> Placed:
 
 
 def by_key(keys: Int64s) -> Placed:
-    """Place rows given by fragment << 32 | offset; shape (n,)."""
+    """Group rows, given as fragment position << 32 | offset, by fragment."""
     places = None
     if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
         keys, places = distinct(keys)

@@ -1,4 +1,4 @@
-"""Pruning: the rows of fragments that a filter may keep, by file statistics."""
+"""Pruning: rows of fragments that may pass a filter, by the statistics of files."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ else:
     arrow_parts = Deferred("alance.expr.arrow_parts")
 
 NO_FIELD: Final = -1
-# Pruning takes 100 us per fragment, 300 us the first time: as long as decoding so many bytes, or
-# checking so many rows. Files up to this size are fetched whole when opened: no request is saved.
+# Minimum encoded bytes and rows of a fragment for which pruning pays. It takes 100 us per fragment,
+# 300 us the first time. Files up to this size are fetched completely when they are opened, so it
+# would save no request.
 LEAST_WORK: Final = 64 << 10
-# Texts are compared with the GIL held: 5 ms for so many zones and one term.
+# Zones per evaluation: comparing texts holds the GIL, for 5 ms per term with this number.
 ZONES_AT_ONCE: Final = 1 << 14
 
 
@@ -75,12 +76,13 @@ async def pruner_of(
 
 @dataclass(slots=True)
 class Skipped:
-    """Counts of rows that a scan skipped, updated while it runs.
+    """Counts of rows that a scan skipped; they are updated while it runs.
 
     Attributes:
-        fragments: fragments without any row read, of `num_fragments` with statistics.
-        zones: zones without any row read, of `num_zones` in these fragments.
-        rows: physical rows that were not read.
+        fragments: number of fragments of which no row was read, out of `num_fragments` with
+            statistics.
+        zones: number of zones of which no row was read, out of `num_zones` in these fragments.
+        rows: number of physical rows that were not read.
     """
 
     fragments: int = 0
@@ -98,11 +100,11 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class FragmentZones:
-    """Zones and bounds of the columns of a fragment.
+    """Zones of a fragment, with the bounds of its columns.
 
     Attributes:
-        edges: zone edges of all columns together: zones are cut at each of them.
-        columns: zones of each column, by path; at least one.
+        edges: edges of the zones of all columns; the fragment is cut at each of them.
+        columns: zones of each column, by path; at least one column.
     """
 
     edges: Int64s
@@ -110,7 +112,7 @@ class FragmentZones:
 
     @classmethod
     def of(cls, columns: Mapping[tuple[str, ...], ColumnZones]) -> FragmentZones:
-        """Join the zones of a fragment's columns, given by path."""
+        """Combine the zones of a fragment's columns, given by path."""
         edges = [zones.edges for zones in columns.values()]
         return cls(edges[0] if len(edges) == 1 else distinct(np.concatenate(edges))[0], columns)
 
@@ -129,12 +131,12 @@ class FragmentZones:
 
 @dataclass(frozen=True, slots=True)
 class Pruner:
-    """A filter that is checked against statistics first.
+    """Filter that is first evaluated on statistics.
 
     Attributes:
         columns: field id of each column that the filter compares.
         num_checks: number of comparisons in the check.
-        needed: rows that may match, by fragment, as far as the scan has come.
+        needed: spans of rows that may pass, by fragment id, for the fragments scanned so far.
     """
 
     check: Check | None
@@ -145,23 +147,23 @@ class Pruner:
 
     @classmethod
     def of(cls, check: Check, schema: Schema) -> Pruner:
-        """Return the pruner of a filter over a table's schema."""
+        """Build the pruner of a filter over a table's schema."""
         by_path = {column.path: column for column in check.columns()}
         columns = {column: _field_id(schema, column) for column in by_path.values()}
         return cls(check, columns, num_checks(check))
 
     @classmethod
     def of_columns(cls, columns: Sequence[Column], schema: Schema) -> Self:
-        """Return a pruner of columns without a filter, for a subclass that chooses zones itself."""
+        """Build a pruner of columns without a filter, for a subclass that selects zones itself."""
         fields = {column: _field_id(schema, column) for column in columns}
         return cls(None, fields, len(columns))
 
     def read(
         self, handle: FragmentHandle, fragment: OpenFragment, states: States
     ) -> Plan[FragmentZones | None]:
-        """Plan to read the statistics of an open fragment: at most a round, two for wide tables.
+        """Plan the statistics of an open fragment, in at most one round, or two for wide tables.
 
-        Returns None if there are no statistics, or if reading the fragment costs less.
+        Returns None if there are no statistics, or if reading the fragment would cost less.
 
         Raises:
             CorruptFileError: the statistics do not match the file.
@@ -190,10 +192,10 @@ class Pruner:
     def spans(
         self, fragments: Sequence[FragmentZones | None], spans: Sequence[Spans]
     ) -> list[Spans]:
-        """Return the spans of rows in each fragment in which the filter may be true. CPU work.
+        """Return the spans of rows in each fragment for which the filter may be true. CPU work.
 
-        The filter is evaluated twice, however many fragments there are: on each fragment as one
-        zone, then on the zones of the remaining fragments.
+        The filter is evaluated twice, for any number of fragments: with each fragment as a zone,
+        then on the zones of the remaining fragments.
 
         Args:
             fragments: zones of each fragment; None if unknown.
@@ -235,7 +237,7 @@ class Pruner:
 
 
 def _in_groups(places: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield places in groups of about `ZONES_AT_ONCE` zones.
+    """Yield consecutive indices into `sizes` in groups of about `ZONES_AT_ONCE` zones.
 
     Args:
         sizes: number of zones of each place.
@@ -251,7 +253,7 @@ def _in_groups(places: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence
 
 
 def whole_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> Zones:
-    """Return fragments as one zone each."""
+    """Return the bounds of fragments, with each fragment as a single zone."""
 
     def whole(column: Column) -> Bounds:
         sources = [fragment.columns.get(column.path) for fragment in fragments]
@@ -262,7 +264,7 @@ def whole_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -
 
 
 def cut_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> Zones:
-    """Return the zones of consecutive fragments."""
+    """Return the zones of consecutive fragments, one fragment after the other."""
     bounds = {
         column.path: Bounds.joined([fragment.bounds(column) for fragment in fragments])
         for column in columns
@@ -278,7 +280,7 @@ def spans_of_mask(mask: Mask, edges: Int64s, span: tuple[int, int]) -> Spans:
 
 
 def _field_id(schema: Schema, column: Column) -> int:
-    """Return the id of a column's field; `NO_FIELD` if it has none or another type."""
+    """Return the id of a column's field; `NO_FIELD` if there is none, or it has another type."""
     fields: Sequence[Field] = schema.fields
     leaf = None
     for name in column.path:

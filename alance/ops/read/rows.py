@@ -1,6 +1,6 @@
 """Steps from decoded rows to output rows: deletions, filter, meta columns, late columns.
 
-Everything here is CPU work for the pool, or plans: no function waits.
+Functions here are either CPU work for the pool, or plans; none waits.
 """
 
 from __future__ import annotations
@@ -39,31 +39,32 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Projection
     from alance.ops.version.snapshot import FragmentHandle
 
-    LateTask: TypeAlias = FragmentTask | WholeRows  # gives late columns
+    LateTask: TypeAlias = FragmentTask | WholeRows  # task that decodes late columns
 
-# Cost of a single row of a column: its chunk is read and decoded as a whole.
+# Estimated bytes to read and decode for a single row of a column, which take a whole chunk.
 SPARSE_CHUNK_BYTES: Final = 4 << 10
-TAKEN_SHARE: Final = 16  # a take of at most one row in 16 is cheaper than a scan of the range
+# A take of at most 1 / TAKEN_SHARE of a range's rows is cheaper than a scan of the range.
+TAKEN_SHARE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """A planned scan: first and late columns, fragments, and rows.
+    """Plan of a scan: first and late columns, fragments, and rows.
 
     Attributes:
         first_schema: fields to read for every row.
         late_schema: fields to read only for rows that pass the filter; None if there are none.
-        spans: physical rows to read, by fragment id, as ascending spans; fragments without an entry
-            are read whole.
+        spans: ascending spans of physical rows to read, by fragment id; all rows of fragments
+            without an entry.
         pruner: pruner of rows by statistics; None without pruning.
-        picked: row offsets from an index, by fragment id: only these rows are read.
-        picked_by: part of the filter that is true of these rows, provided the index is right; None
-            if no part is.
+        picked: row offsets from an index, by fragment id; only these rows of the fragment are read.
+        picked_by: part of the filter that is true for these rows, unless the index is wrong; None
+            if there is no such part.
         index_lines: texts for `explain` about the use of indices.
-        counted: rows that indices count, including deleted ones, in fragments that are not scanned;
-            None if indices count no rows.
+        counted: rows that indices have counted, including deleted rows, in fragments that are not
+            scanned; None if indices count no rows.
         reads_files_whole: True to read each file of a small fragment with one request, without
-            caching. Then there is no filter, and the fragments are prepared.
+            caching. There must be no filter, and the fragments must be prepared.
     """
 
     options: ScanOptions
@@ -82,27 +83,27 @@ class ScanPlan:
     reads_files_whole: bool = False
 
     def spans_of(self, handle: FragmentHandle) -> Sequence[tuple[int, int]]:
-        """Return the physical rows of a fragment to read."""
+        """Return the spans of physical rows of a fragment to read."""
         return self.spans.get(handle.id, [(0, handle.num_physical_rows)])
 
 
 def num_rows_of(spans: Sequence[tuple[int, int]]) -> int:
-    """Return the number of rows in spans."""
+    """Return the total number of rows in spans."""
     return sum(stop - start for start, stop in spans)
 
 
 class RowFilter(NamedTuple):
-    """CPU half of a split."""
+    """CPU work on a split: decode its first columns, and select the rows that pass the filter."""
 
     plan: ScanPlan
     split: Split
 
     def run(self, task: Task) -> tuple[pa.RecordBatch | None, Int64s | None] | None:
-        """Return the rows that pass the filter, and their offsets in the group (None for all).
+        """Return the rows that pass the filter; and their row numbers in the group, None for all.
 
         The batch is None if no row passes. Without late columns, it is the output, or the input of
-        computed columns. Returns None if bytes of a local file are not in memory: then they must be
-        fetched.
+        computed columns. Returns None if bytes of a local file are not in memory, so that they have
+        to be fetched.
 
         Raises:
             CorruptFileError: the bytes contradict the format, or an index.
@@ -111,7 +112,7 @@ class RowFilter(NamedTuple):
         batch = task.decode()
         if batch is None:
             return None
-        chosen: Int64s | None = None  # None for all rows
+        chosen: Int64s | None = None  # numbers of the selected rows; None for all rows
         if plan.predicate is not None:
             filtered_meta = plan.meta.intersection(plan.predicate.columns)
             if filtered_meta:
@@ -139,9 +140,9 @@ class RowFilter(NamedTuple):
 
 
 def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch) -> None:
-    """Check that rows from an index match the index: if one does not, other rows may be missing.
+    """Check that rows from an index match it. If a row does not, other rows may be missing.
 
-    Only called if the filter drops a row of the batch.
+    Called only if a row of the batch does not pass the filter.
 
     Raises:
         CorruptFileError: a row does not match the index.
@@ -161,7 +162,7 @@ def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch) -> None:
 
 
 def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
-    """Return the rows of a batch at ascending offsets."""
+    """Return the rows of a batch with ascending row numbers."""
     if batch.num_columns == 0:
         return batch.slice(0, len(offsets))
     if len(offsets) * 8 < batch.num_rows:
@@ -176,7 +177,7 @@ def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
 def with_meta(
     batch: pa.RecordBatch, group: FragmentHandle | FragmentGroup, rows: Int64s, meta: frozenset[str]
 ) -> pa.RecordBatch:
-    """Return the batch with meta columns; `rows` are the offsets of its rows in the group."""
+    """Append meta columns to a batch; `rows` are the row numbers of its rows in the group."""
     arrays, fields = list(batch.columns), list(batch.schema)
     for name in META:
         if name not in meta or batch.schema.get_field_index(name) >= 0:
@@ -190,15 +191,14 @@ def with_meta(
 
 @dataclass(frozen=True)
 class LateRows:
-    """Rows that passed the filter, with the late columns that they need.
+    """Rows that passed the filter, and the opened fragments with their late columns.
 
     Attributes:
         handles: handles of the fragments.
-        opened: the fragment opened with its late columns; or several fragments that are read as
-            one.
-        rows: offsets in the fragment; several fragments are numbered consecutively.
-        start, stop: range from which the rows were selected; for several fragments, all rows.
-        states: memo of the pages' state, filled by plans.
+        opened: opened fragment with the late columns, or several fragments that are read together.
+        rows: row offsets in the fragment; rows of several fragments are numbered consecutively.
+        start, stop: range that the rows were selected from; for several fragments, all rows.
+        states: cache for page states.
         is_near: True if the files are on this machine.
     """
 
@@ -212,7 +212,7 @@ class LateRows:
 
     @property
     def num_bytes(self) -> float:
-        """Encoded bytes to read."""
+        """Number of encoded bytes to read."""
         return self._taken_bytes if self.is_sparse else self._all_bytes
 
     @cached_property
@@ -230,20 +230,20 @@ class LateRows:
     def is_sparse(self) -> bool:
         """True if rows are taken singly.
 
-        A take must read fewer bytes than the range of the rows, or the files are local and the rows
-        few.
+        That is so if a take reads fewer bytes than a read of the range, or if the files are local
+        and the rows are few.
         """
         if len(self.opened) > 1:
             return False
-        # For local files, reading all chunks costs less than decoding all of their rows.
+        # For local files, decoding all rows of the chunks costs more than reading them.
         few = len(self.rows) * TAKEN_SHARE <= self.stop - self.start
         return self._taken_bytes <= self._all_bytes or (self.is_near and few)
 
     def cut(self, most_bytes: float) -> Sequence[LateRows]:
         """Cut the rows into parts of about `most_bytes` encoded bytes.
 
-        Rows that are taken singly are not cut, because their chunks are near each other; nor are
-        rows of several fragments.
+        Rows of several fragments are not cut. Neither are rows that are taken singly, because their
+        chunks are near each other.
         """
         count = math.ceil(self.num_bytes / most_bytes)
         if count <= 1 or self.is_sparse or len(self.opened) > 1:
@@ -256,11 +256,11 @@ class LateRows:
         ]
 
     def reading(self, *, guess: bool) -> Plan[LateTask]:
-        """Plan to read the late columns, except what the task lists as `unread`.
+        """Plan the late columns, without the bytes of the task's `unread` rows.
 
         Args:
-            guess: True to fetch the likely bytes of rows together with the state of an unknown
-                page.
+            guess: True to guess the positions of rows in pages of unknown state, and to read rows
+                and page states in one round.
         """
         if len(self.opened) > 1:
             return read_together(self.opened)
@@ -270,10 +270,10 @@ class LateRows:
         return fragment.read(self.start, self.stop, self.states)
 
     def decode(self, task: LateTask, read: Reader) -> pa.RecordBatch:
-        """Return the late columns of the rows.
+        """Decode the late columns of the rows.
 
         Args:
-            read: returns the bytes of `task.unread`.
+            read: opens the bytes of `task.unread`.
         """
         batch = task.decode(read)
         if len(self.rows) < batch.num_rows:
@@ -282,14 +282,14 @@ class LateRows:
 
 
 class FilteredSplit(NamedTuple):
-    """Rows of a split that passed the filter: their first columns, and their late rows."""
+    """Rows of a split that passed the filter: their first columns, and the rows by fragment."""
 
     batch: pa.RecordBatch
     late: Sequence[LateRows]  # in row order
 
     @property
     def num_bytes(self) -> float:
-        """Encoded bytes of late columns to read."""
+        """Number of encoded bytes of late columns to read."""
         return sum(rows.num_bytes for rows in self.late)
 
     def cut(self, most_bytes: float) -> Iterator[FilteredSplit]:
@@ -300,7 +300,7 @@ class FilteredSplit(NamedTuple):
             first += len(rows.rows)
 
     def halves(self) -> Iterator[FilteredSplit]:
-        """Yield two halves of the rows, which must be of one fragment."""
+        """Yield the two halves of the rows, which must be of one fragment."""
         (late,) = self.late
         middle = len(late.rows) // 2
         for first, last in ((0, middle), (middle, len(late.rows))):
@@ -309,7 +309,7 @@ class FilteredSplit(NamedTuple):
             yield FilteredSplit(self.batch.slice(first, last - first), [part])
 
     def merge(self, plan: ScanPlan, tasks: Sequence[tuple[LateTask, Reader]]) -> pa.RecordBatch:
-        """Return the output, or the input of computed columns: first and late columns side by side.
+        """Combine first and late columns into the output, or into the input of computed columns.
 
         Args:
             tasks: tasks of the late columns, each with the reader of its unread bytes.

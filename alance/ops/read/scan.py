@@ -1,9 +1,9 @@
-"""Scans: fragments are cut into splits, fetched ahead under a budget, and decoded in the pool.
+"""Scans: fragments are cut into splits, which are fetched ahead and decoded in the pool.
 
-A *split* is decoded by one pool job: rows of one fragment, or all rows of neighbouring small
+A *split* is decoded by one pool job: rows of one fragment, or all rows of consecutive small
 fragments. A *span* is fetched at once: splits of one fragment, with as many bytes as suit the
-store. Splits and spans are in row order. Fragments are opened in windows, the next window while the
-current one is read: footers in one round, page tables in another.
+store. Splits and spans are in row order. Fragments are opened in *windows*, with a round for
+footers and a round for page tables. The next window is opened while the current one is read.
 
 A scan with a filter reads all rows of a span, or only the rows from indices. A compaction scans
 without a filter, and reads files of small fragments whole, without opening them.
@@ -60,19 +60,22 @@ if TYPE_CHECKING:
 
     Window: TypeAlias = tuple[SplitReader, Sequence[FragmentHandle]]
 
-WINDOW: Final = 64  # fragments opened at once: their footers fit in one wave of requests
-SCAN_PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, so calls cost little
+WINDOW: Final = 64  # fragments to open at once, so that their footers are one wave of requests
+# Encoded bytes of a split: 10 to 20 ms of decoding, so calls cost little.
+SCAN_PART_BYTES: Final = 16 << 20
 PART_DECODED_BYTES: Final = 32 << 20
-LEAST_PART_BYTES: Final = 1 << 20  # for a scan with a small read-ahead
+# Minimum encoded bytes of a split, for a scan with a small read-ahead.
+LEAST_PART_BYTES: Final = 1 << 20
 PART_ROWS: Final = 128 << 10
 MIN_ROWS: Final = 1024
-INDEXED_SPLIT_ROWS: Final = 8192  # rows of a split from an index
+INDEXED_SPLIT_ROWS: Final = 8192  # rows of a split whose rows are from an index
 INDEXED_SPLIT_BYTES: Final = 8 << 20
-NARROW_PARTS: Final = 4  # factor of `PART_ROWS` for a filter's columns if late columns are narrow
-NARROW_BYTES: Final = 64  # bytes per row of narrow late columns
-# Page tables to cache, so that the next scan saves a round; limited, so that those of takes stay.
+NARROW_PARTS: Final = 4  # factor for `PART_ROWS` if late columns are narrow
+NARROW_BYTES: Final = 64  # maximum bytes per row of narrow late columns
+# Maximum bytes of page tables that a scan caches, so that the next one saves a round. More would
+# evict those of takes.
 SHARED_BYTES: Final = 32 << 20
-PRUNING_BYTES: Final = 16 << 10  # work of one check of a fragment, in bytes to decode
+PRUNING_BYTES: Final = 16 << 10  # work per check and fragment, as bytes to decode
 
 
 async def scanned(
@@ -87,9 +90,9 @@ async def scanned(
     """Plan a scan and yield its batches; cost and errors are those of `plan_scan` and `scan`.
 
     Args:
-        spans: physical rows to scan, by fragment id; fragments without an entry are scanned whole.
+        spans: physical rows to scan, by fragment id; all rows of fragments without an entry.
         flat: see `plan_scan`.
-        is_large: True for large batches of narrow rows, see `in_large_batches`.
+        is_large: True to return large batches of narrow rows; see `in_large_batches`.
     """
     plan = await plan_scan(snapshot, columns, options, flat=flat)
     if spans:
@@ -102,10 +105,9 @@ async def scanned(
 async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield the batches of a scan, in row order unless the options allow any order.
 
-    Cost: one round of footers and one of page tables for each 64 fragments; then the bytes of pages
-    in requests of up to 16 MiB, ahead of the consumer within the budget. Rows from indices need no
-    page tables. Late columns need another round, unless they are read together with the first
-    columns.
+    Cost: a round for footers and a round for page tables per 64 fragments; then the bytes of pages,
+    in requests of up to 16 MiB that run ahead of the consumer within the budget. Rows from indices
+    need no page tables. Late columns take another round, unless all columns are read at once.
     """
     window = RowWindow(plan.options)
     async with aclosing(_decoded(snapshot, plan)) as batches:
@@ -139,11 +141,10 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
 
 
 async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
-    """Return the windows of a scan in order: groups of fragments that are opened together.
+    """Return the windows of a scan in order, which are groups of fragments to open together.
 
-    Scanned fragments, fragments with rows from an index, and fragments that are read whole have
-    separate windows. Small fragments that are read whole are not opened, so their window has no
-    size limit.
+    Separate windows have scanned fragments, fragments with rows from an index, and small fragments
+    whose files are read completely. The latter are not opened, so their window has no size limit.
     """
     at_a_time = _ahead(snapshot, plan) + 1
     if plan.picked and len(plan.picked) == len(plan.handles):
@@ -167,7 +168,7 @@ async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
 
 
 def _cut(runs: Iterable[tuple[SplitReader, Sequence[FragmentHandle], bool]]) -> Iterator[Window]:
-    """Cut runs of fragments into windows, except those that are read whole."""
+    """Cut runs of fragments into windows, except runs whose files are read completely."""
     for reader, handles, is_whole in runs:
         step = len(handles) if is_whole else WINDOW
         for start in range(0, len(handles), step):
@@ -175,7 +176,7 @@ def _cut(runs: Iterable[tuple[SplitReader, Sequence[FragmentHandle], bool]]) -> 
 
 
 async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[FragmentGroup]:
-    """Open fragments together: footers and deletion vectors, then page tables."""
+    """Open fragments together: first footers and deletion vectors, then page tables."""
     snapshot, plan = reader.snapshot, reader.plan
     if handles[0].id in plan.picked:
         return [await _open_picked(reader, handles)]
@@ -205,7 +206,7 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
         for (handle, fragment), states, needed in zip(pairs, all_states, spans, strict=True)
     ]
     groups = await reader.open_late(list(with_neighbours(single, row_bytes)))
-    if snapshot.is_remote:  # for open local files, decode jobs load the page tables
+    if snapshot.is_remote:  # because for open local files, decode jobs load the page tables
         loads = [
             load
             for group in groups
@@ -217,7 +218,7 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
 
 
 async def _open_picked(reader: SplitReader, handles: Sequence[FragmentHandle]) -> FragmentGroup:
-    """Open fragments as one group that reads only the live rows from indices."""
+    """Open fragments as one group, of which only live rows from indices are read."""
     snapshot, picked = reader.snapshot, reader.plan.picked
     cache, columns = snapshot.engine.cache, reader.first_columns
     await snapshot.recall(handles)
@@ -239,7 +240,7 @@ async def _spans(
     handles: Sequence[FragmentHandle],
     opened: Sequence[OpenFragment],
 ) -> Sequence[Sequence[tuple[int, int]]]:
-    """Return the rows of each fragment to read: all, or those that statistics do not rule out."""
+    """Return the rows of each fragment to read: all rows that statistics do not rule out."""
     spans = [plan.spans_of(handle) for handle in handles]
     pruner = plan.pruner
     if pruner is None:
@@ -261,7 +262,7 @@ async def _spans(
 async def _read_window(
     reader: SplitReader, groups: Sequence[FragmentGroup]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the batches of a window: spans are fetched ahead, and splits are decoded ahead."""
+    """Yield the batches of a window; spans are fetched ahead, and splits are decoded ahead."""
     snapshot, options = reader.snapshot, reader.plan.options
     spans = readahead(
         _jobs(reader, groups),
@@ -276,14 +277,15 @@ async def _read_window(
         async with aclosing(spans):
             async for splits in spans:
                 pending = deque(splits)
-                del splits  # or their bytes stay in memory until those of the next span arrive
+                del splits  # so that their bytes do not stay in memory until the next span arrives
                 while pending:
                     rest = pending.popleft()
                     yield reader.computed(rest) if is_computed else rest()
 
     async with aclosing(in_turn(finishing(), _ahead(snapshot, reader.plan))) as outputs:
         async for rows in outputs:
-            steps: deque[Rows | Rest] = deque([rows])  # more than one if the rows fit no batch
+            # Several steps if the rows do not fit into one batch.
+            steps: deque[Rows | Rest] = deque([rows])
             while steps:
                 step = steps.popleft()
                 if isinstance(step, list):
@@ -295,12 +297,12 @@ async def _read_window(
 
 
 def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
-    """Return the number of splits that are decoded at once."""
+    """Return the number of splits to decode concurrently."""
     return plan.options.batch_readahead or snapshot.session.decode_threads + 1
 
 
 def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[Sequence[Rest]]]:
-    """Yield a job for each span: the work on the span before its turn."""
+    """Yield a job for each span: the steps before its turn."""
     for group in groups:
         if group.is_small:
             yield reader.job([Split(group, *group.spans[0])], group.num_bytes)
@@ -325,21 +327,21 @@ def _row_bytes(group: FragmentGroup) -> float:
 
 
 def _parts(reader: SplitReader, group: FragmentGroup) -> Iterator[list[tuple[int, int]]]:
-    """Yield the spans to fetch of an open fragment, each as a list of the parts to decode."""
+    """Yield the spans to fetch from an open fragment; a span is a list of parts to decode."""
     part_rows = _part_rows(reader, group)
     return _cut_spans(group.spans, part_rows, _fetched_rows(reader, group, part_rows))
 
 
 def _fetched(reader: SplitReader, group: FragmentGroup) -> list[tuple[int, int]]:
-    """Return the rows of `_parts`, with adjacent parts joined."""
+    """Return the spans of rows to fetch from an open fragment, with adjacent parts joined."""
     return [span for parts in _parts(reader, group) for span in joined_spans(parts)]
 
 
 def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> int:
-    """Return the number of rows of a span, which is fetched at once: one or more parts.
+    """Return the number of rows of a span: of one part or of several.
 
-    A part of many columns has few bytes of each. To make a request worth its cost, more rows are
-    fetched: up to half of the read-ahead, or whole pages if they are small.
+    A part with many columns has few bytes of each column. So that requests are worth their cost, a
+    span then has more rows: up to half of the read-ahead, or complete pages if they are small.
     """
     (fragment,), profile = group.opened, reader.snapshot.table.store.profile
     row_bytes, ahead_bytes = max(_row_bytes(group), 1e-9), reader.ahead_bytes
@@ -357,7 +359,7 @@ def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> 
 
 
 def _has_narrow_late(plan: ScanPlan) -> bool:
-    """Return True if late columns have few bytes per row."""
+    """Return True if late columns have only a few bytes per row."""
     if plan.late_schema is None:
         return False
     leaves = [leaf for field in plan.late_schema.fields for leaf in leaf_columns(field)]
@@ -366,9 +368,10 @@ def _has_narrow_late(plan: ScanPlan) -> bool:
 
 
 def _part_rows(reader: SplitReader, group: FragmentGroup) -> int:
-    """Return the rows of a split: some MiB encoded, a multiple of the batch size if possible.
+    """Return the rows per split: some MiB encoded, a multiple of the batch size if possible.
 
-    A split has at most the bytes of the read-ahead, because several splits are decoded at once.
+    A split has at most the bytes of the read-ahead, because several splits are decoded
+    concurrently.
     """
     (fragment,), options, most = group.opened, reader.plan.options, PART_ROWS
     if not reader.snapshot.is_remote and _has_narrow_late(reader.plan):
@@ -396,7 +399,7 @@ def _part_rows(reader: SplitReader, group: FragmentGroup) -> int:
 def _cut_spans(
     spans: Sequence[tuple[int, int]], part_rows: int, group_rows: int
 ) -> Iterator[list[tuple[int, int]]]:
-    """Yield groups of parts: spans cut into parts, up to `group_rows` rows per group."""
+    """Cut spans into parts, and yield groups of parts with up to `group_rows` rows."""
     runs = (run for span in spans for run in cut_span(span, group_rows))
     parts = (part for run in runs for part in cut_span(run, part_rows))
     return grouped(parts, lambda part: part[1] - part[0], group_rows)

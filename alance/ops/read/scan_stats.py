@@ -1,4 +1,4 @@
-"""Statistics of a scan, passed to a callback at its end."""
+"""Statistics of a scan, which are passed to a callback at its end."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class ScanStatistics:
     """Requests, bytes and times of a scan.
 
     Attributes:
-        iops: number of requests sent, or of reads of local files.
-        requests: number of requested byte ranges; near ranges share a request.
+        iops: number of requests that were sent, and of reads of local files.
+        requests: number of requested byte ranges; ranges near each other share a request.
         bytes_read: number of received bytes.
-        indices_loaded: number of index segments that were opened and not cached before.
+        indices_loaded: number of index segments that were opened because they were not cached.
         parts_loaded: number of index parts that were read, such as B-tree pages, bitmap row sets,
             vector partitions and posting lists.
-        index_cache_hits, index_cache_misses: lookups of such parts in the search cache. A filter
-            whose result is cached makes no lookup.
+        index_cache_hits, index_cache_misses: number of lookups of index parts in the search cache.
+            A filter with a cached result makes no lookup.
         index_comparisons: number of index values that were compared with a condition or query:
-            values of B-tree pages, bitmap keys, zones, vectors of partitions, postings. A cached
-            result counts as if it were computed again.
+            values of B-tree pages, bitmap keys, zones, vectors of partitions, postings. Comparisons
+            of a cached result count again.
         all_counts: `rows` and `batches` of the result, `rounds` of requests, `retries`,
             `bytes_wasted` (received, but not requested by any caller), `cache_hits` and
             `cache_misses`.
-        all_times: nanoseconds: `scan` from the request of the first batch to the last batch,
-            without the time of the consumer; of these `requests` with at least one request under
-            way; `threads` that threads worked, and `queue` that such work waited for a thread, both
-            summed over all threads.
+        all_times: times in nanoseconds. `scan`: from the request for the first batch to the last
+            batch, without the consumer's time. `requests`: part of it with at least one pending
+            request. `threads`: work of all threads. `queue`: time that this work waited for a
+            thread.
     """
 
     iops: int
@@ -60,7 +60,7 @@ class ScanStatistics:
 
 NS: Final = 1_000_000_000
 
-# First elements of cache keys.
+# First elements of the cache keys of index segments and of index parts.
 INDICES: Final = frozenset(
     {"page table", "index keys", "vector index", "text index", "zone map", "bloom zones"}
 )
@@ -69,10 +69,11 @@ PARTS: Final = frozenset({"index page", "row set", "partition", "posting list", 
 
 @dataclass(slots=True, repr=False, eq=False)
 class _IndexRecorder(Recorder):
-    """Recorder that also notes the lookups of index parts."""
+    """Recorder that also counts the lookups of index parts."""
 
     opened: set[Hashable] = field(default_factory=set)  # keys that were not in the cache
-    parts: Counter[bool] = field(default_factory=Counter)  # cache lookups; key: True for a hit
+    # Number of cache hits (True) and misses (False).
+    parts: Counter[bool] = field(default_factory=Counter)
     num_compared: int = 0
 
     def _compared(self, num_values: int) -> None:
@@ -92,14 +93,14 @@ ScanStatsCallback: TypeAlias = Callable[[ScanStatistics], object]
 async def counted(
     batches: AsyncGenerator[pa.RecordBatch, None], callback: ScanStatsCallback
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the batches; after the last one, pass the scan's statistics to the callback.
+    """Yield the batches. After the last one, pass the scan's statistics to the callback.
 
     The callback is not called if the scan fails or is stopped early. Its errors are logged.
     """
     recorder, num_rows, num_batches, seconds = _IndexRecorder(), 0, 0, 0.0
     async with aclosing(batches):
         while True:
-            # Record each step separately: the consumer's requests in between do not count.
+            # Record each step separately, because the consumer's requests in between do not count.
             begun = time.perf_counter()
             with recording(recorder):
                 batch = await anext(batches, None)

@@ -1,4 +1,4 @@
-"""Sorts of rows by `order_by`."""
+"""Sorting of rows by `order_by`."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from alance.ops.read.options import ColumnOrdering
 
 
-# Mean length of ascending runs from which numpy, which merges runs, takes less time than the radix
-# sort of the kernel: 400 000 rows in two runs take 2 instead of 13 ms.
+# Minimum mean length of ascending runs for numpy, which merges runs. It is then faster than the
+# kernel's radix sort: 400 000 rows in two runs take 2 instead of 13 ms.
 RUN_ROWS: Final = 1024
 
 Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
 
 def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
-    """Return the rows of a table in the order of some columns; the sort is stable. CPU work.
+    """Return the rows of a table, sorted by columns; the sort is stable. CPU work.
 
     NaN is larger than all numbers, and the two zeros are equal.
 
@@ -71,7 +71,8 @@ def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
 def _order_of_numbers(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> UInt32s | None:
     """Return the row order by numeric keys; None if a key is not numeric.
 
-    A radix sort by the last key first takes a tenth of the time of comparisons.
+    It uses a radix sort for each key, the last key first, which takes a tenth of the time of
+    comparisons.
     """
     keys = []
     for ordering in orderings:
@@ -98,10 +99,10 @@ def stable_order(
     ascending: bool = True,
     nulls_first: bool = True,
 ) -> UInt32s:
-    """Return the stable order of integers; nulls keep their order, too.
+    """Return the stable sort order of integers; nulls also keep their order.
 
     Args:
-        valid: mask of the values that are not null; None if none is null.
+        valid: mask of the non-null values; None if there are no nulls.
     """
     keys = unsigned(numbers) if ascending else ~unsigned(numbers)
     order: UInt32s
@@ -116,7 +117,7 @@ def stable_order(
 
 
 def _as_ordered(values: pa.Array) -> npt.NDArray[np.integer[Any]] | None:
-    """Return numbers as integers in the same order; None if the values are not numbers."""
+    """Map numbers to integers with the same order; None if the values are not numbers."""
     if not pa.types.is_floating(values.type):
         return whole_numbers(values)
     floats = float_values(canonical(values))
@@ -127,7 +128,7 @@ def _as_ordered(values: pa.Array) -> npt.NDArray[np.integer[Any]] | None:
 
 
 def _comparable(values: Values) -> Values:
-    """Return values in a type that Arrow can compare."""
+    """Convert values to a type that Arrow can compare."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if pa.types.is_float16(values.type):
@@ -160,13 +161,13 @@ def _not_beyond(
 class FirstRows:
     """Collector of the first rows of a stream in sort order.
 
-    It holds at most twice `num_rows`, but at least `spare` rows. Once there are enough rows, rows
-    whose first key sorts after all of them are dropped: comparing takes a twentieth of the time of
-    sorting.
+    It buffers up to twice `num_rows` rows, at least `spare`. When there are enough rows, a row is
+    dropped if its first key sorts after that of all of them, because comparing takes a twentieth of
+    the time of sorting.
 
     Attributes:
         num_rows: number of rows to return; None for all.
-        spare: rows to hold before they are sorted and cut.
+        spare: number of rows to buffer before they are sorted and cut.
     """
 
     schema: pa.Schema
@@ -175,7 +176,8 @@ class FirstRows:
     spare: int = 64 << 10
     _batches: list[pa.RecordBatch] = field(default_factory=list)
     _num_kept: int = 0
-    _last: pa.Scalar | None = None  # first key of the last of enough rows
+    # First key of the last of `num_rows` sorted rows; None until there are enough rows.
+    _last: pa.Scalar | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows. CPU work."""
@@ -194,6 +196,6 @@ class FirstRows:
                 )[0]
 
     def result(self) -> pa.Table:
-        """Return the rows in order. CPU work."""
+        """Return the rows in sort order. CPU work."""
         table = pa.Table.from_batches(self._batches, schema=self.schema)
         return in_order(table, self.orderings).slice(0, self.num_rows)

@@ -1,4 +1,4 @@
-"""Counts of a version from its manifest; bytes of columns from the footers of its files."""
+"""Counts of a version from its manifest, and sizes of columns from the footers of its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 SHOWN_COLUMNS: Final = 100
-FILE_ENDS_AT_ONCE: Final = 32  # footers read concurrently
+FILE_ENDS_AT_ONCE: Final = 32  # maximum footers to read concurrently
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +35,15 @@ class DatasetStats:
         num_rows: number of live rows.
         num_deleted_rows: number of deleted rows that are still in data files.
         num_fragments: number of fragments.
-        num_small_fragments: number of fragments with few rows, including deleted ones, which a
-            compaction merges.
+        num_small_fragments: number of fragments with few rows (including deleted rows), which a
+            compaction would merge.
         num_data_files: number of data files.
         num_bytes: size of the data files, including deleted rows and dropped columns.
         num_deletion_files: number of deletion files.
         indices: names of the indices.
-        column_bytes: encoded bytes of the pages of each field of the schema, by dotted path. The
-            bytes of a struct are those of its members, under their own paths; fields in files of
-            version 0.1 have none. None if not requested.
+        column_bytes: encoded bytes of the pages of each field of the schema, by dotted path. A
+            struct has no bytes itself; its members have them. Fields in files of version 0.1 have
+            none. None if not requested.
     """
 
     num_rows: int
@@ -109,7 +109,7 @@ async def _column_bytes(snapshot: Snapshot) -> dict[str, int]:
 
 
 def html(snapshot: Snapshot) -> str:
-    """Return HTML of a version for notebooks, from its manifest alone; unknown facts are omitted.
+    """Return an HTML description of a version for notebooks; unknown facts are omitted.
 
     At most 100 columns are listed; the others are only counted.
     """

@@ -1,4 +1,4 @@
-"""Rows by position, row id or address, in the requested order."""
+"""Takes: rows by position, row id or address, in the requested order."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-JOINT_ROWS: Final = 1 << 18  # rows of takes that are read together
+JOINT_ROWS: Final = 1 << 18  # maximum rows of takes that are read together
 _DELETED: Final = attrgetter("deleted")
-OUTPUT_WORK: Final = 512  # work of an output column, in bytes to decode: 15 us
-UNDER_WAY: Final = 8  # concurrent takes of one kind; later callers share the next one
+OUTPUT_WORK: Final = 512  # work per output column, as bytes to decode: 15 us
+UNDER_WAY: Final = 8  # maximum concurrent takes of a kind; later callers share the next one
 
 
 async def take(snapshot: Snapshot, indices: object, columns: Columns = None) -> pa.Table:
-    """Return rows by position in the dataset, in the requested order, with repetitions.
+    """Return rows by position in the dataset, in the requested order; a row may occur repeatedly.
 
-    Cost: one round of requests when warm (two for full-zip strings without a cached index), and one
-    hop to the pool. When cold, one more round for footers and one for deletion vectors of the
-    fragments.
+    Cost: one round of requests with warm caches (two for full-zip strings whose index is not
+    cached), and one hop to the pool. With cold caches, also a round for footers and a round for
+    deletion vectors.
 
     Raises:
         InvalidInputError: a position is negative or beyond the last row.
@@ -72,10 +72,10 @@ async def take_addresses(
 
 
 async def take_rows(snapshot: Snapshot, row_ids: object, columns: Columns = None) -> pa.Table:
-    """Return rows by row id, in the requested order; stable row ids if the dataset has them.
+    """Return rows by row id (stable if the table has stable row ids), in the requested order.
 
     Raises:
-        RowNotFoundError: no live row has a row id.
+        RowNotFoundError: no live row has one of the row ids.
     """
     ids = as_positions(row_ids, "row_ids")
     addresses = await snapshot.addresses_of(ids)
@@ -90,7 +90,7 @@ async def flat_rows(
     *,
     by_address: bool = False,
 ) -> pa.RecordBatch:
-    """Return rows by row id or address, in one batch with the columns of a scan.
+    """Return rows by row id or address in one batch, with the columns of a scan.
 
     Raises:
         NotFoundError: a row does not exist.
@@ -108,7 +108,7 @@ def batch_of(table: pa.Table) -> pa.RecordBatch:
     """Return the rows of a table in one batch.
 
     Raises:
-        BatchTooLargeError: the rows have more bytes of strings than a batch can hold.
+        BatchTooLargeError: strings have more bytes than a batch can hold.
     """
     batches = table.to_batches()
     return one_batch(batches) if batches else empty_batch(table.schema)
@@ -121,8 +121,8 @@ async def take_located(
 
     Args:
         fragments: positions of the fragments in the snapshot.
-        live: True if `offsets` count only live rows; False if they are physical and must not be
-            deleted.
+        live: True if `offsets` only count live rows; False if they are physical offsets, of rows
+            that must not be deleted.
     """
     keys = fragments << 32 | offsets
     return await _take_joined(snapshot, keys, by_key, columns, live=live)
@@ -136,13 +136,13 @@ async def _take_joined(
     *,
     live: bool,
 ) -> pa.Table:
-    """Return the rows of one caller; concurrent callers share one take.
+    """Return the rows of a caller; concurrent callers share a take.
 
-    For a local store, only many concurrent callers share a take: a single caller does not wait for
-    others.
+    On a local store, callers share a take only if there are many, so that a single caller does not
+    wait for others.
 
     Args:
-        placing: places rows given by their keys.
+        placing: function that groups rows, given by their keys, by fragment.
         live: as for `take_located`.
     """
 
@@ -154,7 +154,7 @@ async def _take_joined(
                 raise
         if len(requests) > 1:
             return [(await answer([own]))[0] for own in requests]
-        # Split the rows into chunks of one table, each small enough for Arrow.
+        # Split the rows into chunks of a table, so that each chunk is small enough for Arrow.
         halves = [(await answer([half]))[0] for half in np.array_split(requests[0], 2)]
         return [pa.concat_tables(halves)]
 
@@ -172,7 +172,7 @@ async def _take_joined(
     if (columns is None or names is not None) and (
         snapshot.is_remote or len(keys) <= ROUND_WORTH_ROWS
     ):
-        # One object per event loop, because callers wait on their own loop.
+        # Use an object per event loop, because callers wait on their own loop.
         key = Joint, asyncio.get_running_loop(), placing is by_key, live, names
         joint: Joint[Int64s, pa.Table] = snapshot.remember(
             key, lambda: Joint(JOINT_ROWS, UNDER_WAY)
@@ -186,7 +186,7 @@ async def _take_joined(
 async def _take_placed(
     snapshot: Snapshot, placed: Placed, columns: Columns, counts: Sequence[int], *, live: bool
 ) -> list[pa.Table]:
-    """Return one table per caller, like `take_located`.
+    """Return a table for each caller; see `take_located`.
 
     Args:
         counts: number of rows of each caller.
@@ -212,8 +212,8 @@ async def _take_placed(
         physical = [handle.physical(own_rows) for handle, own_rows in physical_rows.by_fragment()]
         physical_rows = physical_rows._replace(offsets=np.concatenate(physical))
 
-    # Decode rows directly in the requested order, unless meta columns or several callers need the
-    # order of fragments first.
+    # Decode rows directly in the requested order, unless meta columns or several callers first need
+    # the order of the fragments.
     order, places_of = (
         (places, None) if len(counts) == 1 and not projection.meta else (None, places)
     )
@@ -254,7 +254,7 @@ def _check_live(handle: FragmentHandle, rows: Int64s) -> None:
 def _with_meta(
     batch: pa.RecordBatch, taken: PhysicalRows, projection: Projection
 ) -> pa.RecordBatch:
-    """Return the batch of rows of several fragments with the meta columns of the projection."""
+    """Append the projection's meta columns to a batch with rows of several fragments."""
     parts, first = [], 0
     for handle, rows in taken.by_fragment():
         part = batch.slice(first, len(rows))
@@ -283,7 +283,7 @@ async def sample(
 
 
 async def drawn(snapshot: Snapshot, num_rows: int, seed: int | None) -> Int64s:
-    """Return the positions of the rows of `sample`, ascending.
+    """Return the positions of the rows for `sample`, ascending.
 
     Raises:
         InvalidInputError: as for `sample`.

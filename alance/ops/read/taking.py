@@ -1,8 +1,8 @@
-"""Takes of rows of fragments: planned, admitted, read, and decoded.
+"""Takes of rows of fragments: planning, memory budget, reading, and decoding.
 
-A take holds the bytes that are read but not decoded, and its output. A large take first requests
-both from the session's memory budget. Then it reads parts ahead, like a scan. If it exceeds the
-budget, it processes ranges of rows one after the other.
+A take needs memory for bytes that are not decoded yet, and for its output. A large take first
+reserves both in the session's memory budget. Then it reads parts ahead, like a scan. If it exceeds
+the budget, it reads and decodes ranges of rows one after the other.
 """
 
 from __future__ import annotations
@@ -43,20 +43,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Encoded; decoding takes 0.1 ms, as long as a hop to the pool.
+# Encoded bytes that the event loop decodes, in 0.1 ms: as long as a hop to the pool.
 INLINE_TAKE_BYTES: Final = 256 << 10
-FEW_CALLERS: Final = 8  # callers whose rows are split on the loop, 10 to 50 microseconds each
-SHARED_BYTES: Final = 1 << 20  # below this, one thread finishes before a second one starts
+FEW_CALLERS: Final = 8  # maximum callers whose rows the event loop splits, 10 to 50 us each
+# Encoded bytes; below this, one thread finishes before a second one starts.
+SHARED_BYTES: Final = 1 << 20
 # Encoded bytes per part on a remote store; parts are read and decoded concurrently.
 TAKE_PART_BYTES: Final = 16 << 20
-# For more rows, reading takes longer than the round that a guess saves.
+# Rows; for more, reading takes longer than the round that a guess saves.
 ROUND_WORTH_ROWS: Final = 1 << 10
 
 
 class TooMuch(Exception):
-    """The rows of several callers exceed the memory for one take.
+    """Error: the rows of several callers exceed the memory for one take.
 
-    The joint then retries with fewer callers at a time.
+    The `Joint` of the callers then tries again with fewer callers at a time.
     """
 
 
@@ -64,7 +65,7 @@ class PhysicalRows(NamedTuple):
     """Physical rows of consecutive fragments."""
 
     handles: Sequence[FragmentHandle]
-    offsets: Int64s  # ascending and unique in each fragment
+    offsets: Int64s  # row offsets, ascending and unique in each fragment
     ends: Sequence[int]  # end of each fragment's rows in `offsets`
 
     @property
@@ -106,15 +107,16 @@ async def read_rows(
     callers: int = 1,
     module: str | None = None,
 ) -> T:
-    """Read rows of fragments and return the result of `finish` on them.
+    """Read rows of fragments, and return the result of `finish` for them.
 
-    Small takes are decoded on the loop, larger ones in the pool, large ones by all its threads.
+    Small takes are decoded on the event loop, larger ones in the pool, and large ones by all
+    threads of the pool.
 
     Args:
         finish: converts the batch to the result, in the thread that decodes it.
-        order: numbers of the rows to return, in order; None for all rows in their order.
-        callers: number of callers.
-        module: module that `finish` needs; None if it needs none.
+        order: numbers of the rows to return, in this order; None for all rows in their order.
+        callers: number of callers that share the take.
+        module: name of a module to import for `finish`; None if it needs none.
 
     Raises:
         TooMuch: there are several callers, and the rows are too many for one take.
@@ -133,11 +135,11 @@ async def read_rows(
     if num_bytes <= SHARED_BYTES:
         read = await engine.reader(taken.unread, "take", takes=callers)
         return await pool.run(lambda: finish(taken.decode(read, order)))
-    most = max(budget.num_bytes // 2, SHARED_BYTES)  # leaves room for other reads
+    most = max(budget.num_bytes // 2, SHARED_BYTES)  # half, so that there is room for other reads
     decoded_bytes = _decoded_bytes(rows, opened)
     if callers > 1 and 2 * decoded_bytes > most:
         raise TooMuch
-    await asyncio.sleep(0)  # with thousands of columns, each step takes milliseconds
+    await asyncio.sleep(0)  # because with thousands of columns, each step takes milliseconds
     parts, sizes, source = _parts(snapshot, taken)
     await asyncio.sleep(0)
     largest, takes = max(sizes), callers if engine.scheduler.can_keep(sum(sizes)) else 0
@@ -163,12 +165,12 @@ async def _decode_apart(
     takes: int,
     ahead_bytes: int,
 ) -> T:
-    """Decode the columns of a take by several threads; the last one makes the answer.
+    """Decode the columns of a take in several threads; the last one to end computes the result.
 
     Args:
-        apart: as from `_parts`.
-        takes: as for `Engine.hold`.
-        ahead_bytes: upper bound of the bytes that are read ahead.
+        apart: result of `_parts`.
+        takes: number of callers that share the take.
+        ahead_bytes: maximum bytes to read ahead.
     """
     parts, sizes, source = apart
     batches_of: list[pa.RecordBatch | None] = [None] * len(decoders)
@@ -176,7 +178,7 @@ async def _decode_apart(
 
     def decode(number: int, read: Reader) -> T | None:
         batches_of[number] = decoders[number](read)
-        is_last = remaining.pop() == 0  # `pop` gives each thread a different answer
+        is_last = remaining.pop() == 0  # `pop` is atomic, so only one thread is the last
         if not is_last:
             return None
         return finish(side_by_side([batch for batch in batches_of if batch is not None]))
@@ -203,8 +205,8 @@ def _parts(
 ) -> tuple[list[TakenRows], list[int], Reader | None]:
     """Split a large take into parts, each with columns for one thread.
 
-    Returns the parts, the memory for each part's bytes, and the reader to use during decoding. The
-    reader is None if the bytes are read before.
+    Returns the parts, the memory for each part's bytes, and the reader for use during decoding. The
+    reader is None if the bytes are read before decoding.
     """
     engine, count = snapshot.engine, snapshot.session.decode_threads
     source = engine.source(taken.unread, "take")
@@ -216,7 +218,7 @@ def _parts(
 
 
 def _decoded_bytes(rows: PhysicalRows, opened: Sequence[OpenFragment]) -> int:
-    """Estimate the memory of the output."""
+    """Estimate the memory of the output in bytes."""
     counts = np.diff(rows.ends, prepend=0).tolist()
     return int(sum(count * own.row_bytes for count, own in zip(counts, opened, strict=True)))
 
@@ -228,7 +230,7 @@ def _as_is(batch: pa.RecordBatch) -> pa.RecordBatch:
 async def prepare_take(
     snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema
 ) -> None:
-    """Load deletion vectors and, at the same time, open files that are needed afterwards."""
+    """Load deletion vectors, and concurrently open the files that are needed afterwards."""
     if not snapshot.unprepared(handles):
         return
     await snapshot.resolve_sizes(handles)
@@ -240,9 +242,9 @@ async def prepare_take(
 def take_rows(
     snapshot: Snapshot, rows: PhysicalRows, choice: TakenColumns
 ) -> Plan[tuple[TakenRows, Sequence[OpenFragment]]]:
-    """Plan a take of rows of fragments. Fragments that are not cached are opened: one round.
+    """Plan a take of rows of fragments; one more round if fragments are not cached.
 
-    Returns the remaining reads and decoding, and the fragments.
+    Returns the rows to decode, some of which may be `unread`, and the opened fragments.
     """
     cache = snapshot.engine.cache
     handles, offsets, ends = rows
@@ -256,7 +258,7 @@ def take_rows(
 def opened_fragments(
     cache: SearchCache, handles: Sequence[FragmentHandle], choice: TakenColumns
 ) -> Plan[list[OpenFragment]]:
-    """Plan to open fragments that are not cached: one round."""
+    """Return open fragments; plan to open those that are not cached, in one round."""
     keys = [("fragment", handle.identity, choice.key) for handle in handles]
     fragments: list[OpenFragment | None] = cache.peek_all(keys)
     if None in fragments:
@@ -268,7 +270,7 @@ def opened_fragments(
             if not choice.ids.isdisjoint(source.columns)
         ]
         yield from open_files(sources)
-        # If several callers waited for the same files, only the first opens the fragments.
+        # If several callers waited for the same files, only the first one opens the fragments.
         for number in missing:
             fragments[number] = cache.peek(keys[number])
         missing = [number for number in missing if fragments[number] is None]
@@ -288,7 +290,7 @@ def keep_grown(
     opened: Sequence[OpenFragment],
     choice: TakenColumns,
 ) -> None:
-    """Put opened fragments back into the cache if a take has loaded more page state."""
+    """Update opened fragments in the cache if a take has loaded page states."""
     for handle, fragment in zip(handles, opened, strict=True):
         if fragment.tables.has_grown:
             fragment.tables.has_grown = False

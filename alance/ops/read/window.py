@@ -1,4 +1,4 @@
-"""Offset and limit over a stream of batches, and cuts to batch sizes."""
+"""Offset and limit of a stream of batches, and cutting to batch sizes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RowWindow:
-    """Filter of a stream: `limit` rows from `offset` on, in batches of the options' size."""
+    """Window over a stream: `limit` rows from `offset` on, in batches of the options' size."""
 
     options: ScanOptions
     skip: int = field(init=False)
     limit: int | None = field(init=False)
-    _short: list[pa.RecordBatch] = field(default_factory=list, init=False)  # strict size only
+    # Pending rows, if batches need an exact size.
+    _short: list[pa.RecordBatch] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.skip = self.options.offset or 0
@@ -30,11 +31,11 @@ class RowWindow:
 
     @property
     def is_full(self) -> bool:
-        """True if no further row is needed."""
+        """True if no more rows are needed."""
         return self.limit == 0
 
     def cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the needed rows of the next batch in pieces: views, unless the size is strict."""
+        """Yield the needed rows of the next batch in pieces, as views unless the size is strict."""
         skipped = min(self.skip, batch.num_rows)
         self.skip -= skipped
         num_rows = batch.num_rows - skipped
@@ -59,7 +60,7 @@ class RowWindow:
             yield batch.slice(start, step)
 
     def _fill(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield batches of exactly the requested size; remaining rows wait for the next batches."""
+        """Yield batches of exactly the requested size; remaining rows wait for the next batch."""
         size = self.options.batch_size or 0
         start = 0
         if self._short:
@@ -75,14 +76,14 @@ class RowWindow:
             self._short.append(batch.slice(start))
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Yield the pending rows as one batch: the last batch of a scan."""
+        """Yield the pending rows as the last batch; nothing if there are none."""
         parts, self._short = self._short, []
         if parts:
             yield pa.concat_batches(parts)
 
 
 def cut_table(table: pa.Table, options: ScanOptions) -> Iterator[pa.RecordBatch]:
-    """Yield a table in batches of the options' size, without applying offset and limit again."""
+    """Yield a table in batches of the options' size, without applying offset and limit."""
     window = RowWindow(replace(options, offset=None, limit=None))
     for batch in table.to_batches():
         yield from window.cut(batch)

@@ -1,10 +1,10 @@
-"""Delete and update rows.
+"""Deletes and updates of rows.
 
-Both end in `moved.prepare_rows`, as a merge does. It writes deletion files, names the new fragments
-and commits.
+Like a merge, both end with `moved.prepare_rows`, which prepares deletion files, new fragments and
+the commit.
 
 Where to change what:
     conditions of a delete: `delete`
     new values of an update: `update`
-    a new method that removes or moves rows: a module of its own, which ends in `moved.prepare_rows`
+    a new method that removes or moves rows: its own module, which ends with `moved.prepare_rows`
 """

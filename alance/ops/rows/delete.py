@@ -1,4 +1,4 @@
-"""Delete rows: mark the rows that match a predicate in deletion files; no data is rewritten.
+"""Delete: deletion files mark the rows that match a predicate; no data is rewritten.
 
 A scan of the predicate's columns finds the rows as physical offsets by fragment.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 async def delete(snapshot: Snapshot, where: ScanOptions, commit: CommitOptions) -> Snapshot:
-    """Commit a version without the rows for which a predicate is true. See `Dataset.delete`."""
+    """Commit a version without the rows for which a predicate is true; see `Dataset.delete`."""
     await load_readers(snapshot, condition=condition_of(where))
     checked = await checked_predicate(snapshot, where)
     change = Delete(predicate=checked.text)
@@ -63,7 +63,7 @@ async def delete_matching(
     """Delete the rows of a fragment for which a predicate is true; see `delete_offsets`.
 
     Args:
-        where: a scan of this fragment.
+        where: options of a scan of this fragment.
     """
     await load_readers(snapshot, condition=condition_of(where))
     checked = await checked_predicate(snapshot, where)
@@ -77,13 +77,13 @@ async def delete_offsets(
 ) -> DataFragment | None:
     """Write a deletion file for rows of a fragment, and return the fragment's new record.
 
-    None: no row is left.
+    Returns None if the fragment has no rows left.
 
     Args:
-        offsets: physical offsets; shape (n,), sorted and unique.
+        offsets: physical offsets of the rows, sorted and unique; shape (n,).
 
     Raises:
-        InvalidInputError: an offset beyond the end.
+        InvalidInputError: an offset is beyond the fragment's end.
     """
     rows = ChangedRows({handle.id: offsets})
     prepared = await prepare_rows(snapshot, Delete(predicate=predicate), rows)
@@ -96,13 +96,13 @@ async def delete_offsets(
 
 @dataclass(slots=True)
 class DeletedOffsets:
-    """Addresses of rows, collected by fragment; 8 bytes a row."""
+    """Collector of row addresses by fragment; 8 bytes per row."""
 
     num_rows: int = 0
     _parts: dict[int, list[Int64s]] = field(default_factory=dict)
 
     def add(self, addresses: UInt64s) -> None:
-        """Add row addresses, each once, in any order; fastest with few changes of fragment."""
+        """Add distinct row addresses in any order; fastest if the fragment seldom changes."""
         self.num_rows += len(addresses)
         ids = (addresses >> np.uint64(32)).astype(np.int64)
         rows = (addresses & np.uint64(0xFFFF_FFFF)).astype(np.int64)
@@ -111,18 +111,21 @@ class DeletedOffsets:
             self._parts.setdefault(int(ids[start]), []).append(rows[start:stop])
 
     def by_fragment(self) -> dict[int, Int64s]:
-        """Return the physical offsets of each fragment, sorted; shape (n,). CPU."""
+        """Return the sorted physical offsets of each fragment, by fragment id; shape (n,).
+
+        CPU work.
+        """
         return {key: np.sort(np.concatenate(parts)) for key, parts in self._parts.items()}
 
 
 async def matching_rows(snapshot: Snapshot, where: ScanOptions) -> dict[int, Int64s]:
-    """Return the live rows for which a predicate is true, as physical offsets by fragment.
+    """Return the live rows for which a predicate is true, as physical offsets by fragment id.
 
     Cost: a scan of the predicate's columns.
 
     Raises:
-        InvalidInputError: bad SQL, an unknown column, a predicate that is not boolean, or values
-            outside of its domain.
+        InvalidInputError: the SQL is invalid, a column is unknown, the predicate is not boolean, or
+            a value is outside of its domain.
     """
     offsets = DeletedOffsets()
     async with aclosing(scanned(snapshot, [ROW_ADDRESS], where, is_large=True)) as batches:
@@ -136,7 +139,7 @@ async def checked_predicate(snapshot: Snapshot, where: ScanOptions) -> Predicate
     """Parse the predicate of a delete.
 
     Raises:
-        InvalidInputError: no predicate, or one that does not fit the table.
+        InvalidInputError: the predicate is missing, or does not fit the table.
     """
     predicate = await parsed_predicate(snapshot, condition_of(where))
     if predicate is None:
@@ -145,7 +148,7 @@ async def checked_predicate(snapshot: Snapshot, where: ScanOptions) -> Predicate
 
 
 def constant(predicate: Predicate) -> bool | None:
-    """Return the value of a predicate that reads no columns; None: it reads some."""
+    """Return the value of a predicate that reads no columns; None if it reads columns."""
     if predicate.columns:
         return None
     return bool(as_mask(predicate.mask(empty_columns(1)))[0])

@@ -1,9 +1,9 @@
-"""Prepare the commit of deleted and moved rows: deletion files and new fragments, one version.
+"""Preparation of a commit that deletes or moves rows: deletion files and new fragments.
 
-`prepare_rows` gets the removed or moved rows as offsets by fragment, and the fragments that were
-written for moved and inserted rows. It joins the offsets with earlier deletions and drops fragments
-that have no rows left. The commit writes the deletion files while data files are still uploaded. If
-the commit fails, all files written for it are removed.
+`prepare_rows` gets the deleted or moved rows as offsets by fragment, and the fragments that were
+written for moved and inserted rows. It adds the offsets to earlier deletions, and removes fragments
+without remaining rows. The commit writes the deletion files while data files are still being
+uploaded. If the commit fails, all files written for it are removed.
 """
 
 from __future__ import annotations
@@ -46,22 +46,24 @@ if TYPE_CHECKING:
     from alance.versioning.manifest_store import Objects
 
 
-FEW_MOVED_ROWS: Final = 4096  # rows that are sorted and joined in less time than a hop to a thread
+# Maximum rows that are sorted and merged in less time than a hop to a thread.
+FEW_MOVED_ROWS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """Rows that a delete, an update or a merge removes and adds.
+    """Rows that a delete, an update or a merge deletes and adds.
 
     Attributes:
-        deleted: physical offsets of live rows by fragment id; shape (n,), sorted and unique. The
-            commit knows them, so concurrent writers may delete other rows of the same fragments.
-        emptied: ids of further fragments, which lose all of their rows.
+        deleted: physical offsets of live rows to delete, by fragment id; shape (n,), sorted and
+            unique. The commit uses them to merge with concurrent deletes of other rows in the same
+            fragments.
+        emptied: ids of other fragments, which lose all their rows.
         files: sealed files of `new_fragments`; the commit publishes them, or discards them if it
-            fails.
-        new_fragments: new fragments of an Update; moved rows first, then inserted rows.
+            fails. None without new files.
+        new_fragments: new fragments of an Update: moved rows first, then inserted rows.
         row_ids: ids of the moved rows, in the order of `new_fragments`, if the table has stable row
-            ids. Later rows get new ids.
+            ids; inserted rows get new ids. None without stable row ids.
     """
 
     deleted: Mapping[int, Int64s]
@@ -80,16 +82,16 @@ async def prepare_rows(
 ) -> PreparedChange:
     """Prepare the commit of an operation that removes rows and adds new fragments.
 
-    Cost: a GET for each deletion vector that is not cached. The commit PUTs a deletion file for
-    each fragment that loses some rows, while data files are still uploaded.
+    Cost: a GET per deletion vector that is not cached. The commit PUTs a deletion file for each
+    fragment that loses some of its rows, while data files are still being uploaded.
 
     Args:
-        snapshot: version from which `rows` were computed.
-        change: the operation without its fragments: predicate, fields, mode, keys. Its
-            `updated_fragments` are records with new data files; each also gets a deletion file if
-            it loses rows.
-        options: options of the commit; `max_retries` bounds retries after compatible commits of
-            others.
+        snapshot: version that `rows` were computed from.
+        change: the operation with its predicate, fields, mode and keys, but without fragments. Only
+            `updated_fragments` may have records, with new data files; these also get deletion files
+            if they lose rows.
+        options: options of the commit; `max_retries` is the maximum number of retries after
+            compatible commits of others.
     """
     deleted, files = rows.deleted, rows.files
     vectors = _DeletionFiles(snapshot, [])
@@ -141,10 +143,10 @@ async def prepare_rows(
 def with_row_ids(
     fragments: Sequence[table_pb2.DataFragment], row_ids: UInt64s | None
 ) -> tuple[table_pb2.DataFragment, ...]:
-    """Return new fragments with given row ids for their leading rows.
+    """Set the row ids of the leading rows of new fragments; return the fragments.
 
     Raises:
-        InvalidInputError: more ids than rows.
+        InvalidInputError: there are more ids than rows.
     """
     if row_ids is None:
         return tuple(fragments)
@@ -168,7 +170,7 @@ def _operation(
     gone: Sequence[int],
     added: tuple[table_pb2.DataFragment, ...],
 ) -> Delete | Update:
-    """Return the operation with its fragments: with deletions, emptied, and new."""
+    """Return the operation with all its fragments: with deletions, emptied, and new."""
     records = {fragment.id: fragment for fragment in change.updated_fragments}
     for file in files:
         record = table_pb2.DataFragment()
@@ -192,11 +194,14 @@ class _DeletionFiles:
     def __init__(self, snapshot: Snapshot, files: list[NewDeletionFile]) -> None:
         self._snapshot = snapshot
         self._begun: list[NewDeletionFile] = []
-        self._vectors: list[DeletionVector] = []  # contents of `files`
+        self._vectors: list[DeletionVector] = []  # vectors in `files`
         self.files = files
 
     def build(self, handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) -> list[int]:
-        """Join rows with earlier deletions; return the ids of emptied fragments. CPU."""
+        """Add rows to earlier deletions; return the ids of fragments that lose all rows.
+
+        CPU work.
+        """
         emptied = []
         for handle in handles:
             rows = deleted[handle.id]
@@ -218,7 +223,7 @@ class _DeletionFiles:
         return emptied
 
     def handed(self) -> list[tuple[str, bytes]]:
-        """Hand the files over to the commit, and cache the deletion vectors for the next change."""
+        """Return the files for the commit, and cache the deletion vectors for the next change."""
         self._begun += self.files
         for file, vector in zip(self.files, self._vectors, strict=True):
             keep_deletions(self._snapshot.engine, self._location(file), vector)
@@ -236,7 +241,7 @@ class _DeletionFiles:
         await store.put_many([(path, file.content) for (_, path), file in pairs])
 
     async def discard(self) -> None:
-        """Remove the files written so far, as far as the store can be reached."""
+        """Remove the files that have been written; ignores errors of the store."""
         begun = [self._location(file) for file in self._begun]
         await discard_objects(self._snapshot.engine, begun)
 
@@ -245,14 +250,14 @@ class _DeletionFiles:
 
 
 def are_few(handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) -> bool:
-    """True if joining deletions takes less time than a hop to a thread."""
+    """True if merging deletions takes less time than a hop to a thread."""
     before = [handle.deleted for handle in handles[:FEW_FILES]]
     rows = sum(len(vector.rows) for vector in before if vector is not None)
     return len(handles) <= FEW_FILES and rows + sum(map(len, deleted.values())) <= FEW_MOVED_ROWS
 
 
 def _as_bitmap(handle: FragmentHandle, count: int) -> bool:
-    """True if deleted rows are written as a bitmap: always if there are many, else by file type."""
+    """True if deleted rows are stored as a bitmap: for many rows, or if the old file is one."""
     if handle.deleted is None:
         return count >= ARROW_MAX_ROWS
     kind = handle.fragment.message.deletion_file.file_type

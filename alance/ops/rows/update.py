@@ -1,6 +1,7 @@
-"""Update rows: matching rows move to new fragments with new values.
+"""Update: matching rows move to new fragments, with new values.
 
-New values are SQL text or pyarrow expressions, evaluated and cast to the columns.
+New values are SQL text or pyarrow expressions, which are evaluated and cast to the types of the
+columns.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ async def update(
     params: Params,
     commit: CommitOptions,
 ) -> Snapshot:
-    """Commit a version in which matching rows have new values. See `Dataset.update`."""
-    # In a thread: pyarrow's expression engine takes 0.2 s to start.
+    """Commit a version in which matching rows have new values; see `Dataset.update`."""
+    # In a thread, because pyarrow's expression engine takes 0.2 s to start.
     run = snapshot.engine.pool.run
 
     def parse(base: Snapshot) -> tuple[Assignments, ScanOptions]:
@@ -110,7 +111,10 @@ async def _attempt(
 def new_rows(
     group: Sequence[pa.RecordBatch], assignments: Assignments, schema: Schema
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yield pairs of old and new rows; small batches of a group make one pair. CPU."""
+    """Yield pairs of batches with old and new rows; small batches of a group are merged.
+
+    CPU work.
+    """
 
     def apply(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         return batch, assignments.apply(batch, schema)
@@ -125,10 +129,11 @@ def matching(
     where: ScanOptions,
     spans: Mapping[int, list[tuple[int, int]]] | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Scan the rows that move, with their addresses, and their ids if these are stable.
+    """Scan the rows that match, with their addresses, and with their ids if row ids are stable.
 
     Args:
-        spans: row ranges by fragment id; in these fragments only these rows are scanned.
+        spans: rows to scan, by fragment id; all rows of fragments without an entry. None for all
+            rows.
     """
     columns = assignments.needed(base.schema)
     blobs = moved_blobs(base, columns)
@@ -142,11 +147,11 @@ Updates: TypeAlias = Mapping[str, "str | pc.Expression"]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Column and the expression of its new values.
+    """Column with the expression of its new values.
 
     Attributes:
-        field: a top-level field of the table.
-        target: the column as rows are written.
+        field: top-level field of the table.
+        target: Arrow field of the column in written rows.
         value: the expression.
     """
 
@@ -155,10 +160,11 @@ class Assignment:
     value: Computed
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the new values for the rows of a batch, which has all columns.
+        """Compute the new values for the rows of a batch, which must have all columns.
 
         Raises:
-            InvalidInputError: values outside of the expression's domain or of the column's type.
+            InvalidInputError: a value is outside of the expression's domain or of the column's
+                type.
         """
         try:
             values = cast(self.value.evaluate(batch), self.target.type)
@@ -177,17 +183,17 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """Assignments of an update; each expression reads the values before the update."""
+    """Assignments of an update; each expression uses the values before the update."""
 
     assignments: tuple[Assignment, ...]
 
     @property
     def field_ids(self) -> tuple[int, ...]:
-        """Return the ids of the assigned columns and of all fields in them, sorted."""
+        """Ids of the assigned columns and of all fields in them, sorted."""
         return tuple(sorted(field.id for new in self.assignments for field in new.field.walk()))
 
     def needed(self, schema: Schema) -> list[str]:
-        """Return the columns to read: unassigned columns, and columns that expressions read."""
+        """Return the columns to read: those without assignment, and those of the expressions."""
         read_names = {field.name for field in schema.fields} - {
             assignment.field.name for assignment in self.assignments
         }
@@ -196,13 +202,13 @@ class Assignments:
         return [field.name for field in schema.fields if field.name in read_names]
 
     def apply(self, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-        """Return rows with new values and all columns of the table. CPU.
+        """Return rows with new values and all columns of the table. CPU work.
 
         Args:
-            batch: has at least the columns of `needed`.
+            batch: batch with at least the columns that `needed` returns.
 
         Raises:
-            InvalidInputError: values outside of an expression's domain or of a column's type.
+            InvalidInputError: a value is outside of an expression's domain or of a column's type.
         """
         assigned = {
             assignment.field.name: (assignment.target, assignment.evaluate(batch))
@@ -233,8 +239,9 @@ def parse_updates(schema: Schema, updates: Updates, params: Sequence[Params]) ->
         params: parameters of each assignment, in order.
 
     Raises:
-        InvalidInputError: no assignment, an unknown column, bad SQL, a type that does not cast.
-        UnsupportedError: a field inside of a column.
+        InvalidInputError: there is no assignment, a column is unknown, SQL is invalid, or a type
+            cannot be cast.
+        UnsupportedError: an assignment is to a field inside of a column.
     """
     values = zip(_texts(updates).items(), params, strict=True)
     return Assignments(tuple(_parse(schema, name, value, own) for (name, value), own in values))
@@ -247,7 +254,8 @@ def _parse(schema: Schema, name: str, value: str | pc.Expression, params: Params
     if len(schema.names_of(name)) > 1:
         raise UnsupportedError(f"column {name!r}: a field inside of a column; set the whole column")
     name = field.name
-    # Expressions see no blob columns: a blob is read as a description, not its content.
+    # Expressions cannot use blob columns, because a blob is read as its description, not its
+    # content.
     visible = pa.schema(
         [root.to_arrow() for root in schema.fields if not (root.is_blob_v1 or root.is_blob_v2)]
     )
@@ -262,16 +270,16 @@ def _parse(schema: Schema, name: str, value: str | pc.Expression, params: Params
             error.add_note("values are SQL: a text is \"'new text'\", or ':value' with `params`")
         raise
     assignment = Assignment(field, field.logical_arrow(), computed)
-    # Types and literals that do not fit raise here, before rows are read.
+    # This raises if types or literals do not fit, before rows are read.
     assignment.evaluate(empty_batch(visible) if computed.columns else empty_columns(1))
     return assignment
 
 
 def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast values to a column's type by SQL's casts, also inside nested types.
+    """Cast values to a column's type by SQL's rules, also inside of nested types.
 
     Raises:
-        Problem, pa.ArrowException: they do not cast.
+        Problem, pa.ArrowException: a value cannot be cast.
     """
     if values.type.equals(type_):
         return values
