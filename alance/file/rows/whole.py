@@ -270,7 +270,7 @@ class WholeFragments(NamedTuple):
         """Return the rows of fragments whose files have the same columns, for one kernel call.
 
         Returns None if the fragments must be opened one by one: for files of 2.0 or 0.1, unknown
-            column encodings, and duplicate fields or locations.
+        column encodings, and duplicate fields or locations.
         """
         sources = fragments[0].sources
         if any(holds_packed_lists(self.schema.fields, source.columns) for source in sources):

@@ -332,7 +332,7 @@ def structure(layers: Sequence[LayerState], runs: Sequence[Runs]) -> Structure:
     """Return the structure of the selected slots, outermost layer first.
 
     Layers outside of lists have as many slots as in dense pages: one for each item of the
-        fixed-size lists at or below the layer.
+    fixed-size lists at or below the layer.
 
     Raises:
         BatchTooLargeError: there are too many slots for one read.

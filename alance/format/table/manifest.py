@@ -316,8 +316,8 @@ def _apart(
     """Split a manifest into its message without fragments, its records, and its schema fields.
 
     If the records are None, the message has all fragments: its form is unusual, or it is of an old
-        release, and has to be repaired. If the schema fields are None, the form of the schema is
-        unusual.
+    release, and has to be repaired. If the schema fields are None, the form of the schema is
+    unusual.
 
     Raises:
         CorruptFileError: the message cannot be parsed.
