@@ -66,7 +66,7 @@ def hashes_of(values: pa.Array) -> UInt64s:
 
 
 def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
-    """Return the hashes of Python values, as a filter has them for values of an Arrow type.
+    """Hash Python values as a filter hashes values of an Arrow type.
 
     A float zero gets two hashes: of 0.0 and of -0.0.
 

@@ -285,7 +285,10 @@ class PartitionBuilder:
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Columns of a run: rows of consecutive partitions, with the metadata of each."""
+        """Columns of a run, the file that one process of an index build writes before the merge.
+
+        Its rows are those of consecutive partitions, with the metadata of each partition.
+        """
         return RUN_SCHEMA
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
@@ -406,7 +409,10 @@ def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Ar
 
 
 def run_rows(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> pa.RecordBatch:
-    """Return the rows of a non-empty partition as rows of a run, with the metadata in a column."""
+    """Return a non-empty partition as rows of a run.
+
+    The last column has the partition's metadata in the first row, and nulls in the others.
+    """
     packed = b"\0".join(f"{key}={value}".encode() for key, value in metadata.items())
     marks = pa.array([packed, *[None] * (batch.num_rows - 1)], pa.binary())
     return pa.RecordBatch.from_arrays([*batch.columns, marks], schema=RUN_SCHEMA)
@@ -422,7 +428,7 @@ def with_rows(metadata: Mapping[str, str], rows: Int64s) -> dict[str, str]:
 
 
 def metadata_of(packed: bytes) -> dict[str, str]:
-    """Parse the metadata of a partition of a run, from its first row."""
+    """Parse the metadata of a partition from the first of its rows in a run."""
     pairs = (pair.decode().partition("=") for pair in packed.split(b"\0"))
     return {key: value for key, _, value in pairs}
 

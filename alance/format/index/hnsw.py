@@ -110,7 +110,10 @@ class GraphShape(NamedTuple):
         return cls(numbers[0], tuple(levels), Links(*numbers[1:4]))
 
     def text(self) -> str:
-        """Return the JSON metadata, with keys in pylance's order: its compaction compares texts."""
+        """Return the JSON metadata, with keys in the order in which pylance writes them.
+
+        Pylance's compaction compares these texts.
+        """
         m, ef_construction, max_level = self.links
         params = {
             "max_level": max_level,

@@ -62,7 +62,7 @@ class ZoneBuilder:
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Columns of a run, which are those of the file."""
+        """Columns of a run, the file of one process before the merge: those of the index file."""
         return self.schema
 
     @property

@@ -1,4 +1,4 @@
-"""Zone maps (bounds of zones of rows) and bloom filter indices: columns and rows of zones.
+"""Zones of rows in zone maps and bloom filter indices: their columns and ranges of rows.
 
 `zonemap.lance` has the columns `min` and `max` (of the indexed type; NaN is the largest value),
 `null_count` and `nan_count` (uint32); `bloomfilter.lance` has `has_null` (bool) and

@@ -140,7 +140,7 @@ def _type_name(type_: pa.DataType) -> str:
 
 
 def _lists(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
-    """Return the parts of lists of binary: starts of lists, starts of values, and the bytes."""
+    """Split lists of binary values into starts of lists, starts of values, and bytes."""
     values = column.flatten()
     if values.null_count:
         raise CorruptFileError("text index: a block is null")
