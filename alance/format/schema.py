@@ -339,7 +339,7 @@ class Schema:
     def names_of(self, path: str) -> tuple[str, ...]:
         """Split a path into names, with the column's name first.
 
-        If a column's name equals the path, it is the result, with its dots and backticks.
+        A path that equals the name of a column is not split, even if it has dots or backticks.
 
         Raises:
             InvalidInputError: the path is not a text, or is malformed.

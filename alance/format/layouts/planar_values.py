@@ -258,7 +258,7 @@ class SomeSlots:
 
 
 def valid_runs(leaf: LayerState, runs: Runs) -> Runs:
-    """Translate runs of slots to runs of valid slots: numbers that only count valid slots."""
+    """Convert runs of slots to runs of valid slots, whose numbers count valid slots only."""
     return type(runs)(leaf.valid_before(runs.starts), leaf.valid_before(runs.stops))
 
 

@@ -379,9 +379,11 @@ def _validity(message: pb3.SparseValiditySet) -> tuple[bool, SetForm]:
 
 
 def _in_slots(numbers: Numbers, runs: Runs) -> tuple[Int64s, Int64s]:
-    """Return the ordinals of the numbers that are slots of the runs.
+    """Return the numbers that are slots of the runs.
 
-    Also returns the positions of these slots among all slots of the runs.
+    Returns:
+        The positions of these numbers in `numbers`, and their positions among all slots of the
+        runs.
     """
     first, behind = numbers.rank(runs.starts), numbers.rank(runs.stops)
     lengths = runs.stops - runs.starts

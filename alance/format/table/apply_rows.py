@@ -143,7 +143,8 @@ def version_of(fragments: tuple[table_pb2.DataFragment, ...]) -> FileVersion | N
 def rewrite(draft: Draft, change: Rewrite) -> None:
     """Replace groups of fragments by fragments that hold the same rows.
 
-    An index is translated to the new row addresses, stops to cover the rows, or is remapped later.
+    An index is translated to the new row addresses, no longer covers the rows, or is remapped
+    later.
 
     Raises:
         InvalidInputError: an index covers only a part of a group, or new fragments lack row ids.

@@ -255,7 +255,7 @@ class Fragments(Sequence[Fragment]):
 
     @property
     def forms(self) -> Sequence[table_pb2.DataFragment]:
-        """Parsed forms of the records; see `Records`. Perhaps no fragment has a form of the list.
+        """Parsed forms of the records; see `Records`. A form may belong to no fragment.
 
         Raises:
             CorruptFileError: a record contradicts the format.

@@ -245,7 +245,7 @@ def parse_manifest(content: memoryview, where: str) -> Manifest:
 
 
 def parse_parts(content: memoryview, where: str) -> ManifestParts:
-    """Parse a manifest into its parts without building a `Manifest`, which is a third of the work.
+    """Parse a manifest into its parts, without building a `Manifest` from them.
 
     Raises:
         CorruptFileError, UnsupportedError: as for `parse_manifest`.
@@ -354,9 +354,10 @@ def _shared_schema(message: table_pb2.Manifest, fields: _kernels.SchemaFields | 
 
 
 def _forget_wrong_counts(message: table_pb2.Manifest) -> dict[int, int]:
-    """Clear the row counts of fragments with deleted rows, where release 0.8.0 left these out.
+    """Clear the row counts that may exclude deleted rows, as release 0.8.0 wrote them.
 
-    Returns the cleared counts by fragment id. Only fragments of 0.1 files are affected.
+    Returns the cleared counts by fragment id. Only fragments of 0.1 files with deletions are
+    affected.
     """
     told = {}
     for fragment in message.fragments:
