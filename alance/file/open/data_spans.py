@@ -85,7 +85,7 @@ class DataSpans:
         return joined_spans(spans)
 
     def pages(self, ranges: Iterable[tuple[str, Span]]) -> int:
-        """Return the number of pages with values in ranges."""
+        """Count the pages that have values in these ranges."""
         pages = {
             (path, buffer.column.column.index, buffer.page)
             for path, span in ranges

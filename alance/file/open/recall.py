@@ -62,7 +62,9 @@ def recalled(plan: Callable[[], Plan[T]], path: str, disk: Kept | None) -> T | N
 def held(plan: Plan[T], container: Container) -> T | None:
     """Run a plan over one file with the bytes of its tail alone.
 
-    Returns None if the tail lacks a range. Raises:
+    Returns None if the tail lacks a range.
+
+    Raises:
         CorruptFileError: the bytes contradict the format, or their checksum is wrong.
     """
     try:

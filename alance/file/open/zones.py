@@ -51,9 +51,9 @@ class ColumnZones(Protocol):
         """Return the bounds of each zone; None if the stored bounds have another type."""
 
     def whole(self, arrow: pa.DataType) -> tuple[Statistics, int] | None:
-        """Return the statistics and the column number for `whole_bounds`: the bounds of all rows.
+        """Return the statistics and the column number that `whole_bounds` takes.
 
-        Returns None if there are no such bounds.
+        Returns None if there are no bounds of all rows.
         """
 
 

@@ -159,7 +159,10 @@ def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
 
 
 def _shape(field: Field) -> _Shape:
-    """Return nodes, leaf ids, leaf forms and built type; `_UNKNOWN` if the kernel lacks a form."""
+    """Describe a field for the kernel: nodes, leaf ids, leaf forms and built type.
+
+    Returns `_UNKNOWN` if the kernel cannot build the field.
+    """
     if owns_column(field):  # a shortcut, because nearly all fields of wide tables own a column
         form = leaf_form(field)
         return _UNKNOWN if form.width == NO_FORM else ((LEAF,), (field.id,), (form,), form.arrow)
@@ -173,7 +176,7 @@ def _shape(field: Field) -> _Shape:
 
 
 def _nodes(field: Field, depth: int = 1) -> Iterator[tuple[int | None, Field | None]]:
-    """Yield nodes depth-first, with each leaf's field; None for a node that the kernel lacks."""
+    """Yield the nodes of a field depth-first, leaves with their field; None for an unknown node."""
     arrow = storage_type(field.to_arrow().type)
     if depth > MOST_LAYERS:
         yield None, None

@@ -220,7 +220,10 @@ class OpenFragment:
         return task
 
     def place(self, rows: Int64s, states: States, *, guess: bool) -> Plan[FragmentTask]:
-        """Plan single rows without the bytes of the task's `unread` rows; see `take_rows`."""
+        """Plan single rows; the task's `unread` lists bytes that remain to be read.
+
+        See `take_rows`.
+        """
         (task,) = yield from take_rows(self.schema, [self], rows, [len(rows)], states, guess=guess)
         return task
 

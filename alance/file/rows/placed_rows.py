@@ -142,7 +142,7 @@ class _RowRequest(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Rows of consecutive fragments that the same plans place.
+    """Rows of consecutive fragments that are placed together.
 
     Attributes:
         by_leaf: for each leaf, its table in each fragment; a copy, because `PageTables` may drop

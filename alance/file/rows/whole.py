@@ -182,7 +182,7 @@ class WholeRows(NamedTuple):
             return in_order(task.decode(read), order)
 
     def _placed(self) -> list[PlacedColumns]:
-        """Place all rows of the fields whose pages the kernel can all decode."""
+        """Place all rows of the fields whose pages can all be decoded by the kernel."""
         schema, tables, files = self.schema, self.tables, self.tables.files
         forms = schema.remember((forms_of, self.ids), lambda: forms_of(schema.fields, self.ids))
         if not forms.forms:

@@ -23,7 +23,7 @@ OWN_BYTES: Final = 64 << 10
 
 
 def whole_bytes(num_columns: int) -> int:
-    """Return the maximum bytes of rows of a file of plain columns that is encoded at once."""
+    """Return the maximum size, in bytes, of a file of plain columns that is encoded at once."""
     return max(ENOUGH_BYTES, min(num_columns * COLUMN_BYTES, WHOLE_BYTES))
 
 
