@@ -177,7 +177,7 @@ class _DryEngine(Engine):
         return read
 
     def source(self, unread: Sequence[Unread], reason: str) -> None:
-        """Return None, so that reads during decoding are requested before, and counted."""
+        """Return None, so that values are requested, and counted, before they are decoded."""
 
     async def hold(self, pieces: Sequence[Pieces], reason: str, *, takes: int = 0) -> Reader:
         read = await Engine.hold(self, pieces, reason, takes=takes)

@@ -191,7 +191,9 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
     """Estimate the cost of a take by position, by a dry run up to the decoding.
 
     Cost: the footers, page tables and deletions that are not cached; they are not cached
-    afterwards. Raises:
+    afterwards.
+
+    Raises:
         InvalidInputError: a position is out of range, or a column is unknown.
     """
     positions = as_positions(indices, "indices")

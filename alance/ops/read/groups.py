@@ -165,7 +165,7 @@ class Split(NamedTuple):
         return np.arange(self.start, self.stop, dtype=np.int64) if self.rows is None else self.rows
 
     def offsets_of(self, positions: Int64s) -> Int64s:
-        """Convert positions among the rows to read to row numbers in the group."""
+        """Convert positions among the split's rows to read to row numbers in the group."""
         return positions + self.start if self.rows is None else self.rows[positions]
 
     def live_mask(self) -> Mask | None:
@@ -221,7 +221,7 @@ def read_splits(schema: Schema, splits: Sequence[Split], *, guess: bool) -> Plan
 
 
 def spans_of(splits: Sequence[Split]) -> list[list[tuple[int, int]]]:
-    """Return the row range of each split, each as a list with this range."""
+    """Return the row range of each split, as a list of one range."""
     return [[(split.start, split.stop)] for split in splits]
 
 

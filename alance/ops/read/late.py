@@ -93,14 +93,14 @@ class SplitReader:
 
     @cached_property
     def first_columns(self) -> TakenColumns:
-        """First columns, as a choice of columns for a take."""
+        """First columns, in the form that a take needs."""
         return TakenColumns.of_fields(
             self.snapshot.schema, self.plan.projection, self.plan.first_schema
         )
 
     @cached_property
     def late_columns(self) -> TakenColumns:
-        """Late columns, as a choice of columns for a take."""
+        """Late columns, in the form that a take needs."""
         late = self.plan.late_schema
         assert late is not None
         return TakenColumns.of_fields(self.snapshot.schema, self.plan.projection, late)

@@ -228,7 +228,7 @@ async def narrow(
 def _skipped(snapshot: Snapshot, num_rows: int) -> tuple[int, int]:
     """Return the number of fragments that an offset skips, and the rows to skip after them.
 
-    No fragment is skipped after one whose row count is not in the manifest.
+    Fragments are skipped only up to the first one whose row count is not in the manifest.
     """
     counts = snapshot.manifest.fragments.num_rows
     unknown = np.flatnonzero(counts < 0)

@@ -256,7 +256,7 @@ class LateRows:
         ]
 
     def reading(self, *, guess: bool) -> Plan[LateTask]:
-        """Plan the late columns, without the bytes of the task's `unread` rows.
+        """Plan the late columns; the task's `unread` lists bytes that remain to be read.
 
         Args:
             guess: True to guess the positions of rows in pages of unknown state, and to read rows

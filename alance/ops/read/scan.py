@@ -143,8 +143,9 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
 async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
     """Return the windows of a scan in order, which are groups of fragments to open together.
 
-    Separate windows have scanned fragments, fragments with rows from an index, and small fragments
-    whose files are read completely. The latter are not opened, so their window has no size limit.
+    Three kinds of fragments are in separate windows: scanned ones, those with rows from an index,
+    and small ones whose files are read completely. Windows of the last kind have no size limit,
+    because their fragments are not opened.
     """
     at_a_time = _ahead(snapshot, plan) + 1
     if plan.picked and len(plan.picked) == len(plan.handles):

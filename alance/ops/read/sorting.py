@@ -161,9 +161,9 @@ def _not_beyond(
 class FirstRows:
     """Collector of the first rows of a stream in sort order.
 
-    It buffers up to twice `num_rows` rows, at least `spare`. When there are enough rows, a row is
-    dropped if its first key sorts after that of all of them, because comparing takes a twentieth of
-    the time of sorting.
+    It buffers up to twice `num_rows` rows, at least `spare`. When there are enough rows, a new row
+    whose first key sorts after the first keys of all of them is dropped: a comparison takes a
+    twentieth of the time of a sort.
 
     Attributes:
         num_rows: number of rows to return; None for all.
