@@ -1,6 +1,6 @@
 """Metadata of an inverted index: `metadata.lance`, and the files of its partitions.
 
-    metadata.lance         one row: deleted_fragments (a roaring bitmap)    metadata: see `parse`
+    metadata.lance         one row: deleted_fragments (a roaring bitmap)    metadata: `TextMetadata`
     part_N_tokens.lance    tokens and their numbers
     part_N_docs.lance      _rowid, _num_tokens: a row for each document     metadata: total_tokens
                            _doc_index_0: position in the list, if documents are list elements
