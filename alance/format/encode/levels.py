@@ -111,9 +111,9 @@ def levels_of(
 def _kinds(path: Path) -> list[Layer]:
     """Return the kind of each layer.
 
-    The kind of a nullable struct around a list is that with nulls even if there are none; so are
-    the kinds of the layers inside it up to the last list. The reference implementation cannot read
-    a column whose pages differ here.
+    A nullable struct around a list has the kind with nulls even if no struct is null; so have the
+    layers inside it, up to the last list. The reference implementation cannot read a column whose
+    pages differ here.
     """
     kinds = [layer.kind for layer in path]
     last_list = max((n for n, kind in enumerate(kinds) if kind.is_list), default=-1)

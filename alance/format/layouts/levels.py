@@ -136,7 +136,7 @@ class Levels(NamedTuple):
             _expect(_counted(is_first, starts, ends), rows, "rows begin")
 
     def _check_carries(self, starts: Int64s, entries: Int64s, carries: Mask) -> None:
-        """Check by the first level of each chunk if it begins inside a row, as `carries` says."""
+        """Check that the first level of each chunk agrees with `carries`."""
         assert self.rep is not None
         filled = np.flatnonzero(entries)
         firsts = self.rep[starts[filled]]

@@ -308,7 +308,7 @@ class MiniBlockPage(NamedTuple):
 
 
 def _codec_of(message: pb.CompressiveEncoding) -> BlockCodec | None:
-    """Return the codec of a dictionary; None if it is invalid, and `dictionary_of` has to raise."""
+    """Return the codec of a dictionary; None if it is invalid, which `dictionary_of` reports."""
     try:
         return block_codec(message)
     except AlanceError:

@@ -243,7 +243,7 @@ class ZippedSlots:
 
 @dataclass(frozen=True, slots=True)
 class SomeSlots:
-    """Read values of all slots, or of the valid slots only."""
+    """Values that were read for all slots, or for the valid slots only."""
 
     task: DecodeTask
     only_valid: bool

@@ -379,7 +379,7 @@ def _validity(message: pb3.SparseValiditySet) -> tuple[bool, SetForm]:
 
 
 def _in_slots(numbers: Numbers, runs: Runs) -> tuple[Int64s, Int64s]:
-    """Return the numbers that are slots of the runs.
+    """Find the numbers that are slots of the runs.
 
     Returns:
         The positions of these numbers in `numbers`, and their positions among all slots of the

@@ -192,10 +192,10 @@ def new_deletion_file(
 
 
 def arrow_bytes(rows: Int64s) -> bytes:
-    """Return the content of an Arrow deletion file; `rows` has shape (n,).
+    """Return the content of an Arrow deletion file.
 
     Args:
-        rows: shape (n,).
+        rows: sorted and unique offsets; shape (n,).
     """
     schema = pa.schema([ROW_ID_FIELD])
     batch = pa.RecordBatch.from_arrays([to_arrow(rows.astype(np.uint32))], schema=schema)

@@ -270,7 +270,7 @@ class Fragments(Sequence[Fragment]):
         return self._forms
 
     def below(self, base_id: int | None) -> Fragments:
-        """Return the fragments of a clone: files without a base path get this one.
+        """Return the fragments of a clone, in which files without a base path get the given one.
 
         Args:
             base_id: id of the base path; None to remove the base path of all files.

@@ -155,8 +155,8 @@ class Tree:
     Attributes:
         runs: pages of the requested fields, by field id.
         others: pages of other fields, including the fields in `before`.
-        before: field whose pages are directly before a field's pages, by the id of the latter;
-            without fields for which it is unknown.
+        before: for each field by id, the field whose pages are directly before its own; unknown
+            ones are omitted.
         items: values of dictionaries, by field id.
     """
 

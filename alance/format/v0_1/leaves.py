@@ -220,7 +220,7 @@ class TextNode:
         return (yield from self._by_offsets(parts))
 
     def _whole_of_one_part(self, parts: PageParts, begin: int, end: int) -> Plan[FieldPiece | None]:
-        """Read as `_whole`, for a single part: without the arrays of the general case."""
+        """Do the same as `_whole` for a single part, without the arrays of the general case."""
         start = end + 8 * int(parts.starts[0])
         stop = start + 8 * (int(parts.counts[0]) + 1)
         place = self.pages.place
@@ -236,7 +236,7 @@ class TextNode:
     ) -> Plan[FieldPiece | None]:
         """Plan the offsets and all string bytes in one round.
 
-        Returns None if bytes begin elsewhere.
+        Returns None if the offsets show that the bytes begin before `begins`.
         """
         entries, content = yield from together(
             [self.pages.fetch(parts, 8, extra=1), fetch_range(self.pages.place, begins, ends)]
