@@ -1,7 +1,7 @@
 """Access to 2.0 and 0.1 files; imports their readers with the first such file.
 
 This import would block the event loop for about 20 ms. If a manifest has such files,
-`alance.ops.version.first_use` imports the readers in a thread before.
+`alance.ops.version.first_use` imports the readers in a thread beforehand.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> b
 
 
 def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
-    """Merge the columns of a field that is in two files: the last file counts in later versions.
+    """Merge the columns of a field that is in two files; from 2.1 on, the last file counts.
 
     See `v2_0_open.merged` for older files.
     """

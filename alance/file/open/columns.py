@@ -213,9 +213,7 @@ class OpenColumn:
             yield from together(missing)
 
     def _overlaps(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (page, start, stop) for each page in a range of rows; `start` and `stop` are
-        offsets in the page.
-        """
+        """Yield (page, start, stop) for each page in a range of rows, as offsets in the page."""
         if start >= stop:
             return
         if self.column.num_pages == 1:

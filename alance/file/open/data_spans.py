@@ -37,7 +37,7 @@ class _Buffer(NamedTuple):
 
     @property
     def has_values(self) -> bool:
-        """True for a buffer with values; other buffers are needed to locate rows in it."""
+        """True for a buffer with values; other buffers are needed to locate rows."""
         if self.column.container.version is FileVersion.V2_0:
             return self.number in value_buffers(self.column.column.pages[self.page].encoding)
         return self.number == _values_of(self.column.layout(self.page))

@@ -230,7 +230,7 @@ def _scheme(message: encodings_v2_1_pb2.BufferCompression) -> str:
 
 
 def _inside(message: Message) -> list[str]:
-    """Describe a message's encoding as text; if it is no encoding, those in its fields."""
+    """Describe the encoding of a message as text; if it has none, those of its fields."""
     text = text_of(message)
     if text:
         return [text]

@@ -136,7 +136,9 @@ class FieldForms(NamedTuple):
 
 
 def forms_of(fields: Iterable[Field], own_ids: Iterable[int]) -> FieldForms:
-    """Return the forms of the fields all of whose leaves a fragment has.
+    """Return the forms of the fields that the kernel can build.
+
+    Omits fields with a leaf that the fragment lacks.
 
     Args:
         own_ids: ids of the leaves that the fragment has.

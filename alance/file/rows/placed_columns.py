@@ -217,6 +217,6 @@ class ColumnsShare(NamedTuple):
         return state != GOES_ON
 
     def _pieces(self) -> Pieces:
-        """Return the pieces to report in a trace; the first share reports those of all shares."""
+        """Return the pieces to report in a trace: all for the first share, none for others."""
         placed, _, columns = self.columns
         return placed.pieces_of(0, 0) if self.number else placed.pieces_of_columns(columns)

@@ -59,11 +59,11 @@ class PageBytes:
         return [*map(self._files.__getitem__, tables.paths)]
 
     def read_whole(self, holes: Sequence[Hole], learned: Set[tuple[str, int, int]]) -> Plan[None]:
-        """Plan the buffers of small pages in one round, except those that are read for states.
+        """Plan all buffers of small pages in one round, except those in `learned`.
 
         Args:
             holes: the pages.
-            learned: ranges (path, start, stop) that are read for states.
+            learned: ranges (path, start, stop) that are read to load page states.
         """
         spans: dict[str, list[tuple[int, int]]] = {}
         for hole in holes:

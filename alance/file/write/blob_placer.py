@@ -54,7 +54,7 @@ class Sidecars(Protocol):
         ...
 
     def resolved(self, rows: BlobRows, where: str) -> AsyncIterator[BlobRows]:
-        """Yield the rows in pieces, with `base_ids` or with payloads instead of references."""
+        """Yield the rows in pieces; references get `base_ids`, or are replaced by payloads."""
         ...
 
 

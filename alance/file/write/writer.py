@@ -211,7 +211,9 @@ class DataFileWriter(ABC):
         return written
 
     async def encode(self) -> tuple[bytes, WrittenFile]:
-        """Return all bytes of a file that got only small batches, in one hop. No row may follow.
+        """Return all bytes of a file that got only small batches; no rows may follow.
+
+        Cost: one hop to a thread, or none for plain columns.
 
         Raises:
             InvalidInputError: the format cannot hold a value.
