@@ -133,7 +133,7 @@ class FragmentGroup(NamedTuple):
     def by_fragment(self, rows: Int64s) -> list[tuple[FragmentHandle, Int64s]]:
         """Split ascending rows by fragment, as row offsets; fragments without rows are omitted.
 
-        If there are no rows at all, returns the first fragment without rows.
+        If there are no rows at all, returns the first fragment with no offsets.
         """
         if len(self.handles) == 1:
             return [(self.handles[0], rows)]

@@ -482,7 +482,7 @@ def _is_dense(late: OpenFragment, kept_share: float) -> bool:
 
 
 def _as_one(fragments: Sequence[OpenFragment]) -> bool:
-    """Return True if the late columns of small fragments are read together, for any rows."""
+    """Return True if the late columns of small fragments are read together, whatever rows pass."""
     keys = {group_key(fragment) for fragment in fragments}
     if len(fragments) == 1 or len(keys) > 1 or None in keys:
         return False

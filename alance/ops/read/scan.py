@@ -303,7 +303,7 @@ def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
 
 
 def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[Sequence[Rest]]]:
-    """Yield a job for each span: the steps before its turn."""
+    """Yield a job for each span, which does the steps that may run before the span's turn."""
     for group in groups:
         if group.is_small:
             yield reader.job([Split(group, *group.spans[0])], group.num_bytes)
