@@ -411,7 +411,7 @@ class Race:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def newer(self, base: int) -> Sequence[Manifest]:
-        """Return the versions after `base`, oldest first; `base` is what the last put was built on.
+        """Return the versions after `base`, oldest first; the last put was built on `base`.
 
         Raises:
             VersionsGoneError: a version after `base` has been cleaned up.

@@ -193,9 +193,9 @@ class RowIdIndex:
         return addresses
 
     def find(self, row_ids: Int64s) -> tuple[Int64s, Mask]:
-        """Return the address of each row id, and the mask of ids without a live row; shapes (n,).
+        """Return the address of each row id, and the mask of ids without a live row.
 
-        The address of an id without a live row is 0.
+        Both have shape (n,). The address of an id without a live row is 0.
         """
         lengths = NO_LENGTHS if self.lengths is None else self.lengths
         ids = np.ascontiguousarray(row_ids, np.int64).view(np.uint64)

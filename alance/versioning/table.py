@@ -140,7 +140,8 @@ class Table:
         return replace(self, branch=None if branch is None else check_branch_name(branch))
 
     def seen_by(self, branch: str | None) -> Table:
-        """Return this table with the branch that its manifests name, if the URI is of its folder.
+        """Return this table as the branch named by its manifests, if the URI is the branch's
+        folder.
 
         The result is then a branch of the table above that folder, with all tags and branches. If
         the URI is another folder, which must be a copy of the branch, returns this table unchanged.
@@ -187,7 +188,7 @@ class Table:
     def folder_of(self, base: DatasetBasePath) -> str:
         """Return the location of a base path, without a trailing `/`.
 
-        Errors: as `new_data_file`.
+        Errors are as for `new_data_file`.
         """
         return self._below(base, "").rstrip("/")
 
