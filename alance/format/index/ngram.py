@@ -44,7 +44,7 @@ NO_BYTES: Final = np.empty(0, np.uint8)
 
 
 def tokens_of(parts: Sequence[str], most: int) -> list[int]:
-    """Return tokens that each text with all these parts, in any case, must have.
+    """Return tokens that every text with all these parts has, regardless of upper and lower case.
 
     Letters outside of ASCII are skipped, because their folding depends on the writer of the index.
 
