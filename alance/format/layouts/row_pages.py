@@ -279,9 +279,9 @@ def _is_zipped(codec: PerValueCodec) -> bool:
 
 
 def _masks(codec: object) -> list[int]:
-    """Return the items per value at each depth of nested fixed-size lists that has item validity.
+    """Return the items per value at each depth of nested fixed-size lists.
 
-    A depth without validity has 0. The result is empty if no depth has validity.
+    A depth without item validity has 0. The result is empty if no depth has item validity.
     """
     if not isinstance(codec, FixedSizeList) or not any(
         level.has_validity for level in codec.levels
