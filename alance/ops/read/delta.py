@@ -116,10 +116,10 @@ class DatasetDelta:
         batch_readahead: int | None = None,
         io_buffer_bytes: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Stream rows from before the range that last changed in it, with this dataset's values.
+        """Stream the older rows that last changed in the range, with this dataset's values.
 
-        Rows that were changed again after the range are omitted; to include them, use the dataset
-        at `end_version`.
+        Older rows were inserted before the range. Rows that changed again after it are omitted; to
+        include them, use the dataset at `end_version`.
 
         Cost: a scan of the fragments that have such rows.
 
