@@ -140,8 +140,7 @@ class Table:
         return replace(self, branch=None if branch is None else check_branch_name(branch))
 
     def seen_by(self, branch: str | None) -> Table:
-        """Return this table as the branch named by its manifests, if the URI is the branch's
-        folder.
+        """Return this table as the branch its manifests name, if the URI is the branch's folder.
 
         The result is then a branch of the table above that folder, with all tags and branches. If
         the URI is another folder, which must be a copy of the branch, returns this table unchanged.
