@@ -498,7 +498,7 @@ class _WaveletTree:
 
 
 def _fingerprint(texts: FmTextRows) -> str:
-    """Return the 64-bit FNV-1a hash of the rows; pylance resumes a killed build by it."""
+    """Return the 64-bit FNV-1a hash of the rows, which pylance uses to resume a killed build."""
     head = b"lance-fmindex-partition-v1" + struct.pack("<Q", len(texts.rows))
     hashed = _kernels.fnv1a_rows(np.frombuffer(head, np.uint8), *texts)
     return f"{hashed:016x}"
