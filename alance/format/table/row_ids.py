@@ -70,7 +70,7 @@ def segment_values(segment: rowids_pb2.U64Segment) -> UInt64s:
 
 
 def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
-    """Return the bits of a range with bitmap: one byte (0 or 1) for each id of the range.
+    """Return the bits of a segment with a bitmap: a byte (0 or 1) for each id of its range.
 
     Raises:
         CorruptFileError: a segment that contradicts itself.
