@@ -93,7 +93,7 @@ def open_batch_fields(
 def _own_ids(
     fields: Sequence[Field], columns: Mapping[int, int], types: Mapping[int, str], path: str
 ) -> dict[int, int]:
-    """Return the ids in the file of those fields whose ids were repaired after it was written."""
+    """Map fields whose ids were repaired after the file was written to their ids in the file."""
     ids, own = list(types), {}
     for field in fields:
         if field.id in types:
