@@ -348,7 +348,7 @@ async def load_all(
 async def newest_for(
     manifests: ManifestStore, transaction: Transaction, base: Manifest
 ) -> Manifest | None:
-    """Return the latest version if a transaction can follow it without checking others in between.
+    """Return the latest version if a transaction can follow it, without checking earlier versions.
 
     An UpdateConfig always can; an Append can if the schema did not change. Returns None if it
     cannot, and for other operations.
