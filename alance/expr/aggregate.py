@@ -21,7 +21,7 @@ _EXPECTED: Final = f"expected {', '.join(AGGREGATORS)} of one expression, or cou
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """An aggregate of one expression.
+    """Call of an aggregate function on one expression.
 
     Attributes:
         text: the call as the caller wrote it, without parentheses around it.

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-EXTRA_DIGITS: Final = 4  # digits behind the point that a division adds
+EXTRA_DIGITS: Final = 4  # decimal places that a division adds
 MAX_DIGITS: Final = 400  # an integer literal with more digits is infinite as a float, too
-FACTORIALS: Final = np.array([math.factorial(n) for n in range(21)], np.int64)  # all that fit
+FACTORIALS: Final = np.array([math.factorial(n) for n in range(21)], np.int64)  # all that fit int64
 
 
 def number_literal(digits: str) -> Literal:
@@ -53,7 +53,7 @@ def number_literal(digits: str) -> Literal:
 
 
 def arithmetic(op: str, left: Node, right: Node) -> Node:
-    """Build + - * / or %: integers wrap on overflow and divide towards zero.
+    """Build + - * / or %. Integers wrap on overflow; division of integers truncates towards zero.
 
     Raises:
         Problem: the operator does not take the two types.
@@ -85,8 +85,8 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
 def fitted(literal: Literal, type_: pa.DataType) -> Literal:
     """Return a numeric literal in a column's type if it fits exactly, else as is.
 
-    Used only if a computed column is just a column, an operator and a literal; elsewhere a literal
-    has its own type, and `i8 * 2` is an int64.
+    Used only if a computed column consists of a column, an operator and a literal. Everywhere else
+    a literal has a type of its own, so that `i8 * 2` is an int64.
     """
     number = number_value(literal) if literal.value.is_valid else None
     scale = scale_of(type_)
@@ -175,7 +175,7 @@ def _of_wholes(
 
 
 def factorial(name: str, args: list[Node]) -> Node:
-    """factorial(n), for n from 0 to 20."""
+    """factorial(n): n must be from 0 to 20."""
 
     def look_up(numbers: pa.Array) -> pa.Array:
         integers = as_numbers(pc.fill_null(numbers, 0))
@@ -223,7 +223,7 @@ def rounding(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Nod
 
 
 def round_half_up(values: pa.Array, digits: int = 0) -> pa.Array:
-    """Round; halves away from zero."""
+    """Round half away from zero."""
     return pc.round(values, ndigits=digits, round_mode="half_towards_infinity")
 
 
@@ -319,7 +319,7 @@ def modulo(name: str, args: list[Node]) -> Node:
 
 
 def remainder(left: Value, right: Value) -> pa.Array:
-    """Return the remainder of division towards zero; it has the sign of `left`."""
+    """Return the remainder of truncating division; it has the sign of `left`."""
     array = left if isinstance(left, pa.Array) else right
     if pa.types.is_floating(array.type):
         numbers = [broadcast(v, len(array)) for v in (left, right)]
@@ -330,14 +330,14 @@ def remainder(left: Value, right: Value) -> pa.Array:
         if 0 < divisor < 1 << (array.type.bit_width - 1):
             return _null_as([left], _whole_remainder(_slots(left), divisor))
     if pa.types.is_signed_integer(array.type):
-        # The smallest integer by -1 would overflow; the remainder by 1 is 0 as well.
+        # Divisor -1: the smallest integer would overflow. Divisor 1 has the same remainder, 0.
         unit = as_scalar(1, array.type)
         right = pc.if_else(pc.equal(right, as_scalar(-1, array.type)), unit, right)
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 
 
 def _whole_remainder(numbers: npt.NDArray[np.integer], divisor: int) -> npt.NDArray[np.integer]:
-    """Return the remainders by one positive number: numpy divides four times as fast as Arrow."""
+    """Return remainders by one positive number; numpy is four times as fast as Arrow."""
     remainders = numbers // divisor
     remainders *= divisor
     np.subtract(numbers, remainders, out=remainders)
@@ -362,10 +362,10 @@ def _slots(values: pa.Array) -> npt.NDArray[Any]:
 
 
 def quotient(left: Value, right: Value) -> pa.Array:
-    """Divide. Integers divide towards zero.
+    """Divide. Integer quotients are truncated towards zero.
 
     Raises:
-        pyarrow.ArrowInvalid: an integer quotient does not exist or does not fit the type.
+        pyarrow.ArrowInvalid: an integer is divided by zero, or the quotient does not fit the type.
     """
     is_whole = pa.types.is_integer(left.type)
     return pc.divide_checked(left, right) if is_whole else pc.divide(left, right)
@@ -448,7 +448,7 @@ def _widened(type_: pa.DataType, scale: int = 0) -> pa.DataType:
 
 
 def _remainder(left: Value, right: Value) -> pa.Array:
-    """Return the remainder of division towards zero; it has the sign of `left`."""
+    """Return the remainder of truncating division; it has the sign of `left`."""
     exact = pc.divide(left, right)
     digits = max(1, exact.type.precision - exact.type.scale)
     whole = pc.cast(pc.trunc(exact), pa.decimal256(digits, 0))

@@ -1,7 +1,8 @@
 """Conditions written as pyarrow expressions, which Arrow's engine evaluates.
 
-pyarrow gives the columns of an expression only as part of its text, in which names are not quoted.
-So a column whose name occurs in the text is needed if the expression fails without that column.
+pyarrow shows the columns of an expression only in the expression's text, where names are not
+quoted. So each column whose name occurs in the text is tried: it is needed if the expression fails
+on a schema without it.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ArrowCondition:
         return ArrowCondition(self.expression, ordered)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the expression's values for the rows of a batch."""
+        """Evaluate the expression for the rows of a batch."""
         from pyarrow import acero  # imported late, because it imports pandas, which takes 0.2 s
 
         table = pa.Table.from_batches([batch])

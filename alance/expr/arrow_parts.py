@@ -1,7 +1,7 @@
-"""Conditions implied by a pyarrow expression, as nodes of our own, for indices and statistics.
+"""Conditions implied by a pyarrow expression, as nodes of alance, for indices and statistics.
 
-A part that is not understood is dropped if the remaining condition is still implied; otherwise
-nothing is implied.
+A part that is not understood is dropped if the remaining condition is still implied. Otherwise the
+result is that nothing is implied.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Implied:
     """A condition that is true for all rows for which a part of an expression is true.
 
     Attributes:
-        is_equivalent: True if the condition and the part are also false and null for equal rows.
-        is_true: True if the condition is true for no other rows.
+        is_equivalent: True if condition and part agree on every row, on false and null as well.
+        is_true: True if condition and part are true for the same rows.
     """
 
     node: Node

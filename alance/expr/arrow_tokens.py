@@ -36,9 +36,9 @@ class Part:
     """A part of an expression.
 
     Attributes:
-        head: its first token.
+        head: first token of the part.
         args: the arguments of a call.
-        tail: the options and the end of a call, or the names of a nested field.
+        tail: tokens after the arguments: options and end of a call, or names of a nested field.
     """
 
     head: Token
@@ -49,7 +49,7 @@ class Part:
         """Return all tokens of the part in order."""
         tokens: list[Token] = []
         pending: list[Part | Token] = [self]
-        while pending:  # no frame for each level: chains of terms are deep
+        while pending:  # a loop, not recursion: chains of terms are deep
             part = pending.pop()
             if isinstance(part, Part):
                 tokens.append(part.head)
@@ -76,7 +76,7 @@ def serialized(expression: pc.Expression) -> tuple[list[Token], pa.RecordBatch] 
 def with_float_order(
     expression: pc.Expression, schema: pa.Schema, type_of: Callable[[pc.Expression], pa.DataType]
 ) -> pc.Expression:
-    """Rewrite comparisons so that all NaNs are equal and above all numbers, and both zeros equal.
+    """Rewrite comparisons to a total order: all NaNs are equal and greatest, and -0.0 equals 0.0.
 
     Returns the expression itself if no comparison needs it, or if it cannot be parsed.
 
@@ -168,7 +168,7 @@ class _Rewriter:
         return _call("or", plain, above)
 
     def _listed(self, part: Part) -> Part:
-        """Add NaN and zero to `is_in`, which compares both by their bits; a null is in no list."""
+        """Add all NaNs and both zeros to the values of `is_in`, which compares bits."""
         (values,) = part.args
         if not self._is_floating(values):
             return part
@@ -205,8 +205,8 @@ class _Rewriter:
         return not (isinstance(item, float) and math.isnan(item))
 
 
-# Negation of each comparison. The sides of = and != stay in place, those of the others are swapped:
-# `not a < b` is `b <= a`.
+# Negation of each comparison. The sides of = and != keep their places; those of the others are
+# swapped: `not a < b` is `b <= a`.
 _COMPLEMENTS: Final = {
     "equal": "not_equal",
     "not_equal": "equal",

@@ -59,7 +59,7 @@ class Builder:
         """Compile a tree.
 
         Args:
-            around: tree whose position an error gives if `tree` has none.
+            around: tree whose position is used in error messages if `tree` has none.
 
         Raises:
             InvalidInputError: the text has a mistake; the message has its position.
@@ -147,11 +147,11 @@ class Builder:
         return nested.item("[]", [node, self.build(key)])
 
     def array(self, tree: SyntaxTree) -> Node:
-        """`[1, 2]`."""
+        """Compile a list in brackets: `[1, 2]`."""
         return nested.list_of("[]", self._all(tree.expressions))
 
     def literal(self, tree: SyntaxTree) -> Node:
-        """Text or a number."""
+        """Compile a text or a number."""
         return (
             Literal(as_scalar(tree.first))
             if tree.args.get("is_string")
@@ -159,7 +159,7 @@ class Builder:
         )
 
     def chain(self, tree: SyntaxTree) -> Node:
-        """Compile a chain of AND or OR; the loop spares the stack, as chains may be long."""
+        """Compile a chain of AND or OR by a loop, because recursion would overflow the stack."""
         operands, rest = [], tree
         while rest.kind == tree.kind:
             operands.append(rest.expression)
@@ -168,11 +168,11 @@ class Builder:
         return logic.junction(tree.kind == "And", self._all(operands[::-1]))
 
     def negation(self, tree: SyntaxTree) -> Node:
-        """NOT."""
+        """Compile NOT."""
         return logic.negation(self.build(tree.first))
 
     def test(self, tree: SyntaxTree) -> Node:
-        """IS NULL, IS TRUE, IS FALSE."""
+        """Compile IS NULL, IS TRUE or IS FALSE."""
         node, answer = self.build(tree.first), tree.expression
         if is_kind(answer, "Null"):
             return logic.is_null(node)
@@ -181,16 +181,16 @@ class Builder:
         raise Problem("IS: expected NULL, TRUE or FALSE")
 
     def comparison(self, tree: SyntaxTree) -> Node:
-        """= != < <= > >=."""
+        """Compile = != < <= > or >=."""
         return compare(_COMPARED[tree.kind], self.build(tree.first), self.build(tree.expression))
 
     def sameness(self, tree: SyntaxTree) -> Node:
-        """IS [NOT] DISTINCT FROM."""
+        """Compile IS [NOT] DISTINCT FROM."""
         node = distinct(self.build(tree.first), self.build(tree.expression))
         return logic.negation(node) if tree.kind == "NullSafeEQ" else node
 
     def membership(self, tree: SyntaxTree) -> Node:
-        """IN a list. The list may be a parameter, and so may each of its items."""
+        """Compile IN. The list, and each of its items, may be a parameter."""
         field = tree.args.get("field")
         items: list[SyntaxTree] = tree.expressions
         if isinstance(field, SyntaxTree) and field.kind == "Placeholder":
@@ -212,7 +212,7 @@ class Builder:
         return tree.kind == "Placeholder" and self._parameters.is_list(tree)
 
     def _within(self, node: Node, tree: SyntaxTree) -> Node:
-        """Compile the condition that a node equals one of the values of a parameter."""
+        """Compile the membership of a node's value in a list parameter."""
         items, has_nulls = self._parameters.items(tree)
         if not isinstance(items, pa.Array | Digits):
             return logic.is_in(node, [*items, NULL_LITERAL] if has_nulls else items)
@@ -220,16 +220,16 @@ class Builder:
         return logic.junction(False, [within, NULL_LITERAL]) if has_nulls else within
 
     def placeholder(self, tree: SyntaxTree) -> Node:
-        """A parameter."""
+        """Compile a parameter."""
         return self._parameters.literal(tree)
 
     def between(self, tree: SyntaxTree) -> Node:
-        """BETWEEN."""
+        """Compile BETWEEN."""
         node, low, high = self._all([tree.first, tree.args["low"], tree.args["high"]])
         return logic.between(node, low, high)
 
     def like(self, tree: SyntaxTree, escape: str | None = None) -> Node:
-        """LIKE and ILIKE."""
+        """Compile LIKE or ILIKE."""
         node = text.like(
             self.build(tree.first),
             self.build(tree.expression),
@@ -239,7 +239,7 @@ class Builder:
         return logic.negation(node) if tree.args.get("negate") else node
 
     def escape(self, tree: SyntaxTree) -> Node:
-        """LIKE ... ESCAPE."""
+        """Compile LIKE ... ESCAPE."""
         inner = tree.first
         mark = text.literal_text("escape", self.build(tree.expression))
         if inner.kind == "Not":
@@ -261,12 +261,12 @@ class Builder:
         return arithmetic(_COMPUTED[tree.kind], left, right)
 
     def cast(self, tree: SyntaxTree) -> Node:
-        """CAST, `::`, and typed literals such as date '2020-01-01'."""
+        """Compile CAST, `::`, or a typed literal such as date '2020-01-01'."""
         strict = tree.kind != "TryCast"
         return cast(self.build(tree.first), type_names.named_type(tree.args["to"]), strict=strict)
 
     def case(self, tree: SyntaxTree) -> Node:
-        """CASE WHEN condition, and CASE value WHEN value."""
+        """Compile CASE WHEN condition, or CASE value WHEN value."""
         default = tree.args.get("default")
         whens = [branch.first for branch in tree.args["ifs"]]
         values = self._all([branch.args["true"] for branch in tree.args["ifs"]])
@@ -281,29 +281,29 @@ class Builder:
         return _apply(str(tree.first), self._all(tree.expressions))
 
     def substring(self, tree: SyntaxTree) -> Node:
-        """SUBSTRING(text FROM first FOR count)."""
+        """Compile SUBSTRING(text FROM first FOR count)."""
         operands = [tree.first, tree.args.get("start"), tree.args.get("length")]
         return _apply("substring", self._all([arg for arg in operands if arg is not None]))
 
     def trim(self, tree: SyntaxTree) -> Node:
-        """TRIM(BOTH 'x' FROM text)."""
+        """Compile TRIM(BOTH 'x' FROM text)."""
         names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
         name = names.get(str(tree.args.get("position") or "").upper(), "trim")
         operands = [tree.first, tree.expression]
         return _apply(name, self._all([arg for arg in operands if arg is not None and arg != ""]))
 
     def position(self, tree: SyntaxTree) -> Node:
-        """POSITION(part IN text), and position(text, part)."""
+        """Compile POSITION(part IN text), or position(text, part)."""
         operands = [tree.first, tree.args.get("substr"), tree.args.get("position")]
         return _apply("position", self._all([arg for arg in operands if arg is not None]))
 
     def extract(self, tree: SyntaxTree) -> Node:
-        """EXTRACT(part FROM moment)."""
+        """Compile EXTRACT(part FROM moment)."""
         part = Literal(as_scalar(tree.first.name.lower()))
         return _apply("date_part", [part, self.build(tree.expression)])
 
     def hexadecimal(self, tree: SyntaxTree) -> Node:
-        """X'00ff'."""
+        """Compile X'00ff'."""
         try:
             return Literal(as_scalar(bytes.fromhex(tree.first), pa.binary()))
         except ValueError:

@@ -1,4 +1,4 @@
-"""Type conversion as in DataFusion: the common type of two, lossless conversion to it, and CAST."""
+"""Type conversion as in DataFusion: common types, lossless conversion to them, and CAST."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNSIGNED: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
 _EXACT_WHOLE: Final = 1 << 53  # float64 holds all integers up to this one
 _EXACT_POWER: Final = 22  # float64 holds all powers of ten up to this exponent
-# The offset from UTC at the end of a timestamp as text.
+# Matches the offset from UTC at the end of a timestamp's text.
 _OFFSET: Final = r"\d[T ]\d.*([Zz]|[+-]\d\d(:?\d\d)?)\s*$"
 
 
@@ -61,7 +61,7 @@ def is_moment(type_: pa.DataType) -> bool:
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """Return the type to which values of two types are converted. Returns None if there is none."""
+    """Return the common type to which values of two types are converted; None if there is none."""
     if left.equals(right) or pa.types.is_null(right):
         return left
     if pa.types.is_null(left):
@@ -82,7 +82,7 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the common type of two numbers: floats win, then decimals, then the wider integer."""
+    """Return the common type of two numbers: a float if any, else a decimal, else an integer."""
     if pa.types.is_floating(left) or pa.types.is_floating(right):
         floats = [t for t in (left, right) if pa.types.is_floating(t)]
         if pa.types.is_decimal(left) or pa.types.is_decimal(right):
@@ -125,7 +125,7 @@ def convert(node: Node, type_: pa.DataType) -> Node:
 
 
 def widen(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast without loss, except to floats. A local time becomes an instant in the type's zone."""
+    """Cast to a wider type; only floats may lose digits. Local times are in the type's zone."""
     if pa.types.is_decimal(type_) and pa.types.is_integer(values.type):
         values = pc.cast(values, as_decimal(values.type))
     if pa.types.is_timestamp(type_) and type_.tz is not None and _is_clock(values.type):
@@ -196,7 +196,7 @@ def _is_view(type_: pa.DataType, kind: str) -> bool:
 
 
 def cast(node: Node, type_: pa.DataType, *, strict: bool = True) -> Node:
-    """CAST, or with `strict=False` TRY_CAST, which returns null for a value that cannot be cast.
+    """Build CAST, or with `strict=False` TRY_CAST, whose result is null on failure.
 
     Raises:
         Problem: there is no such cast, or a literal cannot be cast.
@@ -303,7 +303,7 @@ def _rounded(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _whole_numbers(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast booleans to 0 and 1; dates, times and durations to the integer that they store."""
+    """Cast booleans to 0 and 1, and dates, times and durations to the integers that they store."""
     if pa.types.is_boolean(values.type):
         return pc.cast(values, type_)
     width = values.type.bit_width

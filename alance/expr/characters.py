@@ -1,4 +1,4 @@
-"""SQL functions on the characters and parts of texts, computed for all rows at once."""
+"""SQL functions on the characters and parts of texts, vectorized over all rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 LAST_CODE: Final = 0x10FFFF
 SURROGATES: Final = (0xD800, 0xDFFF)
 HEX_DIGITS: Final = 16  # digits of a 64-bit integer
-CODE_BYTES: Final = 12  # bytes of code points and temporary copies, for each byte of text
+CODE_BYTES: Final = 12  # bytes of code points and temporary copies per byte of text
 STEP_CELLS: Final = 1 << 26  # pairs of characters between two cancellation checks: 0.1 s
 MOST_MATCHES: Final = 100  # largest n of regexp_instr, whose expression repeats the pattern n times
 NO_MASK: Final = mask_bytes(None)
@@ -55,11 +55,11 @@ def translate(name: str, args: list[Node]) -> Node:
         return _no_text()
     characters, target = literal_text(name, args[1]), literal_text(name, args[2])
     table: dict[int, int] = {}
-    for place, character in enumerate(characters):  # the first of equal characters counts
+    for place, character in enumerate(characters):  # of equal characters, the first one counts
         table.setdefault(ord(character), ord(target[place]) if place < len(target) else -1)
     if not table:
         return as_text(name, args[0])
-    top = max(table) + 1  # this code point and larger ones stay as they are
+    top = max(table) + 1  # this code point and all larger ones are unchanged
     mapping = np.arange(top + 1, dtype=np.int32)
     mapping[list(table)] = list(table.values())
 
@@ -121,9 +121,9 @@ def to_hex(name: str, args: list[Node]) -> Node:
 
 
 def find_in_set(name: str, args: list[Node]) -> Node:
-    """find_in_set(text, list): place of the text among the comma-separated parts of `list`.
+    """find_in_set(text, list): position of the text among the comma-separated parts of `list`.
 
-    Places count from 1; 0 if no part equals the text.
+    Positions count from 1. Returns 0 if no part equals the text.
     """
     if any(is_nothing(arg) for arg in args):
         return Literal(as_scalar(None, pa.int32()))
@@ -144,8 +144,8 @@ def find_in_set(name: str, args: list[Node]) -> Node:
 def substring_index(name: str, args: list[Node]) -> Node:
     """substr_index(text, mark, n): the text before the n-th mark.
 
-    If n is negative, the text after the n-th mark from the end. The whole text if it has fewer
-    marks; empty if the mark is empty or n is 0.
+    If n is negative, returns the text after the n-th mark from the end. Returns the whole text if
+    it has fewer marks, and an empty text if the mark is empty or n is 0.
     """
     if any(is_nothing(arg) for arg in args):
         return _no_text()
@@ -213,11 +213,11 @@ def _characters(values: pa.Array) -> tuple[pa.Array, Int64s]:
 
 
 def regexp_instr(name: str, args: list[Node]) -> Node:
-    """regexp_instr(text, pattern[, start[, n[, flags[, group]]]]): place of the n-th match.
+    """regexp_instr(text, pattern[, start[, n[, flags[, group]]]]): position of the n-th match.
 
-    Places are in characters and count from 1; 0 if there is no such match. The search ignores all
-    text before `start`, so `^` matches at `start`. With a group, the result is the group's place in
-    the first match, whatever n is.
+    Positions are in characters and count from 1. Returns 0 if there is no such match. The search
+    ignores all text before `start`, so `^` matches at `start`. With a group, returns the group's
+    position in the first match, whatever n is.
     """
     if any(is_nothing(arg) for arg in args[:2]):
         return Literal(as_scalar(None, pa.int64()))
@@ -235,7 +235,7 @@ def regexp_instr(name: str, args: list[Node]) -> Node:
         behind = pc.utf8_slice_codeunits(values, start - 1) if start > 1 else values
         offsets, data = contents_of(pc.fill_null(behind, as_scalar("", behind.type)))
         firsts = regex(behind)
-        begun = offsets_of((data & 0xC0) != 0x80)  # characters before a byte
+        begun = offsets_of((data & 0xC0) != 0x80)  # characters that begin before each byte
         places = begun[offsets[:-1] + np.maximum(firsts, 0)] - begun[offsets[:-1]] + start
         places[(firsts < 0) | (np.diff(offsets) == 0)] = 0
         return pc.if_else(pc.is_valid(values), to_arrow(places), as_scalar(None, pa.int64()))
@@ -306,9 +306,9 @@ def levenshtein(name: str, args: list[Node]) -> Node:
 
 
 def _distances(ends: Int64s, codes: UInt32s, other_ends: Int64s, others: UInt32s) -> Int64s:
-    """Compute the edit distance of each pair of texts, with a cancellation check every 0.1 s.
+    """Compute the edit distance of each pair of texts. Checks for cancellation every 0.1 s.
 
-    Short pairs are computed together, a long pair in parts.
+    Short pairs are computed together; a long pair is computed in parts.
     """
     works = np.diff(ends) * np.diff(other_ends)
     reserve_work(works.sum(dtype=np.float64))

@@ -49,9 +49,10 @@ COMPARISON_KERNELS: Final = {
 }
 NULL: Final = Literal(as_scalar(None, pa.bool_()))
 
-# For a literal between two integers: the operator with which to compare the lower integer.
+# A literal between two integers is compared by the lower one: the operator to use for each
+# operator.
 _BETWEEN: Final = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
-# Answer of each operator if the literal is above, or below, all values of the type.
+# Result of each operator if the literal is above, or below, all values of the type.
 _ABOVE_ALL: Final = {"<": True, "<=": True, "!=": True, "=": False, ">": False, ">=": False}
 _BELOW_ALL: Final = {"<": False, "<=": False, "!=": True, "=": False, ">": True, ">=": True}
 
@@ -86,7 +87,7 @@ def _compared(op: str, left: Node, right: Node) -> Node:
 
 
 def distinct(left: Node, right: Node) -> Node:
-    """IS DISTINCT FROM: two nulls are equal; the result is never null."""
+    """Build IS DISTINCT FROM: two nulls are equal; the result is never null."""
     if is_nothing(left):
         left, right = right, left
     if is_nothing(right):
@@ -106,7 +107,7 @@ def is_nothing(node: Node) -> bool:
 
 
 def constant(name: str, answer: bool, node: Node) -> Node:
-    """Return a node that is null where `node` is null, and `answer` elsewhere."""
+    """Return a node that is null where `node` is null, and `answer` for all other rows."""
     scalar, nothing = as_scalar(answer), as_scalar(None, pa.bool_())
 
     def spread(values: pa.Array) -> pa.Array:
@@ -175,7 +176,7 @@ def _against_literal(op: str, node: Node, literal: Literal) -> Node:
         return _against_number(op, node, number / scale.unit)
     if pa.types.is_floating(node.type):
         if not isinstance(node, Column) and pa.types.is_floating(literal.type):
-            # A column rounds the literal; a computed float is compared in 64 bits.
+            # A column rounds the literal to its own type; a computed float is compared in 64 bits.
             node = convert(node, pa.float64())
         value = float_literal(literal, node.type)
         if value is None:
@@ -226,7 +227,7 @@ def _against_number(op: str, node: Node, number: Fraction | float) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class RangeTest:
-    """Test whether stored integers are within `low` and `high`, both included; null stays null.
+    """Test that stored integers are between `low` and `high`, both included; null for a null.
 
     Attributes:
         is_outside: True to test that integers are not within the bounds.
@@ -249,7 +250,7 @@ class RangeTest:
             marks = np.zeros((lead + count + 7) // 8, np.uint8)
         else:
             numbers = np.frombuffer(content, np.uint8)
-            first = values.offset - lead  # aligns the marks with the bits of the validity
+            first = values.offset - lead  # aligns the mask with the bits of the validity bitmap
             low %= 1 << bits
             marks = _kernels.within(numbers, first, lead + count, bits, low, span)
         valid = validity.slice(values.offset // 8) if values.null_count else None
@@ -315,7 +316,7 @@ def extreme(kernel: Callable[..., pa.Array], op: str) -> Callable[[str, list[Nod
 
     Args:
         kernel: the element-wise maximum or minimum, for all types but floats.
-        op: for floats, the second of two values is taken if `first op second`.
+        op: for floats, the comparison that chooses the second of two values: `<` for `greatest`.
     """
 
     def of_floats(left: Value, right: Value) -> Value:
@@ -332,7 +333,7 @@ def extreme(kernel: Callable[..., pa.Array], op: str) -> Callable[[str, list[Nod
 
 
 def mismatch(op: str, left: Node, right: Node) -> Problem:
-    """Return the problem of two types that do not compare."""
+    """Return the error for two types that cannot be compared."""
     for side in (left, right):
         if isinstance(side, Literal) and side.name is not None:
             return Problem(f'"{side.name}" is text; a column takes backticks: `{side.name}`')

@@ -1,9 +1,9 @@
 """Exact comparison of literals with columns of a fixed scale, without rounding or wrapping.
 
 Integers, decimals, dates, times, timestamps and durations are whole multiples of a unit within
-bounds. A literal is an exact fraction of the same quantity, so a comparison with one that lies
-between two multiples, or outside the bounds, has an answer without any cast: `i8 > 300` is false,
-`i > 1.5` is `i > 1`, a column of seconds is never equal to half a second.
+bounds. A literal is an exact fraction of the same quantity. So a comparison with a literal that
+lies between two multiples, or outside the bounds, needs no cast: `i8 > 300` is false, `i > 1.5` is
+`i > 1`, and a column of seconds never equals half a second.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 EPOCH: Final = date(1970, 1, 1).toordinal()
 MAX_EXPONENT: Final = 400  # beyond all column types; keeps `1e999999999` from being written out
 
-# A fraction of a million digits takes minutes. This many digits tell a number from all values of a
-# column: ROUND_05UP never rounds a number to a value that it does not equal.
+# A fraction of a million digits would take minutes. This many digits distinguish a number from all
+# values of a column: ROUND_05UP never rounds a number to a value that it does not equal.
 _FEW_DIGITS: Final = Context(prec=3 * MAX_EXPONENT, rounding=ROUND_05UP)
 _EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
@@ -51,7 +51,7 @@ _TIME: Final = re.compile(r"\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,18}))?)?\s
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Integers that a type stores, and the unit that they count.
+    """Range and unit of the integers that a type stores.
 
     Attributes:
         quantity: "number", "moment", "time" or "duration"; only equal quantities compare.
@@ -71,8 +71,8 @@ class Digits:
     """A long list of finite numbers as written; literals are built only if needed.
 
     Attributes:
-        texts: the written numbers.
-        literal: builds the literal of a written number.
+        texts: the numbers as written.
+        literal: builds the literal of a number as written.
     """
 
     texts: Sequence[str]
@@ -105,7 +105,7 @@ class Digits:
         return wholes
 
 
-@lru_cache(maxsize=64)  # types; called once a literal, of which a text may have 100,000
+@lru_cache(maxsize=64)  # types; a text may have 100,000 literals, with a call for each
 def scale_of(type_: pa.DataType) -> Scale | None:
     """Return the scale of a type. Returns None for floats, text and all other types."""
     if pa.types.is_integer(type_):
@@ -181,10 +181,11 @@ def number_value(literal: Literal) -> Fraction | float | None:
 
 
 def in_zone_of(values: Moments, type_: pa.DataType) -> Moments:
-    """Convert timestamps without a zone, as local times in the zone of `type_`, to instants.
+    """Convert timestamps without a zone to instants, as local times in the zone of `type_`.
 
-    A local time that clocks show twice is the first instant; one that they skip is the last instant
-    before the gap. Values that have a zone, and values for a type without one, are returned as is.
+    A local time that occurs twice becomes the earlier instant; one that is skipped becomes the last
+    instant before the gap. If the values have a zone, or the type has none, they are returned as
+    is.
     """
     zone = getattr(type_, "tz", None)
     if zone is None or values.type.tz is not None:
@@ -195,7 +196,7 @@ def in_zone_of(values: Moments, type_: pa.DataType) -> Moments:
 def timestamp_literal(text: str, unit: str | None = None) -> Literal:
     """Parse the text of `timestamp '...'`.
 
-    A text with an offset from UTC is an instant (zone UTC), another one is a local time.
+    A text with an offset from UTC is an instant in zone UTC; a text without one is a local time.
 
     Args:
         unit: unit of the type; None for microseconds, or nanoseconds if the text needs them.

@@ -1,4 +1,4 @@
-"""to_char: dates and times as text, by the directives of Rust's chrono, for all rows at once."""
+"""to_char: format dates and times by the directives of Rust's chrono, vectorized over all rows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     _Piece = Callable[[pa.Array, Int64s], pa.Array]
 
-DIRECTIVE_GROWTH: Final = 12  # bytes of output and temporary copies, for each byte of pattern
-# Directives that abbreviate others.
+DIRECTIVE_GROWTH: Final = 12  # bytes of output and temporary copies per byte of pattern
+# Directives that are short for several others.
 _LONG: Final = {
     "D": "%m/%d/%y",
     "x": "%m/%d/%y",
@@ -38,7 +38,7 @@ _LONG: Final = {
     "k": "%_H",
     "l": "%_I",
 }
-# Directives of dates and of times of day. Arrow writes all but `s`, `P` and `f` as chrono does.
+# Directives of dates and of times of day. Arrow formats all except `s`, `P` and `f` as chrono does.
 _OF_DATES: Final = frozenset("CYymbBdeaAwuUWGgVjs")
 _OF_CLOCKS: Final = frozenset("HIMSpPf")
 _NUMBERS: Final = frozenset("CYymdewuUWGgVjHIMS")  # directives whose padding may be changed
@@ -78,7 +78,7 @@ def to_char(name: str, args: list[Node]) -> Node:
 
 
 def _split(values: pa.Array) -> tuple[pa.Array, Int64s]:
-    """Return timestamps in whole seconds, and the nanoseconds after them; nulls become 1970."""
+    """Split timestamps into whole seconds and the nanoseconds after them; nulls become 1970."""
     type_ = values.type
     if pa.types.is_date32(type_):
         values, type_ = pc.cast(values, pa.timestamp("s")), pa.timestamp("s")
@@ -137,7 +137,11 @@ def _padded(directive: str, padding: str) -> str:
 
 
 def _number(letter: str, padding: str) -> _Piece:
-    """Return the function that writes the number of a directive, bare or padded."""
+    """Return the function that formats a numeric directive, padded or not.
+
+    Args:
+        padding: `-` for no padding, `0` for zeros, anything else for spaces.
+    """
 
     def write(seconds: pa.Array, _: Int64s) -> pa.Array:
         texts = pc.strftime(seconds, f"%{letter}", "C")
@@ -150,7 +154,7 @@ def _number(letter: str, padding: str) -> _Piece:
 
 
 def _fraction(digits: str) -> _Piece:
-    """Return the function of a fraction of a second.
+    """Return the function that formats the fraction of a second.
 
     `%f` has nine digits, `%3f` and `%.3f` that number of digits, `%.f` as many as are needed: 0, 3,
     6 or 9.

@@ -1,8 +1,8 @@
 """Parser of SQL text by `sqlglot`: the dialect, and the translation of its trees and errors.
 
 Text is in single or double quotes, names are bare or in backticks, bytes are X'..'. The parser
-knows only the functions that have a syntax of their own; a call of any other function keeps its
-name. Importing this module takes 0.2 s.
+knows only functions with special syntax; a call of any other function keeps its name. Importing
+this module takes 0.2 s.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Words(sqlglot.tokens.Tokenizer):
 
 
 def _placeholder(parser: Any, *, is_named: bool) -> Any:
-    """Parse `?` or `:name`, and note its position; the name may be a keyword of SQL."""
+    """Parse `?` or `:name` and store its offset in the text. The name may be a keyword of SQL."""
     start = parser._prev.start
     name = None
     if is_named:
@@ -88,8 +88,8 @@ def read(source: SqlText, text: str) -> SyntaxTree:
     """Parse one expression.
 
     Args:
-        text: the text of the source, or one of the same length in which short literals, padded
-            with spaces, stand for long lists.
+        text: the text of the source; or a text of the same length in which each long list is
+            replaced by a short literal and spaces.
 
     Raises:
         InvalidInputError: the text is not an expression, or is nested too deeply.

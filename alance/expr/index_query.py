@@ -1,9 +1,9 @@
 """Parts of a condition that indices can answer: a tree of questions on single columns.
 
-A question is a part of the condition that reads one indexed column only and that an index of the
-column supports. An index that stores values evaluates it on them, by the nodes that also evaluate
-rows. The answers contain at least all rows for which the condition is true; unless they are exact,
-the condition is then evaluated on these rows.
+A question is a part of the condition that reads a single indexed column and that an index of the
+column supports. An index that stores values evaluates the question on these values, by the same
+nodes that evaluate rows. The answer contains at least all rows for which the condition is true. If
+it may contain more, the condition is then evaluated on these rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = tuple[tuple[str | None, int | None], ...]
 
 MAX_POINTS: Final = 1024  # values that are looked up one by one
-MAX_WAYS: Final = 64  # alternatives of a text pattern that are looked up
+MAX_WAYS: Final = 64  # alternative patterns that are looked up
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Ask:
         return check_of(self.condition)
 
     def sort(self) -> None:
-        """Compute `check` and `points` now, which sorts the compared values: CPU work."""
+        """Compute `check` and `points` now. Both sort the compared values, which is CPU work."""
         ask = self.of_json[1] if self.of_json else self
         _ = ask.check, ask.points
 
@@ -82,9 +82,10 @@ class Ask:
         return as_mask(broadcast(self.condition.evaluate(batch), len(values)))
 
     def rows_in(self, values: pa.Array) -> Int64s:
-        """Return the places of the values for which the condition is true.
+        """Return the positions of the values for which the condition is true.
 
-        Integers, dates and times are found by binary search; all other values are evaluated.
+        Integers, dates and times are searched binarily; the condition is evaluated for all other
+        values.
 
         Args:
             values: values of the column, sorted, nulls first.
@@ -98,15 +99,15 @@ class Ask:
 
     @property
     def is_of_nulls(self) -> bool:
-        """True if the condition is that the column is null."""
+        """True if the condition is IS NULL of the column."""
         return isinstance(self.check, IsNull)
 
     @cached_property
     def points(self) -> list[Any] | None:
-        """All values for which the condition may be true; it is false or null for all others.
+        """Values for which the condition may be true; for all others it is false or null.
 
-        Integers in the type's unit, floats or bytes; 0.0 stands for -0.0 as well. None if they
-        cannot be listed or are more than `MAX_POINTS`.
+        Values are integers in the type's unit, floats or bytes; 0.0 stands for -0.0 as well. None
+        if the values cannot be listed, or are more than `MAX_POINTS`.
         """
         check = self.check
         for part in check.parts if isinstance(check, All) else [check]:
@@ -118,7 +119,7 @@ class Ask:
 
     @cached_property
     def of_json(self) -> tuple[Steps, Ask] | None:
-        """Path of the only JSON value that the condition reads, and the question on such values.
+        """Path of the only JSON value that the condition reads, and the question on it.
 
         None if the condition reads several values or anything else.
         """
@@ -131,29 +132,26 @@ class Ask:
 
     @cached_property
     def of_item(self) -> Ask | None:
-        """Question on single items: the condition is true for lists with an item that answers it.
-
-        None if the condition is not of this form.
-        """
+        """Question on single items, if a list matches when one of its items matches; else None."""
         condition = _of_item(self.condition)
         return None if condition is None else Ask(item_of(self.column), condition)
 
     @cached_property
     def texts(self) -> Ways:
-        """Alternatives of parts: a text must contain all parts of one of them, in any case.
+        """Alternatives of required parts: a matching text contains all parts of one alternative.
 
-        An alternative without parts admits every text.
+        Parts are compared without case. An alternative without parts admits every text.
         """
         return _texts(self.condition)
 
     @cached_property
     def cased_texts(self) -> Ways:
-        """Alternatives of `texts` whose parts occur in the case in which they are written."""
+        """Those alternatives of `texts` whose parts must occur in the same case."""
         return _texts(self.condition, is_cased=True)
 
     @cached_property
     def is_contains(self) -> bool:
-        """True if a text with all parts of an alternative of `cased_texts` meets the condition."""
+        """True if every text with all parts of an alternative of `cased_texts` is a match."""
         return _is_contains(self.condition)
 
 
@@ -206,7 +204,7 @@ def question_of(node: Node, takes: Callable[[Ask], bool]) -> Question | None:
 
 
 def _of_junction(node: Junction, takes: Callable[[Ask], bool]) -> Question | None:
-    """Ask one question for all parts on a column, so that two bounds become one range."""
+    """Combine all parts on one column into one question, so that two bounds become a range."""
     by_path: dict[Path, list[Node]] = {}
     parts: list[Question | None] = []
     for arg in node.args:
@@ -248,7 +246,8 @@ def _of_json(node: Node, values: dict[Steps, Column]) -> Node | None:
     """Replace JSON values in a node by columns. Returns None if the node reads anything else.
 
     Args:
-        values: columns by path; the replaced values are added. A path read as two types gives None.
+        values: columns by path; the replaced values are added. Also returns None if one path is
+            read as two types.
     """
     if isinstance(node, Literal):
         return node

@@ -1,8 +1,8 @@
 """SQL functions on JSON: values of JSON text or JSONB by key or path, in various types.
 
 A path is `$`, then `.name`, `:name`, `."any name"`, `["any name"]`, `[0]`, `[last]`, `[last - 1]`;
-`$.` may be omitted. `.*` (all members), `[*]` (all items) and `[0, last]` lead to several values.
-As in Lance, numbers, texts and booleans are converted to each other if they can be read as such.
+`$.` may be omitted. `.*` (all members), `[*]` (all items) and `[0, last]` select several values. As
+in Lance, numbers, texts and booleans are converted to each other where possible.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s
 
-# Kinds of values, numbered as in the kernel; NOTHING if there is no value.
+# Kinds of values, numbered as in the kernel; NOTHING: the path has no value.
 NOTHING, NULL, BOOLEAN, TEXT, ARRAY = 0, 1, 2, 4, 5
 KIND_NAMES: Final = ("nothing", "null", "booleans", "numbers", "texts", "arrays", "objects")
 LAST_ITEM: Final = -2  # index of the last item; LAST_ITEM - n is the n-th before it
 ALL_ITEMS: Final = -(1 << 63)
 ALL_MEMBERS: Final = ALL_ITEMS + 1
 NO_ITEM: Final = 1 << 62  # index that no array has
-# Result of a path with several values: an array of them; the first. EACH: an array of one, too.
+# Result of a path that selects several values. WHOLE: an array of them; FIRST: the first; EACH: an
+# array, of a single value as well.
 WHOLE, FIRST, EACH = range(3)
 
 _INDEX: Final = r"(?:-?\d{1,9}|last(?:\s*[-+]\s*\d{1,9})?)"
@@ -60,12 +61,12 @@ _MORE: Final = re.compile(r"\?|\bto\b", re.IGNORECASE)  # path syntax that is no
 
 
 class PathStep(NamedTuple):
-    """A step of a path: to a member, to items, or with a key of digits to a member or an item.
+    """A step of a path: to a member, or to items. A key of digits has both a name and an item.
 
     Attributes:
-        name: name of the member; None for steps to items.
-        item: index of the item, `ALL_ITEMS` or `ALL_MEMBERS`; None for steps to members.
-        others: indices of further items, whose values follow.
+        name: name of the member; None for a step to items.
+        item: index of the item, `ALL_ITEMS` or `ALL_MEMBERS`; None for a step to a member.
+        others: indices of further items, in order.
     """
 
     name: str | None
@@ -118,7 +119,7 @@ def _member(name: str, args: list[Node], read: Callable[[Texts], pa.Array]) -> N
 
 
 def _meaning(values: Node, document: Node, steps: Sequence[PathStep], *, is_scalar: bool) -> Node:
-    """Return `values` with its JSON path as meaning, unless the path leads to several values."""
+    """Return `values` with its JSON path as meaning, unless the path selects several values."""
     document, path = _whole_path(document, steps)
     if not all(step.is_single for step in path):
         return values
@@ -127,7 +128,7 @@ def _meaning(values: Node, document: Node, steps: Sequence[PathStep], *, is_scal
 
 
 def _whole_path(document: Node, steps: Sequence[PathStep]) -> tuple[Node, tuple[PathStep, ...]]:
-    """Return a document and the path from its root, if `document` is itself read from JSON."""
+    """Return the root document and the whole path, if `document` is itself read from JSON."""
     inside = document.meaning if isinstance(document, Call) else None
     if isinstance(inside, JsonValue) and not inside.is_scalar:
         above = tuple(PathStep(*step) for step in inside.steps)
@@ -172,7 +173,8 @@ def array_length(name: str, args: list[Node]) -> Node:
 def array_contains(name: str, args: list[Node]) -> Node:
     """json_array_contains(json, path, value): true if the array contains a literal.
 
-    The literal is sought both as JSON and as a text. Of several values, any array may contain it.
+    The literal may occur as JSON or as a text. If the path selects several arrays, any of them may
+    contain it.
     """
     steps, items = _path(name, literal_text(name, args[1])), _as_items(name, args[2])
 
@@ -205,8 +207,8 @@ def scalars(documents: pa.Array, steps: Sequence[PathStep]) -> pa.Array:
 
     Returns:
         int64, float64, text or booleans; numbers are float64 unless all are integers that fit
-        int64. Null if a document has no value or a JSON null. Of type null if no document has a
-        value.
+        int64. Null for a document with no value or a JSON null. If no document has a value, the
+        type is null.
 
     Raises:
         Problem: the values have several types, or are arrays or objects.
@@ -227,7 +229,7 @@ def scalars(documents: pa.Array, steps: Sequence[PathStep]) -> pa.Array:
     if kinds == [TEXT]:
         return pc.cast(values, pa.string())
     if pc.all(pc.match_substring_regex(values, r"^-?\d{1,19}$")).as_py():
-        # Some integers of 19 digits do not fit int64.
+        # Not all integers of 19 digits fit int64.
         with contextlib.suppress(pa.ArrowInvalid):
             return pc.cast(values, pa.int64())
     return pc.cast(values, pa.float64())
@@ -242,12 +244,12 @@ def _reading(
     plain: bool = True,
     answer: int = WHOLE,
 ) -> Node:
-    """Build the call of a function of the values at a path; null if there is no value.
+    """Build the call of a function on the values at a path; null if there is no value.
 
     Args:
         read: computes the results from the values.
         plain: True to read texts without quotes, and JSON nulls as null.
-        answer: `WHOLE`, `FIRST` or `EACH`.
+        answer: result for a path that selects several values: `WHOLE`, `FIRST` or `EACH`.
     """
     document, path = _whole_path(args[0], steps)
 
@@ -303,7 +305,7 @@ def _where_valid(answers: pa.Array, documents: pa.Array) -> pa.Array:
 
 
 def _scalars(name: str, read: Callable[[Texts], pa.Array]) -> Callable[[Texts], pa.Array]:
-    """Return a reader that refuses arrays and objects, and calls `read` for other values."""
+    """Return a reader that raises for arrays and objects, and calls `read` for other values."""
 
     def check(texts: Texts) -> pa.Array:
         nested = np.flatnonzero(texts.kinds >= ARRAY)
@@ -341,7 +343,7 @@ def _truth(texts: Texts) -> pa.Array:
 
 
 def _key(name: str, node: Node) -> PathStep:
-    """Return the step of a key: a member's name or an item's index from 0; both if text of digits.
+    """Return the step of a key: a name, an index from 0, or both for text of digits.
 
     Raises:
         Problem: the key is not a literal text or integer.
@@ -387,7 +389,7 @@ def _path(name: str, text: str) -> list[PathStep]:
 
 
 def _place(index: str) -> int:
-    """Return the kernel's number of an index such as `2` or `last - 1`."""
+    """Return the kernel's code of an item's index such as `2` or `last - 1`."""
     index = "".join(index.lower().split())
     if not index.startswith("last"):
         return int(index) if int(index) >= 0 else NO_ITEM
@@ -406,7 +408,7 @@ def _as_items(name: str, node: Node) -> list[str]:
 
 
 def _compact(text: str) -> str | None:
-    """Return JSON text as it would be read from a column. Returns None if it is not JSON."""
+    """Return JSON text in the form that columns are read in; None if it is not JSON."""
     try:
         values = jsonb(pa.array([text], pa.large_string()), None, "value")
     except InvalidInputError:

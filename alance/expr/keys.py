@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def is_key_type(type_: pa.DataType) -> bool:
-    """True if values of a type may be keys: equal values of the type must have equal bits."""
+    """True if values of a type may be keys, which means that equal values have equal bits."""
     return is_text(type_) or is_bytes(type_) or scale_of(type_) is not None
 
 
@@ -104,7 +104,7 @@ def _stored(literal: Literal, type_: pa.DataType) -> int | None:
 def predicate_among(
     schema: pa.Schema, names: Sequence[Sequence[str]], values: Sequence[pa.Array], text: str
 ) -> Predicate:
-    """Return the filter that every key column has one of the keys of this column.
+    """Return the filter that each key column has one of the keys of that column.
 
     Args:
         schema: schema of the rows.
@@ -128,10 +128,10 @@ def predicate_among(
 
 
 def places_of(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
-    """Return the first row of each key, -1 if no row has it; and a mask of keys of several rows.
+    """Return each key's first row (-1: no row has it), and the mask of keys that recur.
 
     Args:
-        keys: keys by column, in the types of the rows; no row has a key that is null.
+        keys: keys by column, in the types of the rows; a null key matches no row.
         rows: key columns of the rows, without nulls.
     """
     of_keys, of_rows = (keys[0], rows[0]) if len(keys) == 1 else _codes(keys, rows)
@@ -146,13 +146,13 @@ def places_of(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[Int64
 
 
 def _codes(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
-    """Number keys and rows of several columns: numbers are equal if all columns are equal."""
+    """Encode keys and rows of several columns; codes are equal if all columns are equal."""
     of_keys, of_rows = np.zeros(len(keys[0]), np.int64), np.zeros(len(rows[0]), np.int64)
     valid = np.ones(len(of_keys), np.bool_)
-    num_codes = 1  # all codes are below
+    num_codes = 1  # upper bound of the codes, excluded
     for sought, values in zip(keys, rows, strict=True):
         kinds = pc.unique(values)
-        if num_codes * len(kinds) > INT64_MAX:  # number anew: a code for each row, at most
+        if num_codes * len(kinds) > INT64_MAX:  # renumber: at most one code per row
             codes = pc.unique(to_arrow(of_rows))
             hits = pc.index_in(to_arrow(of_keys), value_set=codes)
             valid &= as_mask(hits.is_valid())

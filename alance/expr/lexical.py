@@ -1,7 +1,8 @@
-"""Parsing of SQL text into a syntax tree, and errors that name the place in the text.
+"""Parsing of SQL text into a syntax tree, and errors that give the position in the text.
 
-`alance.expr.simple` parses simple filters, `alance.expr.grammar` (by `sqlglot`) all others. This
-module has the limits, the parsing of long lists, which neither parser sees, and places in the text.
+`alance.expr.simple` parses simple filters; `alance.expr.grammar` (by `sqlglot`) parses all others.
+This module sets the limits, parses long lists, which neither parser gets, and converts offsets to
+positions.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 MAX_SQL_CHARACTERS: Final = 4 << 20
 
 # A list after IN of at least LONG_LIST texts, numbers or bytes is parsed by regular expressions,
-# which take 0.1 to 1 microsecond for an item. The parser takes 10 to 50, and 150 for a term of OR.
+# which take 0.1 to 1 microsecond for an item. The parser takes 10 to 50 for an item, and 150 for a
+# term of OR.
 _TEXT: Final = "'(?:[^']|'')*+'"
 _WHOLE: Final = "-?[0-9]{1,18}+"
 WHOLE_LENGTH: Final = 18  # characters; every integer of at most this length fits int64
@@ -41,8 +43,9 @@ _LONG: Final = "|".join(
     rf"{item}(?:\s*+,\s*+{item}){{{LONG_LIST - 1},}}+(?=\s*+\))"
     for item in (_TEXT, _NUMBER, _BYTES)
 )
-# At least as many terms `name = item` of one column, joined by OR, are such a list, too. A term
-# beside another operator than OR is not part of the list, because it may belong to that operator.
+# A chain of at least as many terms `name = item` of one column, joined by OR, is such a list, too.
+# A term next to an operator other than OR is not part of the list, because that operator may bind
+# it.
 _NAME: Final = r"(?!\d)\w++|`[^`]++`"
 _OR: Final = r"(?:\s++|(?<=[`')]))[oO][rR]\b\s*+"
 _CHAIN: Final = "|".join(
@@ -102,7 +105,7 @@ class SqlText:
                 node.number = number
 
     def _without_lists(self) -> str:
-        """Replace each long list by one empty text, padded with spaces to the same length."""
+        """Replace each long list by an empty literal, padded with spaces to the same length."""
         parts, end = [], 0
         for match in re.finditer(_LISTS, self.text) if len(self.text) > 2 * LONG_LIST else ():
             kind = match.lastgroup
@@ -116,11 +119,11 @@ class SqlText:
         return "".join(parts) + self.text[end:]
 
     def long_list(self, tree: SyntaxTree) -> pa.Array | Digits | None:
-        """Return the items of the long list that a literal of the tree stands for.
+        """Return the items of the long list that a literal of the tree replaces.
 
         Returns:
             Large strings, large binaries, int64, or the digits of other numbers. None if the tree
-            does not stand for a long list.
+            does not replace a long list.
         """
         items = self._lists.get(-1 if tree.start is None else tree.start)
         if items is None:

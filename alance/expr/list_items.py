@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s, Mask
 
-WORK_BYTES: Final = 32  # bytes for each computed item: its value and three temporary numbers
-MAX_LIST_ITEMS: Final = 1 << 26  # of one computed list; the sum of larger counts might overflow
+WORK_BYTES: Final = 32  # bytes per computed item: its value and three temporary numbers
+MAX_LIST_ITEMS: Final = 1 << 26  # items of one computed list; sums of larger counts might overflow
 
 
 def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
@@ -107,7 +107,7 @@ def replacing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
 
 
 def positions(name: str, args: list[Node]) -> Node:
-    """array_positions(list, item): places of equal items, counted from 1; nulls are equal."""
+    """array_positions(list, item): positions of equal items, counted from 1; nulls are equal."""
     node = unfixed(comparable, name, args[0])
     common = _common(name, node, args[1])
 
@@ -125,7 +125,7 @@ def positions(name: str, args: list[Node]) -> Node:
 def part(name: str, args: list[Node]) -> Node:
     """array_slice(list, first, last[, step]): the items from `first` to `last`, both included.
 
-    Places count from 1, or from the end if they are negative.
+    Positions count from 1, or from the end if they are negative.
     """
     node = unfixed(as_list, name, args[0])
     step = whole(name, args[3]) if len(args) > 3 else Literal(as_scalar(1))
@@ -166,9 +166,9 @@ def repetition(name: str, args: list[Node]) -> Node:
 
 
 def resized(name: str, args: list[Node]) -> Node:
-    """array_resize(list, n[, x]): the first n items; shorter lists are filled up with x or nulls.
+    """array_resize(list, n[, x]): the first n items; short lists are padded with x or with nulls.
 
-    Empty if n is null.
+    The result is empty if n is null.
     """
     node = unfixed(as_list, name, args[0])
     added: Node = args[2] if len(args) > 2 else Literal(as_scalar(None, pa.null()))
@@ -195,7 +195,7 @@ def resized(name: str, args: list[Node]) -> Node:
 
 
 def flattened(name: str, args: list[Node]) -> Node:
-    """flatten(list of lists): the items of the inner lists; other lists as they are."""
+    """flatten(list of lists): the items of the inner lists; flat lists are unchanged."""
     node = unfixed(as_list, name, args[0])
     inner = plain_type(node.type.value_type)
     if not pa.types.is_nested(inner) or pa.types.is_struct(inner):
@@ -213,7 +213,7 @@ def flattened(name: str, args: list[Node]) -> Node:
 
 
 def dimensions(name: str, args: list[Node]) -> Node:
-    """array_dims(list): the lengths of the list, of its first item if that is a list, and so on.
+    """array_dims(list): the length of each dimension: of the list, of its first item, and so on.
 
     Null for an empty or null list.
     """
@@ -304,7 +304,7 @@ def _num_steps(first: Int64s, last: Int64s, step: Int64s, *, with_last: bool) ->
         pyarrow.ArrowInvalid: a row has more than `MAX_LIST_ITEMS` numbers.
     """
     is_up = step > 0
-    # Overflow is harmless: as unsigned integers, differences and step sizes are exact.
+    # Overflow is harmless: in unsigned arithmetic, differences and step sizes are exact.
     apart = np.where(is_up, last - first, first - last).view(np.uint64)
     size = np.where(is_up, step, -step).view(np.uint64)
     whole = apart // size
@@ -342,7 +342,7 @@ def _hits(values: pa.Array, sizes: Int64s, items: pa.Array) -> Mask:
 
 
 def _first_of(hits: Mask, sizes: Int64s, most: Int64s) -> Mask:
-    """Return the mask of the first hits of each list, at most `most` of them."""
+    """Return the mask of the first `most` hits of each list."""
     before = offsets_of(hits)
     rank = before[1:] - np.repeat(before[offsets_of(sizes)[:-1]], sizes)
     return hits & (rank <= np.repeat(most, sizes))

@@ -1,4 +1,4 @@
-"""SQL functions that treat lists as sets: union, intersection, difference, containment."""
+"""SQL functions on lists as sets: union, intersection, difference, containment."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from alance.format.numbers import as_numbers, as_scalar, lists_of, mask_bytes, t
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
 
-UNION: Final = 0  # numbers of the operations in the kernel
+UNION: Final = 0  # codes of the operations in the kernel
 INTERSECTION: Final = 1
 DIFFERENCE: Final = 2
 _WHOLE: Final = np.zeros(2, np.int64)
 
 
 class ItemLists(NamedTuple):
-    """Lists in the form that kernels take.
+    """Lists in the layout that kernels take.
 
     Attributes:
         values: items of all lists.
-        ends: start of each list, then the end of the last; shape (rows + 1,). For a list literal
-            shape (2,): all rows have this list.
+        ends: start of each list, then the end of the last; shape (rows + 1,). Shape (2,) for a list
+            literal, which every row has.
         valid: mask of the lists that are not null; None if no list is null.
     """
 
@@ -51,7 +51,7 @@ class ItemLists(NamedTuple):
 
 
 def valid_pairs(left: ItemLists, right: ItemLists) -> Mask | None:
-    """Return the mask of the rows in which neither list is null; None if that is all rows."""
+    """Return the mask of the rows in which both lists are not null; None if no list is null."""
     if left.valid is None or right.valid is None:
         return right.valid if left.valid is None else left.valid
     return left.valid & right.valid
@@ -63,7 +63,7 @@ def union(name: str, args: list[Node]) -> Node:
 
 
 def intersection(name: str, args: list[Node]) -> Node:
-    """array_intersect(l, m): the distinct items of the longer list that the other contains."""
+    """array_intersect(l, m): the distinct items of the longer list that the other list contains."""
     return _of_two(name, args, INTERSECTION)
 
 
@@ -73,7 +73,7 @@ def difference(name: str, args: list[Node]) -> Node:
 
 
 def distinct(name: str, args: list[Node]) -> Node:
-    """array_distinct(list): the distinct items, in order of their first places."""
+    """array_distinct(list): the distinct items, in order of first occurrence."""
     node = comparable(name, args[0])
 
     def build(value: pa.Array) -> pa.Array:
@@ -93,7 +93,7 @@ def has_any(name: str, args: list[Node]) -> Node:
 
 
 def has_all(name: str, args: list[Node]) -> Node:
-    """array_has_all(l, m): true if the first list contains all items of m; null if one is null."""
+    """array_has_all(l, m): true if l contains all items of m; null if a list is null."""
     if any(isinstance(arg, ListLiteral | Literal) for arg in args):
         return nested.has_all(name, args)
     lacking = _of_two(name, args[::-1], DIFFERENCE)
@@ -137,7 +137,7 @@ def _chosen(kind: int, lists: ItemLists, others: ItemLists) -> pa.Array:
 
 
 def _keys(values: pa.Array, others: pa.Array) -> tuple[Int64s, Int64s]:
-    """Return a number for each item; equal items, and all nulls, have equal numbers."""
+    """Return a code for each item; equal items, and all nulls, have equal codes."""
     type_ = values.type
     is_number = pa.types.is_primitive(type_) and not pa.types.is_boolean(type_)
     if is_number and type_.bit_width <= 64 and not values.null_count + others.null_count:

@@ -1,4 +1,4 @@
-"""SQL functions that return changed, sorted or joined lists, and what list functions share."""
+"""SQL functions that change, sort or join lists, and helpers that all list functions use."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from alance.expr.tree import Value
 
 DIRECTIONS: Final = {"ASC": "ascending", "DESC": "descending"}
-# Order of the booleans `item is null`.
+# Sort order of the mask `item is null`.
 NULL_ORDERS: Final = {"NULLS FIRST": "descending", "NULLS LAST": "ascending"}
-MAX_BATCH_ITEMS: Final = (1 << 31) - 1  # items of all lists of a batch; offsets are int32
+MAX_BATCH_ITEMS: Final = (1 << 31) - 1  # items of all lists of a batch, whose offsets are int32
 
 
 def append(name: str, args: list[Node]) -> Node:
@@ -141,7 +141,7 @@ def sort(name: str, args: list[Node]) -> Node:
 
 
 def extreme(*, greatest: bool) -> Callable[[str, list[Node]], Node]:
-    """Return the builder of array_max or array_min; null if all items are null."""
+    """Return the builder of array_max or array_min, which are null if all items are null."""
 
     def pick(lists: pa.Array) -> pa.Array:
         values, sizes = taken_apart(lists)
@@ -155,7 +155,7 @@ def extreme(*, greatest: bool) -> Callable[[str, list[Node]], Node]:
 def to_text(name: str, args: list[Node]) -> Node:
     """array_to_string(list, mark[, null]): texts or integers, joined by `mark`.
 
-    Null items are skipped, or written as `null`.
+    Null items are skipped, or replaced by `null` if that argument is present.
     """
     mark = literal_text(name, args[1])
     absent = None if len(args) < 3 or is_nothing(args[2]) else literal_text(name, args[2])
@@ -250,7 +250,7 @@ def built(values: pa.Array, sizes: Int64s, valid: Mask | None) -> pa.Array:
 
 
 def key_of(values: pa.Array) -> pa.Array:
-    """Map floats to integers that Arrow's kernels compare in our order; keep other values."""
+    """Map floats to integers in the total order of alance; return other values as they are."""
     return total_order(canonical(values)) if pa.types.is_floating(values.type) else values
 
 
@@ -267,7 +267,7 @@ def codes_of(values: pa.Array) -> Int64s:
 
 
 def _as_bytes(values: pa.Array) -> pa.Array:
-    """Encode lists or structs as bytes: the codes of their items, so that equality is preserved."""
+    """Encode lists or structs as bytes that are equal for equal values."""
     if pa.types.is_struct(values.type):
         members = [plain(values.field(place)) for place in range(values.type.num_fields)]
         columns = [codes_of(member) for member in members]
@@ -282,7 +282,7 @@ def _as_bytes(values: pa.Array) -> pa.Array:
 
 
 def parents_of(sizes: Int64s) -> Int64s:
-    """Return the number of the list that contains each item."""
+    """Return the number of each item's list."""
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
@@ -302,7 +302,7 @@ def unfixed(check: Callable[[str, Node], Node], name: str, node: Node) -> Node:
         check: `as_list`, `comparable` or `orderable`.
 
     Raises:
-        Problem: `check` refuses the node.
+        Problem: from `check`.
     """
     if pa.types.is_fixed_size_list(node.type) and not isinstance(node, Literal):
         type_ = pa.list_(node.type.value_type)
@@ -311,5 +311,5 @@ def unfixed(check: Callable[[str, Node], Node], name: str, node: Node) -> Node:
 
 
 def num_rows(*values: Value) -> int:
-    """Return the length of the first array among values; 1 if all are scalars."""
+    """Return the length of the first array among the values; 1 if all are scalars."""
     return next((len(value) for value in values if isinstance(value, pa.Array)), 1)

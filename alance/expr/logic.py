@@ -1,4 +1,4 @@
-"""Three-valued AND, OR, NOT, IS, IN, BETWEEN, CASE and COALESCE, evaluated lazily."""
+"""Three-valued AND, OR, NOT, IS, IN, BETWEEN, CASE and COALESCE, with lazy evaluation."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
     from alance.arrays import Float64s, Int64s, Mask
 
-# Values up to which single comparisons are faster than a hash table (0.23 ms a value and million
-# rows, against 3.7 ms).
+# Up to this number of values, single comparisons are faster than a hash table: for a million rows
+# 0.23 ms per value, against 3.7 ms.
 MAX_COMPARED: Final = 12
 INT64_MAX: Final = (1 << 63) - 1
 
@@ -104,7 +104,7 @@ def junction(is_and: bool, args: Sequence[Node]) -> Node:
     Raises:
         Problem: an argument is not a boolean.
     """
-    decides = not is_and  # false decides AND, true decides OR
+    decides = not is_and  # false decides AND; true decides OR
     operands: list[Node] = []
     has_null = False
     for arg in map(boolean, args):
@@ -123,7 +123,7 @@ def junction(is_and: bool, args: Sequence[Node]) -> Node:
 
 
 def _joined(is_and: bool, args: list[Node]) -> list[Node]:
-    """Replace many `=` of one column in OR, or `!=` in AND, by one hash look-up."""
+    """Replace many `=` of the same column in OR, or `!=` in AND, by one hash look-up."""
     if len(args) <= MAX_COMPARED:
         return args
     op = "!=" if is_and else "="
@@ -146,9 +146,10 @@ def _joined(is_and: bool, args: list[Node]) -> list[Node]:
 
 
 def _term(op: str, node: Node) -> Column | None:
-    """Return the column of a term that a hash look-up can replace; None if it cannot.
+    """Return the column of a term that a hash look-up can replace; None for other terms.
 
-    Such a term is `=` or IN in OR, `!=` or NOT IN in AND, of a column that has no floats.
+    In OR (`op` is =), such terms are = and IN; in AND (`op` is !=), they are != and NOT IN. The
+    column must not be of floats.
     """
     meant = node.meaning if isinstance(node, Call) else None
     if op == "!=" and isinstance(node, Call) and node.name == "not":
@@ -172,7 +173,7 @@ def _term(op: str, node: Node) -> Column | None:
 
 
 def _items(node: Node) -> Sequence[Literal]:
-    """Return the literals of a term for which `_term` returned a column."""
+    """Return the literals of a term that `_term` accepted."""
     assert isinstance(node, Call)
     if node.name == "not":
         return _items(node.args[0])
@@ -200,25 +201,25 @@ def boolean(node: Node) -> Node:
 
 
 def negation(node: Node) -> Node:
-    """NOT; the negation of null is null."""
+    """Build NOT; the negation of null is null."""
     return call("not", pc.invert, boolean(node))
 
 
 def is_null(node: Node) -> Node:
-    """IS NULL; NaN is not null."""
+    """Build IS NULL; NaN is not null."""
     if isinstance(node, Match):
         return negation(node)
     return call("is null", pc.is_null, node)
 
 
 def is_answer(node: Node, answer: bool) -> Node:
-    """IS TRUE or IS FALSE; never null."""
+    """Build IS TRUE or IS FALSE, which are never null."""
     kernel = truly if answer else _is_false
     return call(f"is {answer}".lower(), kernel, boolean(node))
 
 
 def is_in(node: Node, items: Sequence[Node]) -> Node:
-    """IN a list; null if the node is null, or if no item is equal and some item is null.
+    """Build IN; null if the node is null, or if no item is equal and at least one item is null.
 
     Raises:
         Problem: an item does not compare with the node.
@@ -240,7 +241,7 @@ def is_in(node: Node, items: Sequence[Node]) -> Node:
 
 
 def is_among(node: Node, values: pa.Array | Digits) -> Node:
-    """IN a long list; null if the node is null.
+    """Build IN of a long list; null if the node is null.
 
     Args:
         values: texts, bytes, int64 or the digits of numbers, without nulls.
@@ -277,7 +278,7 @@ def is_among(node: Node, values: pa.Array | Digits) -> Node:
 
 
 def between(node: Node, low: Node, high: Node) -> Node:
-    """BETWEEN, both bounds included."""
+    """Build BETWEEN, both bounds included."""
     low, high = _unrounding(node, low), _unrounding(node, high)
     return junction(True, [compare(">=", node, low), compare("<=", node, high)])
 
@@ -342,7 +343,7 @@ def _in_floats(node: Node, literals: Sequence[Literal]) -> list[Node]:
 
 
 def _look_up_floats(node: Node, numbers: Float64s) -> Node:
-    """Test whether a node's floats are among `numbers`, none of which is NaN."""
+    """Test that a node's floats are among `numbers`, none of which is NaN."""
     with np.errstate(over="ignore"):
         narrow = to_arrow(numbers.astype(f"f{node.type.bit_width // 8}"))
     wide = pa.float32() if pa.types.is_float16(node.type) else node.type
@@ -355,7 +356,7 @@ def _look_up_floats(node: Node, numbers: Float64s) -> Node:
 
 
 def _look_up(node: Node, value_set: pa.Array, items: tuple[Literal, ...] | pa.Array) -> Node:
-    """Test by a hash table whether a node's values are in `value_set`."""
+    """Test by a hash table that a node's values are in `value_set`."""
 
     def look_up(rows: pa.Array) -> pa.Array:
         return _among(rows, value_set)
@@ -386,7 +387,7 @@ def _value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:
 
 
 def _whole_set(numbers: list[int], type_: pa.DataType) -> pa.Array:
-    """Return an array whose storage holds the integers, in the unit of its type."""
+    """Return an array of a type from its stored integers."""
     width = type_.bit_width // 8
     signed = not pa.types.is_unsigned_integer(type_)
     content = b"".join(number.to_bytes(width, "little", signed=signed) for number in numbers)
@@ -399,7 +400,7 @@ def _is_false(values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaseWhen:
-    """CASE, which computes each value only for the rows that its condition chose.
+    """CASE. Each value is computed only for the rows for which its condition is true.
 
     So `case when i != 0 then 10 / i end` never divides by zero.
 
@@ -454,7 +455,7 @@ class CaseWhen:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coalesce:
-    """COALESCE, which computes each value only for the rows in which all former values are null.
+    """COALESCE. Each value is computed only for the rows in which all former values are null.
 
     Attributes:
         args: at least two nodes of one type.
@@ -481,7 +482,7 @@ class Coalesce:
 
 
 def _placed(parts: Sequence[pa.Array], places: Sequence[Int64s]) -> pa.Array:
-    """Concatenate parts of a batch's values and put each value at its place in the batch."""
+    """Concatenate parts of a batch's values and scatter each value to its row."""
     order = np.empty(sum(map(len, places)), np.int64)
     order[np.concatenate(places)] = np.arange(len(order))
     return pa.concat_arrays(parts).take(to_arrow(order))
@@ -493,7 +494,7 @@ def _hits(condition: Node, batch: pa.RecordBatch) -> Mask:
 
 
 def case(conditions: Sequence[Node], values: Sequence[Node], otherwise: Node | None) -> Node:
-    """CASE WHEN ... THEN ... ELSE ... END.
+    """Build CASE WHEN ... THEN ... ELSE ... END.
 
     Raises:
         Problem: a condition is not a boolean, or the values have no common type.
@@ -503,7 +504,7 @@ def case(conditions: Sequence[Node], values: Sequence[Node], otherwise: Node | N
 
 
 def coalesce(*args: Node) -> Node:
-    """COALESCE: the first value that is not null. Arguments after a literal are never computed."""
+    """Build COALESCE: the first value that is not null. Arguments after a literal are dropped."""
     nodes = [node for node in unify(*args) if not is_nothing(node)]
     literals = [place for place, node in enumerate(nodes) if isinstance(node, Literal)]
     nodes = nodes[: literals[0] + 1] if literals else nodes
@@ -515,7 +516,7 @@ def coalesce(*args: Node) -> Node:
 
 
 def null_if(left: Node, right: Node) -> Node:
-    """NULLIF: null if the two values are equal, else the first value."""
+    """Build NULLIF: null if the two values are equal, else the first value."""
     if is_nothing(left) or is_nothing(right):
         return left
     try:

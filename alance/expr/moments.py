@@ -32,7 +32,7 @@ def _iso_weekday(values: pa.Array) -> pa.Array:
 
 
 def _fraction(per_second: int) -> Callable[[pa.Array], pa.Array]:
-    """Return the function of the seconds within the minute, in units of a fraction of a second."""
+    """Return the function of the seconds in the minute, in units of `1 / per_second` seconds."""
     width = pa.int64() if per_second == 10**9 else pa.int32()
     part = as_scalar(10**9 // per_second)
 
@@ -46,7 +46,7 @@ def _fraction(per_second: int) -> Callable[[pa.Array], pa.Array]:
 
 
 def _epoch(values: pa.Array) -> pa.Array:
-    """Seconds since 1970 as floats."""
+    """Return the seconds since 1970 as floats."""
     fine = pc.cast(_ticks(values, pa.timestamp("us")), pa.float64(), safe=False)
     return pc.divide(fine, as_scalar(1e6))
 
@@ -90,7 +90,7 @@ TRUNCATION_UNITS: Final = (
 def date_part(name: str, args: list[Node]) -> Node:
     """date_part('year', moment), and EXTRACT(year FROM moment): an int32.
 
-    The epoch is a float64, nanoseconds are int64.
+    Except that `epoch` is a float64, and `nanosecond` an int64.
     """
     part = literal_text(name, args[0]).lower()
     kernel = DATE_PARTS.get(part) or DATE_PARTS.get(part.removesuffix("s"))
@@ -105,7 +105,7 @@ def date_part(name: str, args: list[Node]) -> Node:
 
 
 def date_trunc(name: str, args: list[Node]) -> Node:
-    """date_trunc('month', moment): the start of the unit."""
+    """date_trunc('month', moment): the start of the month, or other unit, of the moment."""
     unit = literal_text(name, args[0]).lower()
     if unit not in TRUNCATION_UNITS:
         raise unknown("unit of time", unit, TRUNCATION_UNITS)
@@ -230,7 +230,7 @@ def make_time(name: str, args: list[Node]) -> Node:
 
 
 def _whole_numbers(values: Sequence[Value]) -> tuple[list[Int64s], Mask]:
-    """Return the arguments as integers, nulls as 0, and the mask of rows without a null."""
+    """Return the arguments as integers, nulls as 0, and the mask of the rows without nulls."""
     rows = next((len(value) for value in values if isinstance(value, pa.Array)), 1)
     arrays = [broadcast(value, rows) for value in values]
     valid = np.logical_and.reduce([as_mask(pc.is_valid(array)) for array in arrays])

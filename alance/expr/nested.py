@@ -120,9 +120,9 @@ def has_all(name: str, args: list[Node]) -> Node:
 
 
 def position(name: str, args: list[Node]) -> Node:
-    """array_position(list, item): place of the first equal item as uint64, counted from 1.
+    """array_position(list, item): position of the first equal item as uint64, counted from 1.
 
-    Null if the list has no such item; nulls are equal.
+    Null if the list has no such item. A null item equals a null.
     """
     return _first(name, args)
 
@@ -150,7 +150,7 @@ def _first(name: str, args: list[Node]) -> Node:
     node, item = _list(name, args[0]), args[1]
     items = _Slot(0, plain_type(node.type.value_type))
     other = item if isinstance(item, Literal) else _Slot(1, item.type)
-    differs = distinct(items, other)  # a null equals a null
+    differs = distinct(items, other)  # a null equals a null here
 
     def find(lists: Value, *values: pa.Array) -> pa.Array:
         if values:
@@ -165,7 +165,7 @@ def _first(name: str, args: list[Node]) -> Node:
 
 
 def first_true(equal: pa.Array, parents: Int64s, num_lists: int) -> pa.Array:
-    """Return the place of the first true item of each list, counted from 1; null if none is true.
+    """Return the position of each list's first true item, counted from 1; null if none is true.
 
     Args:
         equal: booleans, one for each item of all lists.
@@ -193,7 +193,7 @@ def _has_or_null_item(name: str, node: Node, item_: Node) -> Node:
 
 
 def _null_where_needed(answers: pa.Array, *needed: Value) -> pa.Array:
-    """Return `answers`, null where one of the needed values is null."""
+    """Return `answers`, null where a value that was needed is null."""
     for values in needed:
         if isinstance(values, pa.Array) and values.null_count:
             answers = pc.if_else(pc.is_valid(values), answers, as_scalar(None, pa.bool_()))
@@ -223,7 +223,7 @@ def _numbers(array: pa.Array) -> Int64s:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Slot:
-    """A column of a batch, by its number."""
+    """A column of a batch, by position."""
 
     number: int
     type: pa.DataType
@@ -239,7 +239,7 @@ class _Slot:
 def member(node: Node, name: str) -> Node:
     """Return a field of a struct by its exact name.
 
-    A field of a column is a `Column` itself, so that nothing else of the struct is read.
+    A field of a column is a `Column` as well, so that the struct's other fields are not read.
 
     Raises:
         Problem: the node is not a struct, or has no such field.

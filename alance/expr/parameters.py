@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Items: TypeAlias = "Sequence[Literal] | pa.Array | Digits"
 NULL_LITERAL: Final = Literal(as_scalar(None, pa.null()))
-LONG_LIST: Final = 64  # values; longer lists become one array instead of literals, see `lexical`
+LONG_LIST: Final = 64  # values; longer lists become an array instead of literals, see `lexical`
 
 
 class Parameters:
@@ -119,8 +119,8 @@ def _is_list(value: object) -> bool:
 def items_of(value: object, name: str) -> tuple[Items, bool]:
     """Return the values of a list without nulls, and True if it has nulls.
 
-    A list of more than `LONG_LIST` texts, bytes or integers becomes an array, and one of floats or
-    decimals becomes `Digits`: an item then costs a tenth of a literal.
+    A list of more than `LONG_LIST` texts, bytes or integers becomes an array, and a list of floats
+    or decimals becomes `Digits`. An item then costs a tenth of a literal.
 
     Args:
         name: the list's name in messages.
@@ -163,9 +163,9 @@ def _is_signed(values: pa.Array) -> bool:
 
 
 def array_of(values: object, least: int = LONG_LIST + 1) -> pa.Array | list[object]:
-    """Return texts, bytes or integers as an array; other values and short lists as a list.
+    """Return texts, bytes or integers as an array; return other values, and short lists, as a list.
 
-    Arrays of Arrow, and numpy arrays of integers, stay arrays of any length.
+    Arrow arrays, and numpy arrays of integers, remain arrays, whatever their length.
 
     Args:
         least: smallest number of Python values that become an array.
@@ -194,7 +194,7 @@ def array_of(values: object, least: int = LONG_LIST + 1) -> pa.Array | list[obje
 
 
 def literal_of(value: object, name: str) -> Literal:
-    """Return a Python value as the literal that the text would have; Arrow scalars keep their type.
+    """Convert a Python value to the literal that SQL text would have; Arrow keeps its types.
 
     Raises:
         Problem: the value is not a scalar.
@@ -243,7 +243,7 @@ def _scalar(value: object) -> Literal | None:
 
 
 def _of_microseconds(span: timedelta, type_: pa.DataType) -> Literal:
-    """Return a timestamp, time or duration: in nanoseconds if a pandas value has any."""
+    """Return a timestamp, time or duration; in nanoseconds if it is a pandas value that has any."""
     nanoseconds = getattr(span, "nanoseconds", 0)
     whole = span // timedelta(microseconds=1)
     if nanoseconds:
@@ -253,7 +253,7 @@ def _of_microseconds(span: timedelta, type_: pa.DataType) -> Literal:
 
 
 def _moment(value: np.datetime64 | np.timedelta64) -> Literal:
-    """Return a numpy timestamp or duration; units that Arrow lacks become microseconds."""
+    """Convert a numpy timestamp or duration; units that Arrow lacks become microseconds."""
     if np.isnat(value):
         return NULL_LITERAL
     unit, step = np.datetime_data(value.dtype)
@@ -265,7 +265,7 @@ def _moment(value: np.datetime64 | np.timedelta64) -> Literal:
 
 
 def _decimal(value: Decimal) -> Literal | None:
-    """Return a decimal in a type of its own scale; it compares exactly with any other scale."""
+    """Convert a decimal to a literal of its own scale, which compares exactly with any scale."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):  # NaN or infinity
         return None

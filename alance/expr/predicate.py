@@ -1,10 +1,10 @@
 """Compiled filters and computed columns, which are evaluated batch by batch.
 
-The SQL parser is imported when the first text is parsed, which takes 0.1 s. A caller that must not
-wait, such as an event loop, imports `alance.expr.build` in another thread first.
+The SQL parser is imported when the first text is parsed, which takes 0.1 s. A caller on an event
+loop first imports `alance.expr.build` in another thread.
 
-`is_nullable` follows DataFusion, with which other writers of the table compute columns: operators
-return null only if an operand is null, functions may return null for any arguments.
+`is_nullable` follows DataFusion, because other writers compute columns with it: operators return
+null only if an operand is null, and functions may return null for any arguments.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ CONVERSIONS: Final = ("cast to ", "conversion to ")
 QUICK: Final = OPERATORS.union(
     ["is null", "is true", "is false", "is distinct from", "like", "starts_with"]
 )
-ANSWERS: Final = ("is ",)  # IS NULL, IS TRUE, IS DISTINCT FROM
+ANSWERS: Final = ("is ",)  # names of calls that are never null: IS NULL, IS TRUE, IS DISTINCT FROM
 
 
 class Evaluated(Protocol):
-    """An expression that computes an array for a batch."""
+    """Protocol of an expression that computes an array for a batch."""
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array | pa.Scalar:
         """Return the values of the rows of a batch."""
@@ -66,9 +66,8 @@ class Predicate:
     Attributes:
         text: the SQL text or pyarrow expression that the caller wrote.
         columns: names, or dotted paths of nested fields, that the condition reads.
-        documents: subset of `columns` that only JSON functions read, which take JSONB as well as
-            text.
-        has_params: True if the text has parameters, so that one text may stand for many filters.
+        documents: the `columns` that only JSON functions read; these functions take JSONB and text.
+        has_params: True if the text has parameters: the same text may then be different filters.
     """
 
     text: str
@@ -79,7 +78,7 @@ class Predicate:
 
     @property
     def is_quick(self) -> bool:
-        """True if evaluation costs no more than comparing the columns' values.
+        """True if evaluation costs no more than a comparison of the columns' values.
 
         A small batch is then filtered on the calling thread.
         """
@@ -100,7 +99,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A column computed from others.
+    """A column that is computed from other columns.
 
     Attributes:
         text: the SQL text or pyarrow expression that the caller wrote.
@@ -233,7 +232,7 @@ def _build(source: SqlText, tree: SyntaxTree, schema: pa.Schema, params: Params)
 
 
 def _columns(node: Node) -> tuple[str, ...]:
-    """Return the paths that a node reads, without paths below a column that is read as a whole."""
+    """Return the paths that a node reads, except those below a column that is read whole."""
     paths = dict.fromkeys(column_paths(node))
     whole = {path[0] for path in paths if len(path) == 1}
     names = [path[0] if path[0] in whole else join_path(path) for path in paths]
@@ -243,8 +242,8 @@ def _columns(node: Node) -> tuple[str, ...]:
 def _evaluated(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
     """Evaluate an expression for the rows of a batch.
 
-    Large values are computed in parts of the batch. If a memory budget is set already, the batch is
-    such a part and is evaluated as a whole.
+    Large values are computed in parts of the batch. If a memory budget is already set, the batch is
+    itself such a part, and is evaluated whole.
     """
     budget = value_budget.current()
     if budget is not None:

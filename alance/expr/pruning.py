@@ -1,8 +1,7 @@
 """Pruning of zones of rows by the bounds of columns: no zone with a matching row is ruled out.
 
-A part of a condition that is not understood may have any value. All terms of AND and OR on one
-column become one check (`pruning_sets`). Terms beyond a limit are not checked, only evaluated for
-rows.
+A part that is not understood may have any value. All terms of AND and OR on the same column become
+one check (`pruning_sets`). Terms beyond `MAX_CHECKS` are not checked, only evaluated for rows.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def check_of(condition: object) -> Check | None:
 
 
 def num_listed(condition: object) -> int:
-    """Return the number of values in the lists of a condition: the cost of sorting them."""
+    """Return the number of values in a condition's lists: the cost of sorting them."""
     if isinstance(condition, Call) and isinstance(condition.meaning, Membership):
         return len(condition.meaning.items)
     if isinstance(condition, Call | Junction):
@@ -68,7 +67,7 @@ def num_listed(condition: object) -> int:
 
 
 def num_checks(check: Check) -> int:
-    """Return how often a check reads the bounds of a column: its cost."""
+    """Return the cost of a check: how many times it reads the bounds of a column."""
     return sum(1 for _ in check.columns())
 
 
@@ -130,7 +129,7 @@ def _begun(pattern: Pattern) -> Check:
 
 
 def _all(parts: list[Check]) -> Check:
-    """AND; the sets of each column become their intersection."""
+    """Build AND; the sets of each column are intersected."""
     complements: dict[tuple[tuple[str, ...], pa.DataType], list[Within]] = {}
     others: list[Check] = []
     for part in parts:
@@ -143,7 +142,7 @@ def _all(parts: list[Check]) -> Check:
 
 
 def _any_of(sets: list[Within]) -> Within:
-    """OR of conditions on one column."""
+    """Build OR of conditions on the same column."""
     has_nan = any(within.has_nan for within in sets)
     return Within(sets[0].column, union([within.ranges for within in sets]), has_nan)
 
@@ -155,7 +154,7 @@ def _negated(check: Check) -> Check:
 
 
 def _limited(check: Check) -> Check:
-    """Limit a check to `MAX_CHECKS`: an AND to its cheapest parts, any other to all or nothing."""
+    """Limit a check to `MAX_CHECKS`: of an AND the cheapest parts remain, else all or nothing."""
     parts = check.parts if isinstance(check, All) else (check,)
     total, limited = 0, []
     for part in sorted(parts, key=num_checks):
@@ -179,7 +178,7 @@ def _is_null_of(node: Call) -> Check:
 
 
 def _distinct(node: Call) -> Check:
-    """IS DISTINCT FROM a literal: true for nulls, unless the literal is null."""
+    """Build IS DISTINCT FROM a literal, which is true for nulls unless the literal is null."""
     if len(node.args) == 1:
         return _negated(_is_null_of(node))
     unequal, left, right = node.args

@@ -1,8 +1,8 @@
 """Checks: the possible values of a condition in zones of rows, from the bounds of columns.
 
-A check has three masks of zones: the condition may be true, may be false, may be null for some row.
-All zones are computed together, as arrays. A comparison that is not a set of ranges is evaluated on
-the bounds themselves, by the nodes that also evaluate rows, so that casts of literals, decimals,
+A check returns three masks of zones: the condition may be true, may be false, or may be null for at
+least one row. All zones are computed together, as arrays. A comparison that is not a set of ranges
+is evaluated on the bounds, by the same nodes that evaluate rows. So casts of literals, decimals,
 time zones, float rounding and NaN agree.
 """
 
@@ -41,14 +41,14 @@ class Zones:
         self._stored: dict[Path, StoredBounds] = {}
 
     def bounds(self, column: Column) -> Bounds | None:
-        """Return the bounds of a column. Returns None if they are unknown or of another type."""
+        """Return the bounds of a column; None if they are unknown or have another type."""
         bounds = self._columns.get(column.path)
         return None if bounds is None or bounds.low.type != column.type else bounds
 
     def stored(self, column: Column) -> StoredBounds:
-        """Return the bounds of a column as values; the column must have bounds.
+        """Return the bounds of a column as values, converted once for all checks.
 
-        Converted once for all checks.
+        The column must have bounds.
         """
         if column.path not in self._stored:
             self._stored[column.path] = StoredBounds.of(self._columns[column.path])
@@ -65,13 +65,13 @@ class May:
 
     @classmethod
     def be_anything(cls, num_zones: int) -> May:
-        """Return the masks of a condition of which nothing is known."""
+        """Return the masks of a condition that may have any value."""
         maybe = np.ones(num_zones, np.bool_)
         return cls(maybe, maybe, maybe)
 
 
 class Check(Protocol):
-    """A condition that can be evaluated for zones."""
+    """Protocol of a condition that can be evaluated for zones."""
 
     def may(self, zones: Zones) -> May: ...
 
@@ -108,7 +108,7 @@ class ConstantCheck:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """NOT; null stays null."""
+    """NOT; the negation of null is null."""
 
     of: Check
 
@@ -145,7 +145,7 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """IS TRUE, IS FALSE or, for the answer None, IS NULL of a condition; never null."""
+    """IS TRUE, IS FALSE or, if the answer is None, IS NULL of a condition; never null."""
 
     of: Check
     answer: bool | None
@@ -186,7 +186,7 @@ class Within:
     """The condition that a column's value is in a set; null if the value is null.
 
     Attributes:
-        has_nan: the condition is true for NaN, which is above all ranges.
+        has_nan: True if NaN, which is above all ranges, is in the set.
     """
 
     column: Column
@@ -216,7 +216,7 @@ class Compared:
 
     Attributes:
         tests: nodes by (side, operator) that compare the bound on that side with the literal.
-        of_nan: the comparison is true for NaN. Without meaning for types that have no NaN.
+        of_nan: True if the comparison is true for NaN. Ignored for types that have no NaN.
     """
 
     column: Column
@@ -264,7 +264,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class BeginsWith:
-    """A condition that only texts with a prefix can meet.
+    """The necessary condition that a text has a prefix.
 
     Attributes:
         high: tests that the high bound is not below the prefix.
@@ -277,7 +277,7 @@ class BeginsWith:
 
     @classmethod
     def of(cls, pattern: Pattern) -> BeginsWith:
-        """Build the check of a pattern with a prefix."""
+        """Build the check of a pattern that begins with plain text."""
         column = pattern.node
         assert isinstance(column, Column)
         literal = Literal(as_scalar(pattern.prefix))
@@ -302,7 +302,7 @@ _OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def _possibly(test: Node, bounds: pa.RecordBatch) -> Mask:
-    """Return the mask of the zones for which a test is true, or its bound is unknown."""
+    """Return the mask of the zones for which a test is true or a bound is unknown."""
     return _true_or_null(broadcast(test.evaluate(bounds), bounds.num_rows))
 
 

@@ -1,9 +1,9 @@
 """Sets of a column's values as ranges, in which the bounds of zones are looked up.
 
-However many terms a condition on one column has (`IN`, OR of equalities, ranges, and negations), it
-is one ascending array of edges, and all zones are two binary searches in it. Values are integers in
-the type's unit, bytes, or floats. Each value has a next value, so that a range is its first value
-and the first value after it.
+Any condition on one column (`IN`, OR of equalities, ranges, negations) becomes one ascending array
+of edges. The check of all zones is then two binary searches in this array. Values are integers in
+the type's unit, bytes, or floats. Every value has a successor, so a range is stored as its first
+value and the first value after it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from alance.format.statistics import Bounds
 
     Values = npt.NDArray[Any]  # int64, float64, or objects: bytes or integers of any size
-    Value: TypeAlias = Any  # int, bytes or float, all of one kind in a set
+    Value: TypeAlias = Any  # int, bytes or float; all values of a set have the same type
 
 INT64: Final = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranges:
-    """A set of values of a type: values between edges are alternately outside and inside.
+    """A set of values as intervals, which are alternately outside and inside the set.
 
     Attributes:
         begins: True if values below all edges are inside.
@@ -57,7 +57,7 @@ class Ranges:
 
         Args:
             type_: type of the values.
-            most: largest number of values that are listed.
+            most: maximum number of values.
         """
         if self.begins or len(self.edges) % 2 or len(self.edges) > 2 * most:
             return None
@@ -72,14 +72,14 @@ class Ranges:
         return [v for first, stop in zip(firsts, stops, strict=True) for v in range(first, stop)]
 
     def hits(self, bounds: StoredBounds) -> tuple[Mask, Mask]:
-        """Return two masks of zones: some value may be in the set; every value is in the set."""
+        """Return two masks of zones: some value may be in the set; all values are in the set."""
         low = self._places(bounds.lows, bounds.has_low, 0)
         high = self._places(bounds.highs, bounds.has_high, len(self.edges))
         is_inside = (low & 1).astype(np.bool_) ^ self.begins
         return is_inside | (high > low), is_inside & (high == low)
 
     def _places(self, values: Values, is_set: Mask, otherwise: int) -> Int64s:
-        """Return the number of edges at or below each bound; `otherwise` for unknown bounds.
+        """Return the number of edges at or below each bound, and `otherwise` for unknown bounds.
 
         Args:
             values: the known bounds.
@@ -93,9 +93,9 @@ class Ranges:
         return spread
 
     def rows_in(self, values: pa.Array) -> Int64s | None:
-        """Return the places of the values that are inside.
+        """Return the positions of the values that are in the set.
 
-        Returns None if the values are not integers that can be searched.
+        Returns None if the values are not integers, which alone are searched.
 
         Args:
             values: sorted values, nulls first.
@@ -116,7 +116,7 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class StoredBounds:
-    """Bounds of a column as values; `lows` and `highs` have only the known bounds."""
+    """Bounds of a column as values; `lows` and `highs` contain only known bounds."""
 
     has_low: Mask
     has_high: Mask
@@ -142,7 +142,7 @@ def union(sets: Sequence[Ranges]) -> Ranges:
 def compared(op: str, type_: pa.DataType, literal: Literal) -> Ranges | None:
     """Return the values of a type for which `value op literal` is true.
 
-    Returns None if they are not ranges, as for a literal of another kind or NaN.
+    Returns None if they do not form ranges, as for a literal of another kind or NaN.
     """
     point = _point(type_, literal)
     return None if point is None else _of_point(op, *point)
@@ -151,7 +151,7 @@ def compared(op: str, type_: pa.DataType, literal: Literal) -> Ranges | None:
 def listed(type_: pa.DataType, items: Iterable[Literal] | pa.Array) -> Ranges | None:
     """Return the set of the values of literals, or of an array of the type.
 
-    Returns None if one of them is not a range.
+    Returns None if a value does not form a range.
     """
     if isinstance(items, pa.Array):
         return _of_array(items)
@@ -165,7 +165,7 @@ def listed(type_: pa.DataType, items: Iterable[Literal] | pa.Array) -> Ranges | 
 
 
 def _turns(count: int, is_first_in: bool) -> Int64s:
-    """Return +1 for each edge at which a range begins, -1 for each at which one ends."""
+    """Return +1 for each edge that begins a range, and -1 for each edge that ends one."""
     steps = np.full(count, -1 if is_first_in else 1, np.int64)
     steps[::2] *= -1
     return steps
@@ -189,9 +189,9 @@ def _joined(num_open: int, edges: Values, steps: Int64s) -> Ranges:
 
 
 def _point(type_: pa.DataType, literal: Literal) -> tuple[Value, Value | None, bool] | None:
-    """Return the first value at or above a literal, the next value, and True if it is the literal.
+    """Return the first value at or above a literal, the next one, and True if it is the literal.
 
-    For an infinite literal, the first value is out of the type's bounds. The next value is None if
+    For an infinite literal, the first value is outside the type's bounds. The next value is None if
     there is none. Returns None for a literal of another kind, and for NaN.
     """
     scale = scale_of(type_)
@@ -220,7 +220,7 @@ def _point(type_: pa.DataType, literal: Literal) -> tuple[Value, Value | None, b
 
 
 def _of_point(op: str, first: Value, after: Value | None, is_value: bool) -> Ranges:
-    """Return the values for which `value op literal` is true; arguments are from `_point`."""
+    """Return the values for which `value op literal` is true, from the result of `_point`."""
     if op == "!=":
         return ~_of_point("=", first, after, is_value)
     if op == "=":
@@ -234,7 +234,7 @@ def _of_point(op: str, first: Value, after: Value | None, is_value: bool) -> Ran
 
 
 def _of_array(values: pa.Array) -> Ranges:
-    """Return the set of texts, bytes, floats or integers; adjacent numbers become one range."""
+    """Return the set of texts, bytes, floats or integers; adjacent values become one range."""
     if is_text(values.type) or is_bytes(values.type):
         large = pa.large_string() if is_text(values.type) else pa.large_binary()
         # Arrow releases the GIL while it sorts, `list.sort` does not: 0.1 s for 200,000 texts.
@@ -256,21 +256,21 @@ def _of_array(values: pa.Array) -> Ranges:
     np.greater(firsts[1:], stops[:-1], out=is_first[1:-1])
     edges = np.empty(2 * (np.count_nonzero(is_first) - 1), firsts.dtype)
     edges[::2], edges[1::2] = firsts[is_first[:-1]], stops[is_first[1:]]
-    # Infinity has no next float: a range that ends with it has no stop. The next float above the
-    # greatest finite number is infinity, which is a stop as any other.
+    # Infinity has no next float, so a range that ends with it has no stop. The next float after the
+    # greatest finite number is infinity, which is a valid stop.
     is_endless = edges.dtype == np.float64 and len(firsts) and firsts[-1] == np.inf
     return Ranges(False, edges[:-1] if is_endless else edges)
 
 
 def _next_floats(floats: npt.NDArray[np.floating]) -> Float64s:
-    """Return the next larger float of the same type for each; infinity after the greatest."""
+    """Return the next larger float of the same type for each float; infinity for the greatest."""
     with np.errstate(over="ignore"):
         after: Float64s = np.nextafter(floats, floats.dtype.type(np.inf)).astype(np.float64)
     return after
 
 
 def _array(values: list[Value]) -> Values:
-    """Return values of one kind as an array; integers as int64 only if all fit."""
+    """Return values of one kind as an array; integers become int64 only if all fit."""
     if values and isinstance(values[0], float):
         return np.array(values, np.float64)
     is_small = values and isinstance(values[0], int)
@@ -282,17 +282,17 @@ def _array(values: list[Value]) -> Values:
 
 
 def _concatenated(arrays: Sequence[Values]) -> Values:
-    """Concatenate arrays, without empty ones, whose dtype has no meaning."""
+    """Concatenate arrays, except empty ones, whose dtype is arbitrary."""
     return np.concatenate([array for array in arrays if len(array)] or [_array([])])
 
 
 def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
-    """Return the mask of the known bounds, and these as integers in their unit, bytes or floats."""
+    """Return the mask of the known bounds, and their values (integers, bytes or floats)."""
     type_ = bounds.type
     if bounds.null_count:
         is_set = as_mask(bounds.is_valid())
         values = bounds.filter(bounds.is_valid())
-    else:  # mostly
+    else:  # the usual case
         is_set, values = np.ones(len(bounds), np.bool_), bounds
     if not is_set.any():
         return is_set, _array([])
@@ -307,7 +307,7 @@ def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
 
 
 def _numbers(values: pa.Array) -> Values:
-    """Return values without nulls as integers in their unit, of any size."""
+    """Convert values without nulls to integers of any size, in the type's unit."""
     numbers = whole_numbers(values)
     if numbers is not None:
         is_large = numbers.dtype == np.uint64 and (numbers > INT64.max).any()
@@ -323,7 +323,7 @@ def _numbers(values: pa.Array) -> Values:
 def whole_numbers(values: pa.Array) -> Values | None:
     """Return a view of the values as integers in their unit; nulls are arbitrary.
 
-    Returns None if the type has no such integers, or they are wider than 8 bytes.
+    Returns None if the type does not store integers, or stores integers of more than 8 bytes.
     """
     scale = scale_of(values.type)
     if scale is None or values.type.bit_width not in (8, 16, 32, 64):

@@ -1,8 +1,8 @@
 """Regular expressions: filters use the syntax of Rust, which is translated to RE2's for Arrow.
 
 The two differ only in `\\w`, `\\d` and `\\s`, which match characters of all scripts in Rust, but
-only ASCII in RE2: they are replaced by Unicode classes. `\\b` is that of ASCII. RE2 has no set
-operations on classes.
+only ASCII in RE2: they are replaced by Unicode classes. `\\b` remains that of ASCII.
+Patterns with set operations on classes are refused, because RE2 has none.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _MEMBERS: Final = {
     "d": r"\p{Nd}",
     "s": r"\t\n\v\f\r\x{85}\p{Z}",
 }
-SEARCH_WORK: Final = 16  # bytes reserved for each byte of text that a pattern searches
+SEARCH_WORK: Final = 16  # bytes reserved per byte of text that a pattern searches
 _GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\((?!\?[^P<])")
 _FLAGS: Final = frozenset("ims")
 _NAMED: Final = re.compile(r"\(\?P?<[^>=!]+>")
-_EDGES: Final = "a b\n1_,"  # has a place between every two kinds of characters
+_EDGES: Final = "a b\n1_,"  # a text with a boundary between every two kinds of characters
 
 
 def regexp_like(name: str, args: list[Node]) -> Node:
@@ -131,7 +131,7 @@ class Match:
         return (self.text,)
 
     def has_match(self) -> Node:
-        """Return the node that tests for a match; it is false for a null."""
+        """Return the node that tests for a match; it is false for a null text."""
 
         def test(values: pa.Array) -> pa.Array:
             reserve_search(values)
@@ -160,13 +160,13 @@ class Match:
 
 
 def reserve_search(values: pa.Array) -> None:
-    """Reserve memory in proportion to the texts that one call of Arrow searches by a pattern.
+    """Reserve memory in proportion to the text that one call of Arrow searches.
 
     A search takes a hundred times as long as a copy, and a call of Arrow cannot be cancelled. The
-    reservation keeps parts, and so the calls, small.
+    reservation keeps the parts of a batch small, and with them the calls.
 
     Raises:
-        BudgetExceeded: the texts are too many for one call.
+        BudgetExceeded: the texts are too large for one call.
     """
     if len(values) > 1:
         reserve(SEARCH_WORK * values.nbytes)
@@ -208,8 +208,8 @@ def located(name: str, regex: str, number: int, group: int) -> Callable[[pa.Arra
         group: number of a group to find in the first match instead; 0 for whole matches.
 
     Raises:
-        Problem: a later match of a pattern that may match an empty text; or pyarrow is older than
-            21 and has no `extract_regex_span`.
+        Problem: `number` is above 1 and the pattern may match an empty text; or pyarrow is older
+            than 21, without `extract_regex_span`.
     """
     if number == 1 and not group:
 
@@ -242,7 +242,7 @@ def located(name: str, regex: str, number: int, group: int) -> Callable[[pa.Arra
 
 
 def _may_be_empty(regex: str) -> bool:
-    """True if a pattern matches an empty text at some place of `_EDGES`."""
+    """True if a pattern matches an empty text at any position of `_EDGES`."""
     edges, length = pa.repeat(as_scalar(_EDGES), 1), len(_EDGES)
     at_each_place = (
         rf"\A(?s:.{{{at}}})(?:{regex})(?s:.{{{length - at}}})\z" for at in range(length + 1)
@@ -251,7 +251,7 @@ def _may_be_empty(regex: str) -> bool:
 
 
 def _regrouped(regex: str, group: int) -> tuple[str, int]:
-    """Return a pattern of whose groups only one captures, named `m`, and the number of groups."""
+    """Return the pattern with one capturing group, named `m`, and its original number of groups."""
     parts, at, count, in_class = [], 0, 0, False
     while at < len(regex):
         width = 2 if regex[at] == "\\" else 1
@@ -288,7 +288,7 @@ def _escape(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _class(name: str, pattern: str, at: int) -> tuple[str, int]:
-    """Translate the class that begins at `[`, and return the offset after it as well.
+    """Translate the class that begins at `[`; also return the offset after the class.
 
     A class with `\\W`, `\\D` or `\\S` becomes an alternative.
     """

@@ -3,7 +3,7 @@
     a.b <= -1.5 AND (c IN ('x', ?) OR NOT d IS NULL) AND e NOT LIKE 'x%' AND f BETWEEN 1 AND :high
 
 Most filters are simple, and importing `sqlglot`, which parses all others, takes 0.2 s. The trees
-are equal to those of `sqlglot`; a text for which that is not certain is left to `sqlglot`.
+equal those of `sqlglot`; any text for which this is not certain is left to `sqlglot`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_SIMPLE: Final = 4 << 10  # characters; longer texts are left to sqlglot
-MAX_TERMS: Final = 48  # items of a list, or terms of a chain; `lexical` has a path for more
+MAX_TERMS: Final = 48  # items of a list, or terms of a chain; `lexical` handles longer ones
 MAX_NESTED: Final = 24  # depth of parentheses and NOT
 
 _TOKEN: Final = re.compile(
@@ -92,7 +92,7 @@ def is_simple(text: str) -> bool:
     return simple_tree(text) is not None
 
 
-@lru_cache(maxsize=64)  # a read asks first whether its filter is simple, then for the tree
+@lru_cache(maxsize=64)  # a read first calls `is_simple`, then `simple_tree`
 def _parsed(text: str) -> SyntaxTree | None:
     try:
         return _SimpleParser(text).whole()
@@ -165,7 +165,7 @@ class _SimpleParser:
             self._num_nested -= 1
 
     def _ends(self) -> None:
-        """Decline the text unless AND, OR, `)` or the end follows the condition."""
+        """Raise `_Declined` unless AND, OR, `)` or the end follows the condition."""
         kind, text, _ = self._tokens[self._at]
         is_end = kind == "end" or (kind == "sign" and text == ")")
         if not is_end and not (kind == "word" and text.upper() in ("AND", "OR")):
@@ -269,5 +269,5 @@ class _SimpleParser:
 
 
 def _width(kind: str, text: str) -> int:
-    """Return the number of characters of a token in the text."""
+    """Return the length of a token in the text, in characters."""
     return len(text) + {"quoted": 2, "parameter": 1}.get(kind, 0)

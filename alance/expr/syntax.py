@@ -1,7 +1,7 @@
 """Syntax tree of SQL text, common to both parsers.
 
-Kinds (`EQ`, `And`, `Column`, ...) and names of parts are those of `sqlglot`. Parts that are absent,
-false or empty are omitted.
+Kinds (`EQ`, `And`, `Column`, ...) and names of parts are those of `sqlglot`. Absent, false and
+empty parts are omitted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SyntaxTree:
         kind: the name of the node's kind.
         args: the node's parts by name: trees, lists of trees, texts, or True.
         start: offset in the text of a name, literal or parameter; None for other kinds.
-        number: position of a parameter among those of the text, once that is known. Not compared.
+        number: position of a parameter among the text's parameters; set later, and ignored by `==`.
     """
 
     __slots__ = ("args", "kind", "number", "start")

@@ -34,16 +34,16 @@ from alance.format.numbers import as_scalar, contents_of, to_arrow, validity_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_LOWER_SPECIAL: Final = "[\u0130\u03a3]"  # a dotted I, and the sigma that differs at a word's end
+_LOWER_SPECIAL: Final = "[\u0130\u03a3]"  # dotted I; sigma differs at a word's end
 MAX_REPEATS: Final = 1 << 20  # copies of a text, or characters of padding
-UNRESERVED_BYTES: Final = 1 << 20  # bytes; smaller results are not reserved, as counting costs more
+UNRESERVED_BYTES: Final = 1 << 20  # bytes; counting smaller results costs more
 
 
 def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) -> Node:
-    r"""LIKE and ILIKE: `%` matches any text, `_` any character; `\` before them makes them plain.
+    r"""Build LIKE or ILIKE: `%` matches any text, `_` any character; `\` escapes them.
 
     Args:
-        escape: character instead of `\`; None for `\`, an empty text for no such character.
+        escape: escape character; None for `\`, an empty text for no escape.
 
     Raises:
         Problem: the pattern is not a literal, or a side is not text.
@@ -64,7 +64,7 @@ def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) ->
 
 
 def _matching(name: str, node: Node, pieces: Sequence[str]) -> Node:
-    """Build the test of a text against the pieces of a LIKE pattern."""
+    """Build the test that a text matches the pieces of a LIKE pattern."""
     pattern = like_bytes(pieces)
 
     def match(values: pa.Array) -> pa.Array:
@@ -111,7 +111,7 @@ def literal_text(name: str, node: Node) -> str:
 
 
 def plain_text(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
-    """Return the builder of a function of one text."""
+    """Return the builder of a function that takes one text."""
     return lambda name, args: call(name, kernel, as_text(name, args[0]))
 
 
@@ -132,7 +132,7 @@ def with_pattern(before: str, behind: str) -> Callable[[str, list[Node]], Node]:
 
 
 def trimming(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
-    """Return the builder of trim, ltrim or rtrim, which trim spaces or the given characters."""
+    """Return the builder of trim, ltrim or rtrim, which remove spaces or the given characters."""
 
     def build(name: str, args: list[Node]) -> Node:
         characters = literal_text(name, args[1]) if len(args) > 1 else " "
@@ -144,7 +144,7 @@ def trimming(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Nod
 
 
 def octet_length(name: str, args: list[Node]) -> Node:
-    """octet_length(x): the number of bytes of a text or of bytes."""
+    """octet_length(x): the number of bytes of a text or a byte string."""
     if not is_bytes(args[0].type):
         args = [as_text(name, args[0])]
     return call(name, pc.binary_length, args[0])
@@ -199,10 +199,10 @@ def replace(name: str, args: list[Node]) -> Node:
 def reserve_growth(
     values: pa.Array, new: str, counts: Callable[[], pa.Array], num_copies: int = 0
 ) -> None:
-    """Reserve memory for texts in which parts are replaced.
+    """Reserve memory for the results of a replacement.
 
     Args:
-        new: the replacement.
+        new: the text that replaces parts.
         counts: returns the number of replacements in each text; called only if the result may have
             more than `UNRESERVED_BYTES`.
         num_copies: upper bound on the copies of matched text in one replacement.
@@ -227,7 +227,7 @@ def repeat(name: str, args: list[Node]) -> Node:
 
 
 def position(name: str, args: list[Node]) -> Node:
-    """strpos(text, part): place of a literal text in characters, counted from 1; 0 if absent."""
+    """strpos(text, part): position of a literal text in characters, counted from 1; 0 if absent."""
     sought = literal_text(name, args[1])
 
     def find(values: pa.Array) -> pa.Array:
@@ -272,7 +272,7 @@ def emptied(values: pa.Array) -> pa.Array:
 
 
 def padding(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
-    """Return the builder of lpad or rpad, to a number of characters; longer texts are cut."""
+    """Return the builder of lpad or rpad, which pad or cut texts to a number of characters."""
 
     def build(name: str, args: list[Node]) -> Node:
         width = whole_argument(name, args[1], 0, MAX_REPEATS)
@@ -301,18 +301,18 @@ def bit_length(name: str, args: list[Node]) -> Node:
 
 
 def concat_ws(name: str, args: list[Node]) -> Node:
-    """concat_ws(separator, ...): nulls are skipped, with their separator."""
+    """concat_ws(separator, ...): joins texts; nulls are skipped, with their separator."""
     separator = literal_text(name, args[0])
     return _joined(name, args[1:], null_handling="skip", separator=separator)
 
 
 def concat(name: str, args: list[Node]) -> Node:
-    """concat(...): nulls are skipped."""
+    """concat(...): joins texts; nulls are skipped."""
     return _joined(name, args, null_handling="replace")
 
 
 def appended(left_side: Node, right_side: Node) -> Node:
-    """`||`: null if a side is null."""
+    """Build `||`, which is null if a side is null."""
     return _joined("||", [left_side, right_side], null_handling="emit_null")
 
 
@@ -327,7 +327,7 @@ def _joined(name: str, args: list[Node], null_handling: str, separator: str = ""
         texts = [_text(broadcast(value, rows)) for value in values]
         reserve(sum(own.nbytes for own in texts) + len(separator.encode()) * rows * len(texts))
         if null_handling == "skip":
-            # The kernel drops rows of only nulls, so each row begins with an empty text.
+            # The kernel drops rows that have only nulls, so each row begins with an empty text.
             texts.insert(0, pa.repeat(as_scalar(""), rows))
             joined = pc.binary_join_element_wise(*texts, between, null_handling=null_handling)
             return pc.utf8_slice_codeunits(joined, len(separator))
@@ -354,7 +354,7 @@ def lower(values: pa.Array) -> pa.Array:
 
 def initcap(values: pa.Array) -> pa.Array:
     """Convert the first letter of each word to upper case, all others to lower case."""
-    uncased = r"\p{N}|\p{Lo}|\p{Lm}"  # the kernel begins a word after these
+    uncased = r"\p{N}|\p{Lo}|\p{Lm}"  # the kernel begins a new word after these
     special = f"{uncased}|{_LOWER_SPECIAL}|{_upper_special()}"
     return _mapped(values, pc.utf8_title, _capitalized, special, has_ascii=True)
 
@@ -378,7 +378,7 @@ def _mapped(
 
 
 def _capitalized(text: str) -> str:
-    """Capitalize words. Digits belong to words, so that `1a` stays."""
+    """Capitalize words. A digit belongs to a word, so `1a` is unchanged."""
     letters, inside = [], False
     for character in text:
         letters.append(character.lower() if inside else character.upper())
@@ -388,6 +388,6 @@ def _capitalized(text: str) -> str:
 
 @cache
 def _upper_special() -> str:
-    """Return the class of characters whose upper case has several; all are below U+FB18."""
+    """Return the regex class of characters with a longer upper case; all are below U+FB18."""
     letters = [chr(code) for code in range(0x80, 0xFB18) if len(chr(code).upper()) > 1]
     return f"[{re.escape(''.join(letters))}]"

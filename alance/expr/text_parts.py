@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes
 
-# Lone surrogates: their bytes occur in no UTF-8 text, and kernels read them as wildcards.
+# Lone surrogates encode wildcards for kernels, because their bytes occur in no UTF-8 text.
 ANY_TEXT: Final = "\udcfe"
 ANY_CHARACTER: Final = "\udcff"
 WILDCARDS: Final = {"%": ANY_TEXT, "_": ANY_CHARACTER}
-CLASSES: Final = frozenset("dDwWsSbB")  # after a backslash: a class or an edge of words
+CLASSES: Final = frozenset("dDwWsSbB")  # after a backslash: a class or a word boundary
 OPTIONAL: Final = frozenset("*?{")  # the character before them may be absent
-NO_PARTS: Final = ((),)  # one alternative, of which no part is known
+NO_PARTS: Final = ((),)  # one alternative without a known part
 
 
 def like_pieces(pattern: str, escape: str) -> Iterator[str]:
@@ -61,9 +61,9 @@ def like_bytes(pieces: Iterable[str]) -> Bytes:
 
 
 def regex_parts(pattern: str) -> tuple[tuple[str, ...], ...]:
-    """Return plain texts that matches contain, for each alternative of a regular expression.
+    """Return texts that all matches contain, for each alternative of a regular expression.
 
-    Returns `NO_PARTS` for patterns with groups, or with syntax rarer than classes, anchors and
+    Returns `NO_PARTS` for patterns with groups, or with syntax other than classes, anchors and
     repetitions.
     """
     alternatives: list[tuple[str, ...]] = []

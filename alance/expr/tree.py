@@ -1,12 +1,13 @@
-"""The compiled form of an expression: nodes that evaluate themselves on a record batch.
+"""Compiled form of an expression: nodes that are evaluated on record batches.
 
-A node evaluates itself by direct calls of Arrow's functions on arrays. A call costs about two
-microseconds, the kernels release the GIL, and nothing is bound or dispatched again for each batch.
-A `Literal` and a `LazyConstant` evaluate to a scalar, all other nodes to an array of the batch's
-length. Calls with constant arguments are folded when they are built, unless they may take long.
-The type of a call is found by running its function on empty arrays.
+A node calls Arrow's functions on arrays directly. A call costs about two microseconds, the kernels
+release the GIL, and nothing is bound or dispatched again for each batch. A `Literal` and a
+`LazyConstant` evaluate to a scalar, all other nodes to an array of the batch's length. Calls with
+constant arguments are folded when they are built, unless they may take long. The type of a call is
+determined by running its function on empty arrays.
 
-A call may carry its `Meaning`, which pruning and indices read: they know bounds, not rows.
+A call may have a `Meaning`, from which pruning and indices, which see bounds instead of rows, read
+the condition.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Value: TypeAlias = "pa.Array | pa.Scalar"
-# Errors of kernels and conversions for values that they do not take.
+# Errors that kernels and conversions raise for values.
 FAILURES = (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, ArithmeticError)
 COMPARED: Final = frozenset(["=", "!=", "<", "<=", ">", ">="])  # their kernels take scalars
 _FALSE: Final = as_scalar(False)
 
 
 class Problem(Exception):
-    """Raised by the builders of nodes; the caller adds the position and picks the public error.
+    """Error of a builder of nodes; the caller adds the position and makes it a public error.
 
     Attributes:
         unsupported: True if the SQL is valid but alance does not evaluate it.
@@ -50,17 +51,17 @@ class Problem(Exception):
         self.column = column
 
     def public(self, message: str) -> Exception:
-        """Return the error to raise to the caller of alance."""
+        """Return the public error for this problem."""
         if self.column is not None:
             return ColumnNotFoundError(message, self.column)
         return (UnsupportedError if self.unsupported else InvalidInputError)(message)
 
 
-FEW_NAMES: Final = 12  # most column names that an error lists
+FEW_NAMES: Final = 12  # maximum number of column names in an error
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
-    """Return the problem of an unknown name; its message suggests similar names."""
+    """Return the problem of an unknown name; the message suggests similar names."""
     names = list(names)
     hint = did_you_mean(name, names)
     if name in ("None", "nil"):
@@ -92,9 +93,9 @@ class Literal:
     """A constant.
 
     Attributes:
-        value: the scalar, in the type that the constant has on its own.
+        value: the scalar, in the literal's own type.
         digits: the number as written, so that `1.1` compares exactly with a decimal column.
-        name: the text, if it was in double quotes; elsewhere these quote names, so that messages
+        name: the text, if it was in double quotes. Other SQL quotes names so, and messages
             recommend backticks.
     """
 
@@ -116,7 +117,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """A column or a field of a struct column, by name: positions differ between batches.
+    """A column or a field of a struct column, by name, because positions differ between batches.
 
     Attributes:
         path: the column's name, then the names of nested fields.
@@ -139,13 +140,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A function of other nodes' values. Build it with `call`, which folds constants.
+    """Call of a function on the values of other nodes. Build it with `call`, which folds constants.
 
     Attributes:
         name: the function's name in messages.
         function: called with the arguments' values, at least one of which is an array.
         meaning: the condition in a form that pruning and indices understand; None if there is none.
-        row_bytes: bytes of the literals among the arguments; each row's result may contain them.
+        row_bytes: bytes of the literal arguments, which the result of each row may contain.
     """
 
     name: str
@@ -167,7 +168,7 @@ class Call:
         for arg in self.args:
             value = arg.evaluate(batch)
             if isinstance(arg, LazyConstant) and self.name not in COMPARED:
-                # Most functions take a scalar only if it is a literal's.
+                # Most functions accept a scalar only if it comes from a literal.
                 value = broadcast(value, batch.num_rows)
             values.append(value)
             if not isinstance(arg, Column) and not isinstance(value, pa.Scalar):
@@ -181,8 +182,7 @@ class Call:
 class LazyConstant:
     """A constant expression that takes long or has a large value.
 
-    It is not folded while the text is parsed, but computed at each evaluation, to a scalar for all
-    rows of the batch.
+    It is not folded at parse time, but computed at each evaluation, to a scalar for all rows.
 
     Attributes:
         args: literals or other lazy constants.
@@ -208,7 +208,7 @@ class LazyConstant:
 
 
 def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
-    """Build the call of a function. With constant arguments it is folded or a lazy constant.
+    """Build the call of a function. A call of constants is folded or becomes a lazy constant.
 
     Raises:
         Problem: the function does not take these types, or fails on these literals.
@@ -263,14 +263,14 @@ def is_fixed(type_: pa.DataType) -> bool:
 
 
 def len_of(value: Value) -> int:
-    """Return the bytes of an array or a scalar; 16 for a scalar of fixed width."""
+    """Return the number of bytes of an array or a scalar; 16 for a scalar of fixed width."""
     if not isinstance(value, pa.Scalar):
         return int(value.nbytes)
     return 16 if is_fixed(value.type) else int(pa.repeat(value, 1).nbytes)
 
 
 def _refuse_name(args: Iterable[Node]) -> None:
-    """Refuse text in double quotes as an operand of a constant condition: a column was meant."""
+    """Raise if an operand of a constant condition is in double quotes: a column was meant."""
     for arg in args:
         if isinstance(arg, Literal) and arg.name is not None:
             raise Problem(f'"{arg.name}" is text; a column takes backticks: `{arg.name}`')
@@ -326,7 +326,7 @@ def broadcast(value: Value, num_rows: int) -> pa.Array:
         return value
     if not is_fixed(value.type):
         value_budget.reserve(len_of(value) * num_rows)
-    return pa.repeat(value, num_rows) if num_rows else pa.nulls(0, value.type)  # of lists, too
+    return pa.repeat(value, num_rows) if num_rows else pa.nulls(0, value.type)  # works for lists
 
 
 def one_line(error: BaseException) -> str:
@@ -359,8 +359,9 @@ class Pattern:
     Attributes:
         prefix: text at the start of every match.
         parts: for each alternative of the pattern, texts that its matches contain in any case.
-        is_cased: True if matches contain `parts` in exactly this case.
-        is_contains: True if, in turn, every text with all parts of an alternative is a match.
+        is_cased: True if `parts` are case-sensitive.
+        is_contains: True if the condition is also sufficient: a text with all parts of an
+            alternative is a match.
     """
 
     node: Node
@@ -372,10 +373,10 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnyItem:
-    """The condition that a list has an item for which a condition is true; null for a null list.
+    """The condition that at least one item of a list meets a condition; null for a null list.
 
     Attributes:
-        condition: condition on the column that `item_of` returns.
+        condition: condition on an item, as the column that `item_of` returns.
     """
 
     node: Node
@@ -383,7 +384,7 @@ class AnyItem:
 
 
 def item_of(lists: Node) -> Column:
-    """Return a column node for the single items of lists."""
+    """Return the column node that stands for a single item of a list column."""
     return Column(("item",), plain_type(lists.type.value_type))
 
 
@@ -405,7 +406,7 @@ Meaning: TypeAlias = Comparison | Membership | Pattern | AnyItem | JsonValue
 
 
 def meaning(node: Node, what: Meaning) -> Node:
-    """Return a copy of a call that carries its meaning; other nodes are returned as is."""
+    """Return a copy of a call with this meaning; return other nodes as they are."""
     if type(node) is not Call:
         return node
     return replace(node, meaning=what)

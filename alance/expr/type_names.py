@@ -1,8 +1,8 @@
 """Names of types: in SQL, and as Arrow's Rust implementation prints them, for `arrow_cast`.
 
-`int`, `decimal(10, 2)`, `timestamp(3)`; and `Int32`, `Utf8`, `Timestamp(Millisecond, Some("UTC"))`
-or `Timestamp(ms, "UTC")`, `Decimal128(10, 2)`, `FixedSizeBinary(16)`, `List(Int64)`,
-`FixedSizeList(3, Float32)`.
+SQL names are `int`, `decimal(10, 2)` and `timestamp(3)`. Arrow's names are `Int32`, `Utf8`,
+`Timestamp(Millisecond, Some("UTC"))` or `Timestamp(ms, "UTC")`, `Decimal128(10, 2)`,
+`FixedSizeBinary(16)`, `List(Int64)` and `FixedSizeList(3, Float32)`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def arrow_cast(name: str, args: list[Node]) -> Node:
 
 
 def type_of(name: str, args: list[Node]) -> Node:
-    """arrow_typeof(x): the name of the type; for dictionaries and extensions, of their values."""
+    """arrow_typeof(x): the type's name; for dictionaries and extensions, of their values."""
     return Literal(as_scalar(_printed(name, args[0].type)))
 
 
@@ -138,7 +138,7 @@ def _printed(name: str, type_: pa.DataType) -> str:
     """Format a type as Arrow's Rust implementation does.
 
     Raises:
-        Problem: the type is a map, or of a kind that has no name here.
+        Problem: the type is a map, or has no name in this module.
     """
     if type_ in _NAMES:
         return _NAMES[type_]
@@ -172,7 +172,7 @@ def _printed_field(name: str, field: pa.Field) -> str:
 
 
 def arrow_type(text: str, depth: int = 0) -> pa.DataType:
-    """Return the type that Arrow's Rust implementation gives this name.
+    """Parse the name that Arrow's Rust implementation gives to a type.
 
     Raises:
         Problem: the type is unknown or unsupported, or has wrong arguments.
@@ -195,7 +195,7 @@ def arrow_type(text: str, depth: int = 0) -> pa.DataType:
 
 
 def _arguments(text: str) -> list[str]:
-    """Split the arguments of a type at commas outside of parentheses; ` x ` counts as a comma."""
+    """Split the arguments of a type at top-level commas, or at ` x ` after the first number."""
     parts, depth, start = [], 0, 0
     text = re.sub(r"^(\d+) x ", r"\1, ", text.strip())
     for place, character in enumerate(text):

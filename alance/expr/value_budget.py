@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-EVALUATED_PART_BYTES: Final = 32 << 20  # budget of a part of several rows
-EVALUATED_ROW_BYTES: Final = 256 << 20  # budget of a single row, at least
-ROW_GROWTH: Final = 8  # budget of a single large row, in multiples of its own bytes
+EVALUATED_PART_BYTES: Final = 32 << 20  # budget of a part with several rows
+EVALUATED_ROW_BYTES: Final = 256 << 20  # minimum budget of a single row
+ROW_GROWTH: Final = 8  # budget of a large single row, in multiples of its own bytes
 FOLDED_BYTES: Final = 256 << 10  # budget of constant folding; it takes about a millisecond
 
 
@@ -32,7 +32,7 @@ class BudgetExceeded(Exception):
     """Raised if values exceed the budget.
 
     Attributes:
-        num_bytes: bytes that would be in use.
+        num_bytes: bytes that would have been in use.
     """
 
     def __init__(self, num_bytes: int, max_bytes: int) -> None:
@@ -45,8 +45,8 @@ class ValueBudget:
 
     Args:
         max_bytes: the upper bound.
-        is_folding: the budget is for constant folding while a text is parsed. That may happen on
-            an event loop, so long computations count as well (`reserve_work`).
+        is_folding: True for constant folding while a text is parsed. Parsing may run on an event
+            loop, so long computations count as well (`reserve_work`).
 
     Attributes:
         used_bytes: bytes of the arguments and results that are in memory now. A caller restores
@@ -73,7 +73,7 @@ class ValueBudget:
             raise BudgetExceeded(needed, self.max_bytes)
 
     def charge(self, num_bytes: int) -> None:
-        """Add values to the bytes in use, until the caller restores `used_bytes`.
+        """Add values to the bytes in use until the caller resets `used_bytes`.
 
         Raises:
             BudgetExceeded: the values do not fit.
@@ -87,7 +87,7 @@ _current: ContextVar[ValueBudget | None] = ContextVar("value_budget", default=No
 
 @contextmanager
 def limited_to(budget: ValueBudget) -> Iterator[ValueBudget]:
-    """Make a budget the current one inside the `with` block."""
+    """Set the current budget inside the `with` block."""
     token = _current.set(budget)
     try:
         yield budget
@@ -110,7 +110,7 @@ def reserve(num_bytes: float) -> None:
 
     Raises:
         BudgetExceeded: they do not fit.
-        WorkCancelled: the caller is gone.
+        WorkCancelled: the caller has cancelled the evaluation.
     """
     check_cancelled()
     budget = _current.get()
@@ -119,13 +119,13 @@ def reserve(num_bytes: float) -> None:
 
 
 def reserve_work(num_bytes: float) -> None:
-    """Refuse to fold a constant whose computation takes long although its value is small.
+    """Charge the time of a computation while constants are folded; no effect otherwise.
 
     Args:
-        num_bytes: number of bytes whose copying takes as long as the computation.
+        num_bytes: time of the computation, as the number of bytes copied in that time.
 
     Raises:
-        BudgetExceeded: a constant is being folded, and its computation takes too long.
+        BudgetExceeded: the computation takes too long to be folded.
     """
     budget = _current.get()
     if budget is not None and budget.is_folding:

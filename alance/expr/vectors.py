@@ -1,4 +1,4 @@
-"""SQL functions on vectors: distances, products and normalization, for all rows at once."""
+"""SQL functions on vectors: distances, products and normalization, vectorized over all rows."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def _of_two(
     The function is null if a list or an item is null.
 
     Args:
-        measure: computes the numbers from the kernel's sums, and the mask of those that are not
-            null (None: all of them).
-        apart: True for sums of squared differences; False for the sums of products, of squares of
-            the first and of squares of the second vector.
+        measure: computes the results from the kernel's sums. Also returns the mask of results that
+            are not null; None if none is null.
+        apart: True if the kernel sums squared differences; False if it returns three sums: of
+            products, of the first vector's squares and of the second's.
     """
     if any(is_nothing(arg) for arg in args):
         return Literal(as_scalar(None, pa.float64()))
