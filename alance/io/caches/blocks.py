@@ -1,10 +1,10 @@
-"""The block cache: bytes that takes from a remote store have read, kept for later takes.
+"""The block cache: bytes that takes from a remote store have read, cached for later takes.
 
 Callers often take rows that others took, and rows near these. So the buffers of a take's requests
-are kept as they came. A request costs as much as 80 to 150 KiB of body. Therefore a block of 64 KiB
-is read whole if a part of it is in the cache, or if many takes run at once. Objects never change,
-so entries never become stale. Scans do not use the cache. The least recently used bytes are dropped
-first.
+are cached as they arrive. A request costs as much as 80 to 150 KiB of body. Therefore a block of 64
+KiB is read whole if a part of it is in the cache, or if many takes run at once. Objects never
+change, so entries never become stale. Scans do not use the cache. The least recently used bytes are
+evicted first.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from alance.io.reading.reads import Read
 
 CACHED_BLOCK_BYTES: Final = 64 << 10
-MAX_ENDS: Final = 1 << 16  # objects whose ends are remembered; some 10 MB
+MAX_ENDS: Final = 1 << 16  # objects whose size has a known lower bound; some 10 MB
 # A smaller buffer is copied: it may be a view that keeps a larger buffer of a connection alive.
 COPIED_BYTES: Final = 16 << 10
-BLOCK_ENTRY_BYTES: Final = 1 << 10  # Python objects of an entry, besides its buffer
+BLOCK_ENTRY_BYTES: Final = 1 << 10  # bytes of the Python objects of an entry, besides its buffer
 
 
 class _CachedBytes(NamedTuple):
-    """A buffer with bytes of an object, from `begin` on."""
+    """A cached buffer with bytes of an object."""
 
     location: str
     begin: int
@@ -55,15 +55,15 @@ class _CachedBytes(NamedTuple):
 
 
 class BlockCache:
-    """A cache of bytes of objects, looked up by blocks; the least recently used are dropped.
+    """An LRU cache of bytes of objects, looked up by block.
 
     Args:
-        max_bytes: upper bound of the cached bytes; 0 keeps nothing.
+        max_bytes: upper bound of the cached bytes; 0 turns the cache off.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self._blocks: dict[str, dict[int, list[_CachedBytes]]] = {}  # by object and number
+        self._blocks: dict[str, dict[int, list[_CachedBytes]]] = {}  # by location and block number
         self._entries: OrderedDict[tuple[str, int, int], _CachedBytes] = OrderedDict()
         self._num_bytes = 0
         self._ends: dict[str, int] = {}  # lower bound of each object's size
@@ -83,7 +83,7 @@ class BlockCache:
         return self._num_bytes
 
     def note_end(self, location: str, stop: int) -> None:
-        """Note that an object has at least `stop` bytes; the oldest notes are forgotten."""
+        """Record that an object has at least `stop` bytes; the oldest records are dropped."""
         if stop > self._ends.get(location, 0):
             self._ends.pop(location, None)
             self._ends[location] = stop
@@ -96,7 +96,7 @@ class BlockCache:
         """Widen ranges of an object to whole blocks, but not beyond the known end of the object.
 
         Args:
-            everywhere: widen all ranges, not only into blocks with bytes in the cache.
+            everywhere: widen all ranges; False: only to blocks that are partly cached.
         """
         blocks = self._blocks.get(location, {})
         if not (blocks or everywhere):
@@ -113,10 +113,10 @@ class BlockCache:
         return np.where(is_begun, begins, starts), np.where(is_ended, reach, stops)
 
     def answer(self, location: str, starts: Int64s, stops: Int64s, read: Read) -> Mask | None:
-        """Give a read the cached bytes of ranges of an object; no range is empty.
+        """Add the cached bytes of ranges of an object to a read; no range is empty.
 
         Returns:
-            A mask of the ranges that are not wholly cached; None if no range is.
+            A mask of the ranges that are not wholly cached; None if no bytes near them are cached.
         """
         blocks = self._blocks.get(location)
         if not blocks:
@@ -143,16 +143,16 @@ class BlockCache:
     def _give(
         self, location: str, here: list[_CachedBytes], starts: Int64s, stops: Int64s, read: Read
     ) -> None:
-        """Give a read the buffers that overlap the ranges."""
+        """Add the buffers that overlap the ranges to a read."""
         spans = coalesce(np.array((starts, stops)).T, 0).spans
         for entry in here:
-            last = bisect_left(spans, (entry.stop,)) - 1  # last span that begins before its end
+            last = bisect_left(spans, (entry.stop,)) - 1  # last span before the entry's end
             if last >= 0 and spans[last][1] > entry.begin:
                 self._entries.move_to_end(entry.key)
                 read.bring(location, entry.begin, entry.buffer)
 
     def put(self, location: str, begin: int, buffer: memoryview) -> None:
-        """Keep bytes of an object, and drop entries that lie inside them."""
+        """Cache bytes of an object, and drop entries that lie inside them."""
         if len(buffer) + BLOCK_ENTRY_BYTES > self.max_bytes:
             return
         if len(buffer) < COPIED_BYTES:

@@ -1,8 +1,8 @@
-"""Memos within a budget of bytes, and the search cache: a session's memo of files and tables.
+"""Memos with a budget of bytes, and the search cache: a session's memo of files and tables.
 
-Keys of the search cache name a file and a part of it, never a projection, so that every reader of
-a file profits. The values are immutable, and hold no more memory than they say. docs/caches.md
-lists all caches.
+A key of the search cache names a file and a part of it, never a projection, so that every reader of
+the file profits. The values are immutable, and hold no more memory than was declared for them.
+docs/caches.md lists all caches.
 """
 
 from __future__ import annotations
@@ -41,32 +41,33 @@ V = TypeVar("V")
 
 
 class Memo(Generic[K, V]):
-    """Values by key, within a budget of bytes; the least recently used are dropped first.
+    """A cache of values by key, with a budget of bytes; the least recently used are evicted first.
 
-    For all threads, also after a fork.
+    Safe to use from all threads, also after a fork.
 
     Args:
-        max_bytes: budget. A value that is larger is not kept.
-        share: the part of the budget that one value may take.
+        max_bytes: budget. A larger value is not cached.
+        share: maximum fraction of the budget that one value may take.
     """
 
     def __init__(self, max_bytes: int, share: float = 1.0) -> None:
         self._max_bytes = max_bytes
         self._max_value_bytes = int(max_bytes * share)
-        # A pair an entry would be one more object that the collector of cycles looks at.
+        # Two dicts, because a tuple per entry would be another object for the cycle collector to
+        # visit.
         self._entries: OrderedDict[K, V] = OrderedDict()
         self._sizes: dict[K, int] = {}
         self._num_bytes = 0
         self._evictions = 0
-        self._lock = RLock()  # a finalizer may come in between, in the same thread
+        self._lock = RLock()  # reentrant: a finalizer may run in this thread while it is held
         lifecycle.on_fork(self)
 
     def after_fork(self) -> None:
-        """Make the lock anew: another thread may have held it."""
+        """Replace the lock: another thread may have held it at the fork."""
         self._lock = RLock()
 
     def peek(self, key: K) -> V | None:
-        """Return the value of a key, or None."""
+        """Return the value of a key; None if it is not cached."""
         with self._lock:
             value = self._entries.get(key)
             if value is not None:
@@ -74,7 +75,7 @@ class Memo(Generic[K, V]):
             return value
 
     def put(self, key: K, value: V, num_bytes: int) -> None:
-        """Keep a value, which is not None, in place of an older one."""
+        """Cache a value other than None; it replaces the former value of the key."""
         with self._lock:
             if key in self._entries:
                 self._drop(key)
@@ -89,15 +90,15 @@ class Memo(Generic[K, V]):
         self._refuse(num_bytes)
 
     def _refuse(self, num_bytes: int) -> None:
-        """Answer a value that is too large; it is not kept."""
+        """Handle a value that is too large to be cached; does nothing here."""
 
     def discard(self, key: K) -> None:
-        """Forget a key."""
+        """Remove a key."""
         with self._lock:
             self._drop(key)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all keys."""
         with self._lock:
             self._entries.clear()
             self._sizes.clear()
@@ -121,10 +122,10 @@ class CacheStats:
 
 @dataclass(slots=True, eq=False)
 class _Load:
-    """A load of some keys, and the number of callers that wait for it.
+    """A load of some keys, which one or more callers wait for.
 
     Attributes:
-        values: the loaded values, if the load ended without waiting.
+        values: the loaded values, if the load ended without waiting; else None.
         task: the task of a load that waits; not set if `values` is.
     """
 
@@ -138,8 +139,9 @@ class SearchCache(Memo[Hashable, Any]):
     """A memo for one event loop that loads each missing value once, and counts hits and misses.
 
     Args:
-        max_bytes: upper bound; 0 keeps nothing. An entry over a quarter of it is not kept.
-        disk: the disk cache that loaders try before a read, and fill after it.
+        max_bytes: upper bound of the cached bytes; 0 turns the cache off. A value over a quarter of
+            it is not cached.
+        disk: the disk cache that loaders look in before a read, and fill after it; None: none.
     """
 
     def __init__(self, max_bytes: int, disk: DiskCache | None = None) -> None:
@@ -150,7 +152,7 @@ class SearchCache(Memo[Hashable, Any]):
 
     @property
     def max_bytes(self) -> int:
-        """The budget."""
+        """Upper bound of the cached bytes."""
         return self._max_bytes
 
     @property
@@ -168,7 +170,7 @@ class SearchCache(Memo[Hashable, Any]):
         yield Reading("cache_bytes", "", self._num_bytes)
 
     def peek(self, key: Hashable) -> Any | None:
-        """Return the value of a key, or None."""
+        """Return the value of a key; None if it is not cached."""
         value = self._entries.get(key)  # without the lock: the loop's thread alone changes it
         if value is None:
             self._misses += 1
@@ -193,7 +195,7 @@ class SearchCache(Memo[Hashable, Any]):
         return values
 
     def _refuse(self, num_bytes: int) -> None:
-        if self._max_bytes > 0 and num_bytes < sys.maxsize:  # maxsize: the caller wants no caching
+        if self._max_bytes > 0 and num_bytes < sys.maxsize:  # maxsize: not to be cached
             observing.warn_rarely(
                 "search cache",
                 "",
@@ -211,14 +213,14 @@ class SearchCache(Memo[Hashable, Any]):
         *,
         is_near: bool = False,
     ) -> V:
-        """Return the value of a key; load it if needed, once for all concurrent callers.
+        """Return the value of a key; if it is missing, load it once for all concurrent callers.
 
-        If a caller is cancelled, the load goes on for the others; the last caller cancels it. The
+        A cancelled caller leaves the load to the other callers; the last caller cancels it. The
         failure of a load is raised in all callers that wait for it, and is not cached.
 
         Args:
-            is_near: the load probably waits for nothing, as of local files. It begins at once, and
-                needs no task if it ends without waiting.
+            is_near: True if the load will probably not wait, as for local files. It then begins at
+                once, and needs no task if it ends without waiting.
         """
         cached: V | None = self.peek(key)
         if cached is not None:
@@ -249,9 +251,9 @@ class SearchCache(Memo[Hashable, Any]):
     ) -> list[V]:
         """Return the values of keys; load the missing keys by one call, or join loads under way.
 
-        If a caller is cancelled, loads go on for the other callers; the last caller cancels them
-        and waits for their end. The failure of a load is raised in the caller that began it; the
-        others load for themselves.
+        A cancelled caller leaves its loads to the other callers; the last caller cancels them and
+        waits for their end. The failure of a load is raised in the caller that began it; the other
+        callers load the keys themselves.
 
         Args:
             keys: keys without duplicates.
@@ -277,7 +279,7 @@ class SearchCache(Memo[Hashable, Any]):
     async def _all_of(
         self, own: _Load | None, others: Collection[_Load]
     ) -> list[Mapping[Hashable, Any]]:
-        """Return the values of loads; leave out loads of other callers that failed."""
+        """Return the values of loads; omit loads of other callers that failed."""
         loads = [*others, *([] if own is None else [own])]
         for under_way in loads:
             under_way.askers += 1
@@ -303,12 +305,12 @@ class SearchCache(Memo[Hashable, Any]):
         *,
         is_near: bool = False,
     ) -> _Load:
-        """Begin to load keys for all callers; no load of any of them is under way."""
+        """Begin to load keys for all callers; none of the keys may be loading already."""
 
         async def run() -> Mapping[Hashable, V]:
             try:
                 values = dict(zip(keys, await work(), strict=True))
-            finally:  # a callback would come too late: callers before it would join a failed load
+            finally:  # a callback would run too late: a caller before it would join a failed load
                 self._forget(under_way)
             for key, value in values.items():
                 self.put(key, value, num_bytes(value))
@@ -338,7 +340,7 @@ class SearchCache(Memo[Hashable, Any]):
         return load.task.cancel()
 
     def _forget(self, load: _Load) -> None:
-        """Remove a load, so that later callers load for themselves."""
+        """Remove a load, so that later callers begin a new one."""
         for key in load.keys:
             if self._loads.get(key) is load:
                 del self._loads[key]

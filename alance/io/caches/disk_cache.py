@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from alance.io.opening.registry import StoreRegistry
     from alance.io.stores.store import Store
 
-RECALLED_BYTES: Final = 32 << 20  # of recalled files in memory, besides those of the latest call
+RECALLED_BYTES: Final = 32 << 20  # recalled files in memory, besides those of the latest call
 MAX_PENDING_BYTES: Final = 16 << 20  # more pending bytes are written immediately
-FIRST_WRITE_S: Final = 0.1  # a cold take ends within it: one write instead of one a round
-NEXT_WRITE_S: Final = 1.0  # between the writes of a busy process
-FILES_PER_LOAD: Final = 32  # a job's: 32 files take a millisecond or two from the page cache
+FIRST_WRITE_S: Final = 0.1  # a cold take ends within it: one write instead of one per round
+NEXT_WRITE_S: Final = 1.0  # seconds between the writes of a busy process
+FILES_PER_LOAD: Final = 32  # files of one job, which takes a millisecond or two
 
 
 @dataclass(slots=True)
@@ -52,12 +52,12 @@ class _RecalledFile:
 
 
 class DiskCache:
-    """A cache that sessions of many processes share through a folder. For one event loop.
+    """A cache in a folder that sessions of many processes share. This object is for one event loop.
 
     Args:
         store: the folder.
-        registry: finds the stores of locations. Only objects of remote stores are cached.
-        trusts_versions: manifests of versions opened by number need no confirmation.
+        registry: resolves locations to stores. Only objects of remote stores are cached.
+        trusts_versions: True to use cached manifests of versions opened by number unconfirmed.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class DiskCache:
         self._saving: asyncio.Future[None] | None = None
         self._saved_at = float("-inf")
         lifecycle.on_fork(store)
-        weakref.finalize(self, _save_all, store, self._pending)  # at exit too
+        weakref.finalize(self, _save_all, store, self._pending)  # also called at exit
 
     async def recall(self, files: Iterable[tuple[str, int]]) -> None:
         """Load the cached ranges of data files into memory, for `get` and `put`. Costs no request.
@@ -129,7 +129,7 @@ class DiskCache:
         return self.get(location, min(starts), held.file_bytes) if starts else None
 
     def put(self, location: str, start: int, stop: int, content: memoryview) -> None:
-        """Keep a range of a recalled file; does nothing for other files."""
+        """Cache a range of a recalled file; does nothing for other files."""
         held = self._held.get(location)
         if held is None or (start, stop) in held.ranges or stop - start != len(content):
             return
@@ -160,7 +160,7 @@ class DiskCache:
         """Return a whole object; None if it is not cached. Costs no request.
 
         Args:
-            entity: identifies the object's content; other bytes have another entity.
+            entity: identifier of the object's content, which changes with its bytes.
         """
         key = self._key(location, entity)
         if key is None:
@@ -171,7 +171,7 @@ class DiskCache:
         return next(iter(ranges.values()), None)
 
     def keep(self, location: str, entity: str, content: memoryview) -> None:
-        """Keep a whole object."""
+        """Cache a whole object."""
         key = self._key(location, entity)
         if key is not None:
             self._keep(key, (0, len(content)), content)
@@ -191,10 +191,10 @@ class DiskCache:
         await _clear(self._store, executor=threads.executor())
 
     async def flush(self) -> None:
-        """Write all pending ranges, and wait for it."""
+        """Write all pending ranges; return when they are written."""
         while self._saving is not None or self._pending:
             saving = self._saving or self._save()
-            # `await` of a done future would not let its callback `_saved` run, `wait` does.
+            # `await` of a done future would not let its callback `_saved` run; `asyncio.wait` does.
             await asyncio.wait([saving])
             saving.result()
 

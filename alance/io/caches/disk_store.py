@@ -10,8 +10,8 @@ There is one file for each object, named by the object's key. It holds all cache
          the contents, in the order of the table, to the end of the file
 
 Files are written under a temporary name and renamed, so that readers need no lock: they see the old
-file, the new file, or none. A file that fails a checksum is removed and counts as missing. The time
-of modification of a file is that of its last use, to the minute; the least recently used files are
+file, the new file, or none. A file that fails a checksum is removed and counts as missing. A file's
+modification time is the time of its last use, to the minute. The least recently used files are
 removed first.
 """
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 Ranges: TypeAlias = "dict[tuple[int, int], memoryview]"  # content by (start, stop)
 
-STORE_FORMAT: Final = "v1"  # each format of files has a folder of its own
+STORE_FORMAT: Final = "v1"  # each format of the files has a folder of its own
 ENTRY_MAGIC: Final = b"ALKEPT1\n"
 ENTRY_HEAD: Final = struct.Struct("<8s32sI")
 ENTRY_CRC: Final = struct.Struct("<I")
 RANGE_RECORD: Final = struct.Struct("<QQII")
-DISK_BLOCK_BYTES: Final = 4096  # most file systems round the size of a file up to these
-TOUCH_EVERY_S: Final = 60.0  # shortest time between two notes of a file's use
+DISK_BLOCK_BYTES: Final = 4096  # most file systems round file sizes up to a multiple of this
+TOUCH_EVERY_S: Final = 60.0  # minimum time between two updates of a file's modification time
 STALE_TEMPORARY_S: Final = 3600.0  # an older temporary file belongs to a process that died
 _log: Final = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ class DiskStore:
 
     Args:
         folder: created with rights for its owner alone; not used if others may write to it.
-        max_bytes: upper bound of all files together. Processes that write at the same moment may
-            exceed it by a 32nd each, until one of them writes again.
+        max_bytes: upper bound of all files together. Each process that writes at the same moment
+            may exceed it by a 32nd, until one of them writes again.
     """
 
     def __init__(self, folder: str | os.PathLike[str], max_bytes: int) -> None:
@@ -70,7 +70,7 @@ class DiskStore:
 
     @property
     def max_object_bytes(self) -> int:
-        """Upper bound of the bytes of one object's ranges; more are not kept."""
+        """Upper bound of the cached bytes of one object."""
         return self._max_bytes // 8
 
     def after_fork(self) -> None:
@@ -80,7 +80,7 @@ class DiskStore:
     def load(self, key: bytes) -> Ranges:
         """Return the cached ranges of an object, as read-only views of one buffer.
 
-        Empty if nothing of the object is cached.
+        The result is empty if nothing of the object is cached.
 
         Args:
             key: 32 bytes.
@@ -91,7 +91,7 @@ class DiskStore:
         return {} if ranges is None else ranges
 
     def save(self, key: bytes, ranges: Mapping[tuple[int, int], memoryview]) -> None:
-        """Keep ranges of an object, besides its cached ranges.
+        """Cache ranges of an object, in addition to its cached ranges.
 
         If all of them together exceed `max_object_bytes`, the new ranges replace the cached ones.
         """
@@ -132,7 +132,7 @@ class DiskStore:
         return self._folder / name[:2] / name[2:34]
 
     def _check(self) -> bool:
-        """Create the folder and check, once, that it belongs to this user; return True if so."""
+        """Create the folder and check, once, that it is this user's; return True if it is."""
         if self._is_checked:
             return True
         with self._lock:
@@ -188,7 +188,7 @@ class DiskStore:
             raise
 
     def _make_room(self, num_bytes: int) -> None:
-        """Count the used bytes if the last count is too old, and remove files if needed."""
+        """Count the used bytes if the last count is outdated; remove files if needed."""
         with self._lock:
             if (
                 self._used is None
@@ -200,12 +200,12 @@ class DiskStore:
             self._added += num_bytes
 
     def _evict(self, num_bytes: int) -> int:
-        """Remove the least recently used files until there is room; return the bytes then used."""
+        """Remove the least recently used files until there is room; return the used bytes."""
         files = sorted(self._files())
         used = sum(size for _, size, _ in files)
         if used + num_bytes <= self._max_bytes:
             return used
-        allowed = self._max_bytes * 7 // 8 - num_bytes  # an eighth free: not again for each file
+        allowed = self._max_bytes * 7 // 8 - num_bytes  # free an eighth at once
         for _, size, path in files:
             if used <= allowed:
                 break
@@ -214,7 +214,7 @@ class DiskStore:
         return used
 
     def _files(self) -> Iterator[tuple[float, int, str]]:
-        """Yield (last use, bytes, path) of all files; remove stale temporary files."""
+        """Yield (time of last use, bytes, path) of all files; remove stale temporary files."""
         folders = [str(self._folder)]
         while folders:
             try:
@@ -265,7 +265,7 @@ def _pack(key: bytes, ranges: Mapping[tuple[int, int], memoryview]) -> list[byte
 
 
 def _unpack(key: bytes, content: bytes) -> Ranges | None:
-    """Parse a file to its ranges; return None if it is damaged or has another key."""
+    """Parse a file to its ranges; return None if the file is damaged or has another key."""
     table_start = ENTRY_HEAD.size + ENTRY_CRC.size
     if len(content) < table_start:
         return None

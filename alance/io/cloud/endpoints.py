@@ -1,6 +1,6 @@
-"""Endpoints of stores: the cloud itself, or another server that speaks its protocol.
+"""Endpoints of stores: the cloud itself, or another server with the same protocol.
 
-From the endpoint comes the lasting name of a store, which is the same in every process.
+The lasting name of a store, which is the same in every process, is made from its endpoint.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from alance.io.stores.profile import Kind, StoreProfile
 
-# obstore's names of the endpoint option, and of the environment variables that replace it.
+# obstore's name of the endpoint option, and the environment variables for it.
 _ENDPOINT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("endpoint_url_s3", "endpoint"),
     "gcs": ("base_url",),
@@ -57,7 +57,7 @@ EMULATOR: Final = "http://127.0.0.1:10000"
 
 
 def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
-    """Return the URL of the server that stands in for a store's cloud; None if it is the cloud.
+    """Return the URL of the server that replaces a store's cloud; None if the cloud itself is used.
 
     Args:
         config: configuration of a store object of obstore.
@@ -70,7 +70,7 @@ def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
 
 
 def check_endpoint(kind: Kind, config: Mapping[str, object]) -> None:
-    """Check that an endpoint is a URL: obstore panics at a request without one.
+    """Check that an endpoint is a URL. Without the check obstore would panic at a request.
 
     Args:
         config: as in `StoreOptions`.
@@ -97,7 +97,7 @@ def _is_url(server: str) -> bool:
 
 
 def _named(kind: Kind, config: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield the servers with the option or variable that names each; the first is used."""
+    """Yield candidate servers, each with the name of its option or variable; the first is used."""
     if kind == "azure" and _is_true(
         config.get("use_emulator", os.environ.get("AZURE_STORAGE_USE_EMULATOR", ""))
     ):
@@ -117,7 +117,7 @@ def _is_true(value: object) -> bool:
 
 
 def _in_key(config: Mapping[str, object]) -> str:
-    """Return the server in a service account's key, as in keys of emulators; else empty text."""
+    """Return the server named in an emulator's service account key; empty if there is none."""
     try:
         key = json.loads(str(config.get("service_account_key")))
     except ValueError:
@@ -126,11 +126,11 @@ def _in_key(config: Mapping[str, object]) -> str:
 
 
 def lasting_name(root: str, profile: StoreProfile, objects: object) -> str | None:
-    """Return the name of a remote store in the disk cache: its root and what identifies its server.
+    """Return the name of a remote store in the disk cache: its root and the identity of its server.
 
     The name is the same in every process. A location is not: its root has a number if a bucket was
-    opened with several sets of options, and does not contain the endpoint. A name has no secrets,
-    and is only used hashed. Returns None if the store is not remote.
+    opened with several sets of options, and it does not contain the endpoint. A name has no
+    secrets, and is only used hashed. Returns None if the store is not remote.
 
     Args:
         objects: the store object of obstore.

@@ -1,8 +1,8 @@
 """The store of objects over the network, through obstore.
 
 The functions of obstore (not the methods of its stores) return futures that have started. So a
-request needs no task, and cancelling the future closes its connection. Each call into the library
-costs 65 to 135 us, whatever it carries, so one call takes a group of ten small ranges.
+request needs no task, and cancelling its future closes its connection. Each call into the library
+costs 65 to 135 us, whatever its size, so one call reads a group of ten small ranges.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SINGLE_PUT_BYTES: Final = 64 << 20  # a larger body is uploaded in parts
-DELETE_BYTES: Final = 4096  # time limit of one deletion, as bytes: 16 deletions a second
+SINGLE_PUT_BYTES: Final = 64 << 20  # larger bodies are uploaded in parts
+DELETE_BYTES: Final = 4096  # a deletion's share of the time limit: 16 a second
 
 
 class RemoteStore:
@@ -66,12 +66,12 @@ class RemoteStore:
 
     Args:
         root: the store's root, unique in the process.
-        objects: the store object of obstore, which first retries by itself.
-        profile: numbers by which reads are planned.
-        retries: rule for retries beyond those of the store object.
+        objects: the store object of obstore, which has retries of its own.
+        profile: parameters for planning reads.
+        retries: policy for further retries, after those of the store object.
         limits: time limits of a request, with all its retries.
         uploads: makes the store object for writes without a condition; None uses `objects`.
-        is_of_user: the user made the store object.
+        is_of_user: True if the user passed the store object.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class RemoteStore:
         self.is_of_user = is_of_user
         self._current: ObjectStore | None = objects
         self._inherited = objects
-        self._make_uploads = uploads  # no closure over self: a store goes with its last user
+        self._make_uploads = uploads  # no closure over self, which would keep it alive
         self._uploads: ObjectStore | None = None
         self._retries = replace(retries or Retries(), store=self.uri)
         self.limits = TimeLimits() if limits is None else limits
@@ -101,7 +101,7 @@ class RemoteStore:
         return f"RemoteStore({self.root!r})"
 
     def after_fork(self) -> None:
-        """Have the store objects rebuilt when needed: the parent's do not work in its child."""
+        """Mark the store objects to be rebuilt on next use: they do not work in a child."""
         lifecycle.inherit((self._current, self._uploads))
         self._inherited = self._current or self._inherited
         self._current = self._uploads = None
@@ -125,7 +125,7 @@ class RemoteStore:
 
     @property
     def pieces(self) -> None:
-        """Always None: a request of the protocols has one range."""
+        """Always None: a request of these protocols has a single range."""
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> None:
         """Return None: reading over a network always waits."""
@@ -200,7 +200,7 @@ class RemoteStore:
         received: Callable[[T], int] = lambda _: 0,
         sent: int = 0,
     ) -> T:
-        """Return the result of a request, with retries, within its limit; observers see it."""
+        """Run a request with retries within its time limit, and report it; return its result."""
         with observing.RequestUnderWay(kind, self.uri, path) as request:
             request.sent = sent
             result = await self._tried(path, attempt, limit, request)
@@ -245,7 +245,7 @@ class RemoteStore:
         if size is None and self.profile.has_suffix_ranges:
             try:
                 return await self._get_suffix(path, num_bytes)
-            except CorruptFileError:  # an empty object has no suffix
+            except CorruptFileError:  # an empty object has no suffix range
                 size = await self.size(path)
                 if size:
                     raise
@@ -294,10 +294,10 @@ class RemoteStore:
         return meta["size"]
 
     async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
-        """Write an object, and retry after transient failures, but never with `if_absent`.
+        """Write an object; retry after transient failures, except with `if_absent`.
 
-        A conditional put must not be repeated before the caller knows if the first put took effect.
-        A body over 64 MiB without a condition is uploaded in parts.
+        A conditional put must not be repeated before the caller knows whether the first one took
+        effect. A body over 64 MiB without a condition is uploaded in parts.
         """
         content = memoryview(body).cast("B")
         if not if_absent and len(content) > SINGLE_PUT_BYTES:
@@ -362,7 +362,7 @@ class RemoteStore:
                 limit,
             )
         except NotFoundError:
-            # An object was missing: the others may or may not be deleted.
+            # An object was missing; it is unknown whether the others were deleted.
             if len(names) > 1:
                 for name in names:
                     await self.delete([name])
@@ -381,15 +381,15 @@ class RemoteStore:
         """Do nothing: object stores have no folders."""
 
     def uri_of(self, path: str) -> str | None:
-        """Return the URI of an object; None if the store object has a prefix, unknown to URIs."""
+        """Return the URI of an object; None if the store object has a prefix."""
         return None if getattr(self.objects, "prefix", None) else self.uri + path
 
     def lasting_name(self) -> str | None:
-        """Return the store's name in the disk cache: its root and what identifies its server."""
+        """Return the store's name in the disk cache: its root and the identity of its server."""
         return lasting_name(self.root, self.profile, self.objects)
 
     def heeds_conditions(self) -> bool:
-        """Return True if the server is the cloud itself, which always had conditional puts."""
+        """Return True if the server is a cloud that has always had conditional puts."""
         config = getattr(self.objects, "config", None) or {}
         return self.profile.heeds_conditions and endpoint_of(self.profile.kind, config) is None
 
@@ -423,7 +423,7 @@ class RemoteStore:
 
 
 def _watch(call: Coroutine[object, object, T]) -> asyncio.Future[T]:
-    """Return the started future of a function of obstore (its stubs call it a coroutine)."""
+    """Return the started future of an obstore function, which its stubs type as a coroutine."""
     return lifecycle.watch(asyncio.ensure_future(call))
 
 

@@ -1,4 +1,4 @@
-"""Listings of object stores, with protection against servers whose listings never end."""
+"""Listings of object stores, protected against servers whose listings never end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     Chunk = Sequence[obstore.ObjectMeta]
     Run = Callable[[str, Callable[[], Awaitable[Chunk]]], Awaitable[Chunk]]
 
-LIST_CHUNK: Final = 100  # objects a call of obstore; a page of the server has up to 1000
-LOOK_S: Final = 5.0  # before the names of a folder are checked to end; a page takes 0.05 s
+LIST_CHUNK: Final = 100  # objects per call of obstore; a page of the server has up to 1000
+LOOK_S: Final = 5.0  # seconds before a folder is checked to end; a page takes 0.05 s
 MAX_FOLDER_NAMES: Final = 2_000_000  # names of one folder: half a gigabyte
-_NO_LISTING: Final = frozenset({400, 405, 501})  # answers of plain HTTP servers to PROPFIND
+_NO_LISTING: Final = frozenset({400, 405, 501})  # from servers without PROPFIND
 
 
 async def list_objects(
@@ -39,15 +39,15 @@ async def list_objects(
 
     Args:
         root: root of the store, for messages.
-        run: repeats an attempt while its failures are transient and its time limit is not reached;
-            this limit also ends an endless series of empty pages.
+        run: retries an attempt after transient failures within a time limit, which also ends an
+            endless series of empty pages.
 
     Raises:
-        StoreError: the store failed, or the listing does not end.
-        UnsupportedError: the server has no listings.
+        StoreError: the store failed, or the listing is endless.
+        UnsupportedError: the server cannot list objects.
     """
     pages = _ListingPages(objects, prefix.strip("/") or None, start_after, profile.lists_in_order)
-    seen: set[str] = set()  # without an order, a failed listing starts again from the beginning
+    seen: set[str] = set()  # an unordered listing restarts from the beginning after a failure
     while True:
         try:
             chunk = await run(prefix, pages.next)
@@ -76,11 +76,11 @@ async def list_objects(
 class _ListingPages:
     """The pages of one listing.
 
-    After a failure, an ordered listing continues behind `last`; another starts again.
+    After a failure, an ordered listing continues after `last`; an unordered one restarts.
 
     Attributes:
         last: path of the last listed object.
-        loop: detects keys that repeat in the present listing.
+        loop: detects keys that repeat in the current listing.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class _ListingPages:
         self.loop = _RepetitionCheck()
 
     async def next(self) -> Chunk:
-        """Return the next objects; empty at the end."""
+        """Return the next objects; empty after the last page."""
         if self._stream is None:
             after = self.last if self._is_ordered else None
             self._stream = obstore.list(
@@ -111,11 +111,11 @@ class _ListingPages:
 async def check_level(
     call: asyncio.Future[Any], listing: AsyncGenerator[ObjectMeta], prefix: str, where: str
 ) -> None:
-    """Check that the names of a folder end, until the listing ends or `call` is done.
+    """Check that a folder has finitely many names, until the listing ends or `call` is done.
 
-    obstore collects the names of all pages before it returns: a server that always announces
-    another page would fill the memory. So if `call` takes long, the objects below the folder are
-    listed beside it, page by page.
+    obstore collects the names of all pages before it returns, so a server that always announces
+    another page would exhaust memory. If `call` takes long, the objects below the folder are
+    therefore listed concurrently, page by page.
 
     Args:
         call: the call that collects the names.
@@ -124,7 +124,7 @@ async def check_level(
         where: location of the folder, for messages.
 
     Raises:
-        StoreError: the listing does not end, or there are too many names.
+        StoreError: the listing is endless, or there are too many names.
     """
     start = len(prefix) + 1 if prefix else 0
     count, last = 0, None
@@ -139,9 +139,9 @@ async def check_level(
 
 
 class _RepetitionCheck:
-    """Detects a listing that goes round in circles, in constant memory (Brent's algorithm).
+    """Detects a cyclic listing in constant memory (Brent's algorithm).
 
-    Only one key is remembered: the last key whose number is a power of two.
+    Only one key is remembered: the latest key whose position is a power of two.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class _RepetitionCheck:
         self._sample_at = 1
 
     def is_again(self, key: str) -> bool:
-        """Take the next key of the listing; return True if it is the remembered key."""
+        """Pass the next key of the listing; return True if it equals the remembered key."""
         if key == self._sample:
             return True
         self._count += 1

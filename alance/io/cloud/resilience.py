@@ -1,8 +1,8 @@
 """Retry policy: the failures that are retried, the pauses, and the budget of retries.
 
-Pauses are drawn evenly between zero and an exponential bound (full jitter), so that many clients
-that failed together do not return together. Retries are paid from a budget that successes fill:
-a single failing request is retried, but a failing store is not flooded.
+Pauses are drawn uniformly between zero and an exponential bound (full jitter), so that many clients
+that failed at the same time do not retry at the same time. A retry takes a token from a bucket that
+successes refill: a single failing request is retried, but a failing store is not flooded.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class RetryBudget:
-    """A token bucket; each retry takes a token.
+    """A token bucket: each retry takes a token.
 
-    Several threads may use it at once: a token lost to a race between them does no harm.
+    Used from several threads without a lock: a token lost in a race does no harm.
     """
 
     capacity: float = 20.0  # enough for a burst of resets, as when a server restarts
-    per_success: float = 0.1  # in the long run a tenth of the requests may be retries
-    per_second: float = 0.5  # a process that was idle after an outage may try again
+    per_success: float = 0.1  # in the long run, a tenth of the requests may be retries
+    per_second: float = 0.5  # so that a process that was idle after an outage can retry
     clock: Callable[[], float] = time.monotonic
     _tokens: float = field(init=False)
     _filled: float = field(init=False)
@@ -43,7 +43,7 @@ class RetryBudget:
 
     @property
     def tokens(self) -> float:
-        """Number of tokens now, with those gained since the last look."""
+        """Number of tokens now, including those gained since the last call."""
         now = self.clock()
         grown = self._tokens + (now - self._filled) * self.per_second
         self._tokens, self._filled = min(self.capacity, grown), now
@@ -66,8 +66,8 @@ class RetryBudget:
 class Retries:
     """The retry policy of one store.
 
-    obstore first retries each request by itself and resumes broken bodies. These retries follow
-    when obstore gives up.
+    obstore first retries each request and resumes broken bodies. These retries follow when obstore
+    gives up.
     """
 
     max_retries: int = 3
@@ -79,7 +79,7 @@ class Retries:
     store: str = ""  # its URI, for messages
 
     def pause(self, failure: BaseException, retries: int) -> float | None:
-        """Pay for a retry and return the seconds to wait before it.
+        """Take a token for a retry, and return the seconds to wait before the retry.
 
         Returns None if there is no retry: the failure is not transient, `max_retries` is reached,
         or the budget is empty.
@@ -99,7 +99,7 @@ class Retries:
         return pause
 
     def succeeded(self) -> None:
-        """Report a successful request to the budget."""
+        """Report a successful request to the retry budget."""
         self.budget.succeeded()
 
     async def run(

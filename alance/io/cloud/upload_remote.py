@@ -1,13 +1,12 @@
-"""Uploads to object stores: one PUT for a small object, else parts, several at once.
+"""Uploads to object stores: one PUT for a small object, else several parts at once.
 
-obstore's writer divides the bytes into parts of one size, without copying, and retries each part by
-itself. If the writer is dropped, or cancelled at the wrong moment, its upload stays unfinished on
-the store. So its calls are never cancelled at such moments, and it is always closed or aborted.
+obstore's writer divides the bytes into parts of equal size, without copying, and retries each part
+by itself. If the writer is dropped, or cancelled at the wrong moment, its upload stays unfinished
+on the store. So its calls are never cancelled at such moments, and it is always closed or aborted.
 
-Two kinds of unfinished uploads cannot be avoided. If the answer to the request that begins an
-upload is lost, the upload's name is unknown. And if GCS does not answer an abort, the abort is not
-sent again, because obstore's writer can be aborted only once. A lifecycle rule of the bucket can
-remove both.
+Unfinished uploads remain in two cases. If the answer to the request that begins an upload is lost,
+the upload's name is unknown. And if GCS does not answer an abort, the abort is not sent again,
+because obstore's writer can be aborted only once. A lifecycle rule of the bucket can remove both.
 """
 
 from __future__ import annotations
@@ -44,16 +43,16 @@ MAX_PARTS: Final = 10_000  # of S3 and GCS; Azure takes 50 000 blocks
 
 
 def part_size(usual: int, size_hint: int | None) -> int:
-    """Return the bytes of a part such that an object of about `size_hint` fits in `MAX_PARTS`."""
-    needed = -(-(size_hint or 0) * 11 // 10 // MAX_PARTS)  # the hint may be a tenth too low
+    """Return the bytes per part so that an object of about `size_hint` fits in `MAX_PARTS`."""
+    needed = -(-(size_hint or 0) * 11 // 10 // MAX_PARTS)  # the hint may be 10 % too low
     return usual if needed <= usual else -(-needed // MIB) * MIB
 
 
 class RemoteUpload(Upload):
     """An object of a bucket being written.
 
-    `write` returns once its bytes are buffered or under way. Together these are at most the
-    profile's `upload_buffer_bytes`, but always a part under way and a part being filled.
+    `write` returns once its bytes are buffered or under way. Together these take at most the
+    profile's `upload_buffer_bytes`, but at least a part under way and a part being filled.
 
     Args:
         store: the store.
@@ -68,13 +67,13 @@ class RemoteUpload(Upload):
         super().__init__(store.root + path)
         profile = store.profile
         self.part_bytes = part_size(profile.part_bytes, size_hint)
-        # Besides these, a part is being filled, and a part waits for its turn.
+        # In addition to these, a part is being filled, and a part waits for its turn.
         self.max_parts = max(1, profile.upload_buffer_bytes // self.part_bytes - 2)
         self._store = store
         self._objects = objects
         self._path = path
         self._writer: AsyncWritableFile | None = None
-        self._first: list[memoryview] = []  # pieces sent before the upload has surely begun
+        self._first: list[memoryview] = []  # pieces sent before the upload is known to have begun
         self._is_closed = False
         self._call: asyncio.Future[object] | None = None
         self._has_landed = False
@@ -123,7 +122,7 @@ class RemoteUpload(Upload):
         self._hold(self._surely_held() - before - len(piece))
 
     async def _send_first(self) -> None:
-        """Hand over a piece with which the upload may begin; if that fails, begin it again."""
+        """Send a piece with which the upload may begin; if that fails, begin it again."""
         pieces = self._first[-1:]
         until = asyncio.get_running_loop().time() + self._store.limits.whole()
         for attempt in range(1, MAX_BEGINNINGS + 1):
@@ -141,12 +140,12 @@ class RemoteUpload(Upload):
             self._begin()
 
     def _surely_held(self) -> int:
-        """Upper bound of the writer's bytes: parts under way, and the part being filled."""
+        """Upper bound of the writer's bytes: parts under way, plus the part being filled."""
         full, rest = divmod(self._num_sent, self.part_bytes)
         return min(full, self.max_parts) * self.part_bytes + rest
 
     async def _await(self, call: Awaitable[object], sent: int = 0) -> None:
-        """Await a call that goes on if this task is cancelled or the time limit is reached.
+        """Await a call that continues if this task is cancelled or the time limit is reached.
 
         The limit allows for the slowest part under way and for a small request.
         """
@@ -179,7 +178,7 @@ class RemoteUpload(Upload):
         except AccessError:
             raise
         except (StoreError, NotFoundError):
-            # If only the answer got lost, the writer's retry finds no such upload.
+            # If only the answer was lost, the writer's retry finds no such upload.
             if not await self._is_there():
                 raise
         self._has_landed = True
@@ -196,7 +195,7 @@ class RemoteUpload(Upload):
         call = self._call
         if call is not None and not call.done():
             if self._num_sent >= self.part_bytes and not self._is_closed:
-                call.cancel()  # it only waits for its turn
+                call.cancel()  # the call only waits for its turn
             try:
                 await asyncio.wait([call], timeout=self._store.limits.whole())
             finally:
@@ -211,6 +210,6 @@ class RemoteUpload(Upload):
         elif self._writer is not None and not self._is_closed:
             self._is_closed = True
             lifecycle.enter()
-            # If the answer got lost, the retry of the abort finds no such upload.
+            # If the answer was lost, the retry of the abort finds no such upload.
             with suppress(NotFoundError):
                 await self._await(self._writer.__aexit__(AlanceError, None, None))

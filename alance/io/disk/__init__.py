@@ -1,4 +1,4 @@
-"""The store of local files: descriptors and reads, files published whole, uploads.
+"""The store of local files: descriptors and reads, atomic writes, uploads.
 
 May import `events`, `stores` and `loop`; nothing of obstore.
 """

@@ -1,7 +1,7 @@
-"""Reading local files: a cache of descriptors, aligned buffers, reads that never block.
+"""Reads of local files: a cache of descriptors, aligned buffers, reads that never block.
 
-A read from the page cache takes 3 microseconds with `preadv` and RWF_NOWAIT, a hop to a thread 50
-to 150. So reads are tried inline first, and only a read that would block goes to a thread.
+A read from the page cache takes 3 microseconds with `preadv` and RWF_NOWAIT; a hop to a thread
+takes 50 to 150. So reads are tried inline first, and only a read that would block goes to a thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Pieces
     from alance.io.stores.store import Span
 
-BUFFER_ALIGNMENT: Final = 64  # bytes, in Lance files and in the arrays that Arrow allocates
+BUFFER_ALIGNMENT: Final = 64  # bytes; alignment in Lance files and of arrays that Arrow allocates
 ARENA_RANGE_BYTES: Final = 16 << 10  # smaller ranges share an allocation, which costs 1 us
 
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
@@ -55,14 +55,14 @@ class OpenFile:
             os.close(fd)
 
 
-FileNow: TypeAlias = tuple[OpenFile, int]  # an open file, and its size a moment ago
+FileNow: TypeAlias = tuple[OpenFile, int]  # an open file, and its size at the last stat
 
 
 class FileCache:
     """An LRU cache of open files by path in the store. Safe to use from several threads.
 
-    A file that was replaced under its path is opened anew. The inode number shows it reliably: no
-    other file can get the inode of an open descriptor.
+    A file that was replaced under its path is opened again. The inode number identifies a file
+    reliably, because no other file can get the inode of an open descriptor.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -74,14 +74,14 @@ class FileCache:
         return len(self._files)
 
     def peek(self, path: str) -> OpenFile | None:
-        """Return the open file; None if it is not open, or the path names another. Costs a stat."""
+        """Return the open file; None if it is not open, or was replaced. Costs a stat."""
         opened = self.peek_all((path,))
         return None if opened is None else opened[path][0]
 
     def peek_all(self, paths: Collection[str]) -> dict[str, FileNow] | None:
         """Return the open files and their sizes by path.
 
-        Returns None if a file is not open, or its path names another file. Costs one kernel call,
+        Returns None if a file is not open, or its path names another file. Cost: one kernel call,
         and a stat for each file.
         """
         with self._lock:
@@ -104,12 +104,12 @@ class FileCache:
         return dict(zip(paths, zip(opened, sizes, strict=True), strict=True))
 
     def might_answer(self, paths: Iterable[str]) -> bool:
-        """Return True if an inline read can succeed: all files are open and know RWF_NOWAIT."""
+        """Return True if an inline read can succeed: all files are open and support RWF_NOWAIT."""
         files = [*map(self._files.get, paths)]
         return None not in files and all(map(_NOWAITS, files))
 
     def open(self, path: str) -> OpenFile:
-        """Return the open file, and open it if needed. May block."""
+        """Return the open file; open it if it is not open. May block."""
         file = self.peek(path)
         if file is None:
             file = OpenFile("/" + path)
@@ -130,8 +130,8 @@ class FileCache:
                     del self._files[path]
 
 
-MAX_FILES_PER_READ: Final = 128  # files that one read holds open
-PIECES_GAP: Final = 4 << 10  # bytes; to copy them takes as long as one more system call
+MAX_FILES_PER_READ: Final = 128  # maximum number of open files per read
+PIECES_GAP: Final = 4 << 10  # bytes; copying them takes as long as another system call
 PIECES_DONE: Final = 0  # statuses of kernels/io/pieces.cpp; positive ones are errno
 PIECES_SHORT: Final = -2
 
@@ -183,11 +183,11 @@ def read(file: OpenFile, where: str, ranges: Sequence[Span]) -> list[memoryview]
 
     Raises:
         CorruptFileError: the file ends before the end of a range.
-        StoreError: the ranges do not fit in memory, as of a sparse file.
+        StoreError: the ranges do not fit in memory, as in a sparse file.
         OSError: a read fails.
     """
     size = os.fstat(file.fd).st_size
-    for start, stop in ranges:  # before memory is allocated for bytes that do not exist
+    for start, stop in ranges:  # checked before memory is allocated for bytes that do not exist
         if stop > size:
             raise short_read(where, (start, stop), max(0, size - start))
     try:
@@ -224,11 +224,11 @@ def read_now(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
 
 
 def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:
-    """Read a range that is probably in the page cache; wait for the bytes that are not.
+    """Read a range that is probably in the page cache; wait for bytes that are not there.
 
     Returns:
-        The bytes, and True if nothing had to be waited for. The bytes are None if the file ends
-        before the end of the range, a read fails, or the system has no RWF_NOWAIT.
+        The bytes, and True if the read did not wait. The bytes are None if the file ends before the
+        end of the range, a read fails, or the system has no RWF_NOWAIT.
     """
     start, stop = span
     if not file.nowait or _NOWAIT is None or stop > os.fstat(file.fd).st_size:
@@ -260,11 +260,10 @@ def read_pieces(
     Args:
         opened: the files of the pieces by path.
         root: prefix of the paths in error messages.
-        wait: block if a byte is not in the page cache.
+        wait: True to block for bytes that are not in the page cache.
 
     Returns:
-        The pieces one after the other. Without `wait`, None if the pieces cannot be read from the
-        page cache alone.
+        The concatenated pieces. Without `wait`, None if a piece cannot be read from the page cache.
 
     Raises:
         CorruptFileError: with `wait`, a file ends before the end of a piece.
@@ -289,7 +288,7 @@ def read_pieces(
 
 
 def source(opened: Sequence[OpenFile], *, patience: int) -> _kernels.FileSource:
-    """Return a source by which a decoding kernel reads open files, numbered as in `opened`.
+    """Return a source from which a decoding kernel reads open files, in the order of `opened`.
 
     Args:
         patience: number of waits for the disk after which the source fails.

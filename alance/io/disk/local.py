@@ -1,4 +1,4 @@
-"""The store of local files. It does not use obstore, which takes 90 to 280 us a read."""
+"""The store of local files. It does not use obstore, which takes 90 to 280 us per read."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INLINE_READ_BYTES: Final = 512 << 10  # 80 us of copying; a thread would cost 200 us more of Python
-INLINE_TICK_BYTES: Final = 12 << 20  # about a millisecond of each tick of the loop
-PIECE_COST_BYTES: Final = 8 << 10  # cost of the call for a piece, as bytes copied in that time
-GROUP_JOB_BYTES: Final = 4 << 20  # larger groups are divided among the threads
+INLINE_READ_BYTES: Final = 512 << 10  # takes 80 us to copy; a thread would add 200 us of Python
+INLINE_TICK_BYTES: Final = 12 << 20  # bytes per tick of the loop, which take about a millisecond
+PIECE_COST_BYTES: Final = 8 << 10  # time of the call for a piece, as bytes copied in it
+GROUP_JOB_BYTES: Final = 4 << 20  # larger groups are split among the threads
 MAX_OPEN_FILES: Final = 512
 FILES_PER_SYNC: Final = 32  # files open at once, and written with one sync of their folder
-MAX_SYNCS: Final = 8  # threads that sync them: file systems do concurrent syncs together
-FIRST_LIST_PAGE: Final = 3  # names of a listing: the latest version is mostly the first
+MAX_SYNCS: Final = 8  # threads that sync files: file systems do concurrent syncs together
+FIRST_LIST_PAGE: Final = 3  # names; the latest version is usually the first name
 LIST_PAGE: Final = 1000  # names
-QUICK_LIST_S: Final = 0.001  # processor time, as long as a turn of the loop may take
+QUICK_LIST_S: Final = 0.001  # processor time of a quick listing, which may take a turn of the loop
 MAX_QUICK_FOLDERS: Final = 1 << 10  # folders known to be listed within `QUICK_LIST_S`
 
 
 class LocalSource:
-    """Local files whose bytes a kernel reads while it decodes them, in one thread.
+    """Local files from which a kernel reads bytes while it decodes them, in one thread.
 
     Args:
         root: prefix of the paths in error messages.
@@ -92,8 +92,8 @@ class LocalSource:
 class LocalStore:
     """All files of this machine; the path inside the store is the absolute path without its `/`.
 
-    The loop never waits for a disk: inline reads take bytes of the page cache alone, all other
-    work is done in a pool of threads that starts with the first use.
+    The loop never waits for a disk: inline reads use only the page cache, and all other work is
+    done in a pool of threads, which is started at the first use.
     """
 
     def __init__(self, root: str = "file:///", profile: StoreProfile = LOCAL) -> None:
@@ -117,33 +117,33 @@ class LocalStore:
             return job() if inline else await self._start(asyncio.get_running_loop(), job)
 
     async def _change(self, path: str, job: Callable[[], T]) -> T:
-        """Return the result of a job that changes files; wait for it even if cancelled."""
+        """Run a job that changes files, and return its result. Cancellation waits for the job."""
         with system_errors(self.root + path):
             return await whole(self._start(asyncio.get_running_loop(), job))
 
     def _note_speed(self, folder: str, *, is_quick: bool) -> None:
-        """Note if the system has a folder in memory: then the loop lists it inline the next time.
+        """Record whether a folder was listed quickly; the loop then lists it inline.
 
-        A listing is quick if it waits for nothing and takes no longer than a turn of the loop. On
-        a busy machine one that took 0.1 ms takes 0.3 ms, but a hop to a thread takes 0.4 ms.
+        A listing is quick if it did not wait and took no longer than a turn of the loop. On a busy
+        machine, a listing that took 0.1 ms takes 0.3 ms, but a hop to a thread takes 0.4 ms.
         """
         if not is_quick:
             self._quick.discard(folder)
         elif folder not in self._quick:
             if len(self._quick) == MAX_QUICK_FOLDERS:
-                self._quick.clear()  # folders in use are soon noted again
+                self._quick.clear()  # folders in use are soon recorded again
             self._quick.add(folder)
 
     @property
     def pieces(self) -> LocalStore:
-        """The store itself."""
+        """The store itself, which reads pieces of files."""
         return self
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview] | None:
         """Read ranges from the page cache.
 
-        Returns None if a byte is not there, or if this tick of the loop has used up its inline
-        bytes.
+        Returns None if a byte is not there, or if this tick of the loop has read its limit of
+        inline bytes.
         """
         if not self._files.might_answer([path]):
             return None
@@ -159,7 +159,7 @@ class LocalStore:
         return None if file is None else files.read_now(file, ranges)
 
     def open_file(self, path: str) -> files.OpenFile | None:
-        """Return the open file of a path. Returns None if none is open, or the file was replaced.
+        """Return the open file of a path; None if it is not open, or the path names another file.
 
         Costs a stat.
         """
@@ -177,11 +177,11 @@ class LocalStore:
     def pieces_now(self, requests: Sequence[Pieces]) -> Sequence[memoryview] | None:
         """Read pieces of files from the page cache, into one buffer for each request.
 
-        Returns None if a byte is not there, or if this tick of the loop has used up its inline
-        bytes.
+        Returns None if a byte is not there, or if this tick of the loop has read its limit of
+        inline bytes.
 
         Args:
-            requests: pieces whose paths are inside the store.
+            requests: pieces with paths inside the store.
         """
         paths = {path for pieces in requests for path in pieces.paths}
         if not self._files.might_answer(paths):
@@ -228,7 +228,7 @@ class LocalStore:
         return self._start(asyncio.get_running_loop(), job)
 
     def source(self, paths: Sequence[str]) -> LocalSource:
-        """Return a source by which a decoding kernel reads files. Blocks; for one thread.
+        """Return a source from which a decoding kernel reads files, in one thread. Blocks.
 
         Raises:
             NotFoundError, StoreError: a file cannot be opened.
@@ -238,7 +238,7 @@ class LocalStore:
     def _open(self, paths: Sequence[str]) -> dict[str, files.OpenFile]:
         opened: dict[str, files.OpenFile] = {}
         for path in dict.fromkeys(paths):
-            try:  # `system_errors` would take half as long again as opening a cached file
+            try:  # not `system_errors`, which takes half as long as opening a cached file
                 opened[path] = self._files.open(path)
             except OSError as error:
                 failure = translate(error, self.root + path)
@@ -254,7 +254,7 @@ class LocalStore:
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
     ) -> tuple[memoryview, int]:
-        """Return the last `num_bytes`, and the present size of the file."""
+        """Return the last `num_bytes`, and the current size of the file."""
 
         def job() -> tuple[memoryview, int]:
             file = self._files.open(path)
@@ -300,7 +300,7 @@ class LocalStore:
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
     ) -> None:
-        """Write files in order, each as `put` does, by one job."""
+        """Write files in order, each as `put` does, in one job."""
 
         def job() -> None:
             for number, (path, body) in enumerate(objects, 1):
@@ -321,7 +321,7 @@ class LocalStore:
         new_files = [publish.NewFile("/" + path) for path, _ in files]
         bodies = [body for _, body in files]
         try:
-            if len(files) == 1:  # one job is cheaper: there is nothing to sync in parallel
+            if len(files) == 1:  # a single job is cheaper: there is nothing to sync in parallel
                 await whole(start(partial(publish.write_together, new_files, bodies)))
                 return
             await whole(start(partial(publish.write_apart, new_files, bodies)))
@@ -345,16 +345,16 @@ class LocalStore:
             await self._change(path, partial(publish.remove, "/" + path))
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy a file over `target`, synced to the disk."""
+        """Copy a file to `target`, replacing it; synced to the disk."""
         await self._change(source, lambda: publish.copy("/" + source, "/" + target))
 
     async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
-        """Return the hidden files of unfinished writes, by alance and by the Rust writers."""
+        """Return the hidden files of unfinished writes by alance and by the Rust writers."""
         folder = prefix.strip("/")
         return await self._run(folder, lambda: list(publish.unfinished("/" + folder, folder + "/")))
 
     async def remove_folders(self, prefix: str) -> None:
-        """Remove empty folders, the innermost first."""
+        """Remove empty folders, innermost first."""
         await self._change(prefix, lambda: publish.remove_folders("/" + prefix.strip("/")))
 
     def uri_of(self, path: str) -> str:
@@ -362,10 +362,10 @@ class LocalStore:
         return "/" + path
 
     def lasting_name(self) -> None:
-        """Return None: a copy on disk of local files would gain nothing."""
+        """Return None: a disk cache of local files would save nothing."""
 
     def heeds_conditions(self) -> bool:
-        """Return True: the system creates files exclusively."""
+        """Return True: the system supports exclusive creation of files."""
         return True
 
     async def list_level(self, prefix: str) -> tuple[Names, Names]:
@@ -391,12 +391,12 @@ class LocalStore:
 
 
 class _Tick(threading.local):
-    """Number of bytes read inline in this tick of this thread's loop."""
+    """Counter of the bytes read inline in the current tick of this thread's loop."""
 
     num_bytes = 0
 
     def has(self, num_bytes: int) -> bool:
-        """Count `num_bytes` and return True; return False if the tick allows no more."""
+        """Count `num_bytes` and return True, or return False if they exceed the tick's limit."""
         if self.num_bytes + num_bytes > INLINE_TICK_BYTES:
             return False
         if not self.num_bytes and num_bytes:
@@ -412,7 +412,7 @@ class _Tick(threading.local):
 
 
 def _timed_page(metas: Iterator[ObjectMeta], page_size: int) -> tuple[tuple[ObjectMeta, ...], bool]:
-    """Return the next page of a listing, and True if it was quick: nothing had to be waited for.
+    """Return the next page of a listing, and True if it was quick: it did not wait.
 
     Processor time of other threads and programs does not count.
     """

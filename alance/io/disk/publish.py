@@ -1,7 +1,8 @@
 """Atomic, durable writes of local files, and listings of folders. All functions block.
 
-The content goes to a temporary file in the same folder, is synced, and gets its name by one atomic
-step. Then the folder is synced. After a crash a file is whole or does not exist.
+The content is written to a temporary file in the same folder and synced; then the file gets its
+name by one atomic step, and the folder is synced. After a crash a file is complete or does not
+exist.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 TEMPORARY_PREFIX: Final = ".tmp-"
-FIRST_KEYS: Final = 8  # names of a folder to sort first; to find the latest version takes two
+FIRST_KEYS: Final = 8  # names of a folder to yield first; finding the latest version takes two
 # Temporary files of alance, and of the Rust writers (name#1).
 _UNFINISHED: Final = re.compile(r"\A\.tmp-|#\d+\Z")
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -39,7 +40,7 @@ _AT_FDCWD: Final = -100
 
 
 class NewFile:
-    """A file that is written piece by piece, under a hidden name until it is published.
+    """A file written piece by piece under a hidden name until it is published.
 
     Args:
         path: the final path; publishing replaces a file that exists there.
@@ -54,7 +55,7 @@ class NewFile:
         )
         self._fd: int | None = None
         self._is_published = False
-        self._is_synced = False  # all written bytes are on the disk
+        self._is_synced = False  # True if all written bytes are on the disk
 
     def _open(self) -> int:
         if self._fd is None:
@@ -74,7 +75,7 @@ class NewFile:
         _write_all(self._open(), piece)
 
     def begin_sync(self) -> None:
-        """Start to write the appended bytes to the disk, without waiting for it."""
+        """Start to write the appended bytes to the disk; does not wait."""
         if self._is_durable:
             _kernels.begin_sync(self._open())
 
@@ -85,7 +86,7 @@ class NewFile:
             self._is_synced = True
 
     def publish(self, *, with_folder: bool = True) -> None:
-        """Give the file its final name, which survives a crash once the folder is synced, too."""
+        """Give the file its final name, which survives a crash after a sync of the folder."""
         fd = self._open()
         if self._is_durable and not self._is_synced:
             os.fsync(fd)
@@ -107,7 +108,7 @@ class NewFile:
 
 
 def write(path: str, body: Body, *, if_absent: bool) -> None:
-    """Write a whole file, durable when this returns.
+    """Write a whole file; it is durable when this returns.
 
     Raises:
         FileExistsError: `if_absent` is set, and the file exists.
@@ -127,13 +128,13 @@ def write_apart(files: Sequence[NewFile], bodies: Sequence[Body]) -> None:
 
 
 def sync_all(files: Sequence[NewFile]) -> None:
-    """Sync files to the disk; syncs by several threads at once cost little more than one sync."""
+    """Sync files to the disk; concurrent syncs by several threads cost little more than one."""
     for file in files:
         file.sync()
 
 
 def name_together(files: Sequence[NewFile]) -> None:
-    """Give synced files their final names; sync each folder once, at the end."""
+    """Give synced files their final names; then sync each folder once."""
     for file in files:
         file.publish(with_folder=False)
     for folder in dict.fromkeys(os.path.dirname(file.path) for file in files):
@@ -154,9 +155,9 @@ def drop_all(files: Sequence[NewFile]) -> None:
 
 
 def copy(source: str, target: str) -> None:
-    """Copy a file over `target`."""
+    """Copy a file to `target`, replacing it."""
 
-    import shutil  # late: it imports all compression modules
+    import shutil  # imported late: it imports all compression modules
 
     def fill(fd: int) -> None:
         with open(source, "rb") as reader, open(fd, "wb", closefd=False) as writer:
@@ -172,12 +173,12 @@ def remove(path: str) -> None:
 
 
 def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
-    """Yield the finished files under a folder, at any depth, sorted as object stores sort keys.
+    """Yield the finished files under a folder, at any depth, in the key order of object stores.
 
     Args:
         top: the folder.
         prefix: the folder's path inside the store, empty or ending in "/".
-        start_after: leave out files whose path in the store is not greater.
+        start_after: omit files whose path in the store is not greater.
     """
     for name in _keys(top):
         key, path = prefix + name, os.path.join(top, name)
@@ -194,10 +195,10 @@ def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]
 
 
 def _keys(top: str) -> Iterator[str]:
-    """Yield the names in a folder as keys sort: names of folders end in "/", as keys in them do.
+    """Yield the names in a folder in key order; names of folders end in "/", as in keys.
 
-    The first `FIRST_KEYS` names are yielded before the others are sorted. Empty if the folder is
-    missing.
+    The first `FIRST_KEYS` names are yielded before the others are sorted. Yields nothing if the
+    folder is missing.
     """
     last = b""
     for most in (FIRST_KEYS, sys.maxsize):
@@ -234,14 +235,14 @@ def level(top: str) -> tuple[list[str], list[str]]:
 
 
 def remove_folders(top: str) -> None:
-    """Remove a folder and the folders in it as far as they are empty, the innermost first."""
+    """Remove a folder and the folders in it where they are empty, innermost first."""
     for folder, _, _ in os.walk(top, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
 
 def tag_of(about: os.stat_result) -> str:
-    """Entity tag of a file, which changes with its content, from inode, time and size."""
+    """Return a file's entity tag, from inode, time and size; it changes with the content."""
     return f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"'
 
 
@@ -290,7 +291,7 @@ def _link_new(temporary: str, path: str) -> bool:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # A network file system may send its request again after it lost the first answer.
+        # A network file system may repeat its request after the first answer was lost.
         if not os.path.samestat(os.stat(temporary), os.stat(path)):
             raise
     except OSError as error:
@@ -301,7 +302,7 @@ def _link_new(temporary: str, path: str) -> bool:
 
 
 def _rename_new(temporary: str, path: str) -> bool:
-    """Rename without replacing; return False if the system cannot."""
+    """Rename without replacing an existing file; return False if the system cannot."""
     if not sys.platform.startswith("linux"):
         return False
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)

@@ -15,11 +15,11 @@ from alance.io.stores.upload import Upload
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-WRITE_JOB_BYTES: Final = 2 << 20  # a hop to the pool costs 100 us, to write 2 MiB takes 2 ms
+WRITE_JOB_BYTES: Final = 2 << 20  # a hop to the pool takes 100 us, writing 2 MiB takes 2 ms
 
 
 class LocalUpload(Upload):
-    """A file being written by jobs of some MiB; one job writes while the next is collected.
+    """A file written by jobs of `WRITE_JOB_BYTES`; one job writes while the next is collected.
 
     Args:
         where: location of the file.

@@ -1,4 +1,4 @@
-"""Records of what happens: traces of requests, observers, the log `alance.io`.
+"""Records of events: traces of requests, observers, the log `alance.io`.
 
-Requests are reported here by whoever sends them. May import only `stores` and `loop`.
+The sender of a request reports it here. May import only `stores` and `loop`.
 """

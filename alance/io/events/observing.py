@@ -1,8 +1,8 @@
 """Events and readings of a running service, for observers and for the log `alance.io`.
 
-Observers are called when a request, a retry or a commit ends. A *reading* is the state of a queue,
-a cache or a lag at one moment. Readings are collected only when they are requested, and cost
-nothing otherwise. Without observers, and if the log is not at DEBUG, an event costs a comparison.
+Observers are called when a request, an attempt or a commit ends. A *reading* is the state of a
+queue, a cache or a lag at one moment. Readings are collected only when they are requested, and cost
+nothing otherwise. Without observers and without a log at DEBUG, an event costs one comparison.
 
 Requests to remote stores are events, reads of local files are not. Retries inside obstore are part
 of one request.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("alance.io")
 
-WARN_EVERY_S: Final = 60.0  # between warnings of one budget at one place
+WARN_EVERY_S: Final = 60.0  # seconds between warnings for the same budget and place
 WARNED_PLACES: Final = 1024  # remembered (budget, place) pairs
 THROTTLED: Final = frozenset({429, 503})  # HTTP status
 
@@ -44,8 +44,8 @@ class RequestEnded:
     Attributes:
         store: URI of the bucket, without credentials.
         path: path of the object or folder inside the bucket.
-        kind: kind of the request; each hand-over of parts of an upload is one `put`.
-        num_requests: number of ranges that one call carried.
+        kind: kind of the request; each call that sends parts of an upload is one `put`.
+        num_requests: number of ranges in the call.
         received_bytes: received bytes of bodies.
         sent_bytes: sent bytes of bodies.
         seconds: time from the beginning to the last byte.
@@ -83,7 +83,7 @@ class RetryDecided:
 
     @property
     def is_throttled(self) -> bool:
-        """True if the store asks for fewer requests."""
+        """True if the store asked for fewer requests."""
         return self.status in THROTTLED
 
 
@@ -156,7 +156,7 @@ class Reading(NamedTuple):
 
 
 class Readable(Protocol):
-    """An object that has readings."""
+    """Protocol of an object that has readings."""
 
     def readings(self) -> Iterable[Reading]: ...
 
@@ -179,7 +179,7 @@ def add(observer: Observer) -> None:
         observer: an instance, not a class.
 
     Raises:
-        InvalidInputError: something else.
+        InvalidInputError: `observer` is not an instance of `Observer`.
     """
     if not isinstance(observer, Observer):
         raise InvalidInputError(f"observer {observer!r}: expected an instance of observe.Observer")
@@ -206,8 +206,8 @@ def show(readable: Readable) -> None:
 def readings() -> list[Reading]:
     """Return all readings of this process, sorted by name and place.
 
-    Readings of the same name and place are added; of lags and of a table's state, which several
-    objects may know, the largest counts.
+    Readings with the same name and place are summed. Of lags and of states of a table, which
+    several objects may measure, the largest one is returned.
     """
     with _lock:
         shown = list(_readable)
@@ -298,7 +298,7 @@ class RequestUnderWay:
 
 
 def retry_decided(store: str, failure: StoreError, pause_s: float | None) -> None:
-    """Report a failed attempt; `pause_s` is None if the budget of the store's retries is spent."""
+    """Report a failed attempt; `pause_s` is None if the store's retry budget is spent."""
     if pause_s is None:
         warn_rarely("retries", store, "%s: too many requests fail, and are not tried again", store)
     if not is_on():
@@ -327,7 +327,7 @@ class CommitUnderWay:
 
 @contextmanager
 def commit(uri: str, operation: str, num_appends: int) -> Iterator[CommitUnderWay]:
-    """Report the commit of a version, which this block makes, at the end of the block."""
+    """Report the commit of a version at the end of this block, which makes the version."""
     event, begun = CommitUnderWay(), time.perf_counter()
     error: BaseException | None = None
     try:
@@ -357,7 +357,7 @@ def _commit_ended(event: CommitEnded) -> None:
 
 
 def warn_rarely(budget: str, where: str, message: str, *arguments: object) -> None:
-    """Log a warning that a budget limits work, at most once a minute for each place."""
+    """Log a warning that a budget limits work, at most once a minute per place."""
     now = time.monotonic()
     last = _warned.get((budget, where))
     if last is not None and now - last < WARN_EVERY_S:
@@ -380,5 +380,5 @@ def _tell(call: Callable[[Observer], None]) -> None:
             call(observer)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # also SystemExit and CancelledError, which would end the caller
+        except BaseException:  # also SystemExit and CancelledError, which would stop the caller
             _log.exception("observer %s", type(observer).__qualname__)

@@ -5,8 +5,8 @@
     print(recorder.waterfall())
 
 A recorder gets the requests that the code inside its `with` block causes, also in tasks that this
-code starts. A request that serves many callers is recorded by the recorder of each caller, and by
-the recorders of the enclosing blocks. Without a block nothing is recorded.
+code starts. A request that serves several callers is recorded for each of them, and in the
+recorders of all enclosing blocks. Outside of blocks nothing is recorded.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NamedSpans:
     def of(self, location: str, spans: Sequence[Span]) -> tuple[str, ...]:
         """Return the names whose spans overlap any of `spans`, in the order of the object's bytes.
 
-        Empty if `spans` go beyond all named spans: then they are the end of the file.
+        The result is empty if `spans` extend beyond all named spans, into the end of the file.
         """
         if location not in self._spans or self.is_behind(location, spans[-1][1]):
             return ()
@@ -64,7 +64,7 @@ class NamedSpans:
         return tuple(ordered)
 
     def is_behind(self, location: str, stop: int) -> bool:
-        """Return True if `stop` is behind all named spans of an object."""
+        """Return True if `stop` is after all named spans of an object."""
         reach = self._index(location)[1] if location in self._spans else []
         return bool(reach) and stop > reach[-1]
 
@@ -95,17 +95,17 @@ class RequestEvent:
     kind: Kind
     location: str
     start: int  # first byte; 0 for whole objects and listings
-    stop: int  # exclusive
+    stop: int  # offset after the last byte
     reasons: tuple[str, ...]  # purposes of the callers, without duplicates
     begun: float  # time at which the request was sent
     ended: float  # time at which the last byte arrived
     num_bytes: int  # received bytes
     ok: bool
-    queued: float | None = None  # time of the caller's request; None if unknown or sent at once
+    queued: float | None = None  # time of the caller's request; None: unknown or sent at once
     first_byte: float | None = None  # time; None if the store does not report it
-    ranges: tuple[Span, ...] = ()  # the ranges that callers requested, merged; empty: all of it
+    ranges: tuple[Span, ...] = ()  # ranges that callers requested, merged; empty: the whole object
     callers: tuple[str, ...] = ()  # names of the tasks that the request serves
-    retries: int = 0  # failed attempts before; retries inside the store's client are not counted
+    retries: int = 0  # failed attempts before this one, without retries inside the store's client
 
     @property
     def asked(self) -> tuple[tuple[int, int], ...]:
@@ -128,19 +128,19 @@ class RequestEvent:
 
 @dataclass(frozen=True, slots=True)
 class HopEvent:
-    """One piece of CPU work, in a thread of the decode pool or, if small, in the loop."""
+    """A piece of CPU work, in a thread of the decode pool or, if small, on the loop."""
 
     what: str
     queued: float
     begun: float
     ended: float
-    thread: str  # empty in the loop
+    thread: str  # empty on the loop
     ok: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums of a trace."""
+    """Totals of a trace."""
 
     num_requests: int
     num_failed: int
@@ -152,7 +152,7 @@ class Totals:
     num_hops: int
     seconds: float  # from the first request to the last byte
     hop_seconds: float  # CPU work, summed over threads
-    hit_rates: dict[str, tuple[int, int]]  # by cache: hits and all look-ups
+    hit_rates: dict[str, tuple[int, int]]  # by cache: number of hits and of all look-ups
 
 
 __all__ = ["CallNotes", "HopEvent", "Kind", "Recorder", "RequestEvent", "Totals", "trace"]
@@ -163,13 +163,13 @@ R = TypeVar("R", bound="Recorder")
 _current: ContextVar[Recorder | None] = ContextVar("alance_recorder", default=None)
 _together: ContextVar[tuple[str, ...]] = ContextVar("alance_callers", default=())
 _notes: ContextVar[CallNotes | None] = ContextVar("alance_notes", default=None)
-# Ids of the recorders of all running blocks. Code that only serves traces checks this set first.
+# Ids of the recorders of all current blocks. Code that only serves traces checks this set first.
 active: Final[set[int]] = set()
 
 
 @dataclass(slots=True)
 class CallNotes:
-    """A call to a store under way: its recorder, and the facts that the store reports."""
+    """Recorder of a call to a store, and the facts that the store reports about the call."""
 
     begun: float = field(default_factory=time.perf_counter)
     recorder: Recorder | None = field(default_factory=lambda: _current.get())
@@ -208,7 +208,7 @@ class Recorder:
         """Receive each key that is looked up in a cache. For subclasses; does nothing here."""
 
     def _compared(self, num_values: int) -> None:
-        """Receive the number of index values that a query is compared with. For subclasses."""
+        """Receive the number of compared index values. For subclasses; does nothing here."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.num_requests} requests, {self.num_bytes} bytes)"
@@ -225,7 +225,7 @@ class Recorder:
 
     @property
     def waves(self) -> list[tuple[float, float]]:
-        """Begin and end of each wave: a request begins a wave if no other is under way."""
+        """Start and end of each wave: a time in which at least one request is under way."""
         return waves(self.events)
 
     @property
@@ -255,7 +255,7 @@ class Recorder:
         )
 
     def columns_of(self, event: RequestEvent) -> tuple[str, ...]:
-        """Return the columns whose bytes a request was for; empty if they are unknown.
+        """Return the columns whose bytes a request read; empty if they are unknown.
 
         Args:
             event: the request.
@@ -263,7 +263,7 @@ class Recorder:
         return self.places.of(event.location, event.ranges or ((event.start, event.stop),))
 
     def is_footer(self, event: RequestEvent) -> bool:
-        """Return True if a request was for bytes behind the pages of a data file.
+        """Return True if a request read bytes after the pages of a data file.
 
         Args:
             event: the request.
@@ -308,7 +308,7 @@ def recording(recorder: R, *, alone: bool = False) -> Iterator[R]:
     """Record the requests of the block in `recorder`, and in the recorders of enclosing blocks.
 
     Args:
-        alone: hide the requests from enclosing blocks.
+        alone: True to hide the requests from enclosing blocks.
     """
     recorder.outer = None if alone else _current.get()
     token = _current.set(recorder)
@@ -321,7 +321,7 @@ def recording(recorder: R, *, alone: bool = False) -> Iterator[R]:
 
 
 def current() -> Recorder | None:
-    """Return the recorder of the running code; None outside all blocks."""
+    """Return the recorder of the current block; None outside of all blocks."""
     return _current.get()
 
 
@@ -360,7 +360,7 @@ def record(
     callers: Iterable[str] = (),
     retries: int = 0,
 ) -> None:
-    """Add a request, which ends now, to the recorders of its callers."""
+    """Add a request that ends now to the recorders of its callers."""
     receivers = _with_outer(recorders)
     if not receivers:
         return
@@ -385,7 +385,7 @@ def record(
 
 
 def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Callable[[], T]:
-    """Wrap work so that a recorder gets the times it waited for a thread and ran."""
+    """Wrap work so that a recorder gets the work's waiting time and running time."""
     queued = time.perf_counter()
 
     def run() -> T:
@@ -405,28 +405,28 @@ def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Ca
 
 
 def look(cache: str, *, hit: bool, key: Hashable = None, recorder: Recorder | None = None) -> None:
-    """Count a look-up in a cache. Check `active` before a call, as look-ups are many."""
+    """Count a look-up in a cache. Callers check `active` first, because look-ups are frequent."""
     for receiver in _with_outer([recorder or _current.get()]):
         receiver.looks[cache, hit] += 1
         receiver._looked_for(key, hit=hit)
 
 
 def compare(num_values: int) -> None:
-    """Record that a query is compared with `num_values` values of an index."""
+    """Report that a query is compared with `num_values` values of an index."""
     if active:
         for receiver in _with_outer([_current.get()]):
             receiver._compared(num_values)
 
 
 def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
-    """Name spans of an object, as those of a column; `spans` is called when they are needed."""
+    """Name spans of an object, such as those of a column; `spans` is called when needed."""
     for receiver in _with_outer([_current.get()]):
         receiver.places.add(without_number(location), name, spans)
 
 
 @contextmanager
 def noting() -> Iterator[CallNotes]:
-    """Collect the facts that the store reports of calls that begin in this block."""
+    """Collect the facts that the store reports about calls that begin in this block."""
     notes = CallNotes()
     token = _notes.set(notes)
     try:
@@ -436,21 +436,21 @@ def noting() -> Iterator[CallNotes]:
 
 
 def note_first_byte() -> None:
-    """Record that the head of an answer has arrived."""
+    """Record the arrival of an answer's head."""
     notes = _notes.get()
     if notes is not None:
         notes.first_byte = time.perf_counter()
 
 
 def note_retry() -> None:
-    """Record that an attempt failed and another follows."""
+    """Record a failed attempt that is followed by another."""
     notes = _notes.get()
     if notes is not None:
         notes.retries += 1
 
 
 def _with_outer(recorders: Iterable[Recorder | None]) -> list[Recorder]:
-    """Return recorders and the recorders of their enclosing blocks, without duplicates."""
+    """Return recorders and those of their enclosing blocks, without duplicates."""
     by_id: dict[int, Recorder] = {}
     for recorder in recorders:
         while recorder is not None and id(recorder) not in by_id:

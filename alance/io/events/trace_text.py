@@ -1,4 +1,4 @@
-"""A trace as text: a table, bars for a terminal, JSON for the tools of browsers."""
+"""Traces as text: a table, bars for a terminal, JSON for browser tools."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def span_of(events: Iterable[RequestEvent]) -> float:
-    """Seconds from the first beginning to the last end; 0 without events."""
+    """Seconds from the first start to the last end; 0 without events."""
     times = [(event.begun, event.ended) for event in events]
     return max(end for _, end in times) - min(begin for begin, _ in times) if times else 0.0
 
 
 def waves(events: Iterable[RequestEvent]) -> list[tuple[float, float]]:
-    """Return the begin and end of each wave: a request begins a wave if no other is under way."""
+    """Return the start and end of each wave, in which at least one request is under way."""
     spans: list[tuple[float, float]] = []
     for event in sorted(events, key=lambda event: event.begun):
         if not spans or event.begun >= spans[-1][1]:
@@ -30,7 +30,7 @@ def waves(events: Iterable[RequestEvent]) -> list[tuple[float, float]]:
 
 
 def table(events: Sequence[RequestEvent], totals: Totals) -> str:
-    """Format requests, bytes and time by kind and reason; then rounds, waste and hit rates."""
+    """Format requests, bytes and time by kind and reason, then rounds, waste and hit rates."""
     rows: dict[tuple[str, str], list[RequestEvent]] = defaultdict(list)
     for event in events:
         rows[event.kind, " + ".join(event.reasons) or "-"].append(event)

@@ -1,11 +1,11 @@
-"""Background cleanup: finishes the work that a cancelled call leaves behind.
+"""Background cleanup: finishes the cleanup of cancelled calls.
 
-A cancelled call may leave things that take requests to remove: parts of an upload, or files that no
-version will name. The call removes them itself, but its caller waits only `CANCEL_GRACE_S` for that
-in all. Work that takes longer, as on a store that does not answer, continues here. The caller
-bounds its time, `MAX_CLEANUPS` bounds the number of such works. A session owns them: at its end it
-waits for them briefly and then cancels them. No work that continues here makes a version, a tag or
-a branch.
+A cancelled call may have created things whose removal takes requests: parts of an upload, or files
+that no version will name. The call removes them itself, but its caller waits only `CANCEL_GRACE_S`
+for all of that. Work that takes longer, as on a store that does not answer, continues here. The
+caller sets its time limit, and `MAX_CLEANUPS` limits the number of pending works. A session owns
+them: at its end it waits for them briefly and then cancels them. No pending work makes a version, a
+tag or a branch.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
 
 CANCEL_GRACE_S: Final = 0.4  # a cancelled call must return within a second
-# A file that is being synced and named cannot be called back; a busy disk may take seconds.
+# A file that is being synced and renamed cannot be stopped; a busy disk may take seconds.
 LOCAL_GRACE_S: Final = 30.0
-DISCARD_S: Final = 120.0  # to remove unneeded objects; a later cleanup finds the others
-MAX_CLEANUPS: Final = 64  # works under way; one more cancels the oldest
-CLOSE_S: Final = 2.0  # for pending works when the session ends
+DISCARD_S: Final = 120.0  # seconds for removing unneeded objects; a later cleanup finds the rest
+MAX_CLEANUPS: Final = 64  # pending works; one more cancels the oldest
+CLOSE_S: Final = 2.0  # seconds for pending works when the session ends
 
 # Loop time at which each cancelled task, of any loop, began to wait for its cleanups.
 _since: Final[WeakKeyDictionary[asyncio.Task[Any], float]] = WeakKeyDictionary()
 
 
 class Background:
-    """The cleanups that cancelled calls of one session left unfinished. For one event loop."""
+    """The unfinished cleanups of a session's cancelled calls. For one event loop."""
 
     def __init__(self) -> None:
         self._pending: dict[asyncio.Task[Any], None] = {}  # oldest first
@@ -57,13 +57,13 @@ class Background:
         grace_s: float = CANCEL_GRACE_S,
         what: str = "the work",
     ) -> T:
-        """Return the result of `work`, which may go on for a moment after a cancellation.
+        """Return the result of `work`, which may continue briefly after a cancellation.
 
         Args:
             limit_s: seconds after which `work` is cancelled.
-            grace_s: seconds after the cancellation of this task in which `work` may end by
-                itself. Then `work` is cancelled, and awaited for `grace_s` more. If it has still
-                not ended, it stays here as a pending work.
+            grace_s: seconds that `work` has to end by itself after this task is cancelled. Then
+                `work` is cancelled, and awaited for `grace_s` more. If it still has not ended, it
+                becomes a pending work.
             what: the subject of the error message, such as a location.
 
         Raises:
@@ -93,17 +93,17 @@ class Background:
         grace_s: float = CANCEL_GRACE_S,
         what: str = "the work",
     ) -> None:
-        """Run a cleanup; if this task is cancelled, `work` may go on here without it.
+        """Run a cleanup; if this task is cancelled, `work` may become a pending work.
 
         Args:
             limit_s: seconds after which `work` is cancelled.
-            grace_s: seconds for which a cancelled task waits, in all its cleanups together.
+            grace_s: seconds that a cancelled task waits for all its cleanups together.
             what: the subject of the error message, such as a location.
 
         Raises:
             CancelledError: this task was cancelled meanwhile.
             StoreError: the limit was reached.
-            Exception: the failure of `work`. It is logged instead if `work` goes on here.
+            Exception: the failure of `work`. It is logged instead if `work` is pending.
         """
         task = _begun(work, limit_s)
         cancelled = await ended_in_time(task, grace_s)
@@ -124,7 +124,7 @@ class Background:
 
     @property
     def num_pending(self) -> int:
-        """Number of cleanups that go on after their calls were cancelled."""
+        """Number of cleanups that continue after their calls were cancelled."""
         return len(self._pending)
 
     def _leave(self, task: asyncio.Task[Any]) -> None:
@@ -143,7 +143,7 @@ class Background:
             _log.warning("the cleanup of a cancelled call has failed: %s", error)
 
     async def settled(self, timeout_s: float) -> int:
-        """Wait at most `timeout_s` for pending works; return the number that still go on."""
+        """Wait at most `timeout_s` for pending works; return the number that are still pending."""
         if self._pending:
             await asyncio.wait([*self._pending], timeout=timeout_s)
         return len(self._pending)
@@ -159,7 +159,7 @@ class Background:
 
 
 def grace_of(store: Store) -> float:
-    """Seconds for which a cancelled call waits for its requests to a store."""
+    """Return the seconds for which a cancelled call waits for its requests to a store."""
     return CANCEL_GRACE_S if store.profile.is_remote else LOCAL_GRACE_S
 
 
@@ -167,7 +167,7 @@ _NO_LIMIT: Final = float("inf")
 
 
 async def ended_in_time(task: asyncio.Future[Any], grace_s: float) -> asyncio.CancelledError | None:
-    """Wait for the end of `task`; at most `grace_s` more once the current task is cancelled.
+    """Wait for the end of `task`, but at most `grace_s` once the current task is cancelled.
 
     Returns:
         The last cancellation of the current task meanwhile; None if there was none.
@@ -182,7 +182,7 @@ async def ended_in_time(task: asyncio.Future[Any], grace_s: float) -> asyncio.Ca
 
 
 def _patience(grace_s: float) -> float:
-    """Seconds for which the current task still waits: infinite until it is cancelled."""
+    """Return the seconds that the current task may still wait: infinite until it is cancelled."""
     task = asyncio.current_task()
     assert task is not None
     if not task.cancelling():
@@ -202,7 +202,7 @@ def _begun(work: Coroutine[object, object, T], limit_s: float) -> asyncio.Task[T
 
 
 async def _ended(task: asyncio.Task[Any], timeout_s: float) -> None:
-    """Wait for a cancelled task; cancellations of the current task are ignored meanwhile."""
+    """Wait for a cancelled task; ignore cancellations of the current task meanwhile."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while not task.done() and (remaining_s := deadline - asyncio.get_running_loop().time()) > 0:
         try:

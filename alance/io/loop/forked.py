@@ -1,9 +1,9 @@
 """Reload obstore in a child that was forked from a process with obstore loaded.
 
-A child has no threads of obstore's runtime, the runtime's locks may be held there for ever, and the
-library makes no second runtime. So a child loads the library again, from a copy that the loader
-takes for another library. The parent's objects are not touched. That costs 12 ms of processor time
-and 15 MB, at the first request of a child.
+In a child, the threads of obstore's runtime are gone, its locks may be held for ever, and the
+library never creates a second runtime. So a child loads the library again from a copy, which the
+loader treats as another library. The parent's objects are not touched. This costs 12 ms of
+processor time and 15 MB at the first request of a child.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NATIVE: Final = "obstore._obstore"
-_file: Final[str] = sys.modules[_NATIVE].__file__ or ""  # the library, here and in all children
+_file: Final[str] = sys.modules[_NATIVE].__file__ or ""  # path of the library
 
 
 def load_again() -> None:
-    """Load the library again, and fill the existing modules of obstore with the new contents.
+    """Load the library again, and replace the contents of obstore's modules.
 
     Raises:
         OSError, ImportError: the library cannot be loaded from a copy on this system.
@@ -99,7 +99,7 @@ class _NativeFinder:
 
 @contextmanager
 def _copy(path: str) -> Iterator[str]:
-    """Copy a file; yield a path of the copy that neither this process nor a parent has loaded."""
+    """Copy a file; yield a path that neither this process nor a parent has loaded."""
     with open(path, "rb") as source:
         content = source.read()
     if hasattr(os, "memfd_create"):  # Linux, where some folders are mounted without execution

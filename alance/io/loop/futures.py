@@ -1,7 +1,7 @@
-"""Futures of requests, retried or joined, and of jobs in threads. Callbacks instead of tasks.
+"""Futures of requests, retried or joined, and of jobs in threads, with callbacks instead of tasks.
 
-A task costs 6 to 13 microseconds and a tick of the loop; these futures cost one callback. To cancel
-them drops the requests underneath at once, not in the next tick.
+A task costs 6 to 13 microseconds and a tick of the loop; these futures cost one callback.
+Cancelling one drops its requests at once, not in the next tick.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def failed(error: Exception, loop: asyncio.AbstractEventLoop) -> asyncio.Future[
 def seen(ended: asyncio.Future[Any]) -> None:
     """Mark the failure of `ended` as retrieved, so that the loop does not report it.
 
-    For futures whose caller may be gone.
+    For futures whose caller may have been cancelled.
     """
     if not ended.cancelled():
         ended.exception()
@@ -52,14 +52,14 @@ def done(result: T, loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
 
 
 class Retried(asyncio.Future[T], Generic[T, R]):
-    """The outcome of a call that is repeated while its failures are transient.
+    """Future of a call that is repeated while its failures are transient.
 
     Args:
         start: begins one attempt; may raise.
-        finish: turns the value of an attempt into the result; may raise.
-        translate: turns the failure of an attempt into the error for the caller.
-        retries: decides after each failure about another attempt, and the pause before it.
-        limit_s: seconds after which the call fails, also during an attempt or a pause.
+        finish: converts the value of an attempt to the result; may raise.
+        translate: converts the failure of an attempt to the error for the caller.
+        retries: decides after each failure on another attempt and the pause before it.
+        limit_s: seconds after which the call fails, even during an attempt or a pause.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Retried(asyncio.Future[T], Generic[T, R]):
 
 
 class JoinedFutures(asyncio.Future["Sequence[T]"], Generic[T]):
-    """The items of several futures, in order. The first failure cancels the other futures."""
+    """Future of the concatenated items of several futures. The first failure cancels the others."""
 
     def __init__(
         self, parts: Sequence[asyncio.Future[Sequence[T]]], loop: asyncio.AbstractEventLoop
@@ -193,7 +193,7 @@ class JoinedFutures(asyncio.Future["Sequence[T]"], Generic[T]):
 
 
 class ThreadJob(asyncio.Future[T]):
-    """The result of an executor's job. `cancel` drops a job that has not begun."""
+    """Future of an executor's job. `cancel` drops a job that has not begun."""
 
     work: concurrent.futures.Future[None]
 
@@ -214,8 +214,8 @@ def in_thread(
 
     Unlike `loop.run_in_executor`, this makes no reference cycle that holds the result until garbage
     is collected. A job that calls `check_cancelled` ends soon after its future is cancelled.
-    Executors accept no jobs after the main thread has ended. Then the job runs in the calling
-    thread, before this function returns: another thread may still be running, or a `__del__`.
+    Executors accept no jobs after the main thread has ended, but other threads or a `__del__` may
+    still run. Then the job runs in the calling thread, before this function returns.
     """
     future: ThreadJob[T] = ThreadJob(loop=loop)
 
@@ -225,7 +225,7 @@ def in_thread(
                 answer = partial(_settle, future, job(), None)
         except BaseException as error:
             answer = partial(_settle, future, None, error)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any longer
             loop.call_soon_threadsafe(answer)
 
     try:
@@ -248,17 +248,17 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         future.set_result(result)
 
 
-THREADS: Final = 16  # of local reads and writes; 32 read no faster
+THREADS: Final = 16  # threads for local reads and writes; 32 read no faster
 
 
 class _Threads:
-    """The pool of threads of all local stores of this process: starting threads blocks the loop."""
+    """Thread pool of all local stores of this process: starting threads blocks the loop."""
 
     def __init__(self) -> None:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget the pool: a parent's threads are not in its child."""
+        """Forget the pool: the parent's threads do not exist in a forked child."""
         self._executor: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 

@@ -1,9 +1,9 @@
-"""Stacks of async generators, of which the event loop knows the outermost alone.
+"""Stacks of async generators of which the event loop knows only the outermost.
 
 An event loop remembers each async generator that starts in it. At the loop's end (`asyncio.run`) it
 closes all of them at once, in any order. A generator that reads from another may then find that
-generator already closing, which prints an error. So the loop learns of the outermost generator of a
-stack alone, and the outermost closes the others in order.
+generator already closing, which prints an error. So only the outermost generator of a stack is
+announced to the loop, and it closes the others in order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 def outermost(
     function: Callable[P, AsyncIterator[T]],
 ) -> Callable[P, AsyncGenerator[T, None]]:
-    """Decorate an async generator function so that the loop does not learn of inner generators."""
+    """Decorate an async generator function to hide its inner generators from the loop."""
 
     @wraps(function)
     async def generate(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
@@ -42,7 +42,7 @@ def outermost(
 
 
 class _Unlisted(Generic[T]):
-    """An awaitable in whose steps newly started async generators are hidden from the loop."""
+    """An awaitable that hides newly started async generators from the loop while it runs."""
 
     def __init__(self, start: Callable[[], Awaitable[T]]) -> None:
         self._start = start
@@ -58,7 +58,7 @@ class _Unlisted(Generic[T]):
         return self.send(None)
 
     def send(self, value: Any) -> Any:
-        """Run to the next pause."""
+        """Run to the next suspension."""
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=None)
         try:
@@ -69,7 +69,7 @@ class _Unlisted(Generic[T]):
             sys.set_asyncgen_hooks(firstiter=hooks.firstiter)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error at the pause, and run to the next one."""
+        """Raise an error at the suspension, and run to the next one."""
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=None)
         try:
@@ -79,6 +79,6 @@ class _Unlisted(Generic[T]):
             sys.set_asyncgen_hooks(firstiter=hooks.firstiter)
 
     def close(self) -> None:
-        """End the awaitable where it pauses."""
+        """Close the awaitable where it is suspended."""
         if self._steps is not None:
             self._steps.close()

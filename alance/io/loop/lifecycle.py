@@ -1,9 +1,9 @@
 """Start, fork and exit of obstore's runtime and of loops that run in threads.
 
-Each process has one runtime, which never stops by itself. Three rules, each for a way in which
-processes were seen to die or hang:
+Each process has one runtime, which never stops by itself. Three rules avoid known crashes and
+hangs:
 
-1. A runtime thread that hands over a result while the interpreter shuts down aborts the process
+1. A runtime thread that delivers a result while the interpreter shuts down aborts the process
    (SIGABRT; 5 to 68 % of short programs). So at exit pending requests are cancelled, and the
    threads get a moment to finish.
 2. The runtime's threads do not survive a fork: any call in the child would hang for ever. So a
@@ -13,7 +13,7 @@ processes were seen to die or hang:
 
 At exit, the loops in threads end first (`at_exit`), then rule 1 applies.
 
-To import this module starts nothing.
+Importing this module starts nothing.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# 1 ms left 5 % of the programs aborting, 5 ms none; a loaded machine may need more.
+# seconds; with 1 ms 5 % of the programs aborted, with 5 ms none; a loaded machine may need more.
 EXIT_PAUSE_S: Final = 0.025
-EXIT_DRAIN_S: Final = 1.0  # for loops that still run in other threads at exit
+EXIT_DRAIN_S: Final = 1.0  # seconds for loops that still run in other threads at exit
 
 
 class Forkable(Protocol):
-    """An object with threads or locks, which it creates anew in a forked child."""
+    """Protocol of an object with threads or locks, which it creates again in a forked child."""
 
     def after_fork(self) -> None: ...
 
@@ -51,12 +51,12 @@ class _Process:
         self.used = False  # True once this process has sent requests
         self.was_used = False  # True if a parent has sent requests
         self.forked = False  # True after a fork until the library is loaded again
-        self.inherited: list[object] = []  # never freed: that would wait for the parent's threads
+        self.inherited: list[object] = []  # never freed: that waits for the parent's threads
         self.lock = threading.Lock()
         self.live: WeakSet[asyncio.Future[object]] = WeakSet()
         self.forkables: WeakSet[Forkable] = WeakSet()
         self.endings: list[Callable[[], None]] = []
-        self.exits = False  # `_at_exit` is registered
+        self.exits = False  # True once `_at_exit` is registered
         self.ended = False
 
 
@@ -64,11 +64,11 @@ _process: Final = _Process()
 
 
 def enter() -> None:
-    """Prepare for a call of obstore that does I/O. Needed before each such call.
+    """Prepare for a call of obstore that does I/O. Call this before each of them.
 
     Raises:
-        ForkedError: this process was forked, and the library cannot be loaded anew.
-        StoreError: the interpreter shuts down.
+        ForkedError: this process was forked, and the library cannot be loaded again.
+        StoreError: the interpreter is shutting down.
     """
     revive()
     if _process.ended:
@@ -80,22 +80,22 @@ def enter() -> None:
 
 
 def revive() -> None:
-    """Load the library anew if this process was forked. Needed before a store object is made.
+    """Load the library again if this process was forked. Call this before creating a store object.
 
     Raises:
-        ForkedError: this process was forked, and the library cannot be loaded anew.
+        ForkedError: this process was forked, and the library cannot be loaded again.
     """
     if _process.forked:
         _load_again()
 
 
 def inherit(value: object) -> None:
-    """Keep an object that the parent made alive until this forked child ends."""
+    """Keep an object that was created by the parent alive until this forked child ends."""
     _process.inherited.append(value)
 
 
 def at_exit(ending: Callable[[], None]) -> None:
-    """Have `ending` called when the program exits, before pending requests are cancelled."""
+    """Register `ending` to be called at exit, before pending requests are cancelled."""
     with _process.lock:
         _process.endings.append(ending)
         _exit_hook()
@@ -114,7 +114,7 @@ def watch(future: asyncio.Future[T]) -> asyncio.Future[T]:
 
 
 def on_fork(holder: Forkable) -> None:
-    """Have `holder.after_fork()` called in forked children as long as `holder` lives."""
+    """Register `holder.after_fork()` to be called in forked children as long as `holder` lives."""
     _process.forkables.add(holder)
 
 
@@ -145,7 +145,8 @@ def _load_again() -> None:
             forked.load_again()
             _process.was_used = False
         except (OSError, ImportError) as error:
-            # If the parent made no request, its library has no threads, and is as good as new.
+            # If the parent sent no request, its library has no threads and works in the child as
+            # well.
             if _process.was_used:
                 raise ForkedError(
                     "this process was forked from one whose client of object stores does not "
@@ -171,7 +172,7 @@ def _drain() -> None:
         if not future.done() and loop.is_running():
             try:
                 loop.call_soon_threadsafe(future.cancel)
-            except RuntimeError:  # the loop was closed in the meantime
+            except RuntimeError:  # the loop has been closed
                 continue
             waiting.append(future)
     while time.monotonic() < deadline and any(

@@ -1,9 +1,9 @@
 """Time limits of requests, and the slowest rate at which a store may send or take bytes.
 
-A request ends within `timeout_s`, plus a second for each `MIN_RATE` bytes that it carries in
-either direction. This includes all attempts, pauses and connecting. So two numbers bound small and
-large requests, and a server that sends single bytes is treated like a silent one. The client gets
-shorter limits for each attempt, which leave time for a second attempt.
+A request ends within `timeout_s`, plus a second for each `MIN_RATE` bytes that it carries in either
+direction. This includes all attempts, pauses and connecting. So two numbers limit small and large
+requests, and a server that sends single bytes is treated like a silent one. Each attempt of the
+client has a shorter limit, which leaves time for a second attempt.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# An outage of a minute becomes an error; a store that throttles has answered by then.
+# An outage of a minute becomes an error; a store that throttles answers within that time.
 TIMEOUT_S: Final = 60.0
-CONNECT_S: Final = 5.0  # TCP sends two lost packets of a handshake again within it
-# Bytes a second of one request. A line of 2 MB/s gives each of a scan's 32 requests this much.
+CONNECT_S: Final = 5.0  # within it, TCP repeats two lost packets of a handshake
+# Bytes per second of one request. A line of 2 MB/s gives this to each of a scan's 32 requests.
 MIN_RATE: Final = 64 << 10
-SILENCE_S: Final = 5.0  # time without a byte from the store after which a request is sent again
-ATTEMPT_S: Final = 30.0  # time to read a body after which another request reads the rest
-PUT_S: Final = 10.0  # time of a PUT, besides that for its bytes, after which it is sent again
+SILENCE_S: Final = 5.0  # seconds without a byte from the store after which a request is sent again
+ATTEMPT_S: Final = 30.0  # seconds of reading a body after which another request reads the rest
+PUT_S: Final = 10.0  # seconds of a PUT, without those for its bytes, until it is sent again
 
 _UNIT_SECONDS: Final[Mapping[str, float]] = {
     "ms": 0.001,
@@ -64,13 +64,13 @@ class TimeLimits:
     def writing(self, part_bytes: int) -> dict[str, str]:
         """Client options for writes of up to `part_bytes`.
 
-        The client's read timeout counts the sending of a body as silence, so both limits are equal.
+        The client's read timeout also runs while a body is sent, so both limits are equal.
         """
         attempt = self._share(ATTEMPT_S) + part_bytes / MIN_RATE
         return self._options(read=attempt, attempt=attempt)
 
     def _share(self, usual_s: float) -> float:
-        """Scale `usual_s` to the whole time; a short limit leaves no time for a second attempt."""
+        """Scale `usual_s` with `timeout_s`; a small one leaves no time for a second attempt."""
         return max(usual_s * self.timeout_s / TIMEOUT_S, min(usual_s, self.timeout_s))
 
     def _options(self, *, read: float, attempt: float) -> dict[str, str]:
@@ -79,8 +79,7 @@ class TimeLimits:
 
 
 class RequestLimit:
-    """Time limit of one request, counted from now; the request is made in
-    `async with limit.clock`.
+    """Time limit of one request, from now on; the request runs in `async with limit.clock`.
 
     Attributes:
         seconds: the limit.
@@ -93,7 +92,7 @@ class RequestLimit:
         self.clock = asyncio.timeout_at(self._begun + seconds)
 
     def become(self, seconds: float) -> None:
-        """Change the limit, which is counted from the creation of this object."""
+        """Change the limit; it counts from the creation of this object."""
         self.seconds = seconds
         self.clock.reschedule(self._begun + seconds)
 

@@ -1,7 +1,8 @@
 """Read-ahead: work started ahead of the consumer, under a budget of bytes.
 
 Whole jobs are admitted, in order, and never single requests. So an admitted job has all the memory
-that it needs and can finish. Jobs admitted in part could wait for each other's memory for ever.
+that it needs and can finish. Partly admitted jobs could deadlock, each waiting for the other's
+memory.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ T = TypeVar("T")
 class Job(Generic[T]):
     """A unit of read-ahead."""
 
-    num_bytes: int  # of memory that the job will hold
+    num_bytes: int  # memory that the job will use
     start: Callable[[], Awaitable[T]]
 
 
 def grouped(
     items: Iterable[T], size: Callable[[T], int], most: int, count: int = sys.maxsize
 ) -> Iterator[list[T]]:
-    """Group neighbours up to a size of `most` and a number of `count`.
+    """Group adjacent items, up to a total size of `most` and a number of `count`.
 
     An item larger than `most` is a group of its own.
     """
@@ -51,7 +52,7 @@ def grouped(
 async def readahead(
     jobs: Iterable[Job[T]], *, budget_bytes: int, max_jobs: int, ordered: bool = True
 ) -> AsyncGenerator[T, None]:
-    """Yield the results of jobs that are begun ahead of the consumer.
+    """Yield the results of jobs, which start ahead of the consumer.
 
     Jobs are admitted whole and in order, at least one at a time, so that admission cannot deadlock.
     A result counts against the budget until the consumer requests the next result. If the
@@ -59,10 +60,11 @@ async def readahead(
 
     Args:
         jobs: iterated as jobs are admitted.
-        budget_bytes: upper bound of the sum of `num_bytes` of jobs begun and not yet consumed; a
-            job that is larger runs alone.
+        budget_bytes: upper bound of the total `num_bytes` of jobs begun and not yet consumed; a
+            larger job runs alone.
         max_jobs: upper bound of jobs begun and not yet consumed.
-        ordered: True yields results in the order of `jobs`, False as they are ready.
+        ordered: True to yield results in the order of `jobs`, False to yield them as they are
+            ready.
     """
     source = iter(jobs)
     first = [*islice(source, 2)]
@@ -100,9 +102,9 @@ async def readahead(
 async def in_turn(works: AsyncGenerator[Awaitable[T], None], ahead: int) -> AsyncGenerator[T, None]:
     """Yield the results of works in order, with up to `ahead` more works begun in advance.
 
-    When a work is already done as it comes, the oldest result is yielded at once: no more works
-    need to begin first. If the generator is closed or a work fails, the works under way are
-    cancelled and awaited.
+    If a new work is already done, the oldest result is yielded at once, without beginning more
+    works. If the generator is closed or a work fails, the works under way are cancelled and
+    awaited.
 
     Args:
         works: iterated as works are begun, and closed at the end.

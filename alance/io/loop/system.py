@@ -1,6 +1,6 @@
 """System calls that only some systems have: Linux has all of them, macOS fewer, Windows fewest.
 
-The code checks for each call, not for the system's name, so tests can take a call away.
+The code checks for each call, not for the system's name, so that tests can remove a call.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# O_NONBLOCK: opening a pipe does not wait for a writer. O_BINARY: Windows translates no line ends.
+# O_NONBLOCK: opening a pipe does not wait for a writer. O_BINARY: Windows must not translate line
+# ends.
 READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 WRITE_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-USUAL_OPEN_FILES: Final = 512  # limit of a process on Windows
+USUAL_OPEN_FILES: Final = 512  # limit for a process on Windows
 
-_seeking: Final = threading.Lock()  # all threads share the one position of a descriptor
+_seeking: Final = threading.Lock()  # a descriptor has a single position, which all threads share
 
 
 def read_at(fd: int, buffer: memoryview, start: int, flags: int = 0) -> int:
@@ -49,10 +50,10 @@ def max_open_files() -> int:
 
 
 class ProcessorUse(NamedTuple):
-    """Processor use of a thread so far.
+    """Processor use of a thread since its start.
 
     Attributes:
-        seconds: processor time of the thread alone; a clock's time if the system has no such count.
+        seconds: processor time of the thread; wall-clock time if the system does not measure it.
         waits: voluntary context switches, as for a disk or a lock; 0 if the system does not count.
     """
 
@@ -61,7 +62,7 @@ class ProcessorUse(NamedTuple):
 
 
 def processor_use() -> ProcessorUse:
-    """Return the processor use of the calling thread so far."""
+    """Return the processor use of the calling thread since its start."""
     try:
         import resource
 
@@ -88,7 +89,7 @@ def at_fork(
 
 
 def sync_folder(folder: str) -> None:
-    """Sync the names in a folder to the disk. Does nothing on systems that cannot open folders.
+    """Sync the entries of a folder to the disk. Does nothing on systems that cannot open folders.
 
     Raises:
         OSError: the folder cannot be opened or synced.

@@ -1,4 +1,4 @@
-"""Several awaitables as one, jobs that a cancellation does not stop, coroutines begun at once."""
+"""Gathered awaitables, jobs that survive a cancellation, and coroutines that begin at once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def each(work: Callable[[X], Awaitable[T]], items: Iterable[X], *, at_once
 
 
 async def whole(job: ThreadJob[T]) -> T:
-    """Return the result of a thread's job, and let a job that has begun finish.
+    """Return the result of a thread's job; a job that has begun runs to its end.
 
     Raises:
         CancelledError: the current task was cancelled; raised when the job has ended. A job that
@@ -64,23 +64,24 @@ async def whole(job: ThreadJob[T]) -> T:
 
 
 class Begun(Coroutine[Any, Any, T]):
-    """A coroutine that begins when this object is created: if it never waits, it needs no task.
+    """A coroutine that begins when this object is created; it needs no task if it never waits.
 
-    A task continues a coroutine that waits. Until the task begins, the future that the coroutine
-    waits for must not be cancelled.
+    If the coroutine waits, a task continues it. Until the task begins, the future that the
+    coroutine waits for must not be cancelled.
 
     Attributes:
-        ended: the end of the coroutine, with the result in `value`; None if the coroutine waits.
+        ended: the coroutine's StopIteration, with the result in `value`; None if the coroutine
+            waits.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
-        self._first: list[Any] = []  # the future it waits for, until a task has received it
+        self._first: list[Any] = []  # the future that it waits for, until a task receives it
         self.ended: StopIteration | None = None
         try:
             self._first.append(coroutine.send(None))
         except StopIteration as end:
-            self.ended = end.with_traceback(None)  # its frames refer to this object: a cycle
+            self.ended = end.with_traceback(None)  # no cycle through the frames
 
     def send(self, value: Any) -> Any:
         """Run the next step."""

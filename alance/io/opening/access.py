@@ -1,7 +1,7 @@
 """Storage options for the places that a table names: its base paths, and blobs elsewhere.
 
-Anybody who can write to a table decides which places its manifests and rows name. So the options of
-a table are used only within their *scope*:
+Anybody who can write to a table can make its manifests and rows name any place. So the options of a
+table are used only within their *scope*:
 
 | table on | scope |
 |---|---|
@@ -11,8 +11,8 @@ a table are used only within their *scope*:
 | local disk, memory | this machine: neither needs credentials |
 
 Any other place needs an entry of its own among the options, `base:<uri>`, which applies at and
-below the URI. The caller names the place, never the table: ids and names of base paths come from
-the manifest, so they cannot be keys.
+below the URI. The keys are URIs from the caller. Ids and names of base paths come from the
+manifest, so they cannot be keys.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from alance.io.stores.profile import Kind
     from alance.io.stores.store import Store
 
-# Names without a character that could change the host or path of a URL.
+# Names without characters that could change the host or path of a URL.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]*")
 _LOCAL_KINDS: Final = frozenset({"local", "memory"})
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The options that a table was opened with, sorted by the places that they are for.
+    """The options that a table was opened with, sorted by place.
 
     Attributes:
         kind: kind of the table's store.
@@ -97,7 +97,9 @@ class Access:
         } or None
 
     def covers(self, address: Address) -> bool:
-        """Return True if a place is in the scope of the table's own options; see the module."""
+        """Return True if a place is in the scope of the table's own options; see the module
+        docstring.
+        """
         if self.kind in _LOCAL_KINDS:
             return address.kind in _LOCAL_KINDS
         if self.home is None or address.kind != self.kind:
@@ -111,13 +113,13 @@ class Access:
     def options(
         self, uri: str, address: Address, what: str, *, is_callers: bool = False
     ) -> Mapping[str, object] | None:
-        """Return the options for a place; None uses the environment alone.
+        """Return the options for a place; None to use the environment alone.
 
         Args:
-            uri: the place as it was named.
+            uri: the URI by which the place was named.
             what: description of the place for the error message: base path or object, and table.
-            is_callers: the caller named the place, not the table: credentials of the environment
-                may be sent there.
+            is_callers: True if the caller named the place, not the table: credentials of the
+                environment may be sent there.
 
         Raises:
             AccessError: the place is outside of the scope, and has no entry.
@@ -146,7 +148,7 @@ class Access:
         )
 
     def _entry(self, uri: str, address: Address) -> Mapping[str, object] | None:
-        """Return the caller's options for a place: the longest matching entry, else the function's.
+        """Return the caller's options for a place: the longest matching entry, or the function's.
 
         Returns None if no entry matches and there is no function, or the function returns None.
         """
@@ -163,7 +165,7 @@ class Access:
         return None if chosen is None else _checked(CHOOSER, address, chosen)
 
     def _account(self) -> str:
-        """Azure account from the table's own options, its URI or the environment; may be empty."""
+        """Azure account from the own options, the URI or the environment; empty if unknown."""
         named = dict(parse_options("azure", self.own).config).get("account_name")
         assert self.home is not None
         return named or self.home.account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")

@@ -1,7 +1,7 @@
 """Credentials of AWS's shared files, `~/.aws/credentials` and `~/.aws/config`.
 
 As in AWS's command line, they are used if neither the options of a store nor the environment have
-credentials. `AWS_PROFILE` names the profile, else it is `default`; `AWS_SHARED_CREDENTIALS_FILE`
+credentials. `AWS_PROFILE` names the profile, by default `default`; `AWS_SHARED_CREDENTIALS_FILE`
 and `AWS_CONFIG_FILE` name other files. Keys and the output of a `credential_process` are read here.
 Keys that come from a service (roles, single sign-on) are left to botocore, which is imported only
 then.
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from alance.io.opening.options import StoreOptions
 
-PROFILE_LIFETIME: Final = timedelta(minutes=15)  # then files are read again: a login changes them
+PROFILE_LIFETIME: Final = timedelta(minutes=15)  # a login changes the files
 
-# With any of these options or variables, a store has credentials or needs none.
+# A store with any of these options or variables has credentials, or needs none.
 _CREDENTIAL_OPTIONS: Final = frozenset(
     {
         "access_key_id",
@@ -42,13 +42,13 @@ _CREDENTIAL_OPTIONS: Final = frozenset(
     }
 )
 _KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SKIP_SIGNATURE")
-# Set by a platform for its processes; they come before the default profile.
+# Set by a platform for its processes; they take precedence over the default profile.
 _PLATFORM_VARIABLES: Final = (
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 )
-# Keys of a profile whose credentials come from a service.
+# Keys of a profile that gets its credentials from a service.
 _SERVICE_KEYS: Final = frozenset(
     {"role_arn", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"}
 )
@@ -61,7 +61,7 @@ class ProfileCredentials:
 
     def __init__(self, name: str, files: tuple[Path, Path]) -> None:
         self._key = name, files
-        self._chain: Any = None  # credentials of botocore, which renews them by itself
+        self._chain: Any = None  # botocore's credentials, which renew themselves
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -70,11 +70,11 @@ class ProfileCredentials:
         return isinstance(other, ProfileCredentials) and self._key == other._key
 
     def __call__(self) -> Mapping[str, Any]:
-        """Return present credentials in the form of `io.opening.credentials`. Blocks.
+        """Return current credentials in the form of `io.opening.credentials`. Blocks.
 
         Raises:
-            ProviderError: the profile has no credentials now, or they need a tool that fails or is
-                not installed.
+            ProviderError: the profile has no credentials now, or the tool that provides them fails
+                or is not installed.
         """
         name, files = self._key
         profile = _profiles(files).get(name, {})
@@ -108,8 +108,8 @@ class ProfileCredentials:
 def with_profile(options: StoreOptions) -> StoreOptions:
     """Add the credentials and the region of the AWS profile to the options of an S3 store.
 
-    Options and environment come first: their credentials replace the profile, their region that of
-    the profile. Reads two small files again if they have changed.
+    Options and environment take precedence: their credentials replace the profile, and their region
+    replaces the profile's region. Reads two small files if they are new or have changed.
 
     Raises:
         AccessError: a file is malformed, or `AWS_PROFILE` names a profile that does not exist.

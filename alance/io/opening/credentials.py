@@ -1,11 +1,11 @@
 """Credentials that expire, renewed by a provider.
 
-A provider is the storage option `credentials`, or stands in place of all options. obstore gets the
-credentials from the store's `Renewed`. This calls the provider once for all tasks, threads and
-event loops, and for all stores that share the provider. Renewal begins before the old credentials
-expire. If it fails, the old credentials are used as long as they are valid.
+A provider is passed as the storage option `credentials`, or instead of all options. obstore gets
+the credentials from the store's `Renewed` object. This calls the provider once for all tasks,
+threads and event loops, and for all stores that share the provider. Renewal begins before the old
+credentials expire. If it fails, the old credentials are used as long as they are valid.
 
-Values and errors of a provider appear in no message, log or pickle.
+Values and errors of a provider never appear in a message, log or pickle.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from alance.io.stores.profile import Kind
 
 CREDENTIALS: Final = "credentials"  # name of the storage option
-# Renewal begins so long before the expiry, but at most a quarter of the lifetime before it.
+# Renewal begins this long before the expiry, but at most a quarter of the lifetime before it.
 RENEW_BEFORE_S: Final = 300.0
 PROVIDER_ANSWER_S: Final = 60.0  # time limit of a provider
-PROVIDER_RETRY_S: Final = 10.0  # after a failure of a provider whose last answer is still valid
+PROVIDER_RETRY_S: Final = 10.0  # after a failure, while the last answer is valid
 
 Answer: TypeAlias = Mapping[str, Any]
 _log: Final = logging.getLogger("alance.io")
 
 
 class OptionsProvider(Protocol):
-    """A provider of options with the method of Lance's providers."""
+    """Protocol of a provider of options, with the method of Lance's providers."""
 
     def fetch_storage_options(self) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]: ...
 
@@ -49,8 +49,8 @@ class OptionsProvider(Protocol):
 Provider: TypeAlias = Callable[[], Answer | Awaitable[Answer]] | OptionsProvider
 StorageOptions: TypeAlias = Mapping[str, Any] | Provider
 
-# By kind of store: obstore's name for each option that is a part of credentials. Of several
-# alternatives the first complete one is used; only `session_token` may be missing.
+# By kind of store: obstore's names for the options that form credentials. Of several alternatives,
+# the first complete one is used; only `session_token` may be missing.
 _CREDENTIAL_PARTS: Final[Mapping[str, tuple[Mapping[str, str], ...]]] = {
     "s3": (
         {
@@ -86,11 +86,11 @@ def goes_by_name(provider: object) -> bool:
 
 
 class ProviderError(Exception):
-    """Failure of a provider, as obstore sees it. Its text never quotes another error."""
+    """Failure of a provider, raised to obstore. Its text never quotes another error."""
 
 
 class Renewed:
-    """The renewed credentials of a provider, for one kind of store. For all threads and loops."""
+    """Renewed credentials of a provider for one kind of store. Safe in all threads and loops."""
 
     _shared: Final[WeakValueDictionary[tuple[str, object], Renewed]] = WeakValueDictionary()
 
@@ -107,7 +107,7 @@ class Renewed:
 
     @classmethod
     def of(cls, kind: Kind, provider: object) -> Renewed:
-        """Return the credentials of a provider: the same object as long as a store uses it.
+        """Return the credentials of a provider: the same object while any store uses it.
 
         Raises:
             InvalidInputError: the value is not a provider, or the kind of store has no credentials
@@ -126,7 +126,7 @@ class Renewed:
         try:
             key: tuple[str, object] = kind, provider
             hash(key)
-        except TypeError:  # the id is unique: the cached value keeps the provider alive
+        except TypeError:  # the id is unique, because the cached value references the provider
             key = kind, id(provider)
         renewed = cls._shared.get(key)
         if renewed is None:
@@ -134,12 +134,12 @@ class Renewed:
         return renewed
 
     def after_fork(self) -> None:
-        """Replace the lock, and forget calls under way: their threads are in the parent."""
+        """Replace the lock, and forget calls under way, whose threads exist only in the parent."""
         self._lock = threading.Lock()
         self._under_way = self._call = None
 
     async def __call__(self) -> dict[str, Any]:
-        """Return credentials in obstore's form, renewed if it is time.
+        """Return credentials in obstore's form, renewed if they are due.
 
         Raises:
             ProviderError: the provider failed, and there are no valid old credentials.
@@ -157,7 +157,7 @@ class Renewed:
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not under_way.cancelled() or task is None or task.cancelling():
-                    raise  # this caller was cancelled; else the loop of the asking call has ended
+                    raise  # this caller was cancelled; else the loop of the call has ended
             except ProviderError:
                 if (good := self._good(fresh=False)) is None:
                     raise
@@ -170,18 +170,18 @@ class Renewed:
             until = self._fresh_until if fresh else self._good_until
             if self._last is None or now >= until:
                 return None
-            # At the time in `expires_at` obstore calls again.
+            # obstore calls again at the time in `expires_at`.
             until = self._fresh_until if fresh else min(now + PROVIDER_RETRY_S, self._good_until)
             expiry = None if until == float("inf") else datetime.fromtimestamp(until, UTC)
             return {**self._last, "expires_at": expiry}
 
     def _ask(self) -> concurrent.futures.Future[None]:
-        """Return the renewal under way, or begin it."""
+        """Return the renewal under way; begin one if there is none."""
         with self._lock:
             if self._under_way is not None:
                 return self._under_way
             under_way = self._under_way = concurrent.futures.Future()
-        # A task of its own: the caller may be cancelled, and others wait for it.
+        # A separate task: the caller may be cancelled while others wait for it.
         task = asyncio.get_running_loop().create_task(self._fetch(under_way))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -234,10 +234,10 @@ class Renewed:
         return await answer if inspect.isawaitable(answer) else answer
 
     def _called(self, ask: Callable[[], object]) -> concurrent.futures.Future[object]:
-        """Call a function that may block in a thread; join the last call if it was not consumed.
+        """Call a function that may block in a thread; join a call that is not consumed.
 
-        The thread is a daemon of its own: a call that never returns blocks no pool, and does not
-        keep the program from ending.
+        The thread is a separate daemon: a call that never returns blocks no pool, and does not keep
+        the program from ending.
         """
         with self._lock:
             if self._call is None:
@@ -248,7 +248,7 @@ class Renewed:
             return self._call
 
     def _take(self, answer: object) -> None:
-        """Check and remember the answer of a provider.
+        """Check and store the answer of a provider.
 
         Raises:
             ProviderError: the answer is malformed or has expired.

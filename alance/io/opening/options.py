@@ -1,8 +1,8 @@
 """Parsing of storage options, with the names of Lance, object_store and obstore.
 
-One flat mapping has the configuration of the store, of the HTTP client and of retries. Keys may be
-in any case, with or without the provider's prefix: `aws_region`, `AWS_REGION`, `region`. Options of
-other places (`base:<uri>`) are not options of the store itself; see `io.opening.access`.
+One flat mapping configures the store, the HTTP client and retries. Keys may be in any case, with or
+without the provider's prefix: `aws_region`, `AWS_REGION`, `region`. Options of other places
+(`base:<uri>`) are not options of the store itself; see `io.opening.access`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BASE_PREFIX: Final = "base:"
 CHOOSER: Final = BASE_PREFIX + "*"  # option: a function from the URI of a place to its options
-WITH_SECRETS: Final = "pickle_secrets"  # option: pickles of datasets contain secrets
+WITH_SECRETS: Final = "pickle_secrets"  # option: True if pickles of datasets contain secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class StoreOptions:
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     client: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    max_retries: int | None = None  # retries of a request by obstore
-    retry_timeout_s: float | None = None  # of obstore, for a request with its retries
+    max_retries: int | None = None  # retries of a request inside obstore
+    retry_timeout_s: float | None = None  # time limit of obstore for a request with its retries
     outer_retries: int | None = None  # retries of a request by alance, after those of obstore
     renewed: Renewed | None = field(default=None, repr=False)  # credentials of a provider
 
@@ -118,10 +118,10 @@ def canonical(kind: Kind, key: str) -> str:
 
 
 def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
-    """Add options of the client and of retries from the environment; `options` come first.
+    """Add options of the client and of retries from the environment; `options` take precedence.
 
-    obstore reads the variables of the store itself (`AWS_REGION`). It ignores those of the client
-    (`AWS_PROXY_URL`) if it is passed any client option.
+    obstore itself reads the variables of the store (`AWS_REGION`). It ignores those of the client
+    (`AWS_PROXY_URL`) as soon as any client option is passed.
 
     Raises:
         InvalidInputError: a variable for retries is not a number, or a variable that goes into a
@@ -166,7 +166,7 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
 
 @cache
 def _client_variables(kind: Kind) -> Mapping[str, str]:
-    """Return the options of clients and retries by environment variable, for a kind of store."""
+    """Return the option of client or retries for each environment variable, for a kind of store."""
     if kind not in _VARIABLE_PREFIXES:
         return {}
     spelled = {name: name for name in (*_CLIENT_OPTIONS, *_RETRY_OPTIONS)} | _COMMON_ALIASES
@@ -204,7 +204,7 @@ def _enter(into: dict[str, str], name: str, key: str, value: object) -> None:
 
 
 def is_header_text(text: str) -> bool:
-    """Return True if a header can contain a text: it has no line break or control character."""
+    """Return True if a text can be in a header: it has no line break or control character."""
     return _CONTROLS.search(text) is None
 
 

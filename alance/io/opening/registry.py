@@ -1,11 +1,10 @@
 """The registry of open stores: one store for each place and set of options.
 
 A location is the root of a store followed by a path inside it; the registry finds the store of a
-location. The same bucket with other options is another store, with a root of its own
-(`s3://bucket#2/`).
+location. The same bucket with other options is another store, with its own root (`s3://bucket#2/`).
 
-Each session has a registry. Sessions share open stores with the same options and limits. A store
-lives as long as it is used: a registry holds recently opened stores, each table holds its own.
+Each session has a registry. Sessions share open stores with equal options and limits. A store lives
+as long as it is used: a registry references recently opened stores, and each table its own store.
 """
 
 from __future__ import annotations
@@ -49,16 +48,17 @@ if TYPE_CHECKING:
 
     Config: TypeAlias = dict[str, object]
 
-# Retries inside obstore, which also resume broken bodies: few, so that alance sees throttling soon.
+# Retries inside obstore, which also resume broken bodies. They are few, so that alance soon learns
+# of throttling.
 INNER_RETRIES: Final = 3
 INNER_RETRY_S: Final = 60.0
 FIRST_PAUSE: Final = timedelta(milliseconds=50)
 MAX_PAUSE: Final = timedelta(seconds=2)
-# Of writes: obstore alone retries a part, and a slow line may take a minute for a part.
+# Retries of writes: only obstore retries a part, and a slow line may take a minute for a part.
 WRITE_RETRIES: Final = 6
 WRITE_RETRY_S: Final = 180.0
 
-# Stores that a session holds for tables opened again; connections are most of their cost.
+# Stores that a session keeps for tables that are opened again; connections are most of their cost.
 MAX_OPEN_STORES: Final = 32
 STORE_IDLE_S: Final = 600.0
 
@@ -68,7 +68,8 @@ _NUMBERED: Final = re.compile(r"(.*?)(?:#(\d+))?/")  # groups: root without numb
 class _Open:
     """The open stores of a process, by root and by options.
 
-    Local and memory stores stay open. A remote store stays open as long as something uses it.
+    Stores of local files and of memory stay open. A remote store stays open as long as it is in
+    use.
     """
 
     _process: _Open | None = None
@@ -76,7 +77,7 @@ class _Open:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users: WeakSet[StoreRegistry] = WeakSet()
-        self.lasting: dict[str, Store] = {}  # local files, and memory, whose content is the store
+        self.lasting: dict[str, Store] = {}  # local files, and memory stores: the only copy
         self._passing: WeakValueDictionary[str, Store] = WeakValueDictionary()  # by root
         self._alike: WeakValueDictionary[object, Store] = WeakValueDictionary()
         lifecycle.on_fork(self)
@@ -103,13 +104,13 @@ class _Open:
         return store
 
     def add(self, store: Store) -> Store:
-        """Add a store, to be found by its root; return it."""
+        """Add a store under its root; return it."""
         lasts = isinstance(store, LocalStore | MemoryStore)
         (self.lasting if lasts else self._passing)[store.root] = store
         return store
 
     def around(self, objects: object, limits: TimeLimits) -> Store | None:
-        """Return the open store around an equal store object of the user; None if there is none."""
+        """Return the open store for an equal store object of the user; None if there is none."""
         for store in list(self._passing.values()):
             if isinstance(store, RemoteStore) and store.is_of_user and store.limits == limits:
                 is_same = store.objects is objects
@@ -118,7 +119,7 @@ class _Open:
         return None
 
     def free_root(self, root: str) -> str:
-        """Return the root, with a number if another store has it or a session may remember it."""
+        """Return a root that is free: numbered if another store has it, or had it in a session."""
         plain, _ = _taken_apart(root)
         numbers = [user.numbers.get(plain, 0) for user in self.users]
         numbers += [
@@ -131,7 +132,7 @@ class _Open:
 
 
 def _taken_apart(root: str) -> tuple[str, int]:
-    """Split a root into the part without number and `/`, and the number (1 if it has none)."""
+    """Split a root into its part without number and `/`, and its number (1 if it has none)."""
     match = _NUMBERED.fullmatch(root)
     assert match is not None, root
     return match[1], int(match[2] or 1)
@@ -145,13 +146,13 @@ class StoreRegistry:
 
     Args:
         limits: time limits of requests to the opened stores.
-        stores: the open stores of the process; None makes a set for this registry alone.
+        stores: the open stores of the process; None: this registry has its own.
     """
 
     def __init__(self, limits: TimeLimits | None = None, stores: _Open | None = None) -> None:
         self._limits = limits or TimeLimits()
         self._open = stores or _Open()
-        self._recent: OrderedDict[str, tuple[Store, float]] = OrderedDict()  # with time of use
+        self._recent: OrderedDict[str, tuple[Store, float]] = OrderedDict()  # time of use
         self.numbers: dict[str, int] = {}
         with self._open.lock:
             self._open.users.add(self)
@@ -170,14 +171,14 @@ class StoreRegistry:
     ) -> tuple[Store, str]:
         """Return the store of a URI, and the path inside it. Sends no request.
 
-        The caller must hold the store while it uses locations in it: `resolve` finds only stores
-        that are in use.
+        The caller must keep a reference to the store while it uses locations in it: `resolve` finds
+        only stores that are in use.
 
         Args:
             uri: URI or local path, or its parsed form; with `store`, a path inside that store.
             storage_options: configuration of store, client and retries, or a provider of
-                credentials (`io.opening.credentials`). The environment, as in obstore, and AWS's
-                profiles complete it.
+                credentials (`io.opening.credentials`). Missing options come from the environment,
+                as in obstore, and from AWS's profiles.
             store: a store object of obstore, or a `Store`.
 
         Raises:
@@ -235,13 +236,13 @@ class StoreRegistry:
         return reader, [location[len(root) :] for location in locations]
 
     def close(self) -> None:
-        """Release all stores; a store lives on while a table holds it."""
+        """Release all stores; a store stays open while a table references it."""
         with self._open.lock:
             self._recent.clear()
             self.numbers.clear()
 
     def _keep(self, store: Store) -> Store:
-        """Hold a store for a while, and release stores that were not opened recently."""
+        """Reference a store for a while, and release stores that were not opened recently."""
         now = time.monotonic()
         plain, number = _taken_apart(store.root)
         self.numbers[plain] = max(number, self.numbers.get(plain, 0))
@@ -291,12 +292,12 @@ class StoreRegistry:
 def _of_client(
     limits: TimeLimits, client: Mapping[str, object], retries: int = INNER_RETRIES
 ) -> TimeLimits:
-    """Return the time limits of a store whose client may have a time limit for each attempt."""
+    """Return the time limits of a store whose client options may set a limit for each attempt."""
     seconds = seconds_of(client["timeout"]) if "timeout" in client else None
     return limits if seconds is None else replace(limits, timeout_s=seconds * (1 + retries))
 
 
-# Scheme of the root, and profile, for each class of the user's store objects.
+# Scheme of the root, and profile, for each class of store objects that a user may pass.
 _ADOPTED_KINDS: Final[Mapping[str, tuple[str, StoreProfile]]] = {
     "S3Store": ("s3", profile.S3),
     "GCSStore": ("gs", profile.GCS),
@@ -371,7 +372,7 @@ def _objects(
     match address.kind:
         case "s3":
             suited = profile.S3
-            if address.container.endswith("--x-s3"):  # the names of directory buckets
+            if address.container.endswith("--x-s3"):  # suffix of the names of directory buckets
                 config.setdefault("s3_express", "true")
                 suited = profile.S3_EXPRESS
             return obstore_stores.S3Store(address.container, config=config, **kwargs), suited  # type: ignore[arg-type]
@@ -389,10 +390,10 @@ def _objects(
 
 
 def _cheaper(objects: ObjectStore) -> Config:
-    """Return options for writes to S3 that avoid a SHA-256 of each body, two thirds of the work.
+    """Return options for writes to S3 that avoid the SHA-256 of each body, two thirds of the work.
 
-    TLS protects the body on its way, so it need not be signed. AWS itself also verifies a CRC,
-    which not every other server supports. Empty for other stores and for servers without TLS.
+    TLS protects the body in transit, so it need not be signed. For AWS itself the options add a
+    CRC, which not every other server supports. Empty for other stores and for servers without TLS.
     """
     if not isinstance(objects, obstore_stores.S3Store):
         return {}

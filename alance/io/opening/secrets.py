@@ -1,4 +1,4 @@
-"""Storage options that a pickle may contain: all options without secrets.
+"""Storage options that a pickle may contain: all options except secrets.
 
 A process that unpickles a dataset uses its own credentials, from the environment. Secrets are
 pickled only with the option `pickle_secrets`. Functions that return credentials are pickled by
@@ -64,7 +64,7 @@ def _is_true(value: object) -> bool:
 
 
 def portable_store(store: Store) -> tuple[Callable[..., object], tuple[Any, ...]] | None:
-    """Return a function and arguments that rebuild a user's store object, without secrets.
+    """Return a function and its arguments that rebuild a user's store object, without secrets.
 
     Returns None if the store is not an object of obstore.
 

@@ -1,7 +1,7 @@
-"""Booking: turns requested ranges into flights, by joining flights under way or making new ones.
+"""Booking: turns requested ranges into flights, by joining flights under way or creating new ones.
 
-Joining comes first, since a range that is on its way costs nothing more. Only the other ranges are
-merged, so two callers of one turn never fetch the same bytes twice.
+Joining comes first, because a range that is already being read costs nothing more. Only the other
+ranges are merged, so two callers of one turn never fetch the same bytes twice.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from alance.io.reading.reads import Read
     from alance.io.stores.profile import StoreProfile
 
-# Bytes that a bulk read may read in gaps at take width even if it asks for fewer: 64 MiB cost less
-# than the requests that they save.
+# Bytes that a bulk read may read in gaps no wider than the take gap, even if it requests fewer:
+# reading 64 MiB costs less than the requests that this saves.
 MAX_GAP_TOTAL_BYTES: Final = 64 << 20
 
 
 class RangeRequest(NamedTuple):
-    """Ranges of one object that a read asks for; at least one range, and none is empty.
+    """Non-empty ranges of one object that a read requests; at least one.
 
     Attributes:
         read: the read that waits for the bytes.
         starts, stops: file offsets, shape (n,).
-        num_puts: value of `BlockCache.num_puts` when the block cache was last looked up for these
-            ranges; -1 if it was not.
+        num_puts: value of `BlockCache.num_puts` at the last look-up of these ranges in the block
+            cache; -1 if there was none.
     """
 
     read: Read
@@ -47,16 +47,17 @@ class RangeRequest(NamedTuple):
 def book(
     lane: Lane, path: str, requests: Sequence[RangeRequest], *, bulk: bool, crowded: bool = False
 ) -> None:
-    """Find or make the flights that bring the requested ranges of one object.
+    """Find or create the flights that read the requested ranges of one object.
 
-    Ranges of takes are first answered from the block cache, then ranges join flights under way.
-    The rest is merged into new flights. Each read of `requests` learns which flights to expect.
+    Ranges of takes are first answered from the block cache, then ranges join flights under way. The
+    rest is merged into new flights. The flights of each read are added to it.
 
     Args:
-        bulk: merge over the wider gaps of scans.
-        crowded: many takes are waiting, so read whole blocks.
+        bulk: True to merge over the wider gaps of scans.
+        crowded: True if many takes are waiting, so that whole blocks are read.
     """
-    # 1. The block cache. It was looked up when the requests came in; blocks may have come since.
+    # 1. The block cache. It was looked up when the requests arrived; blocks may have been added
+    # since.
     location, profile = lane.store.root + path, lane.store.profile
     caches = profile.is_remote and any(own.read.takes for own in requests)
     if caches:
@@ -72,7 +73,7 @@ def book(
         stops = np.concatenate([own.stops for own in requests])
     if caches:
         starts, stops = lane.blocks.widened(location, starts, stops, everywhere=crowded)
-    # Bytes in the gaps of a crowd are cached, and the next take of the crowd will ask for them.
+    # Bytes in gaps are cached for a crowd, because its next take will request them.
     gap = profile.take_gap if crowded else lane.rate.gap(profile.take_gap)
     plan = _coalesced(profile, gap, starts, stops, bulk=bulk)
     flights = [
@@ -92,7 +93,7 @@ def book(
 def _expect(
     request: RangeRequest, flights: Sequence[Sequence[Flight]], owners: Sequence[int]
 ) -> None:
-    """Let a read wait for the new flights that bring its ranges.
+    """Add to a read the new flights that read its ranges.
 
     Args:
         flights: the flights of each merged span.
@@ -115,9 +116,9 @@ def _coalesced(
 ) -> Coalesced:
     """Merge ranges over the widest gap that does not waste too many bytes.
 
-    A scan that asks for small pieces of pages would read most of the file in its gaps, and hold
-    these bytes. So if the scan gap wastes more bytes than are asked for, the take gap is tried;
-    at last, no gap is wider than the mean range.
+    A scan of small pieces of pages could read most of the file in gaps, and hold these bytes. So if
+    the scan gap wastes more bytes than are requested, the take gap is tried. If that wastes too
+    many as well, the gap is limited to the mean length of a range.
     """
     ranges = np.array((starts, stops)).T
     num_bytes, max_bytes = int((stops - starts).sum()), profile.max_request_bytes
@@ -136,16 +137,16 @@ def _overlaps(request: RangeRequest, flight: Flight) -> bool:
 
 
 def _note(flights: Sequence[Flight], start: int, stop: int) -> None:
-    """Note in flights that a range was requested of them, for traces."""
+    """Record a requested range in its flights, for traces."""
     for flight in flights:
         if flight.start < stop and start < flight.stop:
             flight.requested.append((max(start, flight.start), min(stop, flight.stop)))
 
 
 def _joined(lane: Lane, location: str, path: str, request: RangeRequest) -> RangeRequest | None:
-    """Let a read wait for flights under way that bring some of its ranges.
+    """Add to a read the flights under way that read some of its ranges.
 
-    Returns the ranges that no flight brings, or None if there are none.
+    Returns the ranges that no flight covers, or None if there are none.
     """
     read, starts, stops, _ = request
     flights, places = lane.find(path, starts, stops)
@@ -167,12 +168,12 @@ def _joined(lane: Lane, location: str, path: str, request: RangeRequest) -> Rang
 
 
 def from_blocks(blocks: BlockCache, location: str, request: RangeRequest) -> RangeRequest | None:
-    """Answer ranges from the block cache.
+    """Serve ranges from the block cache.
 
-    Returns the ranges that the cache does not have, or None if it has them all.
+    Returns the ranges that the cache lacks, or None if it has all of them.
     """
     if request.num_puts == blocks.num_puts:
-        return request  # nothing was put since the last lookup
+        return request  # nothing was added since the last look-up
     read, starts, stops, _ = request
     is_missing = blocks.answer(location, starts, stops, read)
     if read.recorder is not None and blocks.num_bytes:

@@ -1,4 +1,4 @@
-"""A budget of memory that all large takes of a session share."""
+"""The memory budget that all large takes of a session share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 class Budget:
     """A budget of bytes in one event loop: first come, first served.
 
-    A caller must request all its bytes at once. If callers that hold bytes requested more, two of
-    them could wait for each other for ever.
+    A caller must request all its bytes at once. If a caller could hold bytes and request more, two
+    callers could deadlock.
 
     Args:
-        num_bytes: the budget; a caller that is alone may exceed it.
+        num_bytes: the budget; a single caller may exceed it.
 
     Attributes:
         num_taken: bytes that are held now.
@@ -31,7 +31,7 @@ class Budget:
 
     @asynccontextmanager
     async def taken(self, num_bytes: int) -> AsyncIterator[None]:
-        """Wait for room, then hold `num_bytes` in the block."""
+        """Wait until there is room, then hold `num_bytes` inside the block."""
         entered = asyncio.get_running_loop().create_future()
         self._waiting.append((num_bytes, entered))
         self._let_in()

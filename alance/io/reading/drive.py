@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from alance.format.plans import Extent, Plan, T
 
-PLAN_TURN_S: Final = 0.004  # of work on the loop for one caller, before other callers may run
+PLAN_TURN_S: Final = 0.004  # seconds that one caller may use the loop before others run
 
 
 async def drive(
@@ -24,11 +24,11 @@ async def drive(
     """Run a plan to its end, and return its result.
 
     Each round that requests bytes costs one `read`. A plan of many parts does not block the loop
-    for long: other callers run at its turns. The plan is always closed.
+    for long: at its turns other callers run. The plan is always closed.
 
     Args:
         at_hand: tried before `read`; returns the bytes of a round, or None if reading them would
-            have to wait.
+            block.
     """
     begun = monotonic()
     try:
@@ -98,7 +98,7 @@ async def _to_next_round(
 
 
 async def _pause(begun: float) -> float:
-    """Let others run if the loop has been held long since `begun`; return the new begin."""
+    """Let other callers run if the loop has been busy long since `begun`; return the new start."""
     if monotonic() - begun < PLAN_TURN_S:
         return begun
     await asyncio.sleep(0)

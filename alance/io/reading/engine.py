@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class Unread(Protocol):
-    """Rows whose places in objects are known, but whose bytes are not read yet."""
+    """Rows whose positions in objects are known, but whose bytes have not been read."""
 
     content: memoryview | None
 
     @property
     def paths(self) -> Sequence[str]:
-        """Locations of the objects."""
+        """Locations of the objects that contain the rows."""
         ...
 
     @property
@@ -38,13 +38,13 @@ class Unread(Protocol):
         ...
 
 
-# To decode fewer bytes on the loop costs less than a hop to the pool (50 to 150 microseconds).
+# Decoding fewer bytes on the loop costs less than a hop to the pool (50 to 150 microseconds).
 DECODED_INLINE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The stateful parts of a session, for the rooms that read."""
+    """Scheduler, search cache and decode pool of a session, as readers use them."""
 
     registry: StoreRegistry
     scheduler: Scheduler
@@ -64,24 +64,24 @@ class Engine:
         send = partial(scheduler.send, reason=reason, bulk=bulk, takes=takes)
         if bulk:
             return await drive(plan, send)
-        await self.pool.share_turn()  # reads at hand do not wait, so others might never run
+        await self.pool.share_turn()  # reads from memory never wait, so others might never run
         return await drive(plan, send, partial(scheduler.at_hand, reason=reason))
 
     async def drive_all(self, plans: Sequence[Plan[T]], reason: str) -> list[T]:
-        """Run plans together; costs as many rounds as the longest plan needs."""
+        """Run plans in lockstep; costs as many rounds as the longest plan."""
         return await drive_all(plans, lambda ranges: self.scheduler.read(ranges, reason=reason))
 
     async def reader(
         self, unread: Sequence[Unread], reason: str, *, inline: bool = False, takes: int = 0
     ) -> Reader:
-        """Return a reader that brings the bytes of rows to the kernel that decodes them.
+        """Return a reader that provides the bytes of rows to the kernel that decodes them.
 
-        If a store's reads need no loop, the kernel reads in its own thread, and decodes the bytes
-        while they are in the processor's cache. Bytes of other stores are read now, into the
+        If a store can be read without the loop, the kernel reads in its own thread, and decodes the
+        bytes while they are in the processor's cache. Bytes of other stores are read now, into the
         `content` of the rows.
 
         Args:
-            inline: the rows are decoded on the loop, so all bytes are read now.
+            inline: True if the rows are decoded on the loop, so that all bytes are read now.
             takes: number of takes that the read serves.
         """
         if not unread:
@@ -95,9 +95,9 @@ class Engine:
         return held.reader
 
     def source(self, unread: Sequence[Unread], reason: str) -> Reader | None:
-        """Return a reader for the thread that decodes the rows, which holds few bytes at a time.
+        """Return a reader with which the decoding thread reads by itself, a few bytes at a time.
 
-        Returns None if the reads have to wait, or there are too many objects for one reader.
+        Returns None if the reads would have to wait, or there are too many objects for one reader.
         """
         if not unread:
             return all_read
@@ -109,7 +109,7 @@ class Engine:
         return held.reader
 
     def held_bytes(self, pieces: Sequence[Pieces]) -> int:
-        """Approximate memory of a `hold` of pieces, with the bytes of small gaps."""
+        """Return the approximate memory of a `hold` of pieces, with the bytes of small gaps."""
         num_bytes = 0
         for own in pieces:
             store, _ = self.registry.resolve(own.paths[0])
@@ -117,7 +117,7 @@ class Engine:
         return num_bytes
 
     def local_file(self, location: str) -> OpenFile | None:
-        """Return the open local file at a location, or None. Costs a stat."""
+        """Return the open local file at a location; None if there is none. Costs a stat."""
         store, path = self.registry.resolve(location)
         return store.open_file(path)
 

@@ -1,9 +1,9 @@
 """Flights and lanes: the requests that serve reads, and the limits of requests under way.
 
-A `Read` is what a caller awaits: the buffers of its ranges. A `Flight` is one request, which may
-serve ranges of several reads. A `Lane` sends the flights of one store, first come first served,
-under its limits. There are no tasks here, only futures and callbacks: a cancelled read withdraws
-its interest at once, and a flight that nobody waits for is dropped.
+A `Read` is the future that a caller awaits: the buffers of its ranges. A `Flight` is one request,
+which may serve ranges of several reads. A `Lane` sends the flights of one store in order, within
+its limits. There are no tasks here, only futures and callbacks: a cancelled read leaves its flights
+at once, and a flight that no read waits for is dropped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.io.stores.store import Store
 
 LONG_WAIT_S: Final = 5.0  # a request that waits longer for its turn is logged as a warning
-MAX_SHARED_GROUP: Final = 4096  # ranges of one call to a store that shares it among its threads
+MAX_SHARED_GROUP: Final = 4096  # ranges of a call to a store that divides it among its threads
 
 
 class Flight:
@@ -58,20 +58,20 @@ class Flight:
         self.stop = stop
         self.readers: set[Read] = set()
         self.buffer: memoryview | None = None
-        self.call: CallerRead | None = None  # None: waiting in the lane
+        self.call: CallerRead | None = None  # None while the flight waits in the lane
         self.queued = trace.now()
-        self.is_traced = False  # a reader has a recorder
+        self.is_traced = False  # True if one of its reads has a recorder
         self.begun = 0.0
-        self.requested: list[tuple[int, int]] = []  # what its readers need of it, for traces
-        self.is_cached = False  # its blocks go into the block cache
-        self.is_shared = False  # several readers have asked for it
+        self.requested: list[tuple[int, int]] = []  # ranges that its reads requested, for traces
+        self.is_cached = False  # True if its bytes go into the block cache
+        self.is_shared = False  # True if several reads have requested it
 
     @property
     def num_bytes(self) -> int:
         return self.stop - self.start
 
     def record(self, num_bytes: int, *, ok: bool = True, retries: int = 0) -> None:
-        """Note the request in the traces of its readers."""
+        """Record the request in the traces of its reads."""
         if not self.is_traced:
             return
         readers = list(self.readers)
@@ -106,18 +106,18 @@ class CallerRead:
 
 
 class Lane:
-    """The flights of one store: waiting, or under way up to the limits.
+    """The flights of one store: those that wait, and those under way, within limits.
 
     Args:
-        max_requests: requests under way.
-        max_bytes: bytes under way; one call is let through whatever its size.
-        blocks: keeps what crowds ask for.
+        max_requests: maximum number of requests under way.
+        max_bytes: maximum bytes under way; a single call may exceed it.
+        blocks: the block cache.
     """
 
     def __init__(self, store: Store, max_requests: int, max_bytes: int, blocks: BlockCache) -> None:
         self.store = store
         self.blocks = blocks
-        self.air: dict[str, dict[tuple[int, int], Flight]] = {}  # by path: not yet landed
+        self.air: dict[str, dict[tuple[int, int], Flight]] = {}  # by path: not ended
         self.calls: set[CallerRead] = set()
         self.speed = Speed()
         self.rate = rate_of(store)
@@ -144,13 +144,13 @@ class Lane:
         """Find flights under way that cover ranges of an object.
 
         Returns:
-            The flights to the object, and for each range the index of a flight that covers all of
-            it, or -1. The indices mean nothing if there are no flights.
+            The flights to the object, and for each range the index of a flight that covers it, or
+            -1. Ignore the indices if there are no flights.
         """
         if path not in self.air:
             return [], starts
         flights = sorted(self.air[path].values(), key=lambda flight: flight.start)
-        # Of the flights that begin no later than a range, the one that reaches farthest.
+        # Of the flights that begin at or before a range, the one that extends farthest.
         farthest = [0]
         for place in range(1, len(flights)):
             before = farthest[-1]
@@ -165,7 +165,7 @@ class Lane:
         """Append a new flight to the queue.
 
         Args:
-            is_cached: put its bytes into the block cache.
+            is_cached: True to put its bytes into the block cache.
         """
         if not self.air:
             self._burst = Burst(trace.now())
@@ -184,7 +184,7 @@ class Lane:
             if not first.readers:
                 waiting.popleft()
                 continue
-            # With nothing under way a call goes whatever its size, else it would wait for ever.
+            # If nothing is under way, a call of any size is sent; otherwise it would wait for ever.
             if self.calls and (
                 self._num_requests >= self._max_requests
                 or self._num_bytes + first.num_bytes > self._max_bytes
@@ -193,16 +193,16 @@ class Lane:
             self._start(CallerRead(self._group()))
 
     def drop(self, flight: Flight) -> None:
-        """Drop a flight that no read waits for; cancel its call if the call serves no other."""
+        """Drop a flight that no read waits for; cancel its call if it serves no other flight."""
         self._landed(flight)
         call = flight.call
         if call is None or call.future is None:
-            return  # still in the queue, which passes over it
+            return  # still in the queue, which skips it
         if not any(member.readers for member in call.flights):
             call.future.cancel()
 
     def _group(self) -> list[Flight]:
-        """Take the next flights that fit into one call from the queue: small ones of one object."""
+        """Take the flights of the next call from the queue: one large or several small ones."""
         profile, waiting = self.store.profile, self._waiting
         group = [waiting.popleft()]
         room = min(profile.group_size, self._max_requests - self._num_requests)
@@ -234,7 +234,7 @@ class Lane:
         future: asyncio.Future[Sequence[memoryview]]
         try:
             future = self.store.get_ranges(call.flights[0].path, spans)
-        except Exception as error:  # as any failure, it has to free the call's place
+        except Exception as error:  # any failure has to free the call's slot
             future = failed(error, asyncio.get_running_loop())
         call.future = future
         future.add_done_callback(lambda done: self._ended(call, done))
@@ -256,7 +256,7 @@ class Lane:
         self._num_requests -= call.num_requests
         self._num_bytes -= call.num_bytes
         for flight in call.flights:
-            # First: a read that joined after the readers were notified would wait for ever.
+            # First: a read that joined after the reads were notified would wait for ever.
             self._landed(flight)
         if done.cancelled():
             self._fail(call, asyncio.CancelledError())
@@ -281,14 +281,14 @@ class Lane:
                 for read in readers:
                     read.landed(flight)
         for flight in call.flights:
-            flight.call = None  # else bytes live on in a cycle until garbage is collected
+            flight.call = None  # otherwise bytes stay alive in a cycle until garbage collection
         self.send()
 
     def _fail(self, call: CallerRead, error: BaseException) -> None:
         self._burst.tells = False
         for flight in call.flights:
             flight.record(0, ok=False, retries=getattr(call.future, "retries", 0))
-            # A read that ends withdraws from its flights, which changes their sets.
+            # A read that ends leaves its flights, which changes their sets.
             readers, flight.readers = flight.readers, set()
             for read in readers:
                 if isinstance(error, asyncio.CancelledError):
@@ -297,7 +297,7 @@ class Lane:
                     read.failed(error)
 
     def _landed(self, flight: Flight) -> None:
-        """Remove the flight from the air, so that no read can join it."""
+        """Remove the flight from those under way, so that no read can join it."""
         flights = self.air.get(flight.path)
         if flights is not None and flights.get((flight.start, flight.stop)) is flight:
             del flights[flight.start, flight.stop]

@@ -1,7 +1,7 @@
-"""Reads on the event loop of bytes in memory or the page cache; other reads are sorted by object.
+"""Reads from memory and the page cache on the event loop; other reads are grouped by object.
 
 A hop to a thread costs more than a read of the page cache, so reads that do not block are done
-here. Small ranges of many objects become one job of a thread, since each job costs a hop.
+here. Small ranges of many objects become one job of a thread, because each job costs a hop.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from alance.io.reading.reads import Read
     from alance.io.stores.store import PieceReader, Store
 
-    # Number of an extent in its read; its pieces by location; the same by path in the store.
+    # Index of an extent in its read; its pieces by location; the same pieces by path in the store.
     PieceRequest: TypeAlias = tuple[int, Pieces, Pieces]
-    # Spans of one object; for each the number of its extent, and its place in the extent.
+    # Spans of one object, each with the index of its extent and its place in the extent.
     _Spans: TypeAlias = tuple[list[tuple[int, int]], list[tuple[int, int]]]
 
 
-# Upper bounds of one job of a thread that reads small ranges of many objects.
+# Upper bounds of a thread's job that reads small ranges of many objects.
 MANY_JOB_OBJECTS: Final = 64
 MANY_JOB_BYTES: Final = 8 << 20
-SMALL_OBJECT_BYTES: Final = 256 << 10  # objects of which more is requested have jobs of their own
-# Upper bounds of a read on the loop: from the page cache, at 4 GB/s and 3 us a read, it takes a
+SMALL_OBJECT_BYTES: Final = 256 << 10  # larger requests to an object have jobs of their own
+# Upper bounds of a read on the loop: at 4 GB/s and 3 us per read, the page cache takes a
 # millisecond or two. Larger reads go to threads.
 AT_HAND_BYTES: Final = 8 << 20
 AT_HAND_RANGES: Final = 2048
@@ -48,7 +48,7 @@ EMPTY_BUFFER: Final = memoryview(b"")
 
 @dataclass(slots=True)
 class ObjectRanges:
-    """Ranges of one object that a read asks for."""
+    """Ranges of one object that a read requests."""
 
     spans: list[tuple[int, int]] = field(default_factory=list)
     pieces: list[tuple[Int64s, Int64s]] = field(default_factory=list)  # starts and stops
@@ -83,7 +83,7 @@ class ObjectRanges:
 def at_hand(
     extents: Sequence[Extent], registry: StoreRegistry, reason: str
 ) -> list[memoryview] | None:
-    """Read ranges and pieces if memory or the page cache has all of their bytes.
+    """Read ranges and pieces if all of their bytes are in memory or in the page cache.
 
     Returns None if any range is invalid or not in memory, or if reading would block the loop.
 
@@ -144,7 +144,7 @@ def _add_pieces(
     parts: list[list[memoryview]],
     note: Note,
 ) -> bool:
-    """Read pieces from the page cache into `parts`; return False if some are not there."""
+    """Read pieces from the page cache into `parts`; return False if some bytes are not there."""
     for reader, requests in by_reader.items():
         begun = trace.now()
         contents = reader.pieces_now([inside for *_, inside in requests])
@@ -159,7 +159,7 @@ def _add_pieces(
 def _spans_now(
     location: str, spans: list[tuple[int, int]], registry: StoreRegistry, note: Note
 ) -> Sequence[memoryview] | None:
-    """Read ranges of an object from memory or the page cache; None if some are not there."""
+    """Read ranges of an object from memory or the page cache; None if some bytes are not there."""
     store, path = registry.resolve(location)
     profile, begun = store.profile, trace.now()
     if not profile.answers_now:
@@ -178,8 +178,7 @@ def sort_out(
 ) -> dict[str, ObjectRanges]:
     """Group the ranges of a read by object.
 
-    Pieces of local files are not among them: threads begin to read these, each `Pieces` by one
-    call.
+    Pieces of local files are not grouped: threads start to read them, each `Pieces` by one call.
 
     Raises:
         CorruptFileError: a range is invalid.
@@ -212,7 +211,7 @@ def sort_out(
 
 
 def _sort_pieces(pieces: Pieces, by_object: dict[str, ObjectRanges]) -> None:
-    # Many columns have thousands of parts of few pieces, so the arrays are checked as wholes.
+    # Many columns have thousands of parts of few pieces, so the arrays are checked as a whole.
     are_good = are_ranges(pieces.starts, pieces.stops)
     has_empty = bool((pieces.starts == pieces.stops).any())
     for path, (first, end) in zip(pieces.paths, pairwise((0, *pieces.ends)), strict=True):
@@ -261,7 +260,7 @@ def _bring(
     buffers: Sequence[memoryview],
     begun: float,
 ) -> None:
-    """Add bytes of an object to a read, and record them in its trace."""
+    """Add an object's bytes to a read, and record them in the read's trace."""
     for (start, _), buffer in zip(plan.spans, buffers, strict=True):
         read.bring(location, start, buffer)
     note = Note(read.recorder, read.reason, read.callers)
@@ -282,7 +281,7 @@ def _read_pieces(reader: PieceReader, requests: Sequence[PieceRequest], read: Re
 
 
 class Note(NamedTuple):
-    """Recorder, reason and callers of a read; passed to threads, which have no trace context."""
+    """Recorder, reason and callers of a read, for threads, which have no trace context."""
 
     recorder: trace.Recorder | None
     reason: str
@@ -290,7 +289,7 @@ class Note(NamedTuple):
 
     @classmethod
     def of_caller(cls, reason: str) -> Note:
-        """Return the note of the task that runs now."""
+        """Return the note of the current task."""
         recorder = trace.current()
         return cls(recorder, reason, () if recorder is None else trace.callers())
 

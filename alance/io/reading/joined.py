@@ -1,8 +1,8 @@
 """Batching: concurrent callers with the same kind of question get their answers together.
 
 Apart from its rows, an answer costs the same for one caller as for many. So all callers in one turn
-of the event loop form one batch. If enough batches are under way, callers wait, and form a batch
-when one of these ends.
+of the event loop form one batch. If enough batches are under way, new callers wait, and form a
+batch when one of these ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ A = TypeVar("A")
 # Returns the answers to the questions of a batch, in order.
 Answer: TypeAlias = "Callable[[Sequence[Q]], Awaitable[Sequence[A]]]"
 
-CALLERS_A_TURN: Final = 64  # callers that continue in a turn: a millisecond or two of work
+CALLERS_A_TURN: Final = 64  # callers that continue in one turn: a millisecond or two of work
 
 
 @dataclass(slots=True, eq=False)
@@ -33,22 +33,23 @@ class _Caller(Generic[Q, A]):
     weight: int
     answer: Answer[Q, A]
     part: asyncio.Future[A]
-    context: Context  # the batch runs in that of its first caller
+    context: Context  # the batch runs in the context of its first caller
     recorder: trace.Recorder | None
     names: tuple[str, ...]  # for traces
     together: _Together[Q, A] | None = None
 
 
 class Joint(Generic[Q, A]):
-    """The batches of one kind of question, in one event loop.
+    """Batches of one kind of question, in one event loop.
 
     Args:
-        max_weight: upper bound of the total weight of a batch; a heavier question is alone.
-        max_under_way: number of batches at once.
+        max_weight: upper bound of the total weight of a batch; a heavier question is answered
+            alone.
+        max_under_way: maximum number of batches under way.
 
     Attributes:
         is_crowd: True if the last batch begun has several callers.
-        num_giving: number of batches whose callers are receiving answers: they may ask again.
+        num_giving: number of batches that are delivering answers; their callers may ask again.
     """
 
     def __init__(self, max_weight: int, max_under_way: int) -> None:
@@ -62,12 +63,12 @@ class Joint(Generic[Q, A]):
     async def ask(self, question: Q, weight: int, answer: Answer[Q, A]) -> A:
         """Return the answer to a question, in a batch with others.
 
-        If a caller is cancelled, the batch goes on for the others; the last caller cancels it. If
-        an answer fails, halves of the batch are tried, so that an error reaches its caller alone.
+        A cancelled caller leaves the batch to the other callers; the last caller cancels it. If a
+        batch fails, its halves are tried separately, so that an error reaches only its own caller.
 
         Args:
             weight: counts against `max_weight`.
-            answer: answers a batch; equivalent for all callers of this object.
+            answer: answers a batch; all callers of this object must pass equivalent functions.
         """
         loop = asyncio.get_running_loop()
         part: asyncio.Future[A] = loop.create_future()
@@ -83,7 +84,7 @@ class Joint(Generic[Q, A]):
                 await caller.together.leave()
 
     def begin_soon(self) -> None:
-        """Schedule a batch of the waiting callers for the next turn: more may come in this one."""
+        """Schedule a batch for the next turn, because more callers may arrive in this one."""
         if self._waiting and self._free and not self._is_called and not self.num_giving:
             self._is_called = True
             asyncio.get_running_loop().call_soon(self._begin)
@@ -162,7 +163,7 @@ class _Together(Generic[Q, A]):
         await all_of(self._answer(half) for half in (callers[:middle], callers[middle:]))
 
     async def _give(self, callers: Sequence[_Caller[Q, A]], answers: Sequence[A]) -> None:
-        """Give callers their answers, `CALLERS_A_TURN` in each turn of the loop."""
+        """Deliver answers to callers, `CALLERS_A_TURN` in each turn of the loop."""
         self._joint.num_giving += 1
         try:
             for number, (caller, part) in enumerate(zip(callers, answers, strict=True), 1):

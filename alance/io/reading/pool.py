@@ -1,9 +1,9 @@
-"""The decode pool: threads for CPU work, and for the import of modules of rare verbs.
+"""The decode pool: threads for CPU work, and for importing the modules of rare verbs.
 
 Modules that every reader needs are imported with the package. Others are imported when a verb first
-needs them: some milliseconds for a group of modules, a tenth of a second for the parser of SQL. On
-the loop that would be a stall. So such a verb first awaits `DecodePool.load`, and its own `import`
-then finds the module.
+needs them, which takes some milliseconds for a group of modules and a tenth of a second for the SQL
+parser. On the loop that would be a stall. So such a verb first awaits `DecodePool.load`, and its
+own `import` then finds the module loaded.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOOP_TURN_S: Final = 0.002  # of work on the loop before others get a turn: 30 us of the loop
+LOOP_TURN_S: Final = 0.002  # seconds of work on the loop before others run; a turn costs 30 us
 MAX_CALLERS_PER_TURN: Final = 16  # callers that continue in one turn
-CROWD_CALLERS: Final = 8  # callers that wait for a turn; fewer gain little from a batch
+CROWD_CALLERS: Final = 8  # waiting callers that make a crowd; fewer gain little from a batch
 
-# Held while a thread of a pool imports. A fork waits for it: the child would have the locks of
-# half-imported modules, and no thread that finishes the imports.
+# Held while a thread of a pool imports. A fork waits for it: otherwise the child would inherit the
+# locks of half-imported modules, without the thread that finishes the imports.
 _importing: Final = threading.RLock()
 system.at_fork(
     before=_importing.acquire,
@@ -46,13 +46,13 @@ system.at_fork(
 
 
 class _Idle:
-    """The threads of the pool that was closed last, for the next pool of the same size.
+    """Idle threads of the last closed pool, for the next pool of the same size.
 
-    To start and end a thread takes 0.15 ms, a tenth of a short session.
+    Starting and ending a thread takes 0.15 ms, a tenth of a short session.
 
     Attributes:
-        spare: number of threads and their executor, or empty. A forked child has a deque of its
-            own; pools from the parent return their threads to the parent's deque, which is unused.
+        spare: number of threads and their executor, or empty. A forked child has its own deque;
+            pools from the parent return their threads to the parent's deque, which is unused.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class _Idle:
         lifecycle.on_fork(self)
 
     def after_fork(self) -> None:
-        """Forget the threads: a parent's threads are not in its child."""
+        """Forget the threads: the parent's threads do not exist in a forked child."""
         self.spare: deque[tuple[int, ThreadPoolExecutor]] = deque(maxlen=1)
 
 
@@ -85,10 +85,10 @@ class DecodePool:
         self._turns: deque[asyncio.Future[None]] = deque()  # callers that wait for a turn
 
     async def share_turn(self) -> None:
-        """Let others run if small works on the loop have taken long in this turn.
+        """Let other callers run if small works on the loop have taken long in this turn.
 
-        Await it before each work that is done without waiting. Otherwise a caller that repeats such
-        work, or many callers that begin in one turn, would hold the loop until they end.
+        Await it before each work that does not wait. Otherwise a caller that repeats such work, or
+        many callers that begin in one turn, would block the loop until they end.
         """
         now = time.perf_counter()
         if self._turn_since is None:
@@ -102,7 +102,8 @@ class DecodePool:
     def _turn_ends(self) -> None:
         """Let the next waiting callers continue.
 
-        After a short turn they are twice as many as in that turn, after a long turn only one.
+        After a short turn, twice as many callers continue as in that turn; after a long turn only
+        one.
         """
         now = time.perf_counter()
         if self._turn_since is not None:
@@ -118,14 +119,15 @@ class DecodePool:
 
     @property
     def is_crowded(self) -> bool:
-        """True if so many callers wait for a turn that a batch of them is worthwhile."""
+        """True if so many callers wait for a turn that batching them is worthwhile."""
         return len(self._turns) >= CROWD_CALLERS
 
     async def run(self, work: Callable[[], T], *, inline: bool = False) -> T:
-        """Run `work` in a thread and return its result. A cancelled call drops work not yet begun.
+        """Run `work` in a thread and return its result. Cancellation drops work that has not begun.
 
         Args:
-            inline: run the work on the loop, as it takes less time than a hop to a thread.
+            inline: True to run the work on the loop, because it takes less time than a hop to a
+                thread.
 
         Raises:
             InvalidInputError: the pool is closed.
@@ -141,7 +143,7 @@ class DecodePool:
     async def load(self, *modules: str | ModuleType) -> None:
         """Import modules in a thread, so that a later `import` does not block the loop.
 
-        Costs nothing if they are imported already. Safe in several threads at once.
+        Costs nothing if they are already imported. Safe to call from several threads.
 
         Args:
             modules: full names, or deferred modules; see `Deferred`.
@@ -174,7 +176,7 @@ class DecodePool:
         try:
             return await job
         finally:
-            if job.cancelled():  # its thread may still run
+            if job.cancelled():  # its thread may still be running
                 job.work.add_done_callback(self._works.discard)
             else:
                 self._works.discard(job.work)
@@ -188,7 +190,7 @@ class DecodePool:
         return ThreadPoolExecutor(self._threads, "alance-decode")
 
     async def aclose(self) -> None:
-        """Drop works not yet begun, and wait for the others. The next pool gets idle threads."""
+        """Drop works that have not begun, and wait for the others."""
         self._closed = True
         executor, self._executor = self._executor, None
         if executor is None:
@@ -201,7 +203,7 @@ class DecodePool:
 
 
 def is_imported(name: str) -> bool:
-    """Return True if a module is wholly imported, not just being imported by another thread."""
+    """Return True if a module is fully imported, not still being imported by another thread."""
     module = sys.modules.get(name)
     return module is not None and not getattr(module.__spec__, "_initializing", False)
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-GATHERED_BYTES: Final = 1 << 20  # more is copied in a thread: it would hold the loop for 1 ms
-# A part keeps a shared buffer as it came if at most this share of it was only for other reads.
+GATHERED_BYTES: Final = 1 << 20  # larger copies block the loop for 1 ms: in a thread
+# A part references a shared buffer without a copy if at most this share of it is only for other
+# reads.
 OTHERS_SHARE: Final = 1 / 8
 
 
@@ -46,7 +47,7 @@ class Landed:
         self._buffers.append(buffer)
 
     def close(self) -> None:
-        """Sort the buffers once all have arrived, and drop those that add no bytes."""
+        """Sort the buffers after all have arrived, and drop redundant ones."""
         spans = sorted(zip(self._begins, self._buffers, strict=True), key=lambda span: span[0])
         self._begins, self._buffers, self._ends = [], [], []
         for begin, buffer in spans:
@@ -57,7 +58,7 @@ class Landed:
 
     @property
     def file(self) -> _kernels.HeldFile:
-        """Buffers, as kernels take them."""
+        """The buffers in the form that kernels take."""
         if self._file is None:
             self._file = _kernels.HeldFile(self._begins, self._buffers)
         return self._file
@@ -81,8 +82,8 @@ class Held:
     """Result of `Scheduler.hold`: the bytes of pieces, not copied.
 
     Attributes:
-        contents: for each `Pieces`, its buffer if one call read it; None if its bytes are in
-            buffers of the objects.
+        contents: for each `Pieces`, its buffer if a single call read it; None if its bytes are in
+            the buffers of the objects.
     """
 
     def __init__(self, contents: Sequence[memoryview | None], objects: dict[str, Landed]) -> None:
@@ -93,7 +94,7 @@ class Held:
     def reader(
         self, paths: Sequence[str], pieces: Callable[[], Pieces]
     ) -> Iterator[_kernels.Source]:
-        """Give the kernel that decodes the pieces a source of their bytes; see `Reader`."""
+        """Yield a source of the pieces' bytes for the kernel that decodes them; see `Reader`."""
         nothing = Landed()
         files = [self._objects.get(path, nothing).file for path in paths]
         yield _kernels.HeldSource(files)
@@ -103,9 +104,9 @@ class Read(asyncio.Future[Any]):
     """Future of the buffers of some ranges, in the order of the ranges, or of a `Held`.
 
     Args:
-        is_held: give a `Held`, without copying pieces into one buffer.
-        is_part: do not copy pieces into one buffer, as more reads of these objects follow. Of a
-            request that serves other reads too, only about the own bytes are kept.
+        is_held: True for a `Held` as the result, without copying pieces into one buffer.
+        is_part: True if more reads of these objects follow: pieces are not copied into one buffer,
+            and of a request shared with other reads little more than the own bytes is held.
         takes: number of takes that the read serves; 0 keeps its bytes out of the block cache.
     """
 
@@ -131,12 +132,12 @@ class Read(asyncio.Future[Any]):
         self.is_part = is_part
         self.takes = takes
         self._objects: dict[str, Landed] = {}
-        self._others: set[asyncio.Future[Any]] = set()  # jobs that bring bytes without a flight
+        self._others: set[asyncio.Future[Any]] = set()  # jobs that read bytes without a flight
         self._missing: set[Flight] = set()
-        self._part_spans: dict[str, Sequence[tuple[int, int]]] = {}  # of a part, in order
+        self._part_spans: dict[str, Sequence[tuple[int, int]]] = {}  # of a part, by location
 
     def cancel(self, msg: object = None) -> bool:
-        """Withdraw from the flights that are still under way."""
+        """Leave the flights that are still under way."""
         if self.done():
             return False
         self._withdraw()
@@ -147,7 +148,7 @@ class Read(asyncio.Future[Any]):
         self._of(location).add(begin, buffer)
 
     def expect(self, flight: Flight) -> None:
-        """Wait for a flight that brings some of the bytes."""
+        """Wait for a flight that reads some of the bytes."""
         if self.recorder is not None:
             flight.is_traced = True
         if flight.readers:
@@ -156,23 +157,23 @@ class Read(asyncio.Future[Any]):
         flight.readers.add(self)
 
     def note_part(self, location: str, request: RangeRequest) -> None:
-        """Remember the spans that a part requests of an object."""
+        """Store the spans that a part requests of an object."""
         ranges = np.array((request.starts, request.stops)).T
         self._part_spans[location] = coalesce(ranges, 0).spans
 
     @property
     def is_watched(self) -> bool:
-        """True if a trace needs the ranges of flights: of this read, or of a read that joins."""
+        """True if a trace needs the ranges of flights: of this read, or of a read that may join."""
         return self.recorder is not None or bool(trace.active)
 
     def wait_for(self, other: asyncio.Future[R], bring: Callable[[R], None]) -> None:
-        """Wait for another future, which is cancelled with this one; `bring` takes its result."""
+        """Wait for another future, which is cancelled with this one; `bring` gets its result."""
         self._others.add(other)
 
         def ended(done: asyncio.Future[R]) -> None:
             if done not in self._others:
                 if not done.cancelled():
-                    done.exception()  # nobody waits for it any more
+                    done.exception()  # marks the failure as retrieved
                 return
             self._others.discard(done)
             if done.cancelled():
@@ -186,9 +187,9 @@ class Read(asyncio.Future[Any]):
         other.add_done_callback(ended)
 
     def landed(self, flight: Flight) -> None:
-        """Take the bytes of a flight that has ended."""
+        """Add the bytes of a flight that has ended."""
         if self.is_part and (flight.is_shared or flight.is_cached):
-            # In a turn of its own: each of many reads copies its share of the flight.
+            # In a separate turn, because each of many reads copies its share of the flight.
             self.get_loop().call_soon(self._take_share, flight)
         elif flight in self._missing:
             assert flight.buffer is not None
@@ -208,7 +209,7 @@ class Read(asyncio.Future[Any]):
         self.finish_if_complete()
 
     def failed(self, error: BaseException) -> None:
-        """Fail with the error of a flight, and withdraw from the others."""
+        """Fail with the error of a flight, and leave the other flights."""
         if not self.done():
             self._withdraw()
             self.set_exception(error)
@@ -241,7 +242,7 @@ class Read(asyncio.Future[Any]):
             return
         try:
             answer()
-        except Exception as error:  # no memory: other reads of these flights go on
+        except Exception as error:  # out of memory: other reads of these flights continue
             self.failed(error)
             return
         self.set_result(answers)
@@ -267,15 +268,16 @@ class Read(asyncio.Future[Any]):
 def _shares(
     flight: Flight, buffer: memoryview, own_spans: Sequence[tuple[int, int]]
 ) -> Sequence[tuple[int, memoryview]]:
-    """Return the buffers that a read keeps of a flight, each with its offset.
+    """Return the buffers of a flight that a part keeps in memory, each with its offset.
 
-    These are copies if more than `OTHERS_SHARE` of the flight is only for other reads.
+    The buffers are copies of the needed spans if more than `OTHERS_SHARE` of the flight is only for
+    other reads; otherwise the whole buffer is returned.
 
     Args:
-        own_spans: spans of the object that the read asks for, ascending and apart.
+        own_spans: spans of the object that the read requests, ascending and disjoint.
     """
     first, last = flight.start, flight.stop
-    place = max(0, bisect_right(own_spans, (first,)) - 1)  # of the last span that begins before it
+    place = max(0, bisect_right(own_spans, (first,)) - 1)  # last span at or before `first`
     end = bisect_left(own_spans, (last,))
     inside = [(max(start, first), min(stop, last)) for start, stop in own_spans[place:end]]
     ranges = [(start, stop) for start, stop in inside if start < stop]

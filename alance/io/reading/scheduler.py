@@ -1,8 +1,8 @@
 """The scheduler of a session: merges the reads of all its callers into few requests.
 
 Ranges of all plans, columns, files and callers are collected until the loop's next turn, then
-de-duplicated and merged for each object, and sent. A range that a request under way covers joins
-that request. Bytes in memory or in the local page cache are returned at once.
+de-duplicated and merged for each object, and sent. A range that is covered by a request under way
+joins that request. Bytes in memory or in the local page cache are returned at once.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from alance.io.reading.speed import Speed
     from alance.io.stores.store import PieceSource, Store
 
-# Takes that wait at the same time: from this number on their rows are likely near each other, so
-# whole blocks are read.
+# From this number of waiting takes on, their rows are likely to be near each other, so whole blocks
+# are read.
 CROWD_TAKES: Final = 8
-PLANNING_TURN_S: Final = 0.004  # planning longer than this continues in the loop's next turn
+PLANNING_TURN_S: Final = 0.004  # seconds of planning, which then continues in the loop's next turn
 
 R = TypeVar("R")
 
@@ -57,13 +57,12 @@ class Scheduler:
     """All reads of one session, for one event loop.
 
     Args:
-        registry: finds the store of a location.
-        max_requests: upper bound of requests under way to one store. None stands for the bound
-            in the profile of the store.
+        registry: resolves locations to stores.
+        max_requests: upper bound of requests under way to one store; None: the bound of the store's
+            profile.
         io_buffer_bytes: upper bound of bytes under way to one store, and the budget that large
             takes share.
-        block_cache_bytes: size of the block cache, which keeps bytes that takes of remote stores
-            have read.
+        block_cache_bytes: size of the block cache.
 
     Attributes:
         blocks: the block cache.
@@ -101,15 +100,15 @@ class Scheduler:
     ) -> asyncio.Future[Sequence[memoryview]]:
         """Start reading ranges of objects.
 
-        The future gives read-only buffers in the order of `ranges`; a `Pieces` is answered by one
-        buffer. Cancelling the future withdraws it from its requests. A request that no other read
-        waits for is dropped.
+        The future's result is read-only buffers in the order of `ranges`, one buffer for each
+        `Pieces`. A cancelled future leaves its requests; a request that no other read waits for is
+        dropped.
 
         Args:
             reason: purpose of the read, as traces show it.
-            bulk: merge over the wider gaps of scans.
-            takes: number of takes that the read serves. If it is not zero, the block cache is
-                looked up first and keeps the bytes that are read.
+            bulk: True to merge over the wider gaps of scans.
+            takes: number of takes that the read serves. Unless it is 0, the block cache is looked
+                up first, and the bytes that are read are added to it.
 
         Raises:
             CorruptFileError: (in the future) a range is invalid or ends beyond its object.
@@ -128,9 +127,9 @@ class Scheduler:
         return self.send(ranges, reason=reason, bulk=bulk, takes=takes)
 
     def at_hand(self, ranges: Sequence[Extent], *, reason: str) -> Sequence[memoryview] | None:
-        """Return the buffers of `read` if memory or the page cache has all bytes.
+        """Return the buffers of `read` if all bytes are in memory or in the page cache.
 
-        Returns None if some bytes have to be waited for; call `send` then.
+        Returns None if some bytes are not there; call `send` then.
 
         Raises:
             CorruptFileError, NotFoundError, StoreError: the store failed.
@@ -163,7 +162,7 @@ class Scheduler:
 
         Args:
             reason, takes: as for `read`.
-            is_part: do not copy the pieces into one buffer; more reads of these objects follow.
+            is_part: True if more reads of these objects follow; see `Read`.
 
         Raises:
             CorruptFileError, NotFoundError, StoreError: (in the future) as for `read`.
@@ -192,12 +191,11 @@ class Scheduler:
         return read
 
     def reader(self, locations: Collection[str], reason: str) -> Reader | None:
-        """Return a reader that fetches bytes in the thread of the kernel that decodes them.
+        """Return a reader that reads bytes in the thread of the kernel that decodes them.
 
-        The reads appear in the trace of the caller of this method.
-
-        Returns None if there are more than `MAX_FILES_PER_READ` objects, or if the store of one of
-        them cannot be read without the event loop.
+        The reads appear in the trace of the caller of this method. Returns None if there are more
+        than `MAX_FILES_PER_READ` objects, or if the store of one of them cannot be read without the
+        loop.
         """
         self._check_open()
         if len(locations) > MAX_FILES_PER_READ:
@@ -207,7 +205,7 @@ class Scheduler:
             return None
         inside = dict(zip(locations, paths_inside, strict=True))
         note = Note.of_caller(reason)
-        # Columns of the same rows share a source. Each thread has its own, as a source holds the
+        # Columns of the same rows share a source. Each thread has its own source, which holds the
         # state of one read.
         sources: dict[tuple[int, int], tuple[Sequence[str], PieceSource]] = {}
 
@@ -252,7 +250,7 @@ class Scheduler:
                     queued.append((location, request))
             for store, objects in small.items():
                 if store.pieces is None or len(objects) == 1:
-                    # `_plan` lets other reads of this turn share the request.
+                    # `_plan` lets other reads of this turn join the request.
                     queued += [(store.root + path, own.request(read)) for path, own in objects]
                     continue
                 gap = store.profile.scan_gap if bulk else store.profile.take_gap
@@ -281,7 +279,7 @@ class Scheduler:
         Cost: one request.
 
         Args:
-            size: the object's size if known. Without it, Azure needs a second request.
+            size: the object's size; None if unknown: Azure then needs a second request.
 
         Returns:
             The bytes, and the object's size.
@@ -317,7 +315,7 @@ class Scheduler:
     ) -> AsyncIterator[ObjectMeta]:
         """List the objects under a folder, as `Store.list`; each `path` is a location.
 
-        Stopping after the first object costs one request; close the iterator then.
+        Closing the iterator after the first object costs one request.
         """
         store, path = self._resolve(location)
         _, after = (None, None) if start_after is None else self._resolve(start_after)
@@ -340,7 +338,7 @@ class Scheduler:
     ) -> tuple[Sequence[str], Sequence[str]]:
         """List the direct children of a folder: locations of folders, and of objects; each sorted.
 
-        Cost: one request a page of the listing.
+        Cost: one request per page of the listing.
         """
         store, path = self._resolve(location)
         folders, objects = await self._traced(
@@ -395,7 +393,7 @@ class Scheduler:
         if lane is None:
             idle = [root for root, other in self._lanes.items() if other.is_idle]
             for root in idle[: max(0, len(self._lanes) + 1 - MAX_OPEN_STORES)]:
-                # Else the lanes would keep a store alive for each set of credentials.
+                # Otherwise the lanes would reference a store for each set of credentials.
                 del self._lanes[root]
             limit = self._max_requests or store.profile.max_requests
             lane = self._lanes[store.root] = Lane(store, limit, self._io_buffer_bytes, self.blocks)

@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 SHORT_BYTES: Final = 256 << 10  # calls up to this size measure latency: the first byte dominates
 LONG_BYTES: Final = 1 << 20  # calls of this size and more measure bandwidth
-LATENCY_S: Final = 0.030  # assumed of an unknown store
-BANDWIDTH: Final = 256 << 20  # bytes a second, assumed of an unknown store
-MAX_BANDWIDTH: Final = 1 << 30  # bytes a second, about the maximum seen of a store
-MIN_TRANSFER_S: Final = 0.005  # the loop may notice an answer so much later
+LATENCY_S: Final = 0.030  # seconds, assumed for an unknown store
+BANDWIDTH: Final = 256 << 20  # bytes per second, assumed for an unknown store
+MAX_BANDWIDTH: Final = 1 << 30  # bytes per second, about the maximum ever measured for a store
+MIN_TRANSFER_S: Final = 0.005  # seconds; the loop may notice an answer this much later
 FORGET_CALLS: Final = 16  # calls after which a fast call is forgotten
 BURST_BYTES: Final = 4 << 20  # smaller bursts end too soon to measure bandwidth
-LARGE_REQUEST_BYTES: Final = 64 << 10  # in larger requests, the bytes take most of the time
+LARGE_REQUEST_BYTES: Final = 64 << 10  # in larger requests, transfer takes most of the time
 # Cost of one more request: 0.1 ms of processor time, its share of the latency of concurrent
 # requests, and a bill. A lower value would send more requests to fast stores.
 REQUEST_S: Final = 0.0004
-MIN_GAP_BYTES: Final = 16 << 10  # narrower gaps are many: they cost requests and save few bytes
+MIN_GAP_BYTES: Final = 16 << 10  # narrower gaps are frequent: they cost requests and save few bytes
 
 
 class Speed:
@@ -30,7 +30,7 @@ class Speed:
 
     Attributes:
         latency: seconds to the first byte.
-        bandwidth: bytes a second, of all requests together.
+        bandwidth: bytes per second of all requests together.
         landed: bytes received so far.
     """
 
@@ -46,7 +46,7 @@ class Speed:
         Args:
             num_bytes: bytes received by the call.
             seconds: duration of the call.
-            landed_before: `landed` at the begin of the call.
+            landed_before: `landed` when the call began.
         """
         self.landed += num_bytes
         if num_bytes <= SHORT_BYTES:
@@ -66,8 +66,8 @@ class Speed:
 class Burst:
     """Requests to a store, from the first request until none is waiting or under way.
 
-    A burst measures bandwidth if takes made all requests before the first answer: then only the
-    store was waited for. The requests of a scan wait for its consumer.
+    A burst measures bandwidth if takes sent all its requests before the first answer: then the
+    store alone determined the time. The requests of a scan wait for its consumer.
 
     Attributes:
         begun: time of the first request.
@@ -90,7 +90,7 @@ class Burst:
             self.tells = False
 
     def land(self, num_requests: int, num_bytes: int, now: float, *, retries: int = 0) -> None:
-        """Add the answer to `num_requests`, after `retries` failed attempts."""
+        """Add the answers to `num_requests`, after `retries` failed attempts."""
         self.tells = self.tells and not retries
         self.num_requests += num_requests
         self.num_bytes += num_bytes
@@ -98,12 +98,12 @@ class Burst:
 
 
 class Rate:
-    """Sustained bandwidth of a store, measured in bursts; it tells how many bytes a request costs.
+    """Sustained bandwidth of a store, measured in bursts; it sets the gaps that reads include.
 
-    `Speed` has the best values seen, for estimates. This class has those that can be relied on.
+    `Speed` has the best values, for estimates. This class has values that can be relied on.
 
     Attributes:
-        bandwidth: bytes a second; 0 if unknown.
+        bandwidth: bytes per second; 0 if unknown.
     """
 
     def __init__(self) -> None:
@@ -112,8 +112,8 @@ class Rate:
     def note(self, burst: Burst, latency_s: float) -> None:
         """Update the bandwidth after a burst.
 
-        The store is at least as fast as the burst. It may be faster if the requests were small, as
-        the requests, not their bytes, may have taken the time: then the estimate can only grow.
+        The store is at least as fast as the burst. If the requests were small, it may be faster,
+        because latency may have taken most of the time; then the estimate can only grow.
 
         Args:
             latency_s: approximate latency of the store.
@@ -127,7 +127,7 @@ class Rate:
             self.bandwidth = (seen + (self.bandwidth or seen)) / 2
 
     def gap(self, most: int) -> int:
-        """Return the unneeded bytes that cost as much time as a request; at most `most`."""
+        """Return the unneeded bytes that cost as much time as a request, at most `most`."""
         if not self.bandwidth:
             return most
         return min(most, max(MIN_GAP_BYTES, int(REQUEST_S * self.bandwidth)))
@@ -137,5 +137,5 @@ _RATES: Final[WeakKeyDictionary[Store, Rate]] = WeakKeyDictionary()
 
 
 def rate_of(store: Store) -> Rate:
-    """Return the rate of a store, shared by all sessions that use the store."""
+    """Return the rate of a store, which all sessions that use the store share."""
     return _RATES.setdefault(store, Rate())

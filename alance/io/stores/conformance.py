@@ -1,8 +1,8 @@
 """Checks that a store behaves as reading, writing and committing require.
 
 Servers that speak a cloud's protocol differ in ways that raise no error: they ignore conditions,
-return wrong ranges, or list without order. Each check tries one behaviour with real requests and
-reports what the store did. All objects are in one folder with a random name, deleted at the end.
+return wrong ranges, or list without order. Each check tests one behaviour with real requests and
+reports the store's reaction. All objects are in one folder with a random name, deleted at the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONTENT: Final = bytes(range(256)) * 16
 
 
 class _Unfit(Exception):
-    """The store does not behave as expected; the text says what it did."""
+    """Raised if the store does not behave as expected; the text describes its behaviour."""
 
 
 async def examine(store: Store, folder: str, background: Background) -> StoreReport:
@@ -45,7 +45,7 @@ async def examine(store: Store, folder: str, background: Background) -> StoreRep
     Cost: about 100 requests, and two uploads of a little more than one part each (8 MiB).
 
     Args:
-        background: continues the removal of the objects if the caller is cancelled.
+        background: continues to remove the objects if the caller is cancelled.
 
     Raises:
         StoreError: nothing can be written to the folder.

@@ -34,7 +34,7 @@ class _Object(NamedTuple):
 
 
 class MemoryStore:
-    """A store whose objects are in a dict. Nothing waits: returned futures are already done.
+    """A store with its objects in a dict. Returned futures are already done.
 
     A forked child has a copy of the parent's objects.
     """
@@ -59,7 +59,7 @@ class MemoryStore:
 
     @property
     def pieces(self) -> None:
-        """Always None: a slice is as cheap as any reader of pieces."""
+        """Always None: a slice is as cheap as a reader of pieces."""
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
         """Return views of the object, one for each range."""
@@ -139,18 +139,18 @@ class MemoryStore:
         await self.put(target, self._object(source).body)
 
     async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
-        """Return an empty sequence: objects appear as a whole."""
+        """Return an empty sequence: an object becomes visible as a whole."""
         return ()
 
     async def remove_folders(self, prefix: str) -> None:
         """Do nothing: a memory store has no folders."""
 
     def uri_of(self, path: str) -> str:
-        """URI of an object or folder; only this process knows it."""
+        """Return the URI of an object or folder, which is valid only in this process."""
         return without_number(self.root) + path
 
     def lasting_name(self) -> None:
-        """Return None: the store ends with the process."""
+        """Return None: the objects end with the process."""
 
     def heeds_conditions(self) -> bool:
         """Return True: `put` checks `if_absent` under a lock."""
@@ -190,7 +190,7 @@ class MemoryUpload(Upload):
         self._path = path
 
     async def _advance(self) -> None:
-        """Do nothing: pieces stay in memory until the end."""
+        """Do nothing: all pieces are in memory until the end."""
 
     async def _publish(self) -> None:
         self._end_block()
@@ -199,4 +199,4 @@ class MemoryUpload(Upload):
         self.held_bytes = 0
 
     async def _drop(self) -> None:
-        """Do nothing: the object exists only after the last step that can fail."""
+        """Do nothing: the object is created by the last step, after which nothing can fail."""

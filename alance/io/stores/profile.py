@@ -1,7 +1,7 @@
-"""Profiles of the kinds of stores: their abilities, and the numbers by which reads are planned.
+"""Profiles of the kinds of stores: their abilities, and the parameters for planning reads.
 
-The numbers were measured with servers on one machine and simulated latencies. Each has its reason
-beside it. A store can be opened with another profile than that of its kind.
+The numbers were measured with servers on one machine and simulated latencies. The reason for each
+is beside it. A store can be opened with a profile other than that of its kind.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ Kind: TypeAlias = Literal["memory", "local", "s3", "gcs", "azure", "http"]
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
-UPLOAD_PART_BYTES: Final = 8 * MIB  # S3 wants 5 at least; 10 000 such parts are 84 GB
+UPLOAD_PART_BYTES: Final = 8 * MIB  # S3 requires 5 MiB; 10 000 such parts are 84 GB
 
 
 @dataclass(frozen=True, slots=True)
 class StoreProfile:
-    """Abilities of a kind of store, and the numbers by which reads from it are planned.
+    """Abilities of a kind of store, and the parameters for planning reads from it.
 
     Attributes:
         kind: the kind of store.
-        take_gap: unneeded bytes that a take may read to save a request; fewer from a store that
-            was measured to be slow (`io/reading/speed.py`).
-        scan_gap: the same for scans and metadata, whose neighbours are usually read soon anyway.
+        take_gap: bytes; widest gap that a take reads over to save a request. Narrower for a store
+            that was measured to be slow (`io/reading/speed.py`).
+        scan_gap: the same for scans and metadata, whose gaps are usually read soon anyway.
         max_request_bytes: larger reads are split into requests of this size.
         max_requests: upper bound of requests under way.
-        group_size: number of small ranges that one call to the store may hold.
+        group_size: maximum number of small ranges in one call to the store.
         group_range_bytes: upper bound of the size of a small range.
-        is_remote: a request costs milliseconds, and a failed request may still take effect.
-        answers_now: bytes in memory or in the page cache can be read without waiting.
-        shares_calls: one call may hold any number of ranges, and is one request.
-        heeds_conditions: the protocol has had conditional puts from its first version.
-        is_plain_server: has no multipart uploads, and may be unable to list.
-        has_suffix_ranges: the last bytes of an object of unknown size cost one request.
-        lists_in_order: listings are sorted by name and can start after a name.
+        is_remote: True if a request costs milliseconds, and a failed one may still take effect.
+        answers_now: True if bytes in memory or in the page cache can be read without waiting.
+        shares_calls: True if a call may have any number of ranges, and is one request.
+        heeds_conditions: True if all versions of the protocol have conditional puts.
+        is_plain_server: True if it has no multipart uploads, and may be unable to list.
+        has_suffix_ranges: True if the last bytes of an object of unknown size cost one request.
+        lists_in_order: True if listings are sorted by name and can start after a name.
         part_bytes: size of the parts of an upload; an object up to this size is one PUT.
         upload_buffer_bytes: upper bound of the bytes that an upload holds in memory.
-        latency_s: approximate seconds of a request; above a millisecond a scan reads more at once
+        latency_s: approximate seconds per request; above a millisecond, a scan reads more at once
             to save rounds.
         span_bytes: bytes that a scan requests at once.
         ahead_bytes: upper bound of the bytes that a scan reads ahead of its consumer.
@@ -63,8 +63,8 @@ class StoreProfile:
     part_bytes: int = UPLOAD_PART_BYTES
     upload_buffer_bytes: int = 64 * MIB  # six parts under way, one waiting, one being filled
     latency_s: float = 0.0
-    span_bytes: int = 8 * MIB  # a decode job's share, as latency is only microseconds
-    ahead_bytes: int = 32 * MIB  # a disk answers soon: more would only hold memory
+    span_bytes: int = 8 * MIB  # a decode job's share, because latency is only microseconds
+    ahead_bytes: int = 32 * MIB  # a disk answers quickly: more would only use memory
 
 
 MEMORY: Final = StoreProfile(
@@ -72,7 +72,7 @@ MEMORY: Final = StoreProfile(
     take_gap=0,  # a read is a slice: nothing to save
     scan_gap=0,
     max_request_bytes=1 << 40,  # never split
-    max_requests=1 << 16,  # done before the call returns
+    max_requests=1 << 16,  # finished before the call returns
     group_size=1024,
     group_range_bytes=1 << 40,
     is_remote=False,
@@ -82,7 +82,7 @@ MEMORY: Final = StoreProfile(
 
 LOCAL: Final = StoreProfile(
     kind="local",
-    take_gap=16 * KIB,  # a hot pread is 3 us, the memory bus 7 GB/s: they break even at 20 KiB
+    take_gap=16 * KIB,  # break-even is 20 KiB: a hot pread takes 3 us, the memory bus has 7 GB/s
     scan_gap=64 * KIB,  # cold disks read ahead by more than this
     max_request_bytes=8 * MIB,  # 4 to 16 reads of 8 MiB saturate a disk
     max_requests=16,  # pool jobs; 32 were not faster
@@ -90,17 +90,17 @@ LOCAL: Final = StoreProfile(
     group_range_bytes=MIB,
     is_remote=False,
     answers_now=True,
-    shares_calls=True,  # among its threads
+    shares_calls=True,  # divided among its threads
     heeds_conditions=True,
 )
 
 _REMOTE_TAKE_GAP: Final = 128 * KIB  # a request costs the CPU of 80 to 180 KiB of body
-_REMOTE_SCAN_GAP: Final = MIB  # 30 ms to the first byte x 60 MB/s of a stream is 1.8 MB
+_REMOTE_SCAN_GAP: Final = MIB  # 30 ms to the first byte x 60 MB/s of a stream are 1.8 MB
 _REMOTE_REQUEST: Final = 8 * MIB  # 8 to 16 MiB once the connections are busy; GETs are billed
-_REMOTE_REQUESTS: Final = 128  # beyond it S3 gains little, and GCS and Azure lose
-_S3_REQUESTS: Final = 384  # a take of 376 requests at 30 ms: 106 ms with 256 at once, 85 with 384
+_REMOTE_REQUESTS: Final = 128  # above it S3 gains little, and GCS and Azure become slower
+_S3_REQUESTS: Final = 384  # 376 requests of a take at 30 ms: 106 ms with 256 at once, 85 with 384
 _REMOTE_GROUP: Final = 10  # obstore sends ten ranges of a call at once; the eleventh would wait
-# Of larger ranges, the call that a group saves is a small part of the cost.
+# For larger ranges, the call that a group saves is a small part of the cost.
 _REMOTE_GROUP_RANGE: Final = 256 * KIB
 
 S3: Final = StoreProfile(
@@ -112,8 +112,8 @@ S3: Final = StoreProfile(
     group_size=_REMOTE_GROUP,
     group_range_bytes=_REMOTE_GROUP_RANGE,
     latency_s=0.03,
-    span_bytes=16 * MIB,  # about 1 MiB a column of 16: bandwidth over latency
-    ahead_bytes=128 * MIB,  # 100 ms at 1.3 GB/s, the most that was seen of a store
+    span_bytes=16 * MIB,  # about 1 MiB per column of 16: bandwidth times latency
+    ahead_bytes=128 * MIB,  # 100 ms at 1.3 GB/s, the most that was measured
 )
 
 # Directory buckets: listings have no order and cannot start after a name.

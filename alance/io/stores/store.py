@@ -1,7 +1,7 @@
 """The protocol of a store of objects, and the translation of its failures to errors of alance.
 
-A path is relative to the store: `/` between its segments, none at either end. Messages and traces
-name an object by its location: the store's root followed by the path.
+A path is relative to the store, with `/` between its segments and none at either end. Messages and
+traces name an object by its location: the store's root followed by the path.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
 Body: TypeAlias = bytes | bytearray | memoryview
-Names: TypeAlias = list[str]  # `list` itself is a method of the stores
-MAX_PUTS: Final = 64  # under way at once in `put_many`
+Names: TypeAlias = list[str]  # the stores have a method `list`, which hides the type
+MAX_PUTS: Final = 64  # puts under way in `put_many`
 
-# The limit of protobuf; manifests have some 100 bytes a fragment.
+# The limit of protobuf; manifests have some 100 bytes per fragment.
 MAX_METADATA_BYTES: Final = 2 << 30
 
 
@@ -60,10 +60,10 @@ class ObjectMeta:
 
 
 class PieceSource(Protocol):
-    """Objects whose bytes a kernel reads while it decodes them, in one thread."""
+    """Protocol of a source of bytes for a kernel that reads and decodes in one thread."""
 
     def reading(self) -> AbstractContextManager[_kernels.Source]:
-        """Return a context manager of the source that the kernel reads from.
+        """Return a context manager for the source that the kernel reads from.
 
         Raises:
             CorruptFileError: an object ends before the end of a piece.
@@ -72,10 +72,10 @@ class PieceSource(Protocol):
 
 
 class PieceReader(Protocol):
-    """A reader of pieces of many objects of a store by one call; paths are inside the store."""
+    """Protocol of a reader of pieces of many objects by one call; paths are inside the store."""
 
     def pieces_now(self, requests: Sequence[Pieces]) -> Sequence[memoryview] | None:
-        """Return a buffer for each request; None if reading any of them would have to wait."""
+        """Return a buffer for each request; None if reading any of them would block."""
 
     def get_pieces(self, pieces: Pieces) -> asyncio.Future[memoryview]:
         """Start reading pieces.
@@ -87,10 +87,10 @@ class PieceReader(Protocol):
     def get_many(
         self, requests: Sequence[tuple[str, Sequence[Span]]]
     ) -> asyncio.Future[Sequence[Sequence[memoryview]]]:
-        """Start reading ranges of several objects: buffers for each, as for `Store.get_ranges`."""
+        """Start reading ranges of several objects; each gets buffers as from `Store.get_ranges`."""
 
     def source(self, paths: Sequence[str]) -> PieceSource:
-        """Return a source of the objects' bytes for a kernel. Blocks; for one thread.
+        """Return a source of the objects' bytes for a kernel, for one thread. Blocks.
 
         Raises:
             NotFoundError, StoreError: an object cannot be opened.
@@ -98,7 +98,7 @@ class PieceReader(Protocol):
 
 
 class Store(Protocol):
-    """A store of objects. May be used from several event loops at once."""
+    """Protocol of a store of objects. Safe to use from several event loops."""
 
     root: str  # unique in the process, ends in "/"
     profile: StoreProfile
@@ -108,7 +108,7 @@ class Store(Protocol):
         """Reader of pieces; None if pieces are read as ordinary ranges."""
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
-        """Start reading ranges of an object, each by a request of its own.
+        """Start reading ranges of an object, each by a separate request.
 
         The buffers come in the order of `ranges`, read-only. Cancelling the future drops the
         requests.
@@ -118,25 +118,25 @@ class Store(Protocol):
         """
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview] | None:
-        """Return buffers of the ranges; None if reading them would have to wait."""
+        """Return buffers of the ranges; None if reading them would block."""
 
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
     ) -> tuple[memoryview, int]:
-        """Return the last `num_bytes` (or the whole smaller object), and the object's size.
+        """Return the last `num_bytes`, or the whole of a smaller object; and the object's size.
 
         Args:
-            size: the object's size if known; saves a request on some stores.
+            size: the object's size, which saves a request on some stores; None if unknown.
         """
 
     def open_file(self, path: str) -> OpenFile | None:
-        """Return the object's file; None if it is not a file that is open and still exists."""
+        """Return the object's open file; None if it is not an open file, or was replaced."""
 
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
         """Return the whole object.
 
         Args:
-            e_tag: the entity tag from a listing; None accepts any.
+            e_tag: the entity tag from a listing; None: any.
 
         Raises:
             NotFoundError: there is no such object, or it has another tag.
@@ -146,11 +146,11 @@ class Store(Protocol):
         """Size of the object in bytes."""
 
     async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
-        """Write a whole object at once: readers see all of it or nothing.
+        """Write a whole object atomically: readers see all of it or nothing.
 
-        If the answer to a successful put gets lost, its repetition may raise `AlreadyExistsError`
-        because of our own object; S3 may raise it for a concurrent write. Read the object back to
-        learn who won. A cancelled or failed call may or may not have written.
+        If the answer to a successful put is lost, a retry may raise `AlreadyExistsError` because of
+        our own object; S3 may also raise it for a concurrent write. Read the object back to learn
+        which writer succeeded. A cancelled or failed call may have written the object.
 
         Raises:
             AlreadyExistsError: `if_absent` is set, and there is such an object.
@@ -159,17 +159,17 @@ class Store(Protocol):
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
     ) -> None:
-        """Write objects in order, each after the previous object is durable.
+        """Write objects in order, each after the previous one is durable.
 
         Args:
-            if_absent: for the last object alone; the others replace existing objects.
+            if_absent: applies only to the last object; the others replace existing objects.
 
         Raises:
             AlreadyExistsError: the last object exists already; the others are written.
         """
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
-        """Write objects, many at once, of which all or none will be used.
+        """Write objects concurrently; the caller will use all of them or none.
 
         If the call fails or is cancelled, some objects may be written: the caller deletes them all.
         """
@@ -179,13 +179,13 @@ class Store(Protocol):
     ) -> Upload:
         """Begin an object that is written piece by piece and becomes visible as a whole.
 
-        A small object is one PUT at the end, a larger one a multipart upload. No request is sent
-        before the first part is full.
+        A small object is written by one PUT at the end, a larger one by a multipart upload. No
+        request is sent before the first part is full.
 
         Args:
             path: a path at which no object exists yet.
-            size_hint: approximate size; above 80 GB, parts must be larger from the start.
-            durable: sync a local file to the disk; objects of clouds are always durable.
+            size_hint: approximate size in bytes; above 80 GB, parts must be larger from the start.
+            durable: True to sync a local file to the disk; objects of clouds are always durable.
         """
 
     async def list_level(self, prefix: str) -> tuple[Names, Names]:
@@ -195,40 +195,40 @@ class Store(Protocol):
         """Delete objects; a missing object is no error."""
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy an object to `target`, and replace an existing object there."""
+        """Copy an object to `target`, replacing an existing object."""
 
     async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
         """Return the unfinished objects under the folder `prefix`, at any depth.
 
-        Empty on stores where an object is visible as a whole or not at all.
+        The result is empty for stores that never show an unfinished object.
         """
 
     async def remove_folders(self, prefix: str) -> None:
-        """Remove the folder `prefix` and the folders in it, as far as they are empty.
+        """Remove the folder `prefix` and the folders in it where they are empty.
 
-        Does nothing on stores that have no folders, only names with `/` in them.
+        Does nothing on stores without folders, whose names merely contain `/`.
         """
 
     def uri_of(self, path: str) -> str | None:
-        """Return the URI by which other processes open an object or folder; None if it has none."""
+        """Return the URI of an object or folder for other processes; None if there is none."""
 
     def lasting_name(self) -> str | None:
-        """Return a name of this store alone, without secrets, that is the same in every process.
+        """Return a unique name of this store that is the same in every process and has no secrets.
 
         Returns None if bytes of this store are not worth a copy in the disk cache.
         """
 
     def heeds_conditions(self) -> bool:
-        """Return True if `put` surely obeys `if_absent`; else the store must be tested."""
+        """Return True if `put` is known to obey `if_absent`; False if the store must be tested."""
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
         """Yield the objects under the folder `prefix`, at any depth.
 
-        Pages are fetched as they are needed: stopping after the first object costs one LIST.
-        Sorted by path if the profile says `lists_in_order`. A missing folder is empty.
+        Pages are fetched as needed: stopping after the first object costs one LIST. The objects are
+        sorted by path if the profile has `lists_in_order`. Yields nothing for a missing folder.
 
         Args:
-            start_after: leave out objects whose path is not greater than this one.
+            start_after: omit objects whose path is not greater than this.
         """
 
 
@@ -245,19 +245,19 @@ _ROOT_NUMBER: Final = re.compile(r"^([^/]*//[^/]*)#\d+/")
 
 
 def without_number(location: str) -> str:
-    """Return a location or root without the number of its set of options."""
+    """Remove the number of a root, alone or in a location: `s3://b#2/` becomes `s3://b/`."""
     return _ROOT_NUMBER.sub(r"\1/", location)
 
 
 def check_spans(where: str, ranges: Sequence[Span]) -> None:
-    """Raise CorruptFileError for ranges that no object can have."""
+    """Raise CorruptFileError for ranges that are invalid for any object."""
     for start, stop in ranges:
         if not 0 <= start <= stop:
             raise CorruptFileError(f"{where}: bytes {start} to {stop} are no range")
 
 
 def check_tag(where: str, expected: str | None, actual: str | None) -> None:
-    """Check that an object has the entity tag from a listing; `expected=None` accepts any.
+    """Check that an object has the entity tag from a listing; `expected=None` accepts any tag.
 
     Raises:
         NotFoundError: the object has another tag.
@@ -268,7 +268,7 @@ def check_tag(where: str, expected: str | None, actual: str | None) -> None:
 
 
 def short_read(where: str, span: Span, num_bytes: int) -> CorruptFileError:
-    """Return the error for a read of `span` that got only `num_bytes` before the object's end."""
+    """Return the error for a read of `span` that returned only `num_bytes`."""
     start, stop = span
     return CorruptFileError(
         f"{where}: wanted bytes {start} to {stop}, the object ends {stop - start - num_bytes} "
@@ -292,7 +292,7 @@ def check_whole(where: str, num_bytes: int) -> None:
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _TRANSPORT: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
-# The query of a URL (signatures, tokens) and its user information may hold a secret.
+# The query of a URL (signatures, tokens) and its user information may contain a secret.
 _QUERY: Final = re.compile(r"(\w+://[^\s?\"'<>]*)\?[^\s\"'<>,)]*")
 _USER: Final = re.compile(r"(\w+://)[^\s/@\"'<>]+@")
 
@@ -309,12 +309,12 @@ _HINTS: Final = {
 }
 
 
-# What obstore's client says of http:// where it may only use https://.
+# Message of obstore's client for http:// where only https:// is allowed.
 _NOT_ENCRYPTED: Final = "source: BadScheme"
 
 
 def _file_above(path: str) -> str:
-    """Return the file that stands where a path needs a folder."""
+    """Return the file that is in place of a folder on a path."""
     while path != (above := os.path.dirname(path)) and not os.path.isfile(above):
         path = above
     return above
@@ -333,7 +333,7 @@ def _no_credentials(where: str) -> str:
 
 
 def translate(error: BaseException, where: str) -> Exception:
-    """Turn a failure of obstore or of the operating system into an error of alance.
+    """Convert a failure of obstore or of the operating system to an error of alance.
 
     Failures are classified here alone. The original becomes the cause, unless its text may hold a
     secret. An error of alance is returned as it is.
@@ -353,7 +353,7 @@ def translate(error: BaseException, where: str) -> Exception:
 
 @contextmanager
 def system_errors(where: str) -> Iterator[None]:
-    """Raise failures of the operating system as errors of alance; see `translate` for `where`."""
+    """Convert failures of the operating system to errors of alance; `where` as for `translate`."""
     try:
         yield
     except OSError as error:
@@ -387,7 +387,7 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
             return AccessError(f"{where}: {summary}", status=status)
         case PermissionError():
             return AccessError(f"{where}: {error.strerror or summary}")
-        # Azure may answer either to a conditional put.
+        # Azure may answer with either status to a conditional put.
         case obstore_errors.AlreadyExistsError() | obstore_errors.PreconditionError():
             return AlreadyExistsError(f"{where}: exists already")
         case FileExistsError():
@@ -400,7 +400,7 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
             return InvalidInputError(f"{where}: the name, or one of its parts, is too long")
         case TimeoutError():
             return StoreError(f"{where}: {summary}", retryable=True)
-        case OSError() if error.errno is not None:  # an OSError of obstore's writer has none
+        case OSError() if error.errno is not None:  # an OSError of obstore's writer has no errno
             return StoreError(f"{where}: {error.strerror or summary}")
         case _ if status == 416 or "Wanted range starting at" in text:
             return CorruptFileError(f"{where}: a range starts beyond the object's end")

@@ -1,4 +1,4 @@
-"""The report of `check_store`: each thing that was tried, and how the store failed."""
+"""The report of `check_store`: each check, and the store's behaviour where it failed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StoreCheck:
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """The outcome of all checks of a store; `str` formats it as a table.
+    """The results of all checks of a store; `str` formats them as a table.
 
     Attributes:
         root: URI of the folder in which the checks ran.

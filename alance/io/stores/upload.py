@@ -4,8 +4,8 @@
         await upload.write(buffer)
         size = await upload.finish()
 
-Leaving the block without `finish`, by an error or by a cancellation, aborts the upload. A cancelled
-task waits for the abort as `io.loop.background` says; after that the abort goes on by itself.
+Leaving the block without `finish`, by an error or a cancellation, aborts the upload. A cancelled
+task waits briefly for the abort, which then continues by itself (`io.loop.background`).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-# Smaller buffers are copied into a block, larger ones are never copied.
+# Smaller buffers are copied into a block; larger ones are never copied.
 COPIED_WRITE_BYTES: Final = 256 << 10
 WRITE_BLOCK_BYTES: Final = 1 << 20  # a block of copied buffers becomes a piece at this size
-FINISH_S: Final = 600.0  # for the last parts and the request that joins them, with retries
+FINISH_S: Final = 600.0  # seconds for the last parts and the request that joins them, with retries
 ABORT_S: Final = 60.0
 
 
 class Upload(ABC):
-    """An object being written. For one task at a time.
+    """An object being written, by one task at a time.
 
     `write` keeps large buffers without a copy: they must not change before `finish` has returned.
 
     Attributes:
         where: location of the object.
-        background: continues an abort that a cancelled task does not wait for.
+        background: continues an abort that a cancelled task no longer waits for.
         num_bytes: bytes written so far.
-        held_bytes: bytes of these that are still in memory.
+        held_bytes: written bytes that are still in memory.
         peak_bytes: maximum of `held_bytes` so far.
     """
 
@@ -58,7 +58,7 @@ class Upload(ABC):
         self._block = bytearray()
         self._is_open = True
         self._is_busy = False
-        self._is_over = False  # finished or aborted
+        self._is_over = False  # True if finished or aborted
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,9 +98,9 @@ class Upload(ABC):
         """Make the object visible; return its size in bytes.
 
         A cancelled call removes the object if it became visible. If the store does not answer in
-        time, the request is dropped and may take effect at any time: an object at the path is then
-        not removed, as it may be an older one. The path should be new: if the answer to the last
-        request gets lost, an object of the right size at the path is taken for this object.
+        time, the request is dropped and may take effect later; an object at the path is then not
+        removed, because it may be an older one. The path should be new: if the answer to the last
+        request is lost, an object of the right size at the path is assumed to be this object.
 
         Raises:
             StoreError: the store failed, or did not answer in time.
@@ -123,7 +123,7 @@ class Upload(ABC):
         return self.num_bytes
 
     async def abort(self) -> None:
-        """Drop the written bytes; does nothing if the upload is finished or aborted already.
+        """Drop the written bytes; does nothing if the upload is already finished or aborted.
 
         Raises:
             StoreError: the store failed or did not answer in time; invisible parts may remain.

@@ -19,8 +19,8 @@ class Address(NamedTuple):
 
     Attributes:
         kind: the kind of the store.
-        root: the store, ends in "/"; a location is a root followed by a path.
-        path: inside the store, without `/` at either end; empty for the store's top.
+        root: root of the store, ends in "/"; a location is a root followed by a path.
+        path: path inside the store, without `/` at either end; empty for the store's root.
         container: bucket, container or name of a memory store; empty for local files and HTTP.
         account: the storage account that an Azure URI names; empty if it names none.
     """
@@ -79,11 +79,11 @@ def join(*segments: str) -> str:
 
 
 def clean_path(path: str) -> str:
-    """Return a path inside a store without `/` at its ends.
+    """Return a path inside a store, without `/` at its ends.
 
     Raises:
-        InvalidInputError: the path is not text, or has an empty segment, `.`, `..` or a null: no
-            store can address it.
+        InvalidInputError: the path is not text, or has a segment that no store can address: empty,
+            `.`, `..` or with a null.
     """
     if not isinstance(path, str) or "\0" in path:
         raise InvalidInputError(f"path {path!r}: expected text without nulls")
@@ -147,7 +147,7 @@ def _azure(scheme: str, rest: str) -> Address:
 
 def _http(scheme: str, rest: str) -> Address:
     parts = urlsplit(f"{scheme}://{rest}")
-    # Locations are shown in messages and traces: nothing secret may be part of them.
+    # Locations appear in messages and traces, so they must not contain secrets.
     if "@" in parts.netloc:
         raise InvalidInputError(
             f"uri '{scheme}://…@{parts.hostname}': no user name or password, please; send them "
