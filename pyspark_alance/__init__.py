@@ -1,6 +1,6 @@
-"""Found by PySpark, which looks for packages of such names: `.format("alance")` without `register`.
+"""Package that PySpark finds by its name, so that `.format("alance")` works without `register`.
 
-A PySpark too old for alance finds nothing here, so that its other data sources go on working.
+A PySpark that is too old for alance finds no data source here, so that its other data sources work.
 """
 
 from contextlib import suppress

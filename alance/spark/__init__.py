@@ -4,7 +4,7 @@
     frame = spark.read.format("alance").option("columns", "id,text").load("s3://bucket/table")
     frame.write.format("alance").mode("append").save("s3://bucket/other")
 
-Importing this module imports neither pyspark nor starts Java. See docs/spark.md.
+Importing this module does not import pyspark, and starts no Java. See docs/spark.md.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ def read(
 ) -> DataFrame:
     """Return a table as a DataFrame, reading only the columns and rows named here.
 
-    With the connector (docs/spark.md) Spark prunes columns and pushes filters down by itself, and
-    nothing has to be named. Without it, name them here: Spark does not tell Python sources the
-    columns of a query, and a pushed filter would stay with later queries.
+    With the connector (docs/spark.md), Spark prunes columns and pushes filters down by itself, and
+    nothing has to be named. Without it, name them here: Spark does not pass the columns of a query
+    to Python sources, and a filter that it pushed would also apply to later queries of the
+    DataFrame.
 
     Args:
-        uri: URI of a table, or several URIs: the rows one table after the other, with the columns
-            of the first, which all tables must have.
+        uri: URI of a table, or several URIs, whose rows follow each other. All tables must have the
+            columns of the first.
         columns: names of columns; None: all.
         filter: SQL text, see `Dataset.to_table`.
         storage_options: options of the store, in addition to those of `register`.
@@ -100,19 +101,20 @@ def map_batches(
 ) -> DataFrame:
     """Return a DataFrame of a function's results over the Arrow batches of a table.
 
-    This is `read(...).mapInArrow(function, schema)`, but the batches are read where the function
-    runs. They do not pass through the JVM, which would cost several times as much as reading them.
-    The results do, so they should be smaller: counts, sums, selected rows, file names.
+    This is `read(...).mapInArrow(function, schema)`, but the batches are read in the process that
+    runs the function. They do not pass through the JVM, which would cost several times as much as
+    reading them. The results pass through it, so they should be smaller: counts, sums, selected
+    rows, file names.
 
-    Cost: on the driver one LIST and one GET, when it is called. All tasks get the records of all
-    fragments, 130 bytes each.
+    Cost: one LIST and one GET on the driver. Each task gets the records of all fragments, 130 bytes
+    each.
 
     Args:
-        function: called once a partition with an iterator of its batches, in row order, in the
+        function: called once per partition with an iterator of its batches, in row order, in the
             table's own Arrow types (vectors, dictionaries); returns batches with the columns of
             `schema`. It is pickled into the tasks, and runs again if a task is retried.
-        schema: schema of the results: text such as `"day date, total double"`, or a schema of Spark
-            or Arrow.
+        schema: schema of the results: a schema of Spark or Arrow, or text such as `"day date, total
+            double"`.
         columns: columns to read; None: all.
         filter: SQL text, see `Dataset.to_table`.
         storage_options: options of the store, in addition to those of `register`.
@@ -143,8 +145,8 @@ def write(
 
     Args:
         mode: `create`: the table must not exist; `ignore`: do nothing if the table exists; `append`
-            or `overwrite`: create the table if it does not exist. In `.mode(...)`, Spark allows
-            Python sources only `append` and `overwrite`.
+            or `overwrite`: create the table if it does not exist. Spark's own `.mode(...)` accepts
+            only `append` and `overwrite` for Python sources.
         storage_options: options of the store, in addition to those of `register`.
         options: options of the source, such as `stable_row_ids`.
 

@@ -79,7 +79,7 @@ def _as_json(done: Any) -> str:
 
 
 def _without_stacks(spark: Any, level: str) -> None:
-    """Stop Spark from also logging the errors that it raises, with JVM stacks or as JSON."""
+    """Stop Spark from logging the errors that it also raises, with JVM stacks or as JSON."""
     from pyspark.logger import PySparkLogger
 
     context = getattr(spark, "_sc", None)
@@ -90,7 +90,7 @@ def _without_stacks(spark: Any, level: str) -> None:
 
 
 def _prepare(spark: Any, job: str, arguments: dict[str, Any]) -> None:
-    """Load sources and keys that a job takes as a DataFrame."""
+    """Load sources and keys into DataFrames for the jobs that take them so."""
     if job == "merge":
         arguments["source"] = spark.read.format(arguments.pop("format")).load(arguments["source"])
         _clauses(arguments)
@@ -205,7 +205,7 @@ def _add_row_jobs(job: Callable[[str, str], argparse.ArgumentParser]) -> None:
 
 
 def _add_upkeep_jobs(job: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """Add the jobs that change how a table is stored, or check it."""
+    """Add the jobs that change how a table is stored, or validate it."""
     command = job("compact", "small fragments to larger ones")
     command.add_argument("uri")
     command.add_argument("--target-rows-per-fragment", type=int)

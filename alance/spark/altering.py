@@ -1,4 +1,4 @@
-"""ALTER TABLE: applies the changes that Spark hands over (`Changes.java`) to a dataset."""
+"""ALTER TABLE: applies the changes that Spark passes (`Changes.java`) to a dataset."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS: Final[Mapping[str, str]] = {
 
 
 async def alter(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
-    """Apply changes in order. Changes before a failing change stay.
+    """Apply changes in order. If one fails, the changes before it remain.
 
     Cost: a commit for each run of changes of the same kind; new types rewrite their columns.
 
@@ -91,9 +91,9 @@ def _alteration(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _with_types(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
-    """Cast columns to new types. A new text collation is only noted, since it changes no value.
+    """Cast columns to new types. A new text collation is only noted, because it changes no value.
 
-    A cast makes a new field, to which the notes of the old one are copied.
+    A cast creates a new field, which gets the notes of the old one.
     """
     cast, notes = [], {}
     for change in changes:

@@ -4,8 +4,8 @@
   warehouse/sales/.namespace       an empty object that marks the namespace `sales`, also if empty
   warehouse/sales/day.lance        the table `sales.day`
 
-A name with `/` in it and without a namespace is the path or URI of a table. Everything else about a
-table is in its own versions.
+A name that contains `/` and has no namespace is the path or URI of a table. The catalog stores
+nothing else about a table.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Catalog:
         return await getattr(self, "_" + request["verb"].removeprefix("catalog."))(request)
 
     async def _load(self, request: Mapping[str, Any]) -> object:
-        """Open a version of a table; return the planner's answer with the table's URI."""
+        """Open a version of a table; return the planner's answer, with the table's URI."""
         uri = uri_of(request, request["namespace"], request["name"])
         options = {"path": uri}
         if request["blobs"] is not None:
@@ -65,7 +65,7 @@ class Catalog:
         text = request.get("version")
         if text is not None:
             options["version" if text.isdecimal() else "tag"] = text
-        if "asof" in request:  # alance: strictly before; Spark: up to and including
+        if "asof" in request:  # alance: before the time; Spark: up to and including it
             options["asof"] = (EPOCH + timedelta(microseconds=request["asof"] + 1)).isoformat()
         try:
             return {**await self._planner.opened(request, options), "uri": uri}
@@ -182,7 +182,7 @@ class Catalog:
         return {"procedures": [described(name) for name in PROCEDURES]}
 
     async def _call(self, request: Mapping[str, Any]) -> object:
-        """Call a procedure on a table. Returns its rows."""
+        """Call a procedure on a table; return its result rows."""
         arguments = dict(request["arguments"])
         table = arguments.pop("table")
         catalog = request["catalog"]
@@ -208,11 +208,11 @@ class Catalog:
 
 
 def named_uri(table: str, warehouses: Mapping[str, str | None], default: str) -> str:
-    """Return the path or URI of a table that is given as such, or by its SQL name.
+    """Return the URI of a table named by its path, its URI or its SQL name.
 
     Args:
         warehouses: folders of tables, by catalog name.
-        default: catalog of names without a catalog.
+        default: catalog for names without a catalog.
 
     Raises:
         InvalidInputError: a catalog without a warehouse, or a name that is not valid for a folder.
@@ -241,7 +241,7 @@ def uri_of(request: Mapping[str, Any], namespace: Sequence[str], name: str) -> s
 
 
 def folder_of(request: Mapping[str, Any], namespace: Sequence[str]) -> str:
-    """Return the folder with the tables of a namespace.
+    """Return the folder that contains the tables of a namespace.
 
     Raises:
         InvalidInputError: a name that is not valid for a folder, or a catalog without a warehouse.

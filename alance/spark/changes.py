@@ -1,7 +1,7 @@
 """Rows that tasks replace, add or remove, and their single commit.
 
-The driver receives at most 8 bytes a removed row: its place, in roaring bitmaps by fragment, and
-with stable row ids also the id of a moved row.
+The driver receives at most 8 bytes per removed row in roaring bitmaps of row offsets, one for each
+fragment. With stable row ids, it also receives the id of each moved row.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class RowChange:
     Attributes:
         written: the written rows; None if the task only selected rows to remove.
         places: roaring bitmaps of the offsets of removed rows, by fragment.
-        row_ids: row ids that the written rows take over, in the order of these rows; uint64 bytes.
-        keys: keys of the written rows, if a merge inserts them, else None.
+        row_ids: row ids that the written rows take over, in the order of these rows; the bytes of
+            uint64 values.
+        keys: keys of the written rows if a merge inserts them; else None.
     """
 
     written: WrittenFiles | None
@@ -53,12 +54,12 @@ class RowMoves:
         self._keys = copy(keys)
 
     def note(self, batch: pa.RecordBatch, *, keep_address: bool = False) -> pa.RecordBatch:
-        """Note the rows that a batch replaces; return the batch without its meta columns.
+        """Record the rows that a batch replaces; return the batch without its meta columns.
 
-        A batch without addresses in all rows is new and replaces nothing.
+        Rows of a batch without addresses are new and replace nothing.
 
         Args:
-            keep_address: keep the column of row addresses.
+            keep_address: True to keep the column of row addresses.
         """
         addresses = batch.column(ROW_ADDRESS)
         if addresses.null_count == 0:
@@ -71,13 +72,13 @@ class RowMoves:
         )
 
     def note_new(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Note the keys of a batch of rows that a merge inserts; return the batch."""
+        """Record the keys of a batch of rows that a merge inserts; return the batch."""
         if self._keys is not None:
             self._keys.add_rows(batch)
         return batch
 
     def change(self, written: WrittenFiles | None = None) -> RowChange:
-        """Return the noted change."""
+        """Return the recorded change."""
         places = {number: bitmap.serialize() for number, bitmap in self._bitmaps.items()}
         return RowChange(written, places, b"".join(self._ids), self._keys)
 
@@ -90,13 +91,13 @@ class RowMoves:
 
 
 async def write_moved(target: WriteTarget, moves: RowMoves, rows: Data) -> RowChange:
-    """Write rows that `moves` notes as they pass."""
+    """Write rows while `moves` records the rows that they replace."""
     written = await write_rows(target, rows)
     return moves.change(written)
 
 
 def merged(changes: Iterable[RowChange]) -> dict[int, BitMap]:
-    """Merge the removed rows of all tasks; returns their offsets by fragment."""
+    """Merge the removed rows of all tasks; return their offsets by fragment."""
     bitmaps: dict[int, BitMap] = {}
     for change in changes:
         for number, content in change.places.items():

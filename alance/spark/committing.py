@@ -1,8 +1,8 @@
-"""Both ends of a write: tasks stream rows into data files, the driver makes one version.
+"""Both ends of a write: tasks write rows into data files, and the driver commits one version.
 
-The driver's processes share a mark for each commit that has begun: an empty file in a folder of
-this user, in a subfolder named by its expiry, in steps of ten minutes. Creating a mark lists the
-subfolders, at most one a step of a day; expired ones are deleted as a whole.
+The processes of the driver share a mark for each commit that has begun: an empty file in a folder
+of this user, in a subfolder named by its expiry, in steps of ten minutes. Creating a mark lists the
+subfolders, of which a day has at most 144; expired ones are deleted as a whole.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "alance-spark-commits"
 STEP_S: Final = 600
-BEGUN_STEPS: Final = 144  # a day, the upper bound of a commit's duration
-DONE_STEPS: Final = 2  # Spark aborts a commit that it considers failed within seconds
+BEGUN_STEPS: Final = 144  # steps: a day, the upper bound of a commit's duration
+DONE_STEPS: Final = 2  # steps; Spark aborts a commit that it considers failed within seconds
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,12 @@ class WrittenFiles(WriterCommitMessage):
     """Fragments that one task wrote.
 
     Attributes:
-        fragments: their serialized records; in no version yet.
-        base_version: version that existed; 0: there was no table.
+        fragments: their serialized records, which no version contains yet.
+        base_version: number of the version before the write; 0 if there was no table.
         uri: URI of the table, or of its branch.
-        schema: schema of rows that create a table or replace its rows; None: they are appended.
-        query: id of the streaming query, or None.
+        schema: schema of the rows if they create a table or replace its rows; None: they are
+            appended.
+        query: id of the streaming query; None: not a stream.
     """
 
     fragments: tuple[bytes, ...]
@@ -71,10 +72,10 @@ class WrittenFiles(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """The table to write rows for.
+    """Table to which rows are written.
 
     Attributes:
-        base: version to append to; None if the rows make a new table or replace all rows.
+        base: version to append to; None if the rows create a table or replace all rows.
         base_version: number of the version before the write; 0 if there is no table.
         uri: URI of the table, or of the version's branch.
         schema: the rows are cast to it.
@@ -91,9 +92,9 @@ class WriteTarget:
 
 
 async def write_rows(target: WriteTarget, batches: Data, query: str | None = None) -> WrittenFiles:
-    """Stream a task's rows into data files of the table.
+    """Write a task's rows into data files of the table.
 
-    Memory: the pages being filled, and two ends of files in upload.
+    Memory: the pages being filled, and the ends of two files being uploaded.
 
     Raises:
         InvalidInputError: rows that do not fit the schema; the written files are removed.
@@ -134,20 +135,20 @@ async def commit_rows(
     *,
     appends: bool,
 ) -> Dataset | None:
-    """Make a version of the rows that the tasks wrote. Returns None if there was nothing to commit.
+    """Commit the rows that the tasks wrote as one version. Returns None if there are none.
 
-    Cost: two rounds if nobody else commits; with a producer also the manifests back to its last
+    Cost: two rounds if nobody else commits; with a producer, also the manifests back to its last
     batch.
 
     Args:
-        appends: add the rows to the table; if False, they replace its rows, or make a new table.
+        appends: True to add the rows to the table; False to replace its rows or create a table.
         producer: name of the producer and number of its batch, which is committed only once.
 
     Raises:
         AlreadyExistsError: another writer has created the table meanwhile, and the options refuse
-            this.
+            an existing table.
         CommitConflictError: a concurrent commit rules this commit out.
-        CommitStateUnknownError: it is unknown if the version was made.
+        CommitStateUnknownError: it is unknown whether the version was created.
     """
     fragments = tuple(
         DataFragment.FromString(record) for message in messages for record in message.fragments
@@ -168,7 +169,7 @@ async def commit_rows(
     except CommitConflictError as error:
         if producer is None or may_be_visible(error) or not await _is_done(options, producer):
             raise
-        await remove_files(options, messages)  # another run committed the same batch first
+        await remove_files(options, messages)  # another run has committed the same batch
         return None
 
 
@@ -281,7 +282,7 @@ def producer_of(options: WriteOptions) -> tuple[str, int] | None:
 
 @contextmanager
 def noted_commit(job: str) -> Iterator[None]:
-    """Mark the commit in this block, so that a later abort in another process knows of it."""
+    """Mark the commit in this block, so that another process does not abort it later."""
     begin_commit(job)
     try:
         yield
@@ -293,10 +294,10 @@ def noted_commit(job: str) -> Iterator[None]:
 
 
 def begin_commit(job: str) -> None:
-    """Mark on the driver that a commit has begun, until `not_committed` removes the mark.
+    """Create the mark of a commit on the driver; it remains until `not_committed` or its expiry.
 
     Spark aborts an unfinished commit in another process. Files that a version may name must then
-    stay, even if the process was killed after the version was made.
+    remain, even if this process was killed after it created the version.
     """
     now = _step()
     for name in _names():
@@ -306,9 +307,9 @@ def begin_commit(job: str) -> None:
 
 
 def committed(job: str) -> None:
-    """Note that the version was made: let the mark of the commit expire soon.
+    """Let the mark of a successful commit expire soon.
 
-    The mark stays until then, because this process may die before Spark learns of the success.
+    The mark remains until then, because this process may die before Spark learns of the success.
     """
     target = _mark(job, DONE_STEPS)
     for mark in _marks_of(job):
@@ -316,13 +317,13 @@ def committed(job: str) -> None:
 
 
 def not_committed(job: str) -> None:
-    """Remove the mark: the version was not made, and never will be."""
+    """Remove the mark of a commit that has failed for good."""
     for mark in _marks_of(job):
         mark.unlink(missing_ok=True)
 
 
 def may_be_committed(job: str) -> bool:
-    """True if the commit may have begun: it has a mark that has not expired."""
+    """True if the commit has a mark that has not expired, so that it may have succeeded."""
     return bool(_marks_of(job))
 
 
@@ -342,7 +343,7 @@ def _names() -> list[str]:
 
 
 def _mark(job: str, steps: int) -> Path:
-    """Return the path of a mark that expires after some steps; creates its folder."""
+    """Return the path of a mark that expires after some steps; create its folder."""
     _marks().mkdir(mode=0o700, exist_ok=True)
     folder = _marks() / str(_step() + steps)
     folder.mkdir(exist_ok=True)

@@ -7,14 +7,14 @@ from typing import Final
 
 import alance
 
-# Form of an error at the end of a Python traceback; the connector omits the module.
+# Pattern of an error at the end of a Python traceback; the connector omits the module.
 _OURS: Final = re.compile(r"^(?:[\w.]*: )?(?:alance\.errors\.)?(\w+Error): (.*)$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): (.*)$", re.MULTILINE)
 _STATE: Final = re.compile(r" SQLSTATE: \w+")
 
 
 def translated(error: BaseException) -> alance.AlanceError | None:
-    """Return the alance error inside a Spark error, or None if there is none."""
+    """Return the alance error inside a Spark error; None if there is none."""
     if isinstance(error, alance.AlanceError) or not is_of_spark(error):
         return None
     text = str(error)
@@ -22,7 +22,7 @@ def translated(error: BaseException) -> alance.AlanceError | None:
         kind = getattr(alance, match[1], None)
         if isinstance(kind, type) and issubclass(kind, alance.AlanceError):
             notes = []
-            for line in text[match.end() + 1 :].splitlines():  # notes follow the error's text
+            for line in text[match.end() + 1 :].splitlines():  # notes follow the text
                 if not line.strip() or line[0].isspace() or line.startswith("at "):
                     break
                 notes.append(_STATE.sub("", line))
@@ -31,7 +31,7 @@ def translated(error: BaseException) -> alance.AlanceError | None:
 
 
 def error_message(error: BaseException) -> str:
-    """Return the last Python error in the text of a Spark error, else its first paragraph."""
+    """Return the last Python error in the text of a Spark error; otherwise its first paragraph."""
     text = str(error)
     python = _PYTHON.findall(text.partition("JVM stacktrace:")[0])
     if python:

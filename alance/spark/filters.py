@@ -1,7 +1,6 @@
-"""Translates Spark's filters to alance's SQL, if both evaluate them alike and losslessly.
+"""Translates Spark's filters to alance's SQL if both evaluate them with the same result.
 
-All other filters are left to Spark. The two agree on the following, by the column's type in the
-table, which is finer than Spark's:
+All other filters are left to Spark. The two agree on these types of columns in the table:
 
 - integers, booleans, text (by bytes), dates: all comparisons. Text with a collation is left to
 Spark.
@@ -76,7 +75,7 @@ def tree_of(node: Mapping[str, object]) -> Tree:
 
 
 def sql_of(tree: Tree, schema: pa.Schema) -> str | None:
-    """Translate a filter to SQL text. Returns None if it is left to Spark.
+    """Translate a filter to SQL text; None if it is left to Spark.
 
     Args:
         schema: schema of the table.
@@ -139,7 +138,7 @@ def _compared(
 
 
 def column_of(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType] | None:
-    """Return a column's SQL name and type, or None if Spark has to evaluate its filters."""
+    """Return a column's SQL name and type; None if Spark has to evaluate filters on it."""
     if any("`" in name or "." in name or not name for name in path):
         return None
     names, kind = schema.names, None
@@ -165,7 +164,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _literal(text: str | None, kind: pa.DataType) -> str | None:
-    """Write a Spark constant as a literal of a column's type; None if the two may differ."""
+    """Format a Spark constant as a literal of a column's type; None if the two may differ."""
     if text is None:
         return None
     if _is_text(kind):

@@ -5,9 +5,9 @@ An offset names a version and the number of its added fragments that have been r
   {"version": 7, "fragments": 2, "snapshot": 0}
 
 The additions of all earlier versions have been read. With `snapshot` 1, all fragments of the
-version count, not only the added ones: a stream may begin with the existing rows. Fragments are
-immutable, and are read as of the version that added them, so a batch that runs again has the same
-rows.
+version are read, not only the added ones, because a stream may begin with the existing rows.
+Fragments are immutable, and are read as of the version that added them, so a repeated batch has the
+same rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.spark.reader import PartitionRows
     from alance.types import Fragment
 
-MAX_VERSIONS: Final = 1000  # versions examined for a batch without a limit of its own
+MAX_VERSIONS: Final = 1000  # versions examined for a batch that has no limit
 ROWS: Final = "rows"
 BYTES: Final = "bytes"
 FILES: Final = "files"
@@ -82,11 +82,11 @@ class Offset:
 
 
 class Limit(NamedTuple):
-    """Limit of a batch, which holds whole fragments, and at least one.
+    """Rate limit of a batch, which consists of whole fragments, at least one.
 
     Attributes:
         unit: `rows`, `bytes` or `files`.
-        most: largest number of units.
+        most: maximum number of units.
     """
 
     unit: str
@@ -94,7 +94,7 @@ class Limit(NamedTuple):
 
     @classmethod
     def of(cls, options: StreamOptions) -> Limit | None:
-        """Return the rate limit of the options, or None if they set none."""
+        """Return the rate limit of the options; None if they set none."""
         limits = {
             ROWS: options.max_rows_per_batch,
             BYTES: options.max_bytes_per_batch,
@@ -104,7 +104,7 @@ class Limit(NamedTuple):
         return next(chosen, None)
 
     def cost(self, fragment: Fragment) -> int:
-        """Return the part of the limit that a fragment uses: rows, bytes, or 1 for files."""
+        """Return the units that a fragment costs: its rows, its bytes, or 1 for `files`."""
         if self.unit == ROWS:
             return fragment.num_rows or fragment.physical_rows
         return fragment_bytes(fragment) if self.unit == BYTES else 1
@@ -127,7 +127,7 @@ class StreamPart(NamedTuple):
 
 
 class Follower:
-    """Finds how far a stream can read, and plans its batches."""
+    """Plans the batches of a stream over the versions of a table."""
 
     def __init__(self, options: StreamOptions) -> None:
         self.options = options
@@ -152,7 +152,7 @@ class Follower:
         """Return the end of the next batch. Cost: one LIST, and two GETs per new version.
 
         Args:
-            limit: limit of the batch; None: none but `MAX_VERSIONS`.
+            limit: limit of the batch; None: only `MAX_VERSIONS`.
             target: last version that the batch may read; None: the latest.
         """
         target = await self.latest() if target is None else target
@@ -170,7 +170,7 @@ class Follower:
         return end
 
     async def parts(self, start: Offset, end: Offset, names: Sequence[str]) -> list[StreamPart]:
-        """Plan the tasks of a batch. Cost: the manifests in between that are not cached.
+        """Plan the tasks of a batch. Cost: a GET for each manifest in between that is not cached.
 
         Args:
             names: columns to read, by their names when the query started.
@@ -192,10 +192,11 @@ class Follower:
         return parts
 
     async def _reference(self, names: tuple[str, ...]) -> Dataset:
-        """Return the newest version that has all columns of a query under these names.
+        """Return a version that has all columns of a query under these names.
 
-        Returns the open version if it has them, or if no version does. Otherwise opens versions
-        from the newest backwards: a GET each, at most `MAX_VERSIONS`.
+        Returns the open version if it has them, otherwise the newest older version that has them,
+        and the open version if none has. Cost: a GET for each examined version, at most
+        `MAX_VERSIONS`.
         """
         if names not in self._references:
             self._references[names] = await self._newest_with(names)
@@ -210,7 +211,7 @@ class Follower:
             try:
                 dataset = await open_version(self.options, version)
             except NotFoundError:
-                break  # cleaned up, like all earlier versions
+                break  # cleaned up, as all earlier versions are
             if has_columns(dataset, names):
                 return dataset
         return table
@@ -237,11 +238,11 @@ class Follower:
 
 
 def has_columns(dataset: Dataset, names: Sequence[str]) -> bool:
-    """True if a version has all columns; meta columns always exist."""
+    """True if a version has all of these columns; meta columns always exist."""
     return {*dataset.schema.names, *META}.issuperset(names)
 
 
 def filtered(options: StreamOptions, condition: str | None) -> str | None:
-    """Combine the filter of the options with the condition of a part. None if both are absent."""
+    """Combine the filter of the options with the condition of a part; None if both are absent."""
     conditions = [text for text in (options.filter, condition) if text]
     return " AND ".join(f"({text})" for text in conditions) or None

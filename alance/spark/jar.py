@@ -40,9 +40,9 @@ _log = logging.getLogger("alance.spark")
 
 
 def connector() -> Path:
-    """Return the path of the jar; compiles it if necessary.
+    """Return the path of the jar; compile it if it is not cached.
 
-    Cost: a run of javac, some seconds, once for each version of the sources and of Spark.
+    Cost: a run of javac (some seconds) once for each version of the sources and of Spark.
 
     Raises:
         NotFoundError: no javac, no Spark jars, or a cache folder that others may write to.
@@ -100,7 +100,7 @@ def _spark_jars() -> list[Path]:
 
 
 def _cache_folder() -> Path:
-    """Return a folder that only this user can write to, because its jars are executed.
+    """Return the cache folder, which only this user can write to, because its jars are executed.
 
     Raises:
         NotFoundError: the folder cannot be created or written, or others may write to it.
@@ -120,11 +120,11 @@ def _cache_folder() -> Path:
 
 
 def add_connector(spark: SparkSession) -> bool:
-    """Load the connector into a session's JVM and its executors, unless it is loaded.
+    """Load the connector into a session's JVM and its executors, unless it is already loaded.
 
     Returns:
-        True if the session has the connector; also True for Spark Connect, whose server loads it at
-        its start (see `server_has_connector`).
+        True if the session has the connector. With Spark Connect always True, because its server
+        loads it when it starts (see `server_has_connector`).
     """
     context = getattr(spark, "_sc", None)
     if context is None or _is_loaded(context._jvm):
@@ -144,7 +144,7 @@ def add_connector(spark: SparkSession) -> bool:
 def server_has_connector(spark: SparkSession) -> bool:
     """True if the server of Spark Connect was started with the connector.
 
-    Always True without Connect. Logs a warning if it is False. The catalog `alance` must be set
+    Always True without Connect. Logs a warning if the result is False. Set the catalog `alance`
     first. Cost: one request.
     """
     if getattr(spark, "_sc", None) is not None:
@@ -170,7 +170,7 @@ def _is_loaded(jvm: Any) -> bool:
 
 
 def _loader(jvm: Any) -> Any:
-    """Return Spark's outermost class loader, which all threads share. None if it is not Spark's."""
+    """Return Spark's outermost class loader, which all threads share; None if it is not Spark's."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     outermost = None
     while loader is not None:
@@ -195,7 +195,7 @@ def _warn(reason: str) -> None:
 
 
 def main() -> int:
-    """Print the jar's path. Returns 1 after printing the reason if there can be no jar."""
+    """Print the jar's path and return 0; if there can be no jar, print the reason and return 1."""
     try:
         print(connector())
     except NotFoundError as error:

@@ -32,7 +32,7 @@ MISSING: Final = (
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return the JAVA_HOME of the first recent enough Java, or None if there is none.
+    """Return the JAVA_HOME of the first Java that is recent enough; None if there is none.
 
     Cost: runs `java -version` of candidates, 50 ms each, until one is recent enough.
     """
@@ -54,7 +54,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _version(home: Path) -> int | None:
-    """Return the major version of a Java, or None if it does not run."""
+    """Return the major version of a Java; None if it does not run."""
     try:
         done = subprocess.run(
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60
@@ -66,7 +66,7 @@ def _version(home: Path) -> int | None:
 
 
 def main() -> int:
-    """Print the folder of Java; returns 1 if there is none."""
+    """Print the folder of Java and return 0; return 1 if there is none."""
     home = find_java()
     print(home or MISSING, file=sys.stdout if home else sys.stderr)
     return 0 if home else 1

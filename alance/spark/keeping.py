@@ -1,7 +1,7 @@
 """Restores values that Spark cannot hold, in rows that replace others.
 
-Spark has only descriptions of blobs, and times truncated to microseconds. Values that a statement
-does not set are read again from the replaced row, by its address:
+Spark gets only descriptions of blobs, and times truncated to microseconds. Values that a statement
+does not set are read again from the replaced row by its address:
 
 - a blob, if its description still identifies its row: the statement's scan replaces the blob's
 position by -1 minus the row's address, which is never a valid position;
@@ -58,7 +58,7 @@ class UnchangedColumns:
         """Return the columns of `schema` whose values Spark cannot hold; None if there are none.
 
         Args:
-            options: options with which Spark read the rows.
+            options: options of Spark's read of the rows.
         """
         columns = [field for field in described(dataset, options) if field.name in schema.names]
         blobs = tuple(field.name for field in columns if is_blob(field))
@@ -78,10 +78,10 @@ class UnchangedColumns:
         dataset: Callable[[Sequence[bytes]], Dataset],
         batches: AsyncGenerator[pa.RecordBatch, None],
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield rows that replace others, with the replaced rows' values that Spark cannot hold.
+        """Yield updated rows, completed with values of the old rows that Spark cannot hold.
 
         Args:
-            dataset: returns the version whose rows are replaced, with given fragments.
+            dataset: opens the version whose rows are replaced, with some of its fragments.
             batches: rows as Spark has them, with the addresses of replaced rows.
 
         Raises:
@@ -117,7 +117,7 @@ class UnchangedColumns:
 
 
 def inserted(batch: pa.RecordBatch, table: pa.Schema) -> pa.RecordBatch:
-    """Return new rows of a table without the columns of blob descriptions, which become null.
+    """Return inserted rows without the columns of blob descriptions, which become null.
 
     Raises:
         InvalidInputError: a row has a blob's description instead of its bytes.
@@ -130,7 +130,7 @@ def inserted(batch: pa.RecordBatch, table: pa.Schema) -> pa.RecordBatch:
 
 
 def descriptions(rows: pa.Schema, table: pa.Schema) -> list[str]:
-    """Return the columns of `rows` that describe blobs of the table."""
+    """Return the columns of `rows` with blob descriptions of the table."""
     return [
         field.name
         for field in rows
@@ -146,7 +146,7 @@ def _is_description(kind: pa.DataType) -> bool:
 
 
 def described(dataset: Dataset, options: ReadOptions) -> pa.Schema:
-    """Schema of a table as read: blobs as descriptions, or as bytes if the options say so."""
+    """Return a table's schema as read: blobs as descriptions, or as bytes on request."""
     return dataset.scanner(blob_handling=options.blob_handling).projected_schema
 
 
@@ -178,7 +178,7 @@ def _mark_of(address: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_kept(field: pa.Field) -> bool:
-    """True if neither the column nor a member of it holds descriptions of blobs."""
+    """True if neither the column nor a descendant of it holds descriptions of blobs."""
     return not is_blob(field) and all(map(_is_kept, _members(field.type)))
 
 
@@ -187,7 +187,7 @@ def _members(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _blobs(name: str, old: pa.Array, new: pa.Array, address: pa.Array) -> pa.Array:
-    """Return the old blobs, null where the statement set null."""
+    """Return the old blobs; null where the statement has set null."""
     positions = pc.struct_field(new, POSITION)
     if not pc.all(pc.equal(positions, _mark_of(address, positions.type)), min_count=0).as_py():
         raise _not_a_blob(name)

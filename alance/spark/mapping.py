@@ -37,7 +37,7 @@ class MapWork:
     """Work that all tasks of a `map_batches` share. Pickled once.
 
     Attributes:
-        names: columns to read.
+        names: names of the columns to read.
         partitions: fragments and rows of each task.
         schema: Arrow schema in which Spark takes the results.
     """
@@ -76,7 +76,7 @@ def mapped(
 
 
 async def _opened(wish: ReadOptions) -> tuple[Dataset, ReadOptions, Sequence[str]]:
-    """Open the version to read; return it, pinned options and its columns. Checks the filter."""
+    """Open the version to read, and check the filter; return it, pinned options and columns."""
     dataset = await open_for_read(wish)
     options = pinned(wish, dataset)
     names = columns_of(dataset, options)

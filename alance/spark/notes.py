@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 COMMENT: Final = "comment"
 METADATA: Final = "SPARK::metadata::json"  # PySpark's own key
-# Type of Spark's machine learning that a struct represents. Only `USER_TYPES` are recognized: a
-# table may be untrusted, and the name of any other type would be code to import.
+# Key for the Spark machine learning type that a struct represents. Only `USER_TYPES` are
+# recognized: a table may be untrusted, and the name of any other type would be code to import.
 USER_TYPE: Final = "spark:user-type"
 USER_TYPES: Final = ("VectorUDT", "MatrixUDT")
 COLLATION: Final = "spark:collation"
@@ -59,7 +59,7 @@ def noted(field: pa.Field, kind: DataType, metadata: Mapping[str, Any] | None = 
 
 
 def notes_of(kind: DataType, metadata: Mapping[str, Any] | None = None) -> dict[str, str | None]:
-    """Return the notes of a field without its members, by key; None stands for no note."""
+    """Return the notes of a field without its members, by key; None: there is no such note."""
     values = dict(metadata or {})
     comment = values.pop(COMMENT, None)
     name = type(kind).__name__
@@ -73,11 +73,11 @@ def notes_of(kind: DataType, metadata: Mapping[str, Any] | None = None) -> dict[
 
 
 def metadata_of(field: pa.Field) -> dict[str, Any]:
-    """Return the field metadata that Spark shows: all but keys about the storage of values."""
+    """Return the field metadata that Spark shows: all keys but those about storage."""
     texts = texts_of(field)
     try:
         values = json.loads(texts.pop(METADATA, "{}"))
-    except ValueError:  # not JSON: another writer uses the key
+    except ValueError:  # not JSON: another writer uses this key
         return texts
     return {**values, **texts} if isinstance(values, dict) else texts
 
@@ -108,13 +108,13 @@ def is_collated(field: pa.Field) -> bool:
 
 
 def noted_type(field: pa.Field, storage: pa.DataType) -> DataType | None:
-    """Return the Spark type in a field's notes, or None if the Arrow type is sufficient.
+    """Return the Spark type in a field's notes; None if they have none and the Arrow type is used.
 
     Args:
-        storage: type of the field's values that Spark supports.
+        storage: supported type as which the field's values are read.
 
     Raises:
-        InvalidInputError: the noted collation is not a possible name in Spark.
+        InvalidInputError: the noted collation is not a valid name in Spark.
     """
     notes = field.metadata or {}
     if is_collated(field) and pa.types.is_string(storage):
@@ -125,7 +125,7 @@ def noted_type(field: pa.Field, storage: pa.DataType) -> DataType | None:
     name = notes.get(USER_TYPE.encode(), b"").decode("utf-8", "replace")
     if name not in USER_TYPES or not pa.types.is_struct(field.type):
         return None
-    from pyspark.ml import linalg  # needs numpy, and 0.1 s
+    from pyspark.ml import linalg  # needs numpy, and takes 0.1 s
 
     kind: UserDefinedType = getattr(linalg, name)()
     stored, members = from_arrow_type(storage), kind.sqlType()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alance.types import BlobHandling
 
 STORAGE_PREFIX: Final = "storage."
-# encoded; Spark's own default for files is 128 MiB, of columns packed less tightly
+# encoded bytes; Spark's default for files is 128 MiB, of columns that are less compressed
 PARTITION_BYTES: Final = 64 << 20
 MEMORY_BYTES: Final = 64 << 20
 # Options that Spark passes for a table of its own catalog.
@@ -32,10 +32,10 @@ MANY_PATHS: Final = (
     ".load() of a list of paths: expected one path, a table has one place. Several tables of the "
     "same columns: alance.spark.read(spark, [uri, ...]), or load each, and union the DataFrames"
 )
-# Names from other formats, in lower case without `_`.
+# Option names of other formats, in lower case without `_`.
 ALIASES: Final = {"timestamp": "asof", "timestampasof": "asof", "versionasof": "version"}
 BRANCHES: Final = "tree"  # folder of a table's branches
-# Options that Spark itself adds to those of a source or a sink.
+# Options that Spark adds to those of a source or a sink.
 OWN_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
 
 
@@ -46,10 +46,9 @@ class TableOptions:
     Attributes:
         path: URI or path of the table, as for `alance.dataset`; with `branch`, of the branch.
         branch: name of the branch; None: the main branch, or the branch of the path.
-        storage: options of the store; never shown.
+        storage: options of the store; never shown in plans or logs.
         memory_bytes: memory for prefetched bytes and for caches in one Python worker.
-        decode_threads: threads of one Python worker; Spark gives a task one core, and waits beside
-            it.
+        decode_threads: threads that decode in one Python worker.
     """
 
     LISTS: ClassVar[frozenset[str]] = frozenset()
@@ -65,8 +64,9 @@ class TableOptions:
         """Parse and check the options of a source.
 
         Args:
-            texts: names are compared without case and `_`: `withRowId` equals `with_row_id`.
-            defaults: storage options passed to `register`.
+            texts: options by name; names are compared without case and `_`: `withRowId` equals
+                `with_row_id`.
+            defaults: storage options from `register`.
 
         Raises:
             InvalidInputError: an unknown option, a malformed value, or no path.
@@ -113,20 +113,21 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions(TableOptions):
-    """Options of reading a table.
+    """Options for reading a table.
 
     Attributes:
-        version, tag, asof: the version to read; at most one of these, else the latest version.
-        columns: names, also `_rowid` and `_rowaddr`; None: all columns of the table.
+        version, tag, asof: the version to read; at most one of them may be set; none: the latest
+            version.
+        columns: names of columns, possibly `_rowid` and `_rowaddr`; None: all columns of the table.
         filter: SQL text, applied while reading.
-        limit: upper bound of rows; they are read by one task.
-        with_row_id, with_row_address: add `_rowid`, `_rowaddr`.
-        partition_bytes: approximate encoded bytes of a partition.
-        min_partitions: lower bound of partitions, if there are enough rows.
+        limit: maximum number of rows, which one task reads; None: no limit.
+        with_row_id, with_row_address: True to add `_rowid`, `_rowaddr`.
+        partition_bytes: approximate encoded bytes per partition.
+        min_partitions: minimum number of partitions, if there are enough rows.
         parallelism: number of cores; partitions shrink, down to 1 MiB, until all cores have work.
-        batch_size: upper bound of rows in an Arrow batch.
+        batch_size: maximum number of rows in an Arrow batch.
         blobs: `descriptions`: position and size of blobs; `bytes`: their contents.
-        pushdown: push filters of the query down; see docs/spark.md before using it.
+        pushdown: True to push filters of the query down; see docs/spark.md before using it.
     """
 
     LISTS: ClassVar[frozenset[str]] = frozenset({"columns"})
@@ -152,7 +153,7 @@ class ReadOptions(TableOptions):
         return "all_binary" if self.blobs == "bytes" else "blobs_descriptions"
 
     def check(self) -> None:
-        """See `TableOptions.check`."""
+        """Raise `InvalidInputError` if values contradict each other or are too small."""
         TableOptions.check(self)
         if sum(choice is not None for choice in (self.version, self.tag, self.asof)) > 1:
             raise InvalidInputError("version, tag and asof: expected one of them")
@@ -166,17 +167,18 @@ class ReadOptions(TableOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(TableOptions):
-    """Options of writing rows, with the names of `alance.write_dataset`.
+    """Options for writing rows, with the names of `alance.write_dataset`.
 
     Attributes:
         if_exists: effect of an append to an existing table: `append`, `error` or `ignore`.
-        keep_schema: cast replacing rows to the columns of the table; otherwise the table gets the
-            rows' columns. Always set when a table of a catalog is overwritten.
-        merge_schema: add columns that the table lacks, null in its rows; otherwise rows with
-            unknown columns are refused.
+        keep_schema: for rows that replace all rows: True to cast them to the columns of the table;
+            False to give the table the rows' columns. Always set when a table of a catalog is
+            overwritten.
+        merge_schema: True to add columns that the table lacks, null in its rows; False to refuse
+            rows with unknown columns.
         vectors: array columns that a new table stores as vectors: `name:dimension`, ...
-        txn_app, txn_version: a name and a growing number: rows already committed under them are not
-            committed again.
+        txn_app, txn_version: a name and an increasing number; rows that are already committed under
+            them are not committed again.
     """
 
     LISTS: ClassVar[frozenset[str]] = frozenset({"vectors"})
@@ -195,7 +197,7 @@ class WriteOptions(TableOptions):
     max_retries: int = MAX_RETRIES
 
     def check(self) -> None:
-        """See `TableOptions.check`."""
+        """Raise `InvalidInputError` if values contradict each other or are too small."""
         TableOptions.check(self)
         one_of("if_exists", self.if_exists, ("append", "error", "ignore"))
         at_least("max_rows_per_file", self.max_rows_per_file, 1)
@@ -221,11 +223,11 @@ class WriteOptions(TableOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions(ReadOptions):
-    """Options of following a table.
+    """Options for following a table.
 
     Attributes:
         start: `snapshot`: all rows of the version at the start, then new rows; `latest`: only new
-            rows; or a version's number: rows added after it.
+            rows; or the number of a version: rows added after that version.
         max_rows_per_batch, max_bytes_per_batch, max_fragments_per_batch: rate limit, at most one of
             these; a batch has whole fragments, at least one.
         on_change: reaction to versions that replace rows (update, overwrite): `fail` or `skip`.
@@ -238,7 +240,7 @@ class StreamOptions(ReadOptions):
     on_change: str = "fail"
 
     def check(self) -> None:
-        """See `TableOptions.check`."""
+        """Raise `InvalidInputError` if values contradict each other or are too small."""
         ReadOptions.check(self)
         if self.start not in ("snapshot", "latest") and not self.start.isdecimal():
             raise InvalidInputError(
@@ -263,7 +265,7 @@ def for_cores(options: ReadT, names: Iterable[str], cores: int) -> ReadT:
     """Set `parallelism` to the number of cores, unless the user set it.
 
     Args:
-        names: names of the options that the user set.
+        names: names of the options that the user has set.
     """
     if "parallelism" in {name.lower() for name in names}:
         return options
@@ -276,13 +278,13 @@ def branch_path(path: str, branch: str) -> str:
 
 
 def at_least(name: str, value: int | None, least: int) -> None:
-    """Raise `InvalidInputError` if a number is too small. None passes."""
+    """Raise `InvalidInputError` if a number is less than a minimum; None is valid."""
     if value is not None and value < least:
         raise InvalidInputError(f"{name}={value}: expected at least {least}")
 
 
 def one_of(name: str, value: str, allowed: Iterable[str]) -> None:
-    """Raise `InvalidInputError` if a word is not allowed."""
+    """Raise `InvalidInputError` if a value is not allowed."""
     if value not in allowed:
         raise InvalidInputError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
 
@@ -303,7 +305,7 @@ def _value(name: str, kind: str, text: str, *, is_list: bool) -> object:
 
 
 def _words(name: str, text: str) -> tuple[str, ...]:
-    """Split names of columns: by commas, or from a JSON list if names have commas."""
+    """Parse names of columns: separated by commas, or a JSON list if names contain commas."""
     if not text.lstrip().startswith("["):
         return tuple(word for part in text.split(",") if (word := part.strip()))
     try:
@@ -316,9 +318,9 @@ def _words(name: str, text: str) -> tuple[str, ...]:
 
 
 def _mapping(key: str, text: str) -> dict[str, str]:
-    """Parse a JSON object of texts. Errors do not show the text, which may hold secrets.
+    """Parse a JSON object of texts. Errors do not show the text, which may contain secrets.
 
-    The options of a base path (`base:<uri>`) may themselves be an object.
+    The options of a base path (`base:<uri>`) may be an object as well.
     """
     try:
         values = json.loads(text)

@@ -1,4 +1,4 @@
-"""Answers the driver's JVM about a table: columns, filters to push down, tasks of a query."""
+"""Answers requests of the driver's JVM: a table's columns, filters to push down, tasks."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
     from alance import Dataset
     from alance.spark.source import AlanceSource
 
-TABLES: Final = 4  # versions whose manifests are cached between requests of a query
-SAMPLE: Final = 4096  # fragments whose bytes are summed; of more, an even sample is scaled up
-# key of a table's configuration with the batches that it holds
+TABLES: Final = 4  # versions whose manifests are cached between the requests of a query
+SAMPLE: Final = 4096  # fragments whose bytes are summed; of more, a sample, scaled up
+# key of a table's configuration with the producers' batches that it contains
 PRODUCERS: Final = "alance.producers"
 # estimated selectivity by the operator of a filter
 SHARES: Final = {" = ": 0.1, " IN (": 0.2, "<": 1 / 3, ">": 1 / 3}
-# lower bound: an input that is estimated small is broadcast, and must not be far larger
+# lower bound: an input that is estimated as small is broadcast, and must not be far larger
 LEAST_SHARE: Final = 0.1
 TEXT_BYTES: Final = 20  # estimated bytes of a text or an array, as in Spark
 
 
 class Planner:
-    """Answers the driver. A version's *state* is its pickled options and number."""
+    """Answers planning requests. The *state* of a version is its pickled options and number."""
 
     def __init__(self) -> None:
         self._tables: OrderedDict[bytes, list[Dataset]] = OrderedDict()
 
     async def answer(self, request: Mapping[str, Any]) -> object:
-        """Answer a request, as JSON."""
+        """Answer a request; the result is converted to JSON."""
         verb = request["verb"]
         if verb == "open":
             return await self.opened(request, request["options"])
@@ -110,7 +110,7 @@ class Planner:
         """Return the versions of a state, and their reading options.
 
         Raises:
-            CommitConflictError: a tag names another version by now.
+            CommitConflictError: a tag names another version now.
         """
         parts: list[tuple[ReadOptions, int]] = pickle.loads(state)
         datasets = self._tables.get(state)
@@ -128,7 +128,7 @@ class Planner:
         return [(options, dataset) for (options, _), dataset in zip(parts, datasets, strict=True)]
 
     async def whole_table(self, state: bytes) -> Dataset:
-        """Return the version of a state, for changing its rows.
+        """Return the version of a state, whose rows will be changed.
 
         Raises:
             UnsupportedError: the reader has a filter, a limit or several tables.
@@ -149,8 +149,8 @@ def _of_paths(options: dict[str, str]) -> list[dict[str, str]]:
     """Split the options of a reader into the options of each of its tables.
 
     Raises:
-        InvalidInputError: an empty list of paths, or a limit, which would hold for all rows
-            together.
+        InvalidInputError: an empty list of paths, or several paths with a limit, which would apply
+            to all tables together.
     """
     if "paths" not in options:
         return [options]
@@ -162,7 +162,7 @@ def _of_paths(options: dict[str, str]) -> list[dict[str, str]]:
 
 
 def _same_columns(schemas: Sequence[StructType], paths: Sequence[str]) -> StructType:
-    """Return the columns of several tables, nullable if any table's column is.
+    """Return the columns of several tables; a column is nullable if it is in any table.
 
     Raises:
         InvalidInputError: a table's columns differ from the first table's.
@@ -190,12 +190,12 @@ def _same_columns(schemas: Sequence[StructType], paths: Sequence[str]) -> Struct
 
 
 def _common(texts: Sequence[str | None]) -> str | None:
-    """Return the filter if it is the same for all tables; else None, and Spark filters."""
+    """Return the filter if it is the same for all tables; otherwise None, and Spark filters."""
     return texts[0] if len(set(texts)) == 1 else None
 
 
 def _of_all(plans: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Combine the plans of several tables; each partition carries its own work."""
+    """Combine the plans of several tables; each partition has its own work."""
     return {
         "work": plans[0]["work"],
         "partitions": [
@@ -212,16 +212,16 @@ def shown_config(dataset: Dataset) -> dict[str, str]:
 
 
 def joined(filters: Sequence[str | None]) -> str | None:
-    """Join conditions by AND. Returns None without conditions."""
+    """Join conditions by AND; None if there are none."""
     return " AND ".join(f"({text})" for text in filters if text is not None) or None
 
 
 def _pushed(
     predicates: list[dict[str, object]], options: ReadOptions, dataset: Dataset
 ) -> list[str | None]:
-    """Translate filters to SQL; None: left to Spark.
+    """Translate filters to SQL; None for each filter that is left to Spark.
 
-    With a limit, all filters are left to Spark, since the limit applies first.
+    With a limit, all filters are left to Spark, because the limit applies first.
     """
     if options.limit is not None:
         return [None] * len(predicates)
@@ -253,13 +253,13 @@ def _aggregates(
 def _orderings(
     keys: Sequence[Mapping[str, Any]], options: ReadOptions, dataset: Dataset
 ) -> tuple[ColumnOrdering, ...]:
-    """Translate the order of rows; empty if it is left to Spark."""
+    """Translate the requested order of rows; empty if the order is left to Spark."""
     orderings = []
     for key in keys:
         column = column_of(key.get("column", ()), dataset.schema)
         if column is None or len(key["column"]) > 1 or options.limit is not None:
             return ()
-        # Spark sees truncated times as equal that have an order here.
+        # Spark considers truncated times equal that have an order here.
         if not (_is_ordered(column[1]) and is_exact(column[1])) and not (
             pa.types.is_floating(column[1]) or pa.types.is_boolean(column[1])
         ):
@@ -309,7 +309,7 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
         names = {aggregate.column for aggregate in aggregates}
         whole = spark_schema(dataset.schema)
         columns = StructType([field for field in whole if field.name in names])
-    # Struct members that the reader's options name are columns of their own, read unchanged.
+    # Struct members that the reader's options name are columns, and are read unchanged.
     flat = not {*dataset.schema.names, *META}.issuperset(columns.names)
     paths = columns.names if flat else member_paths(dataset.schema, arrow_schema(columns))
     order = _orderings(request.get("order", ()), options, dataset)
@@ -348,13 +348,13 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
 
 
 def _marks(names: Sequence[str], dataset: Dataset, options: ReadOptions) -> tuple[str, ...]:
-    """Return the columns of blob descriptions of rows that a statement may move."""
+    """Return the columns with blob descriptions of rows that a statement may move."""
     blobs = {field.name for field in described(dataset, options) if is_blob(field)}
     return tuple(name for name in names if name in blobs and ROW_ADDRESS in names)
 
 
 def _kept_share(filters: Sequence[str]) -> float:
-    """Estimate the selectivity of filters by their form, as optimizers do."""
+    """Estimate the selectivity of filters by their operators, as optimizers do."""
     share = 1.0
     for text in filters:
         if not any(word in text for word in (" OR ", "NOT ", " <> ")):
@@ -369,7 +369,7 @@ def _encoded_bytes(dataset: Dataset, names: list[str]) -> int:
 
 
 def _row_bytes(schema: pa.Schema) -> int:
-    """Estimate the bytes of a row as Spark does; decoded rows may be far larger than encoded."""
+    """Estimate the decoded bytes of a row as Spark does, which may far exceed the encoded bytes."""
     return 8 + sum(_width(field.type) for field in schema)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-CONFIG: Final = "alance.maintenance."  # prefix of rules in a table's configuration
+CONFIG: Final = "alance.maintenance."  # prefix of maintenance rules in a table's configuration
 OF_VECTORS: Final = "IVF_"  # prefix of vector index types
 
 
@@ -41,14 +41,14 @@ async def compact(dataset: Dataset, *, target_rows_per_fragment: int | None = No
 async def cleanup(
     dataset: Dataset, *, older_than_days: float | None = None, retain_versions: int | None = None
 ) -> list[Any]:
-    """Remove old versions, and the files that no version needs."""
+    """Remove old versions and the files that no version needs."""
     age = None if older_than_days is None else timedelta(days=older_than_days)
     stats = await dataset.cleanup_old_versions(age, retain_versions)
     return [[stats.old_versions, stats.bytes_removed]]
 
 
 async def maintain(dataset: Dataset, *, dry_run: bool = False, **rules: float | str) -> list[Any]:
-    """Do the upkeep that is due; rules come before those of the table's configuration."""
+    """Run the maintenance that is due. Arguments override the table's configuration."""
     own = {f"{CONFIG}{name}": str(value) for name, value in rules.items()}
     policy = MaintenancePolicy.from_config({**dataset.config, **own})
     report = await dataset.maintain(policy, dry_run=dry_run)
@@ -75,7 +75,7 @@ async def create_index(
     metric: str | None = None,
     options: str | None = None,
 ) -> list[Any]:
-    """Create an index of values, vectors or texts on a column; options are a JSON object."""
+    """Create an index of values, vectors or texts on a column; `options` is a JSON object."""
     try:
         more = {} if options is None else json.loads(options)
     except ValueError:
@@ -97,12 +97,12 @@ async def optimize_indices(dataset: Dataset) -> list[Any]:
 
 
 async def restore(dataset: Dataset, *, version: str) -> list[Any]:
-    """Make an older version, by number or tag, the newest one."""
+    """Make an older version, given by number or tag, the latest one."""
     return [[(await dataset.restore(_version(version))).version]]
 
 
 async def create_tag(dataset: Dataset, *, tag: str, version: int | None = None) -> list[Any]:
-    """Tag a version; the latest one, if none is given."""
+    """Tag a version; by default the latest one."""
     number = dataset.version if version is None else version
     await dataset.tags.create(tag, number)
     return [[number]]
@@ -115,7 +115,7 @@ async def delete_tag(dataset: Dataset, *, tag: str) -> list[Any]:
 
 
 async def create_branch(dataset: Dataset, *, branch: str, version: str | None = None) -> list[Any]:
-    """Create a branch from the latest version or another one."""
+    """Create a branch from a version; by default from the latest one."""
     base = None if version is None else _version(version)
     begun = await dataset.create_branch(branch, base)
     return [[begun.version]]
@@ -162,7 +162,7 @@ _TYPES: Final = {
 
 
 def described(name: str) -> dict[str, object]:
-    """Describe a procedure for Spark: its parameters with their types, and its result columns."""
+    """Describe a procedure for Spark: its parameters and their types, and its result columns."""
     parameters = [{"name": "table", "type": "string", "optional": False}]
     for parameter in list(inspect.signature(PROCEDURES[name]).parameters.values())[1:]:
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -184,7 +184,7 @@ def described(name: str) -> dict[str, object]:
 
 
 def _type(annotation: object) -> str:
-    """Return the type of a parameter in Spark, by its first type in Python."""
+    """Return Spark's type of a parameter, from the first type in its Python annotation."""
     return _TYPES[str(annotation).partition(" ")[0]]
 
 

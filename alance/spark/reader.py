@@ -1,10 +1,10 @@
-"""Reading a table: the driver plans partitions from the manifest, tasks read Arrow batches.
+"""Reading a table: the driver plans partitions from the manifest, and tasks read Arrow batches.
 
-Spark (4.2 to 4.3) plans a DataFrame once and keeps the reader, with pushed filters, for all later
-queries of the DataFrame: a filter pushed for one query would drop rows of the next. So filters are
-pushed down only if `pushdown` says that there will be one query, and only filters that mean the
-same in alance's SQL (`alance.spark.filters`). The connector plans each query anew, and always
-pushes filters down.
+Spark (4.2 to 4.3) plans a DataFrame once and uses the reader, with its pushed filters, for all
+later queries of the DataFrame. A filter pushed for one query would drop rows of the next. So
+filters are pushed down only if the option `pushdown` promises a single query, and only filters that
+mean the same in alance's SQL (`alance.spark.filters`). The connector plans each query separately,
+and always pushes filters down.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _EPOCH: Final = datetime.date(1970, 1, 1)
 
 
 def as_sql(condition: Filter, schema: pa.Schema) -> str | None:
-    """Translate a filter to SQL text. Returns None if it is left to Spark.
+    """Translate a filter to SQL text; None if it is left to Spark.
 
     Args:
         schema: schema of the table.
@@ -131,7 +131,7 @@ def plan(
 
 
 def columns_of(dataset: Dataset, options: ReadOptions) -> list[str]:
-    """Return the columns that a read yields, in order."""
+    """Return the names of the columns that a read yields, in order."""
     names = options.columns
     columns = list(dataset.schema.names if names is None else names)
     for is_output, name in ((options.with_row_id, ROW_ID), (options.with_row_address, ROW_ADDRESS)):
@@ -179,9 +179,9 @@ class AlanceReader(DataSourceReader):
         return f"AlanceReader({self.options.path!r})"
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the tasks. Spark pickled the reader before, so attributes set here are lost.
+        """Plan the tasks. Spark has already pickled the reader, so attributes set here are lost.
 
-        Cost: no request, since the manifest was read; about 10 us a fragment.
+        Cost: no request, because the manifest has been read; about 10 us per fragment.
         """
         assert self._dataset is not None
         return planned(self._dataset, self.schema.names, self.options)
@@ -223,7 +223,7 @@ def read_pieces(
 def read_extreme_pieces(
     version: Version, names: Sequence[str], options: ReadOptions, pieces: Sequence[Piece]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Read rows of a partition that hold the least and greatest values of some columns."""
+    """Read the rows of a partition that contain the least and greatest values of some columns."""
     return read_extremes(
         version.record,
         version.options.path,
@@ -246,7 +246,7 @@ class PushingReader(AlanceReader):
     """A reader with filter pushdown, for a DataFrame that serves a single query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep the filters that alance evaluates like Spark; yield the others back."""
+        """Evaluate the filters that mean the same in alance; yield the others back to Spark."""
         assert self._dataset is not None
         taken = [] if self.options.filter is None else [f"({self.options.filter})"]
         for condition in filters:

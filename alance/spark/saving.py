@@ -1,8 +1,8 @@
-"""Writes of the connector: the driver's Python begins and commits them, the executors' write.
+"""Writes of the connector: begun and committed on the driver, written on the executors.
 
-The driver sends `save`, whose answer goes to each task, then `commit` with the tasks' answers, or
-`abort`. A task sends rows of one kind by `write`: `new` rows; `moved` rows with the address and id
-of the row that they replace; or only the addresses of rows that are `gone`.
+The driver sends `save`, whose answer is passed to each task; later `commit` with the tasks'
+answers, or `abort`. A task sends rows of one kind by `write`: `new` rows; `moved` rows with the
+address and id of the row that they replace; or, for rows that are `gone`, only their addresses.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Save:
     """One write, on the driver and in its tasks.
 
     Attributes:
-        target: the table; None: nothing is written, because the table exists.
+        target: the table; None: the table exists, so that nothing is written.
         job: name of the commit.
-        base: state of the version whose rows move or go; None: rows are only added.
-        filter: condition of further rows of that version to delete; None: no others.
+        base: state of the version whose rows are moved or removed; None: rows are only added.
+        filter: condition of further rows of that version to delete; None: no further rows.
         carried: values that moved rows keep; None: Spark holds all of their values.
-        query: streaming query of the batch; None: not a stream.
-        keys: an empty set for the keys of rows that are inserted because `base` lacks them; None:
-            no rows are inserted for that reason.
+        query: id of the streaming query of the batch; None: not a stream.
+        keys: an empty set that collects the keys of rows that a merge inserts; None: no merge
+            inserts rows.
     """
 
     target: WriteTarget | None
@@ -78,7 +78,7 @@ class Save:
     keys: InsertedKeys | None = None
 
     def of_batch(self, batch: int | None) -> tuple[str, tuple[str, int] | None]:
-        """Return the commit's name, and the producer and number that make it commit only once."""
+        """Return the name of a batch's commit, and the producer and number that identify it."""
         if self.query is not None and batch is not None:
             return job_of(self.query, batch), (self.query, batch)
         return self.job, None if self.target is None else producer_of(self.target.options)
@@ -91,7 +91,7 @@ class Saves:
         self._planner = planner
 
     async def answer(self, request: Mapping[str, Any]) -> object:
-        """Answer a request of the driver, as JSON."""
+        """Answer a request of the driver; the result is converted to JSON."""
         if request["verb"] == "save":
             begun = await self._begun(request)
             return {"save": base64.b64encode(pickle.dumps(begun)).decode()}
@@ -153,7 +153,7 @@ class Saves:
         target = save.target
         if target is None:
             return
-        # An earlier process ended before it answered; a stream's batch is recognized by its
+        # An earlier process ended before it answered; a stream's batch is identified by its
         # producer.
         if save.query is None and may_be_committed(job):
             raise CommitStateUnknownError(
@@ -182,7 +182,7 @@ class Saves:
     async def rows(
         request: Mapping[str, Any], batches: AsyncGenerator[pa.RecordBatch, None]
     ) -> object:
-        """Write a task's rows of one kind; the answer describes the written rows."""
+        """Write a task's rows of one kind; return the pickled `RowChange` as JSON."""
         save: Save = pickle.loads(request["save"])
         moves, target = RowMoves(save.keys), save.target
         if target is None:
@@ -207,7 +207,7 @@ def _in_place(options: WriteOptions, dataset: Dataset) -> WriteTarget:
 
 
 async def _matching(base: Dataset, condition: str) -> RowChange:
-    """Note the rows that meet a condition, by address."""
+    """Return the addresses of the rows that meet a condition as a change."""
     moves = RowMoves()
     async for batch in base.to_batches([ROW_ADDRESS], filter=condition):
         moves.note(batch)
@@ -217,7 +217,7 @@ async def _matching(base: Dataset, condition: str) -> RowChange:
 def _moved(
     save: Save, moves: RowMoves, batches: AsyncGenerator[pa.RecordBatch, None]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield rows that replace others, and note the replaced rows."""
+    """Yield rows that replace others, and record the replaced rows."""
     carried, base = save.carried, save.target.base if save.target else None
     rows = (moves.note(batch, keep_address=carried is not None) async for batch in batches)
     if carried is not None and base is not None:

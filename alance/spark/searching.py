@@ -1,7 +1,7 @@
 """Table functions of SQL, `alance_nearest` and `alance_search`; they need no connector.
 
 Python table functions declare their columns from constant arguments when a query is analyzed. They
-produce their rows in one task, or behind LATERAL in the tasks of the preceding rows.
+produce their rows in one task, or after LATERAL in the tasks of the preceding rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-DEFAULT: Final = "lance"  # catalog of names without a catalog
+DEFAULT: Final = "lance"  # catalog for names without a catalog
 DISTANCE: Final = "_distance"
 SCORE: Final = "_score"
 RELEVANCE: Final = "_relevance_score"
@@ -38,7 +38,7 @@ OF_SEARCHES: Final = (RELEVANCE, SCORE, DISTANCE)
 
 @dataclass(frozen=True, slots=True)
 class TablePlaces:
-    """Places of tables, as known to the session when the functions were registered.
+    """Places of tables that the session knew when the functions were registered.
 
     Attributes:
         storage: options of the store.
@@ -49,7 +49,7 @@ class TablePlaces:
     warehouses: Mapping[str, str]
 
     def uri(self, table: str) -> str:
-        """Return a path or URI unchanged, or the URI of a table's name in a catalog.
+        """Return a path or URI as it is, and the URI for a table's name in a catalog.
 
         Raises:
             InvalidInputError: a catalog without a warehouse, or a name that is not valid for a
@@ -63,14 +63,14 @@ class SearchPlan(AnalyzeResult):
     """Columns of a search, and the version that it reads.
 
     Attributes:
-        options: the place of the table with the number of its version.
+        options: the place of the table, and the number of its version.
     """
 
     options: ReadOptions | None = None
 
 
 def register_functions(spark: SparkSession, places: TablePlaces) -> None:
-    """Register the functions in a session; replaces registered ones."""
+    """Register the functions in a session, replacing those already registered."""
     from pyspark.sql.functions import udtf
 
     functions = {"alance_nearest": _nearest_of(places), "alance_search": _search_of(places)}
@@ -80,7 +80,7 @@ def register_functions(spark: SparkSession, places: TablePlaces) -> None:
 
 def _nearest_of(places: TablePlaces) -> type:
     class NearestFunction:
-        """`alance_nearest(table, column, query, k)`: see docs/spark.md."""
+        """Table function `alance_nearest(table, column, query, k)`; see docs/spark.md."""
 
         def __init__(self, plan: SearchPlan) -> None:
             self._table = _SearchedTable(plan)
@@ -122,7 +122,7 @@ def _nearest_of(places: TablePlaces) -> type:
 
 def _search_of(places: TablePlaces) -> type:
     class SearchFunction:
-        """`alance_search(table, text, k)`: see docs/spark.md."""
+        """Table function `alance_search(table, text, k)`; see docs/spark.md."""
 
         def __init__(self, plan: SearchPlan) -> None:
             self._table = _SearchedTable(plan)
@@ -175,7 +175,7 @@ def _search_of(places: TablePlaces) -> type:
 
 
 class _SearchedTable:
-    """The table of a call, opened once for all rows before a LATERAL."""
+    """Table of a call, opened once for all rows that LATERAL passes to it."""
 
     def __init__(self, plan: SearchPlan) -> None:
         assert plan.options is not None
@@ -185,7 +185,7 @@ class _SearchedTable:
         self.names = [name for name in plan.schema.names if name not in OF_SEARCHES]
 
     def rows(self, search: Callable[[Dataset], Awaitable[pa.Table]]) -> Iterator[tuple[Any, ...]]:
-        """Run a search and yield its rows as Spark takes them."""
+        """Run a search and yield its rows in Spark's types."""
 
         async def searched() -> pa.Table:
             if self._dataset is None:

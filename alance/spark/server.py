@@ -6,12 +6,12 @@ The JVM starts it and sends requests, each over its own connection: a u32 length
 `verb`. `Connection.java` documents the form of answers. Verbs of the driver: `open`, `push`,
 `order`, `aggregate`, `plan` and `delete` (`planning.py`); `save`, `commit` and `abort`
 (`saving.py`); `catalog.*` (`catalog.py`) and `stream.*` (`streams.py`). A task sends `read` or
-`write`. A `write` is acknowledged at once; then come its rows, in the same form as an answer's
-rows, and finally the answer describes the written rows. Closing a connection cancels its request.
+`write`. A `write` is acknowledged at once; then the task sends its rows, in the same form as an
+answer's rows, and the answer describes the written rows. Closing a connection cancels its request.
 The process exits when its standard input ends, or after ten minutes without a connection.
 
-Each connection of a waiting task has a thread that sends or receives rows, so that no task waits
-for another. All reading, decoding and encoding is in one loop and one session.
+Each connection has a thread that sends or receives rows, so that no task waits for another. All
+reading, decoding and encoding runs in one loop and one session.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from alance.spark.worker import release, run
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-IDLE_S: Final = 600.0  # without a connection, after which the process exits
+IDLE_S: Final = 600.0  # seconds without a connection after which the process exits
 MAX_REQUEST: Final = 1 << 30
-WRITERS: Final = 4096  # upper bound of threads: concurrent reading or writing tasks of one JVM
+WRITERS: Final = 4096  # maximum number of threads: concurrent reading or writing tasks of one JVM
 SAVES: Final = ("save", "commit", "abort")
-SEND_BYTES: Final = 1 << 20  # socket buffer, so that sending a batch takes few turns
+SEND_BYTES: Final = 1 << 20  # socket buffer; large, so that a batch takes few turns
 
 T = TypeVar("T")
 _LENGTH: Final = struct.Struct(">I")
@@ -63,7 +63,7 @@ class ConnectorServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, listener: socket.socket, idle_s: float = IDLE_S) -> None:
-        """Accept connections until there was none for `idle_s`."""
+        """Accept connections until there has been none for `idle_s`."""
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
         while True:
@@ -82,7 +82,7 @@ class ConnectorServer:
 
     async def _answer(self, connection: socket.socket) -> None:
         try:
-            with suppress(OSError):  # the JVM has gone
+            with suppress(OSError):  # the JVM has ended
                 request = await _request(connection)
                 if request["verb"] == "read":
                     await self._rows(connection, request)
@@ -111,7 +111,7 @@ class ConnectorServer:
         return self._catalog if verb.startswith("catalog.") else self._planner
 
     async def _take_rows(self, connection: socket.socket, request: dict[str, Any]) -> None:
-        """Write the rows that a task sends. If it hangs up before their end, nothing is written."""
+        """Write the rows that a task sends; nothing if it closes the connection early."""
         connection.setblocking(True)
         try:
             await self._in_thread(connection, connection.sendall, _part(b"J", {}))
@@ -129,7 +129,7 @@ class ConnectorServer:
             yield batch
 
     async def _rows(self, connection: socket.socket, request: dict[str, Any]) -> None:
-        """Send batches as the task takes them, until the task hangs up."""
+        """Send batches as fast as the task receives them, until the task closes the connection."""
         loop = asyncio.get_running_loop()
         work = PartitionWork.loads(request["work"], request["pieces"], request["cores"])
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
@@ -165,23 +165,21 @@ class ConnectorServer:
         data: object,
         end: int = socket.SHUT_RDWR,
     ) -> T:
-        """Write or read in a thread. Cancellation shuts the connection down and awaits the
-        thread.
-        """
+        """Send or receive in a thread. Cancellation closes the connection and awaits it."""
         writing = asyncio.wrap_future(self._writers.submit(work, data))
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
             with suppress(OSError):
                 connection.shutdown(end)
-            await asyncio.wait([writing])  # returns at once: writing to a closed connection fails
+            await asyncio.wait([writing])  # returns at once: the connection is closed
             with suppress(Exception):
                 writing.result()
             raise
 
 
 class _RowStream:
-    """File to which Arrow writes batches in its stream format, with a `B` before each batch."""
+    """File object to which Arrow writes its stream format; sends a `B` before each batch."""
 
     closed = False
 
@@ -191,7 +189,7 @@ class _RowStream:
         self.is_broken = False
 
     def write(self, data: Any) -> Any:
-        """Send a batch, or bytes of a batch that Arrow serialized."""
+        """Send a batch, or a part of a batch that Arrow has serialized."""
         if isinstance(data, pa.RecordBatch):
             self._begin(data)
             return None
@@ -213,17 +211,17 @@ class _RowStream:
 
 
 class _Incoming:
-    """Batches received in the form in which `_RowStream` sends them."""
+    """Batches received in the form that `_RowStream` sends."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._file = connection.makefile("rb")
         self._reader: pa.RecordBatchStreamReader | None = None
 
     def next(self, _: object = None) -> pa.RecordBatch | None:
-        """Return the next batch, or None after the last one.
+        """Return the next batch; None after the last one.
 
         Raises:
-            ConnectionError: the task has hung up.
+            ConnectionError: the task has closed the connection.
         """
         kind = self._file.read(1)
         if kind == b"Z":
@@ -270,7 +268,7 @@ def _failed(error: BaseException) -> bytes:
 
 
 def _is_ours(connection: socket.socket) -> bool:
-    """True if the peer is a process of this user. The socket's folder keeps out others, too."""
+    """True if the peer is a process of this user, which the socket's folder ensures as well."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     about = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -289,7 +287,7 @@ def main() -> None:
     listener.bind(sys.argv[1])
     listener.listen(128)
     print("ready", flush=True)
-    os.dup2(2, 1)  # later output belongs to the log
+    os.dup2(2, 1)  # from now on stdout is the log
     threading.Thread(target=_end_with_input, daemon=True).start()
     run(ConnectorServer().serve(listener))
     os._exit(0)

@@ -1,8 +1,9 @@
 """Spark sessions: registers the format in a session, and builds sessions that alance can use.
 
 The data source class holds the storage options of its registration, and Spark pickles the class
-into the tasks. Jobs on the driver need the options, too: this process keeps them under a name in
-the session's configuration. So sessions that Spark clones, as for `foreachBatch`, find both.
+into the tasks. Jobs on the driver need the options, too, so this process stores them under a name
+that is in the session's configuration. Sessions that Spark clones, as for `foreachBatch`, therefore
+have both.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from alance.spark.source import AlanceSource
 
 NAME: Final = "spark.alance.registration"  # key in a session's configuration
-# `lance` resolves tables by name and by path; `alance`, the format's name, by path, like `parquet`.
+# `lance` resolves tables by name and by path; `alance`, the format's name, only by path, like
+# `parquet`.
 CATALOGS: Final = ("spark.sql.catalog.lance", "spark.sql.catalog.alance")
 CATALOG_CLASS: Final = "alance.spark.AlanceCatalog"  # class of the connector
 WAREHOUSE: Final = CATALOGS[0] + ".warehouse"
@@ -30,7 +32,7 @@ PYTHON_SOURCE: Final = (
     "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource"
 )
 
-RANGE_ROWS: Final = 1 << 20  # more than the cores of any cluster
+RANGE_ROWS: Final = 1 << 20  # rows of a range, more than the cores of any cluster
 
 _options: Final[dict[str, dict[str, str]]] = {}
 _parallelism: Final[dict[str, int]] = {}
@@ -45,11 +47,12 @@ def register(
     """Register the format `alance` in a session, and with the connector the catalog `lance`.
 
     Args:
-        storage_options: for all tables that this session reads, writes, follows or passes to jobs.
-            They go to the executors with the tasks, and appear in no plan and no log. Options of a
-            single call take precedence. None: those of an earlier registration, if any.
-        warehouse: path or URI of the folder whose tables the catalog has by name. None: unchanged;
-            without a warehouse, tables have paths only.
+        storage_options: options for all tables that this session reads, writes, follows or passes
+            to jobs; None: those of an earlier registration, if any. They are sent to the executors
+            with the tasks, and appear in no plan and no log. Options of a single call take
+            precedence.
+        warehouse: path or URI of the folder whose tables the catalog finds by name; None:
+            unchanged. Without a warehouse, tables are only found by path.
     """
     from alance.spark.jar import add_connector, server_has_connector
     from alance.spark.searching import TablePlaces, register_functions
@@ -74,11 +77,11 @@ def register(
 
 
 def _register_source(spark: SparkSession, source: type[AlanceSource]) -> None:
-    """Register a data source under its name, beside the connector's source of that name.
+    """Register a data source under the same name as the connector's source.
 
-    Spark's own `register` refuses a name that a jar has, unless the `python3` that it starts
-    (PYSPARK_PYTHON or the one in PATH, not `spark.pyspark.python`) found a source of that name.
-    Sessions of another process (Connect) have only that way.
+    Spark's own `register` refuses a name that a jar uses, unless the `python3` that Spark starts
+    (PYSPARK_PYTHON or the one in PATH, not `spark.pyspark.python`) finds a source of that name.
+    Spark Connect has no other way to register a source.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
@@ -104,7 +107,7 @@ def _warehouses(spark: SparkSession) -> dict[str, str]:
 
 
 def register_once(spark: SparkSession) -> None:
-    """Register the format unless the session has it."""
+    """Register the format unless it is already registered in the session."""
     if spark.conf.get(NAME, None) is None:
         register(spark)
 
@@ -116,12 +119,12 @@ def storage_of(spark: SparkSession, storage_options: Mapping[str, str] | None) -
 
 
 def parallelism_of(spark: SparkSession) -> int:
-    """Number of tasks that run at once. Cost: with Spark Connect a job, once a registration."""
+    """Return how many tasks run at once. Cost: with Spark Connect, a job per registration."""
     context = getattr(spark, "_sc", None)
     if context is not None:
         return int(context.defaultParallelism)
     name = spark.conf.get(NAME, None) or ""
-    # a Connect server reveals it by its number of partitions of a range
+    # a Connect server shows it only as the number of partitions of a range
     if name not in _parallelism:
         parts = spark.range(RANGE_ROWS).selectExpr("spark_partition_id() AS part")
         _parallelism[name] = parts.agg({"part": "max"}).collect()[0][0] + 1
@@ -137,12 +140,12 @@ def session(
 ) -> SparkSession:
     """Return the running session, or a new one, with the format registered.
 
-    Before it starts Java, sets JAVA_HOME to the Java that `find_java` finds, and PYSPARK_PYTHON,
-    unless set, to this interpreter, so that local workers have the driver's packages. PYTHONPATH
+    Before Java is started, JAVA_HOME is set to the result of `find_java`. PYSPARK_PYTHON is set to
+    this interpreter unless it is set, so that local workers have the driver's packages. PYTHONPATH
     passes the folder of alance to local workers if this process imports from it.
 
     Args:
-        master: URL of the master; None: as `spark-submit` or the configuration say, or
+        master: URL of the master; None: the one of `spark-submit` or the configuration, else
             `local[*]`.
         conf: settings of Spark.
         warehouse: warehouse of the catalog `lance`; see `register`.
@@ -172,7 +175,8 @@ def session(
 
 
 def _prepare() -> None:
-    # Imported here: `python -m alance.spark.java` warns if its package has imported the module.
+    # Imported here, because `python -m alance.spark.java` warns if its package has already imported
+    # the module.
     from alance.spark.java import MISSING, find_java
 
     home = find_java()

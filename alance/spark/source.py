@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 
 class AlanceSource(DataSource):
-    """Lance tables for Spark. Options: see `alance.spark.options`."""
+    """Data source of Lance tables for Spark. `alance.spark.options` describes the options."""
 
     defaults: ClassVar[Mapping[str, str]] = {}
     pinned_options: ReadOptions | None = None
 
     @classmethod
     def name(cls) -> str:
-        """Name for `.format(...)`."""
+        """Name of the source in `.format(...)`."""
         return "alance"
 
     def _read_options(self) -> ReadOptions:
         return self.pinned_options or ReadOptions.parse(self.options, self.defaults)
 
     def schema(self) -> StructType:
-        """Return the columns of the version that the options name; the DataFrame keeps them.
+        """Return the columns of the version that the options name, for the DataFrame.
 
         Cost: one LIST and one GET.
         """
         return run(self.opened())[2]
 
     async def opened(self) -> tuple[ReadOptions, Dataset, StructType]:
-        """Open the version that the options name; return the options pinned to it, and its columns.
+        """Open the version that the options name; return pinned options, version and columns.
 
         Cost: one LIST and one GET.
         """
@@ -75,11 +75,11 @@ class AlanceSource(DataSource):
         return AlanceStreamReader(schema, self.stream_options())
 
     def stream_options(self) -> StreamOptions:
-        """Parse the options of following the table."""
+        """Parse the options for following the table."""
         return StreamOptions.parse(self.options, self.defaults)
 
     def writer(self, schema: StructType, overwrite: bool) -> AlanceWriter:
-        """Return a writer of rows of a schema. Cost: one LIST and one GET."""
+        """Return a writer of rows with a schema. Cost: one LIST and one GET."""
         options = WriteOptions.parse(self.options, self.defaults)
         return AlanceWriter(schema, options, overwrite=overwrite)
 
@@ -97,7 +97,7 @@ STREAM_ONLY = frozenset(
 
 
 def with_defaults(storage_options: Mapping[str, str]) -> type[AlanceSource]:
-    """Return a data source class with storage options, which Spark's options do not show."""
+    """Return a data source class with storage options, which are hidden from Spark's options."""
 
     class Source(AlanceSource):
         defaults: ClassVar[Mapping[str, str]] = dict(storage_options)

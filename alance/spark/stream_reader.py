@@ -51,7 +51,7 @@ class StreamRows(PartitionRows):
 
 
 class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of a streaming query. Lives in one process as long as the query."""
+    """Reader of a streaming query. Lives in one process for the whole query."""
 
     def __init__(self, schema: StructType, options: StreamOptions) -> None:
         self.schema = schema
@@ -78,7 +78,7 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else _LIMITS[limit.unit](limit.most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Store the latest version, up to which this run reads."""
+        """Record the latest version, which is the last that this run reads."""
         self._target = run(self._following.latest())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
@@ -91,7 +91,7 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plan the tasks of a batch. Cost: the manifests in between that are not cached."""
+        """Plan the tasks of a batch. Cost: a GET for each uncached manifest in between."""
         names = self.schema.names
         parts = run(self._following.parts(Offset.of(start), Offset.of(end), names))
         return [StreamRows(rows, part) for part in parts for rows in part.rows]

@@ -1,4 +1,4 @@
-"""Answers a stream of the connector on the driver: the next offset, and the tasks."""
+"""Streams of the connector, on the driver: answers requests for the next offset and for tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLES: Final = 16  # followed tables whose latest manifests are cached
 
 
 class Streams:
-    """Answers the driver. Stateless but for a cache: the requests carry a stream's state."""
+    """Answers requests about streams, which contain the stream's state. Only caches tables."""
 
     def __init__(self) -> None:
         self._followers: OrderedDict[bytes, Follower] = OrderedDict()

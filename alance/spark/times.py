@@ -1,8 +1,8 @@
-"""Nanosecond times of rows that Spark has seen truncated to microseconds.
+"""Nanosecond times in rows that Spark has read truncated to microseconds.
 
 A time keeps its nanoseconds if Spark's value is still the truncated old one. Struct members are
-compared one by one; list elements and map entries by position, if the row has as many as before.
-Otherwise all of them are new.
+compared one by one. List items and map entries are compared by position if the row still has the
+same number of them; otherwise all of them are new.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def with_old_times(old: pa.Array, new: pa.Array) -> pa.Array:
-    """Return new values, with the exact old time wherever Spark's value is unchanged.
+    """Return new values, with the exact old time where Spark's value is unchanged.
 
     Args:
         old: values in the table.
@@ -55,7 +55,8 @@ def _lists(old: pa.ListArray, new: pa.ListArray, *, is_map: bool) -> pa.Array:
     values = pa.concat_arrays(
         [of_same_length, _cast(new.filter(other).flatten(), of_same_length.type)]
     )
-    # Values of rows with the old length come first, then the others: restore the order of the rows.
+    # Rows whose length is unchanged come first here, then the others; this restores the order of
+    # the rows.
     behind = np.cumsum(np.where(has_old_length, lengths, 0))
     behind_others = len(of_same_length) + np.cumsum(np.where(has_old_length, 0, lengths))
     starts = np.where(has_old_length, behind, behind_others) - lengths

@@ -1,9 +1,9 @@
 """Conversion between Spark and Arrow types, and the types of new tables.
 
-Spark takes batches only in its chosen Arrow type for each of its types. An Arrow type without a
-Spark type is read as the next wider type: unsigned integers as signed integers of twice the width
-(uint64 as decimal(20, 0)), half floats as floats, vectors as arrays, dictionaries as their values.
-Times are truncated to microseconds, Spark's finest unit.
+For each of its types, Spark accepts batches only in one Arrow type. An Arrow type without a Spark
+type is read as the next wider type: unsigned integers as signed integers of twice the width (uint64
+as decimal(20, 0)), half floats as floats, vectors as arrays, dictionaries as their values. Times
+are truncated to microseconds, Spark's finest unit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SIMPLE: Final[Mapping[pa.DataType, pa.DataType]] = {
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Return the schema under which Spark sees a table's columns.
+    """Return the Spark schema of a table's columns.
 
     Raises:
         UnsupportedError: decimals of more than 38 digits, types that Spark does not have.
@@ -69,7 +69,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema in which Spark takes batches.
+    """Return the Arrow schema in which Spark accepts batches.
 
     Raises:
         UnsupportedError: a type that Arrow does not have.
@@ -91,11 +91,12 @@ def _arrow_field(field: StructField) -> pa.Field:
 def new_table_schema(
     schema: StructType, vectors: Mapping[str, int], *, keeps_required: bool = False
 ) -> pa.Schema:
-    """Return the Arrow schema of a new table for the rows of a DataFrame: all columns nullable.
+    """Return the Arrow schema of a new table for the rows of a DataFrame.
 
     Args:
-        vectors: array columns to store with a fixed length, and that length.
-        keeps_required: columns that are not nullable stay so; their members are nullable.
+        vectors: length of each array column that is stored with a fixed length.
+        keeps_required: True if columns that are not nullable remain so, though their members are
+            nullable; False to make all columns nullable.
 
     Raises:
         InvalidInputError: a vector that is not a column, or not an array.
@@ -126,7 +127,7 @@ def _spark_type(field: pa.Field) -> DataType:
         return special
     if pa.types.is_struct(kind):
         recognized = from_arrow_type(plain(kind))
-        if not isinstance(recognized, StructType):  # PySpark marks a variant by a member's metadata
+        if not isinstance(recognized, StructType):  # PySpark marks variants by a member's metadata
             return recognized
         parts = [
             StructField(part.name, _spark_type(part), part.nullable, metadata_of(part))
@@ -142,7 +143,7 @@ def _spark_type(field: pa.Field) -> DataType:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type, among those that Spark supports, as which a type is read.
+    """Return the type, supported by Spark, as which a type is read.
 
     Raises:
         UnsupportedError: a decimal of more than 38 digits.
@@ -167,7 +168,7 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """True if Spark holds the exact values of a type and truncates none to microseconds."""
+    """True if Spark holds the exact values of a type, without truncation to microseconds."""
     if isinstance(kind, pa.BaseExtensionType):
         return is_exact(kind.storage_type)
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
@@ -176,7 +177,7 @@ def is_exact(kind: pa.DataType) -> bool:
 
 
 def nullable(kind: pa.DataType) -> pa.DataType:
-    """Return the type with nulls allowed wherever possible, as in Spark's own files."""
+    """Return the type with all members nullable, as in Spark's own files."""
     if pa.types.is_list(kind):
         return pa.list_(_with(kind.value_field, nullable, "item").with_nullable(True))
     return _nested(kind, nullable, relaxed=True)
@@ -207,8 +208,8 @@ def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         if array.type != field.type:
-            # Members of null structs are null even if their type has no nulls, which a direct cast
-            # refuses.
+            # Members of null structs are null even if their type is not nullable, which a direct
+            # cast refuses.
             options = pc.CastOptions(nullable(field.type), allow_time_truncate=True)
             try:
                 array = _required(array.cast(options=options), field.type)
@@ -224,7 +225,7 @@ def _required(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert an array from `nullable(kind)` to `kind`, whose members may not be nullable.
 
     Raises:
-        ArrowInvalid: a null in such a member of a struct that is not null itself.
+        ArrowInvalid: a member that is not nullable is null in a struct that is not null.
     """
     if array.type == kind:
         return array
@@ -262,7 +263,7 @@ def _required(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def _nested(
     kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType], *, relaxed: bool = False
 ) -> pa.DataType:
-    """Apply `change` to the parts of a struct or map; return other types unchanged."""
+    """Apply `change` to the members of a struct or map; return other types unchanged."""
     if pa.types.is_struct(kind):
         fields = [_with(field, change, field.name) for field in kind]
         return pa.struct([member.with_nullable(True) for member in fields] if relaxed else fields)

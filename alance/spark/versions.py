@@ -56,7 +56,7 @@ async def open_version(options: TableOptions, version: int | str | None = None) 
 
 
 async def open_if_there(options: TableOptions) -> Dataset | None:
-    """Open the latest version. Returns None if there is no table."""
+    """Open the latest version; None if there is no table."""
     try:
         return await open_version(options)
     except NotFoundError:

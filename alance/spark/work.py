@@ -41,12 +41,13 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class PartitionWork:
-    """Rows of some fragments, or aggregates of them.
+    """Rows of some fragments that a task reads, or aggregates of them.
 
     Attributes:
         schema: columns to read with Spark's types.
         columns: paths of the columns to read.
-        flat: struct members are columns of their own; else they stay inside their parents.
+        flat: True if struct members are columns of their own; False: they stay inside their
+            parents.
         aggregates: aggregates that the task returns instead of rows; None: rows.
         result: schema of the returned batches.
         marks: columns of blob descriptions that are replaced by marks of their rows; see `keeping`.
@@ -70,7 +71,7 @@ class PartitionWork:
     across: ColumnsAcross | None = None
 
     def dumps(self) -> bytes:
-        """Pickle the part that all tasks share."""
+        """Pickle the part of the work that all tasks share."""
         return pickle.dumps(self)
 
     @staticmethod
@@ -104,7 +105,7 @@ class PartitionWork:
                 yield marked(rows, self.marks)
 
     async def _aggregated(self, aggregates: Sequence[Aggregate]) -> pa.RecordBatch:
-        """Return one row. Without a filter, extreme values are read by statistics."""
+        """Return one row of aggregates. Without a filter, statistics find the extreme values."""
         are_ends = [
             self.options.filter is None and aggregate.op != COUNT for aggregate in aggregates
         ]

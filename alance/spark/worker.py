@@ -1,7 +1,7 @@
-"""Event loop of a Python worker: one a process, kept while Spark reuses the worker.
+"""Event loop of a Python worker: one per process, used as long as Spark reuses the worker.
 
-Spark forks its workers from a daemon that never runs this loop. A process forked from one that does
-starts its own loop.
+Spark forks its workers from a daemon that never runs this loop. A process forked from one with a
+running loop starts its own.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from alance.spark.options import TableOptions
 
 T = TypeVar("T")
-CACHE_SHARE: Final = 4  # divisor of the memory that caches of footers and page tables may hold
-# Of blocks that decoding reuses; less if the task has less memory
+CACHE_SHARE: Final = 4  # divisor: the share of the memory for caches of footers and page tables
+# Bytes of blocks that decoding reuses; less if the task has less memory.
 DECODE_BLOCKS_BYTES: Final = 96 << 20
 
 
@@ -68,12 +68,12 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 def once(name: str, make: Callable[[], T]) -> T:
     """Call `make` once per name in this process; return its first result.
 
-    Use it for slow-to-load objects of a function of `map_batches` or of a backfill, such as a
-    model. A function is pickled anew into each task, but Spark uses its workers for many tasks.
+    Use it for objects that load slowly, such as a model, in a function for `map_batches` or a
+    backfill. The function is pickled into each task, but Spark uses a worker for many tasks.
 
     Args:
-        make: called once in each worker, and again if it failed. Its result stays until the worker
-            ends, so use different names for different versions.
+        make: called once in each worker, and again if it failed. The result is held until the
+            worker ends, so use different names for different versions.
     """
     if name not in _values:
         _values[name] = make()

@@ -1,10 +1,10 @@
 """Writing a DataFrame or a streaming query: tasks write data files, the driver commits them.
 
-A DataFrame becomes one version; each micro-batch of a query becomes one version, exactly once.
-Spark runs a batch again after a failure, also if the version was made and only its success was not
-recorded. So the transaction names the query and the number of the batch (`versioning/tokens`): the
-driver searches the table's history for them before a commit, and the commit itself refuses to
-follow a version that has them.
+A DataFrame becomes one version, and so does each micro-batch of a query, exactly once. After a
+failure Spark runs a batch again, even if the version was created and only its success was not
+recorded. So the transaction names the query and the number of the batch (`versioning/tokens`). The
+driver searches the table's history for them before a commit, and the commit fails if a newer
+version has them.
 """
 
 from __future__ import annotations
@@ -56,17 +56,18 @@ async def target_of(
     overwrite: bool,
     keeps_required: bool = False,
 ) -> WriteTarget | None:
-    """Return the target of a write. Returns None if nothing is written because the table exists.
+    """Return the target of a write; None if the table exists and so nothing is written.
 
     Cost: one LIST and one GET.
 
     Args:
-        overwrite: the rows replace the existing rows; with `keep_schema` they are cast to the
-            table's columns.
-        keeps_required: columns of a new table are not nullable if those of the rows are not.
+        overwrite: True if the rows replace the existing rows; with `keep_schema` they are cast to
+            the table's columns.
+        keeps_required: True if columns that are not nullable in the rows are not nullable in a new
+            table.
 
     Raises:
-        AlreadyExistsError: the table exists, and the options refuse this.
+        AlreadyExistsError: the table exists, and the options refuse an existing table.
         NotFoundError: there is no such branch.
         InvalidInputError: columns that do not fit the table.
     """
@@ -97,7 +98,7 @@ async def target_of(
 
 
 async def _grown(dataset: Dataset, schema: StructType, vectors: Mapping[str, int]) -> Dataset:
-    """Add the columns that a table lacks, null in its rows; return the new version."""
+    """Add the columns that a table lacks, with nulls in its rows; return the new version."""
     names = dataset.schema.names
     fields = [field for field in new_table_schema(schema, vectors) if field.name not in names]
     return await dataset.add_columns(fields) if fields else dataset
@@ -124,7 +125,7 @@ class AlanceWriter(DataSourceArrowWriter):
             release()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make one version of the rows that all tasks wrote."""
+        """Commit the rows that all tasks wrote as one version."""
         if self.target is None:
             return
         producer, appends = producer_of(self.options), self.target.base is not None
@@ -138,7 +139,7 @@ class AlanceWriter(DataSourceArrowWriter):
 
 
 def written(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenFiles]:
-    """Return the messages of tasks that finished."""
+    """Return the messages of the tasks that finished."""
     return [message for message in messages if isinstance(message, WrittenFiles)]
 
 
@@ -146,7 +147,7 @@ QUERY: Final = "sql.streaming.queryId"  # constant for a checkpoint, across rest
 
 
 class AlanceStreamWriter(DataSourceStreamArrowWriter):
-    """Sink of a streaming query. Created anew for each batch, and for each commit."""
+    """Sink of a streaming query. Created separately for each batch and for each commit."""
 
     def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
         check_sink(options)
@@ -169,7 +170,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
             release()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-        """Make one version of a batch's rows, unless it was made before."""
+        """Commit a batch's rows as one version, unless the batch is already committed."""
         parts = written(messages)
         if not parts or self.target is None:
             return
@@ -190,7 +191,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
             run(remove_files(self.options, parts))
 
     def _as_written(self, message: WrittenFiles) -> WriteTarget:
-        """Return the tasks' target; the table may have been created or moved since the plan."""
+        """Return the tasks' target; the table may have been created or moved after the plan."""
         assert self.target is not None
         return replace(
             self.target,

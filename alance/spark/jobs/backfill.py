@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BackfillWork:
-    """Work that all tasks share. Pickled once.
+    """Work of a backfill that all tasks share. Pickled once.
 
     Attributes:
         columns: expressions of the new columns.
@@ -46,7 +46,7 @@ class BackfillWork:
         return f"{(self.checkpoint or '').rstrip('/')}/{fragment_id}-{name}"
 
     def key(self) -> str:
-        """Identify the computation by SQL expressions, or by the schema of a function's results."""
+        """Return a key of the computation: its SQL expressions or its function's result schema."""
         transforms: Any = self.columns.transforms
         if isinstance(transforms, Mapping):
             return repr(sorted(transforms.items()))
@@ -66,19 +66,19 @@ def backfill(
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:
-    """Add columns to all fragments: each gets one more file, its other files stay.
+    """Add columns to all fragments: each gets one more file, its other files are unchanged.
 
-    Fragments that others add meanwhile are computed in another round, before the commit.
+    Fragments that other commits add meanwhile are computed in another round, before the commit.
 
     Args:
-        columns: alance's SQL by new column, or a function that is called with batches of live rows
+        columns: alance's SQL by new column; or a function that is called with batches of live rows,
             and returns a RecordBatch, Table or pandas frame with as many rows.
         schema: schema of a function's results: a pyarrow schema, or text such as `"v
             array<float>"`.
         read_columns: columns passed to a function; None: all.
         checkpoint: URI of a folder. An interrupted job that runs again with it computes only the
-            missing files. The folder is not removed; notes of other expressions in it are ignored.
-        max_rounds: upper bound of rounds; a round fails if another commit was first.
+            missing files. The folder is never removed; its notes of other expressions are ignored.
+        max_rounds: maximum number of rounds; a round fails if another commit was first.
 
     Raises:
         InvalidInputError: a column that exists, bad SQL, values that do not fit.
@@ -143,7 +143,7 @@ def _is_done(fragment: DatasetFragment, done: Mapping[int, tuple[str, bytes]]) -
 
 
 async def _recall(dataset: Dataset, work: BackfillWork, done: dict[int, tuple[str, bytes]]) -> int:
-    """Take over the checkpoint's notes for a version's fragments; return their number."""
+    """Load the checkpoint's notes for a version's fragments; return the number of notes."""
     if work.checkpoint is None:
         return 0
     count = 0
@@ -166,7 +166,7 @@ def _execute(work: BackfillWork, version: Version, item: bytes) -> tuple[int, st
         source, record = await work.columns.execute(fragment)
         number = fragment.fragment_id
         if work.checkpoint is not None:
-            # If another attempt of this task was first, its file counts.
+            # If another attempt of this task was first, that attempt's file is used.
             note = work.note(number, source)
             record = await put_once(note, record, **access(work.options))
         return number, source, record

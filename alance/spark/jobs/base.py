@@ -1,4 +1,4 @@
-"""Distribution of work over executors; progress and summaries of jobs."""
+"""Distribution of work over executors, and progress and summaries of jobs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Progress:
 
     Attributes:
         step: name of the current step.
-        done, total: numbers of Spark tasks.
+        done, total: number of finished Spark tasks, and of all Spark tasks.
     """
 
     job: str
@@ -56,8 +56,7 @@ class Summary:
     """Result of a job.
 
     Attributes:
-        version: version of the table after the job; None: the job has no table version, as an
-            export.
+        version: version of the table after the job; None: the job creates none, as an export.
         counts: numbers by name, such as `rows` or `fragments`.
     """
 
@@ -74,11 +73,12 @@ class Summary:
 
 
 class Watch:
-    """Times a job, and reports the number of finished Spark tasks while it runs and at its end.
+    """Times a job, and reports its finished Spark tasks while it runs and at its end.
 
-    An alance error that Spark has wrapped leaves the block unwrapped. Counts the tasks of the
-    thread that enters `with Watch(...) as watch`. With Spark Connect, counts the tasks of the
-    session, which reports them every two seconds (`spark.connect.progress.reportInterval`).
+    An error of alance that Spark has wrapped is raised unwrapped at the end of the block. The
+    counted tasks are those of the thread that enters `with Watch(...) as watch`. With Spark
+    Connect, they are those of the session, which reports them every two seconds
+    (`spark.connect.progress.reportInterval`).
     """
 
     def __init__(self, spark: SparkSession, job: str, on_progress: OnProgress | None) -> None:
@@ -152,7 +152,7 @@ class Watch:
         self._say(self._of_operations.values())
 
     def _say(self, counts: Iterable[tuple[int, int]]) -> None:
-        """Report the numbers of done tasks and of all tasks if they have changed."""
+        """Report the numbers of finished tasks and of all tasks if they have changed."""
         done, total = (sum(column) for column in zip((0, 0), *counts, strict=True))
         now = Progress(self._job, self.step, done, total)
         if now != self._last_progress and self._tell is not None:
@@ -177,13 +177,13 @@ def place(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | No
 
 
 def spread(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """Run `work` on each item, one Spark task an item; return the results in the items' order.
+    """Run `work` on each item in a Spark task of its own; return the results in the items' order.
 
-    Each executor gets all items once: they are records of fragments, not rows. A task unpickles
+    Each executor gets all items once, because they are small records of fragments. A task unpickles
     only its own item.
 
     Args:
-        work: called on an executor; if a task is retried, one result counts.
+        work: called on an executor; if a task is retried, only one result is used.
     """
     if not items:
         return []

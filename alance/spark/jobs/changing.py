@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from alance.spark.changes import RowChange
     from alance.spark.options import WriteOptions
 
-ROUNDS: Final = 5  # attempts; repeated on a newer version if another commit changed the same rows
+ROUNDS: Final = 5  # attempts; a new one, on a newer version, if a commit changed the same rows
 
 
 def target_in_place(where: WriteOptions, base: Dataset) -> WriteTarget:
-    """Return the target of rows that replace rows of a version."""
+    """Return the target for rows that replace rows of a version."""
     version = Version.of(base, where)
     return WriteTarget(where, version, base.version, base.uri, append_schema(base), overwrite=False)
 
@@ -99,7 +99,7 @@ def collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any])
 
 
 def places(batches: Iterator[pa.RecordBatch]) -> RowChange:
-    """Note rows to remove, by address."""
+    """Collect the addresses of rows to remove."""
     moves = RowMoves()
     for batch in batches:
         moves.note(batch)

@@ -62,26 +62,26 @@ def build_index(
     finished partitions.
     2. Further tasks each merge a range of values: into pages of a B-tree, or into one row set a
     value of a bitmap index. For vectors with graphs, each links a range of partitions.
-    3. A last task merges the rest as a stream: codes and graphs of vectors, few values, the single
-    file of a bitmap index's row sets, the page table of a B-tree.
+    3. A last task merges the rest as a stream: codes and graphs of vectors, small indices, the
+    single file of a bitmap index's row sets, the page table of a B-tree.
     4. The driver makes one commit.
 
     For vectors, the driver first trains centroids on a sample of the rows. If another commit
-    rewrites fragments meanwhile, they are read again and the rest is merged anew.
+    rewrites fragments meanwhile, these are read again, and all parts are merged again.
 
     Args:
         index_type: as for `Dataset.create_index`.
         name: default: `{column}_idx`.
         replace: replace an index of that name on that column; False: raise an error.
-        task_bytes: approximate bytes of values and row numbers of a task.
-        max_tasks: upper bound of tasks, which become larger instead.
+        task_bytes: approximate bytes of values and row numbers per task.
+        max_tasks: maximum number of tasks; if needed, tasks become larger.
         sort_bytes: bytes that a task sorts in memory; more spill to the executor's local disk.
-        merge_bytes: approximate memory of a merge, at least 512 KiB a task.
+        merge_bytes: approximate memory of a merge, at least 512 KiB per task.
         range_bytes: approximate bytes of sorted values that are merged together.
-        max_rounds: upper bound of rounds; a round fails if another commit was first.
+        max_rounds: maximum number of rounds; a round fails if another commit was first.
         metric, vectors: for a vector index, as for `IndexBuild.plan`.
-        texts: options of an inverted index. A partition is written when it takes `sort_bytes`, or
-            its `memory_bytes`, in memory.
+        texts: options of an inverted index. A partition is written when it takes `sort_bytes` of
+            memory, or the `memory_bytes` of these options.
         values: options of an index of values, as for `Dataset.create_scalar_index`.
 
     Raises:
@@ -129,7 +129,7 @@ def build_index(
 
 @dataclass(slots=True)
 class _Build:
-    """The rounds of a build. A round keeps the sorted parts of earlier ones that are still true."""
+    """The rounds of a build. A round reuses the parts of earlier rounds that are still valid."""
 
     spark: SparkSession
     where: WriteOptions
@@ -145,10 +145,10 @@ class _Build:
         range_bytes: int,
         merge_bytes: int,
     ) -> tuple[int, IndexSegment]:
-        """Sort, merge and commit. Returns the version that has the index, and its files.
+        """Sort, merge and commit. Returns the number of the new version, and the index's files.
 
         Raises:
-            RetryableConflictError: others were first.
+            RetryableConflictError: another commit was first.
         """
         spark, watch = self.spark, self.watch
         dataset = self.dataset = run(open_version(self.where))
@@ -189,7 +189,7 @@ def _finished(
     memory: int,
     pages: Sequence[IndexPages],
 ) -> IndexSegment:
-    """Write the final files of the index; files of a killed attempt stay until a cleanup."""
+    """Write the final files of the index. Files of a killed attempt remain until a cleanup."""
 
     async def finish() -> IndexSegment:
         dataset = await open_version(where, plan.read_version)

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 SOURCE: Final = "source"
 TARGET: Final = "target"
-THERE: Final = "_in_source"  # true in rows that exist in the source
-CLAUSE: Final = "_clause"  # number of the clause that a row meets
+THERE: Final = "_in_source"  # True in joined rows that exist in the source
+CLAUSE: Final = "_clause"  # number of the clause for a row
 _WORD: Final = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 _ACTIONS: Final = {
     "when_matched": ("update", "delete", "nothing"),
@@ -65,10 +65,10 @@ class When:
 
     Attributes:
         action: `update`, `delete`, `insert` or `nothing`.
-        condition: Spark SQL over `source.a` and `target.a`. Rows for which it is not true pass to
-            the next clause. None: all rows.
-        set: for an update or insert: Spark SQL by column of the table. Other columns keep their
-            values, or are null in new rows. None: the source's columns, by name.
+        condition: Spark SQL over `source.a` and `target.a`; None: all rows. Rows for which it is
+            not true are passed to the next clause.
+        set: Spark SQL by column of the table, for an update or insert; None: the source's columns,
+            by name. Other columns keep their values, or are null in new rows.
     """
 
     action: Action
@@ -95,7 +95,7 @@ def merge(
     """Upsert and delete rows by key in one version: all that SQL's MERGE INTO does.
 
     With stable row ids, rows keep their `_rowid` and creation version. A null key equals nothing.
-    Of several clauses for a row, the first one with a true condition counts.
+    The first clause with a true condition is applied to a row.
 
         jobs.merge(
             spark, uri, source, ["id"],
@@ -104,13 +104,14 @@ def merge(
             when_not_matched_by_source=When("update", set={"stale": "true"}),
         )
 
-    Cost: the executors read the table's key columns and the columns that clauses name, and for
-    updated rows all columns without a new value. All tasks get the records of all fragments, 130
-    bytes each, if rows keep values.
+    Cost: the executors read the table's key columns, the columns that clauses name, and for updated
+    rows all columns without a new value. If rows keep values, each task gets the records of all
+    fragments, 130 bytes each.
 
     Args:
-        source: its columns (or struct members) are columns of the table, unless all clauses set
-            columns. An update without `set` keeps columns that it lacks, an insert makes them null.
+        source: a DataFrame whose columns (or struct members) are columns of the table, unless all
+            clauses set columns. For columns that it lacks, an update without `set` keeps the
+            values, and an insert sets nulls.
         on: key columns, in the source and the table.
         when_matched: a clause or several: `update`, `delete` or `nothing`, or `When`s of these.
         when_not_matched: `insert` or `nothing`, for rows of the source; `target` is not available.
@@ -119,7 +120,7 @@ def merge(
 
     Raises:
         InvalidInputError: before any task runs: bad SQL, unknown columns, types that never fit, or
-            inserts without required columns. During the tasks: several source rows for an updated
+            inserts without required columns; during the tasks: several source rows for an updated
             row. The table is unchanged.
         RetryableConflictError: other commits changed the same rows in every round.
     """
@@ -152,13 +153,14 @@ def merge(
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """Values of the rows that a clause writes.
+    """Rows that one clause of a merge writes.
 
     Attributes:
         number: number of the clause.
         values: columns that the clause sets, or all columns of the source.
-        gaps: columns of updated rows that keep their values; None: none do, or the rows are new.
-        is_new: the rows are inserted.
+        gaps: columns of updated rows that keep their values; None: there are none, or the rows are
+            new.
+        is_new: True if the rows are inserted.
     """
 
     number: int
@@ -186,7 +188,7 @@ class _ClausePlan:
 
     @property
     def join(self) -> str:
-        """Kind of the join that yields all rows which clauses concern."""
+        """Type of the join that yields all rows to which a clause may apply."""
         others = any(clause.action != "nothing" for clause in self.others)
         if self.inserts:
             return "full" if others else "left"
@@ -201,7 +203,7 @@ class _ClausePlan:
             )
 
     def stored_alike(self, base: Dataset) -> tuple[str, ...]:
-        """Return the key columns if values that Spark finds equal have equal bytes, else none."""
+        """Return the key columns if values that Spark finds equal have equal bytes; else none."""
         key = {name.casefold() for name in self.on}
         fields = [field for field in base.schema if field.name.casefold() in key]
         is_other = any(is_collated(field) or pa.types.is_floating(field.type) for field in fields)
@@ -220,7 +222,7 @@ class _ClausePlan:
         return [name for name in names if name.casefold() in words | key]
 
     def writes(self, base: Dataset, rows: _JoinedSides) -> Iterator[_Write]:
-        """Check all clauses and yield the writes. Runs no task.
+        """Check all clauses and yield their writes. Runs no task.
 
         Raises:
             InvalidInputError: see `merge`.
@@ -268,7 +270,7 @@ class _JoinedSides:
         self._joined = self._source_rows.join(self._right, condition, plan.join)
 
     def side_of(self, number: int) -> DataFrame:
-        """Return the rows that a clause can refer to."""
+        """Return the rows that a clause's expressions can refer to."""
         matched, new = len(self._plan.matched), len(self._plan.new)
         if number < matched:
             return self._joined
@@ -288,7 +290,7 @@ class _JoinedSides:
             raise InvalidInputError(f"merge: {name} = {text!r}: {error_message(error)}") from error
 
     def numbered(self) -> DataFrame:
-        """Return the rows that meet a clause with an action, with the clause's number."""
+        """Return the rows to which a clause with an action applies, with the clause's number."""
         plan, start = self._plan, 0
         address, source_mark = f.col(f"{TARGET}.{ROW_ADDRESS}"), f.col(f"{SOURCE}.{THERE}")
         cases = []
@@ -361,10 +363,10 @@ def _written(
     keys: InsertedKeys | None,
     batches: Iterator[pa.RecordBatch],
 ) -> RowChange:
-    """Write rows to data files, and note the places and ids of the rows that they replace.
+    """Write rows to data files, and record the addresses and ids of the rows that they replace.
 
     Args:
-        keys: an empty set for the keys of inserted rows; None: the rows replace others.
+        keys: an empty set that collects the keys of inserted rows; None: the rows replace others.
     """
     moves = RowMoves(keys)
     if keys is not None:
@@ -385,7 +387,7 @@ async def _filled(
 
 
 def _clauses(name: str, written: Clauses) -> tuple[When, ...]:
-    """Return the clauses of one kind.
+    """Parse the clauses of one kind.
 
     Raises:
         InvalidInputError: an action that is not allowed for such rows, or an update without

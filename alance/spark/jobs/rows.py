@@ -1,4 +1,4 @@
-"""Jobs `delete` and `update`: rows by condition or key, selected and written on the executors."""
+"""Jobs `delete` and `update`: rows selected by condition or key, and written on the executors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def delete(
     Args:
         predicate: alance's SQL.
         keys: rows with the columns `on`; Spark chooses between broadcast and shuffle.
-        on: key columns; a null equals nothing.
+        on: key columns; a null key matches no row.
 
     Raises:
         InvalidInputError: neither predicate nor keys, or both; bad SQL or an unknown column.
@@ -98,8 +98,8 @@ def update(
 ) -> Summary:
     """Give rows new values, each computed from the row's old values, like `Dataset.update`.
 
-    Rows move to new files in the table's own types, past the JVM; with stable row ids they keep
-    their `_rowid`. If no row meets the condition, there is no new version.
+    Rows are moved to new files in the table's own types, without the JVM; with stable row ids they
+    keep their `_rowid`. If no row meets the condition, no version is created.
 
     Cost: the executors scan the columns of `where`, then all columns of the rows that meet it.
 
@@ -109,9 +109,9 @@ def update(
         partition_bytes: approximate encoded bytes that a task scans.
 
     Raises:
-        InvalidInputError: before any task runs: an unknown column or bad SQL. During the tasks: a
+        InvalidInputError: before any task runs: an unknown column or bad SQL; during the tasks: a
             value that does not fit its column. The table is unchanged.
-        UnsupportedError: a field inside a column.
+        UnsupportedError: an update of a field inside a column.
         RetryableConflictError: other commits changed the same rows in every round.
     """
     table = place(spark, uri, storage_options)
@@ -143,7 +143,7 @@ async def _checked(work: RowUpdate, base: Dataset) -> list[str]:
 
 
 def _updated(target: WriteTarget, work: RowUpdate, pieces: Sequence[Piece]) -> RowChange:
-    """Write the moved rows of a split on an executor, without reading a manifest."""
+    """Write the updated rows of a split on an executor, without reading a manifest."""
     moves, base = RowMoves(), target.base
     assert base is not None
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import SelectArguments, WriteArguments
 
-TARGET_BYTES: Final = 512 << 20  # bytes of a data file: some thousand files a terabyte
+TARGET_BYTES: Final = 512 << 20  # bytes of a data file: some thousand files per terabyte
 UNKNOWN: Final = 1 << 50  # bytes; Spark reports larger sizes if it has no estimate
 
 
@@ -43,7 +43,7 @@ def ingest(
 ) -> Summary:
     """Write any source that Spark reads to a table, in one commit.
 
-    Files become about `target_bytes` large. Without `sort_by` nothing is shuffled: small Spark
+    Data files get about `target_bytes`. Without `sort_by` nothing is shuffled: small Spark
     partitions are combined, and a task begins a new file when one is full.
 
     Args:
@@ -109,7 +109,7 @@ def export(
 
 
 def _laid_out(frame: DataFrame, sort_by: Sequence[str], target_bytes: int) -> DataFrame:
-    """Repartition rows into about as many partitions as files of `target_bytes`."""
+    """Repartition rows into about as many partitions as there will be files of `target_bytes`."""
     size = _estimate(frame)
     num_files = None if size is None else max(1, -(-size // target_bytes))
     if sort_by:
@@ -124,7 +124,7 @@ def _laid_out(frame: DataFrame, sort_by: Sequence[str], target_bytes: int) -> Da
 
 
 def _estimate(frame: DataFrame) -> int | None:
-    """Bytes of a frame as Spark estimates them. None if unknown, or with Spark Connect."""
+    """Return Spark's estimate of the bytes of a frame; None if unknown, or with Spark Connect."""
     plan = getattr(frame, "_jdf", None)
     if plan is None:
         return None
@@ -133,7 +133,7 @@ def _estimate(frame: DataFrame) -> int | None:
 
 
 def _size(dataset: Dataset | None) -> tuple[int, int]:
-    """Return the numbers of rows and fragments; fragments with unknown row counts add no rows."""
+    """Return the numbers of rows and fragments, without the rows of fragments of unknown size."""
     if dataset is None:
         return 0, 0
     fragments = fragments_of(dataset)

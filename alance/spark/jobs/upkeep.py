@@ -42,11 +42,11 @@ def compact(
     other rewrites are committed, and the changed fragments are planned again.
 
     Args:
-        max_rounds: upper bound of plans.
+        max_rounds: maximum number of plans.
         options: arguments of `Dataset.optimize.compact_files`, such as `target_rows_per_fragment`.
 
     Raises:
-        RetryableConflictError: in every round other commits changed all the fragments.
+        RetryableConflictError: in every round, other commits changed all planned fragments.
     """
     where = place(spark, uri, storage_options)
     removed = added = tasks = dropped = 0
@@ -90,7 +90,7 @@ async def _plan(
 async def _commit(
     where: WriteOptions, results: Sequence[RewriteResult]
 ) -> tuple[CompactionMetrics, int]:
-    """Commit the results whose fragments are unchanged; also return the number of other results."""
+    """Commit the results whose fragments are unchanged; also return the number of the others."""
     lost: list[RewriteResult] = []
     remaining = list(results)
     while remaining:
@@ -127,11 +127,11 @@ def cleanup(
 ) -> Summary:
     """Remove old versions and unneeded files, from the driver.
 
-    The work is listing, and deleting up to a thousand files a request, which more machines do not
-    speed up. Also removes files of failed and retried Spark tasks once they are seven days old.
+    The work is listing, and deletion of up to a thousand files per request, which more machines do
+    not speed up. Also removes files of failed and retried Spark tasks that are seven days old.
 
     Args:
-        older_than_hours: age of removed versions; None: two weeks.
+        older_than_hours: minimum age of removed versions; None: two weeks.
         options: arguments of `Dataset.cleanup_old_versions`.
     """
     where = place(spark, uri, storage_options)
@@ -166,16 +166,16 @@ def validate(
 ) -> Summary:
     """Check one version of a table: its files on the driver, its rows on the executors.
 
-    `counts` of the summary: `rows`; `rows_in_manifest` for comparison; `nulls.<column>`;
-    `violations.<name>` of checks and unique columns; `findings`: text of `Dataset.validate`, or
-    None if it raised no error.
+    `counts` of the summary has `rows`; `rows_in_manifest` for comparison; `nulls.<column>`;
+    `violations.<name>` of checks and unique columns; and `findings`, the text of the error of
+    `Dataset.validate`, or None if it raised none.
 
     Args:
         checks: conditions in Spark SQL by name, which each row should meet; null counts as a
             violation.
         nulls: columns whose nulls are counted; None: all.
         unique: columns that should have no repeated value.
-        files: check the files, too.
+        files: True to check the files, too.
         options: options of the reader, such as `version`.
 
     Raises:
