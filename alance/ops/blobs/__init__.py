@@ -1,7 +1,7 @@
-"""Blob columns: how callers declare them, their descriptions in tables, and where their bytes are.
+"""Blob columns: their declaration, their descriptions in tables, the location of their bytes.
 
-Blobs are read in `read.blobs` (as files) and `read.blob_bytes` (as bytes), and move with their rows
-in `write.blob_moves`; all of these build on this room.
+`read.blobs` reads blobs as files, `read.blob_bytes` reads them as bytes, and `write.blob_moves`
+moves them with their rows; all of these use this room.
 
 Where to change something:
     Arrow fields that callers declare: `arrow`

@@ -1,4 +1,4 @@
-"""Blob columns as Arrow fields: declarations by callers, and the change from version 1 to 2."""
+"""Blob columns as Arrow fields: declarations by callers, and conversion from version 1 to 2."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ LOGICAL: Final = pa.struct(
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A value of a blob column: bytes, or the URI of an object; for `blob_array`.
+    """A value of a blob column for `blob_array`: bytes, or the URI of an object.
 
     Attributes:
         data: the bytes.
         uri: URI of an object, instead of `data`.
-        position: first byte of the blob in the object; None if the blob is the whole object.
-        size: bytes of the blob in the object; None if the blob is the whole object.
+        position: offset of the blob in the object; None if the blob is the whole object.
+        size: size of the blob in bytes; None if the blob is the whole object.
 
     Raises:
-        InvalidInputError: not exactly one of `data` and `uri` is given, or `position` and `size`
-            do not name a part of an object.
+        InvalidInputError: not exactly one of `data` and `uri` is set, or `position` and `size` are
+            not a part of an object.
     """
 
     data: bytes | None = None
@@ -72,7 +72,7 @@ class Blob:
 
         Args:
             uri: URI of the object.
-            position, size: first byte and bytes of the part; None: the whole object.
+            position, size: offset and size of the part in bytes; None: the whole object.
 
         Raises:
             InvalidInputError: an empty URI, or only one of `position` and `size`.
@@ -81,12 +81,12 @@ class Blob:
 
     @classmethod
     def empty(cls) -> Blob:
-        """Return a blob of no bytes, which is not null."""
+        """Return a blob without bytes, which is not null."""
         return cls(b"")
 
 
 def blob_array(values: Iterable[Blob | bytes | bytearray | memoryview | str | None]) -> pa.Array:
-    """Return values of a blob column as an Arrow array of the type of `blob_field`.
+    """Convert values of a blob column to an Arrow array of the type of `blob_field`.
 
     Args:
         values: bytes, URIs as text, `Blob`s, and None for nulls.
@@ -98,7 +98,7 @@ def blob_array(values: Iterable[Blob | bytes | bytearray | memoryview | str | No
 
 
 def blob_values(values: Iterable[object], field: pa.Field) -> pa.Array:
-    """Build a column from Python values, for a field that is a blob or has blobs inside.
+    """Build a column from Python values, for a field that is a blob or contains blobs.
 
     Args:
         values: a blob is a value that `blob_array` takes, or a mapping of its members; a struct is
@@ -125,7 +125,7 @@ def _with_blobs(value: Any, field: pa.Field) -> Any:
 
 
 def _values_type(field: pa.Field) -> pa.DataType:
-    """Return the Arrow type of a field, with blobs as structs of all their members."""
+    """Return the Arrow type of a field, with each blob as a struct of all its members."""
     arrow = field.type
     if _is_blob_v2(field):
         return LOGICAL
@@ -143,7 +143,7 @@ def _is_list(arrow: pa.DataType) -> bool:
 
 
 def _logical(value: object) -> dict[str, object] | None:
-    """Return a value of a blob column as a struct."""
+    """Convert a value of a blob column to a struct; None for a null."""
     if isinstance(value, str):
         value = Blob(uri=value)
     elif isinstance(value, bytes | bytearray | memoryview):
@@ -171,9 +171,10 @@ def blob_field(
     Args:
         name: name of the column.
         nullable: False forbids nulls.
-        inline_size_threshold: largest blob in bytes that goes into the data file; None: 64 KiB.
-        dedicated_size_threshold: largest blob in bytes that shares an object; None: 4 MiB.
-        pack_file_size_threshold: bytes that an object of several blobs grows to; None: 1 GiB.
+        inline_size_threshold: bytes of the largest blob that is stored in the data file; None: 64
+            KiB.
+        dedicated_size_threshold: bytes of the largest blob that shares an object; None: 4 MiB.
+        pack_file_size_threshold: maximum bytes of an object of several blobs; None: 1 GiB.
     """
     limits = {
         INLINE_KEY: inline_size_threshold,
@@ -198,7 +199,7 @@ def may_be_blobs(field: pa.Field) -> bool:
 
 
 def blobs_of_version(schema: pa.Schema, version: FileVersion) -> pa.Schema:
-    """Return the schema of a new table: with files of 2.2 or later, all blobs have version 2."""
+    """Return the schema of a new table: in files of 2.2 or later, all blobs have version 2."""
     if version < FileVersion.V2_2:
         return schema
     changed = [_newer(root) for root in schema]
@@ -219,12 +220,12 @@ def _is_blob_v2(field: pa.Field) -> bool:
 
 
 def _newer(field: pa.Field, depth: int = 0) -> pa.Field:
-    """Return a field with all blobs in it changed to version 2."""
+    """Return a field with all blobs in it converted to version 2."""
     if depth > MAX_DEPTH:
         return field  # the schema is refused later
     arrow, metadata = field.type, dict(field.metadata or {})
     if arrow == PREPARED_TYPE and _is_blob_v2(field):
-        return field.with_type(pa.struct(list(LOGICAL)[:2]))  # these rows have data only, no URIs
+        return field.with_type(pa.struct(list(LOGICAL)[:2]))  # these rows have only data, no URIs
     if pa.types.is_struct(arrow) and not isinstance(arrow, pa.BaseExtensionType):
         members = [arrow.field(number) for number in range(arrow.num_fields)]
         return field.with_type(pa.struct([_newer(member, depth + 1) for member in members]))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ExternalBlobMode: TypeAlias = Literal["reference", "ingest"]
 MODES: Final = ("reference", "ingest")
-INGESTED_BYTES: Final = 32 << 20  # of objects that are read at once; at least one object
+INGESTED_BYTES: Final = 32 << 20  # bytes of objects that are read at once, but at least one object
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class BlobOptions:
     Attributes:
         external_blob_mode: `reference` to store URIs; `ingest` to copy the bytes of their objects.
         allow_external_blob_outside_bases: True to store URIs that are in no base path of the table.
-        blob_pack_file_size_threshold: bytes to which an object of several blobs grows; None: by the
-            field's metadata, or 1 GiB.
+        blob_pack_file_size_threshold: maximum bytes of an object of several blobs; None: the value
+            in the field's metadata, or 1 GiB.
     """
 
     external_blob_mode: ExternalBlobMode = "reference"
@@ -66,7 +66,7 @@ class BlobOptions:
 
 
 def blob_path(data_file: str, blob_id: int) -> str:
-    """Return the path or location of an object, from that of its data file."""
+    """Return the path or location of a blob's object, given that of its data file."""
     return f"{data_file.removesuffix('.lance')}/{f'{blob_id:032b}'[::-1]}.blob"
 
 
@@ -84,12 +84,12 @@ async def remove_blobs(engine: Engine, data_file: str) -> None:
 
 @dataclass(slots=True)
 class BlobFiles:
-    """The objects of one data file; see `alance.file.write.blob_placer.Sidecars`.
+    """The blob objects of one data file; see `alance.file.write.blob_placer.Sidecars`.
 
     Args:
         location: location of the data file.
         bases: base paths of the table, by id.
-        is_managed: True if rows may name objects that the table keeps.
+        is_managed: True if rows may name objects that the table owns.
     """
 
     engine: Engine
@@ -103,7 +103,7 @@ class BlobFiles:
 
     @property
     def pack_bytes(self) -> int | None:
-        """Bytes to which an object of several blobs grows; None: by the field's metadata."""
+        """Maximum bytes of an object of several blobs; None: the value in the field's metadata."""
         return self.options.blob_pack_file_size_threshold
 
     def open(self, blob_id: int) -> Upload:
@@ -116,7 +116,7 @@ class BlobFiles:
         return upload
 
     async def abort(self) -> list[str]:
-        """Abort the uploads. Returns the paths of all objects, which may exist."""
+        """Abort the uploads. Returns the paths of all objects, some of which may exist."""
         uploads, self._uploads = self._uploads, []
         paths = []
         for location, upload in uploads:
@@ -126,13 +126,14 @@ class BlobFiles:
         return paths
 
     async def resolved(self, rows: BlobRows, where: str) -> AsyncIterator[BlobRows]:
-        """Yield the rows in pieces, with `base_ids` of their URIs, or with copied payloads.
+        """Yield the rows in batches, with the `base_ids` of their URIs or with copied payloads.
 
         Args:
             where: name of the field, for messages.
 
         Raises:
-            InvalidInputError: a URI is invalid, or is in no base path and such are not allowed.
+            InvalidInputError: a URI is invalid, or is outside of the base paths and such URIs are
+                not allowed.
             NotFoundError, StoreError: an object to copy cannot be read.
         """
         if rows.placed is not None:
@@ -165,7 +166,7 @@ class BlobFiles:
             )
 
     def _referring(self, rows: BlobRows, where: str) -> BlobRows:
-        from alance.format.encode.blobs import UNKNOWN_BASE  # in a thread, not on the loop
+        from alance.format.encode.blobs import UNKNOWN_BASE  # imported in a thread, not on the loop
 
         if self._roots is None:
             self._roots = {
@@ -187,7 +188,7 @@ class BlobFiles:
         )
 
     def _reference(self, uri: str, what: str) -> tuple[str, int]:
-        """Return the part of a URI to store, and the id of its base path; 0 for no base path."""
+        """Return the part of a URI to store, and the id of its base path; 0 if there is none."""
         assert self._roots is not None
         try:
             if "://" not in uri:
@@ -207,7 +208,7 @@ class BlobFiles:
         return uri, 0
 
     async def _ingested(self, rows: BlobRows) -> AsyncIterator[BlobRows]:
-        """Yield the rows in pieces, with the bytes of the objects that they name."""
+        """Yield the rows in batches, with the bytes of the objects that they name."""
         assert rows.positions is not None
         assert rows.sizes is not None
         ranges = await asyncio.gather(
@@ -257,7 +258,7 @@ def _place(uri: str) -> str:
 
 
 def _groups(sizes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
-    """Yield spans of rows whose bytes fit in memory together."""
+    """Yield ranges of rows whose bytes fit in memory together."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):

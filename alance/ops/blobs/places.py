@@ -1,4 +1,4 @@
-"""Blobs of a read: their descriptions at and below a field, and the places of their bytes.
+"""Blobs of a read: the descriptions at and below a field, and the location of the bytes.
 
 Source: docs/format/file.md, "Blobs".
 """
@@ -47,7 +47,7 @@ class ObjectPath(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlobPlace:
-    """Place of the bytes of a blob; `num_bytes` is -1 for a whole object of unknown size."""
+    """Location of the bytes of a blob; `num_bytes` is -1 for a whole object of unknown size."""
 
     location: str
     start: int
@@ -65,12 +65,12 @@ class BlobPlace:
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """An object, or a part of it, that a row names.
+    """An object, or a part of one, that a row names.
 
     Attributes:
         uri: URI, or path relative to `base_id`.
-        base_id: id of a base path; 0 for an absolute URI, or for `MANAGED` the table's folder.
-        kind: `EXTERNAL`, or `MANAGED` or `MANAGED_ELSEWHERE` for objects that the table keeps.
+        base_id: id of a base path; 0 for an absolute URI or, if `MANAGED`, for the table's folder.
+        kind: `EXTERNAL`, or `MANAGED` or `MANAGED_ELSEWHERE` for objects that the table owns.
     """
 
     uri: str
@@ -83,7 +83,7 @@ class External:
 async def places_of(
     snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: UInt64s
 ) -> list[BlobPlace | None]:
-    """Return the place of the bytes of each description; None for a null.
+    """Return the location of the bytes of each description; None for a null.
 
     Cost: a HEAD for each whole object that rows name.
 
@@ -119,10 +119,10 @@ def described(
     *,
     keep_managed: bool = False,
 ) -> list[BlobPlace | External | None]:
-    """Parse descriptions; None for a null. CPU work.
+    """Parse descriptions of blobs; the result is None for a null. CPU work.
 
     Args:
-        keep_managed: True to return references to objects that the table keeps, not places.
+        keep_managed: True to return references, not locations, for objects that the table owns.
 
     Raises:
         CorruptFileError: a blob ends after its file.
@@ -168,10 +168,10 @@ def named_objects(
     *,
     with_external: bool,
 ) -> dict[int, dict[ObjectPath, str]]:
-    """Return the locations of objects that the table keeps, by fragment. CPU work.
+    """Return the locations of blob objects that the table owns, by fragment. CPU work.
 
     Args:
-        with_external: True to return objects below base paths that others keep as well.
+        with_external: True to include objects below base paths that the table does not own.
 
     Raises:
         CorruptFileError: a base path is not in the manifest, or a path leaves its base.
@@ -202,14 +202,14 @@ def ends_of(
 ) -> dict[str, int]:
     """Return the end of the last blob in each file and object of the table, by location. CPU work.
 
-    Empty blobs, and objects that others keep, are skipped.
+    Empty blobs, and objects that the table does not own, are skipped.
 
     Raises:
         CorruptFileError: the kind of a blob does not exist; or see `named_objects`.
     """
     size = as_numbers(descriptions.field("size").fill_null(0)).astype(np.uint64)
     start = as_numbers(descriptions.field("position").fill_null(0)).astype(np.uint64)
-    ends = np.where(start > ~size, ~np.uint64(0), start + size)  # at most 64 bits
+    ends = np.where(start > ~size, ~np.uint64(0), start + size)  # saturates at 64 bits
     kinds = np.full(len(size), INLINE, np.uint8)
     ids, uris = pa.array(np.zeros(len(size), np.uint32)), pa.nulls(len(size), pa.string())
     if field.is_blob_v2:
@@ -257,9 +257,9 @@ def _place(
 
 
 def _root_of(snapshot: Snapshot, handle: FragmentHandle, field: Field) -> int | None:
-    """Return the id of the base path of the table that a field's file was written for.
+    """Return the id of the base path of the table for which a field's file was written.
 
-    Returns None for this table. In a shallow clone, it is the table that was cloned.
+    Returns None for this table itself. In a shallow clone, the other table is the cloned one.
     """
     for file in handle.fragment.files:
         if field.id in file.columns and file.base_id is not None:
@@ -299,7 +299,7 @@ def check_structure(field: Field) -> None:
 
 
 def with_leaves(field: Field, leaf: Callable[[Field], pa.Field]) -> pa.Field:
-    """Return the Arrow field of a read, with `leaf` applied to the blobs in it."""
+    """Return the Arrow field of a read, with `leaf` applied to each blob in it."""
     if field.is_blob_v1 or field.is_blob_v2:
         return leaf(field)
     if not has_blobs(field):
@@ -311,7 +311,7 @@ def with_leaves(field: Field, leaf: Callable[[Field], pa.Field]) -> pa.Field:
 def leaves_of(
     field: Field, array: pa.Array, owners: UInt64s
 ) -> Iterator[tuple[Field, pa.Array, UInt64s]]:
-    """Yield the blob fields at and below a field, with descriptions and the owner of each.
+    """Yield the blob fields at and below a field, with their descriptions and the owners of these.
 
     Args:
         owners: owner of each row, such as its fragment; shape (n,).

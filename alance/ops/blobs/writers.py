@@ -1,4 +1,4 @@
-"""Writers of blobs beside a data file of the caller's own, and of the rows that name them.
+"""Writers of blobs for a data file that the caller writes, and of the rows that name them.
 
     async with await files.open_packed_blob_writer("rows.lance", 1) as packed:
         await packed.write_blobs(payloads)
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 MAX_ID: Final = (1 << 32) - 1
 MAX_BLOB_BYTES: Final = (1 << 63) - 1
-WRITE_BYTES: Final = 8 << 20  # of payloads that are uploaded together
+WRITE_BYTES: Final = 8 << 20  # bytes of payloads that are uploaded together
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class BlobDescriptor:
     """Place of a blob that was written beside a data file.
 
     Attributes:
-        kind: 1: a part of an object (packed), 2: an object (dedicated); None: a null.
+        kind: 1 for a part of an object (packed), 2 for a whole object (dedicated); None for a null.
         blob_id: number of the object.
-        position: offset of its first byte in the object.
-        size: size in bytes.
+        position: offset of the blob in the object.
+        size: size of the blob in bytes.
     """
 
     kind: int | None = None
@@ -67,7 +67,7 @@ class BlobDescriptor:
 
 
 class _BlobWriter:
-    """Writer of an object beside a data file, which is visible only when it is whole.
+    """Writer of an object beside a data file, which becomes visible when it is complete.
 
     For one task at a time.
     """
@@ -82,7 +82,7 @@ class _BlobWriter:
         if not data_file.endswith(".lance") or data_file.endswith("/.lance"):
             raise InvalidInputError(f"{data_file}: expected a data file's path, ending in '.lance'")
         store, path = engine.registry.resolve(blob_path(data_file, blob_id))
-        self._store = store  # or else the registry may drop it
+        self._store = store  # otherwise the registry may drop the store
         self._path = path
         self._blob_id = int(blob_id)
         self._pool = engine.pool
@@ -114,11 +114,11 @@ class _BlobWriter:
         await self._upload.__aexit__(kind, error, trace)
 
     async def _append(self, data: bytes) -> int:
-        """Append bytes, and return the position of the first."""
+        """Append bytes, and return the offset of the first one."""
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InvalidInputError(f"blob: expected bytes, found {type(data).__name__}")
         start = self._upload.num_bytes
-        content = bytes(data)  # a copy, because the upload keeps it
+        content = bytes(data)  # a copy, because the upload holds it
         await self._upload.write(content)
         return start
 
@@ -149,13 +149,13 @@ class PackedBlobWriter(_BlobWriter):
     async def write_blob(self, data: bytes) -> None:
         """Append a blob. Waits while too many bytes are under way.
 
-        Cost: no request below 8 MiB; of a larger object a request per part, as they fill.
+        Cost: no request until the object has 8 MiB; then a request for each full part.
 
         Args:
             data: bytes of the blob.
 
         Raises:
-            InvalidInputError: something else than bytes, or the object is finished.
+            InvalidInputError: `data` is not bytes, or the object is finished.
             StoreError: the store failed.
         """
         start = await self._append(data)
@@ -170,7 +170,7 @@ class PackedBlobWriter(_BlobWriter):
             payloads: binary values of any type; nulls become null rows.
 
         Raises:
-            InvalidInputError: other values, or the object is finished.
+            InvalidInputError: the values are not binary, or the object is finished.
             StoreError: the store failed.
         """
         chunks = payloads.chunks if isinstance(payloads, pa.ChunkedArray) else [payloads]
@@ -185,13 +185,14 @@ class PackedBlobWriter(_BlobWriter):
             self._sizes.append(sizes)
 
     async def finish(self) -> list[BlobDescriptor]:
-        """Make the object visible, and return the place of each blob, in the order of the calls.
+        """Make the object visible, and return the location of each blob, in the order of the calls.
 
-        Cost: one PUT; for a large object its last part, and a request to complete the upload.
+        Cost: one PUT; for a large object, a PUT of its last part and a request to complete the
+        upload.
 
         Raises:
-            InvalidInputError: the object is finished already.
-            StoreError: the store failed; there is no object.
+            InvalidInputError: the object is already finished.
+            StoreError: the store failed; the object does not exist.
         """
         starts, sizes = await self._end()
         return [
@@ -205,18 +206,18 @@ class PackedBlobWriter(_BlobWriter):
         Cost: as `finish`.
 
         Args:
-            field_name: name of the field of the array, which `field` then has.
+            field_name: name of the array's field, which `field` returns from then on.
 
         Raises:
-            InvalidInputError: the object is finished already.
-            StoreError: the store failed; there is no object.
+            InvalidInputError: the object is already finished.
+            StoreError: the store failed; the object does not exist.
         """
         starts, sizes = await self._end()
         self._field = _field(field_name)
         return _packed(self._blob_id, starts, sizes)
 
     async def _end(self) -> tuple[Int64s, Int64s]:
-        """Finish the upload, and return the start and size of each blob, -1 for a null; (n,)."""
+        """Finish the upload, and return the start and size of each blob, (n,); -1 for a null."""
         await self._upload.finish()
         sizes = np.concatenate([np.empty(0, np.int64), *self._sizes])
         ends = np.cumsum(np.maximum(sizes, 0))
@@ -224,7 +225,7 @@ class PackedBlobWriter(_BlobWriter):
 
 
 class DedicatedBlobWriter(_BlobWriter):
-    """Writer of one blob in an object of its own, piece by piece.
+    """Writer of one blob in a dedicated object, piece by piece.
 
     Use it with `async with`, which drops the object unless `finish` was called. For one task at a
     time.
@@ -233,25 +234,26 @@ class DedicatedBlobWriter(_BlobWriter):
     async def write(self, data: bytes) -> None:
         """Append bytes of the blob. Waits while too many bytes are under way.
 
-        Cost: no request below 8 MiB; of a larger object a request per part, as they fill.
+        Cost: no request until the object has 8 MiB; then a request for each full part.
 
         Args:
             data: the next bytes.
 
         Raises:
-            InvalidInputError: something else than bytes, or the object is finished.
+            InvalidInputError: `data` is not bytes, or the object is finished.
             StoreError: the store failed.
         """
         await self._append(data)
 
     async def finish(self) -> BlobDescriptor:
-        """Make the object visible, and return the place of the blob.
+        """Make the object visible, and return the location of the blob.
 
-        Cost: one PUT; for a large object its last part, and a request to complete the upload.
+        Cost: one PUT; for a large object, a PUT of its last part and a request to complete the
+        upload.
 
         Raises:
-            InvalidInputError: the object is finished already.
-            StoreError: the store failed; there is no object.
+            InvalidInputError: the object is already finished.
+            StoreError: the store failed; the object does not exist.
         """
         size = await self._upload.finish()
         return BlobDescriptor(DEDICATED, self._blob_id, 0, size)
@@ -267,7 +269,7 @@ class _Row(NamedTuple):
 
 
 class BlobDescriptorArrayBuilder:
-    """Builder of an array for a `FileWriter` from blobs that are stored already. In memory only.
+    """Builder of an array for a `FileWriter` from blobs that are already stored. Sends no request.
 
     Args:
         column: name of the array's field.
@@ -292,8 +294,8 @@ class BlobDescriptorArrayBuilder:
 
         Args:
             blob_id: number of the object.
-            offsets: positions of the first bytes.
-            sizes: sizes in bytes.
+            offsets: offset of each blob in the object.
+            sizes: size of each blob in bytes.
 
         Raises:
             InvalidInputError: different numbers of offsets and sizes, or negative ones.
@@ -311,11 +313,11 @@ class BlobDescriptorArrayBuilder:
         """Add a blob that is a whole object.
 
         Args:
-            blob_id: number of the object, from 1 on.
+            blob_id: number of the object, at least 1.
             size: size in bytes.
 
         Raises:
-            InvalidInputError: another number or size.
+            InvalidInputError: the number or the size is out of range.
         """
         self._check(blob_id)
         check_count("size", size, least=0, most=MAX_BLOB_BYTES)
@@ -324,16 +326,16 @@ class BlobDescriptorArrayBuilder:
     def append_managed(
         self, uri: str, offset: int, size: int, *, base_id: int | None = None
     ) -> None:
-        """Add a part of an object that exists already and does not change.
+        """Add a part of an object that already exists and will not change.
 
-        `write_dataset` and `insert` take such rows as well, if the metadata of the table's schema
+        `write_dataset` and `insert` also accept such rows, if the metadata of the table's schema
         has `lance.blob.managed` = `true`. No request is sent: the caller must make sure that the
-        object exists, and stays until the row is committed.
+        object exists until the row is committed.
 
         Args:
             uri: path of the object, relative to the table's folder or to the base path.
-            offset: first byte of the blob in the object.
-            size: bytes of the blob; 0 for an empty blob.
+            offset: offset of the blob in the object.
+            size: size of the blob in bytes; 0 for an empty blob.
             base_id: id of a base path of the table; None for the table's folder.
 
         Raises:
@@ -355,7 +357,7 @@ class BlobDescriptorArrayBuilder:
             value: result of `finish`.
 
         Raises:
-            InvalidInputError: something else.
+            InvalidInputError: `value` is not the result of a writer.
         """
         self._check()
         if not isinstance(value, BlobDescriptor):
@@ -375,19 +377,19 @@ class BlobDescriptorArrayBuilder:
             values: results of `finish`.
 
         Raises:
-            InvalidInputError: something else.
+            InvalidInputError: an item is not the result of a writer.
         """
         for value in values:
             self.append(value)
 
     def append_inline(self, data: bytes) -> None:
-        """Add a blob that goes into the data file.
+        """Add a blob that is stored in the data file.
 
         Args:
             data: bytes of the blob, which are copied.
 
         Raises:
-            InvalidInputError: something else than bytes.
+            InvalidInputError: `data` is not bytes.
         """
         self._check()
         if not isinstance(data, bytes | bytearray | memoryview):
@@ -400,10 +402,10 @@ class BlobDescriptorArrayBuilder:
         self._rows.append(_Row())
 
     def finish(self) -> pa.StructArray:
-        """Return the array; nothing can be added any more.
+        """Return the array; nothing can be added afterwards.
 
         Raises:
-            InvalidInputError: the array is finished already.
+            InvalidInputError: the array is already finished.
         """
         self._check()
         self._end_rows()
@@ -438,7 +440,7 @@ def _field(name: str) -> pa.Field:
 
 
 def _packed(blob_id: int, starts: Int64s, sizes: Int64s) -> pa.StructArray:
-    """Return descriptions of parts of an object; null if the size is -1."""
+    """Return the descriptions of parts of an object; null for each size -1."""
     nulls = sizes < 0
     columns = {
         "kind": pa.array(np.full(len(sizes), PACKED, np.uint8), mask=nulls),
@@ -450,7 +452,7 @@ def _packed(blob_id: int, starts: Int64s, sizes: Int64s) -> pa.StructArray:
 
 
 def _array(count: int, valid: Mask | None, columns: dict[str, pa.Array]) -> pa.StructArray:
-    """Return descriptions from some columns; missing columns are null."""
+    """Build descriptions from some of their columns; missing columns are null."""
     fields = [PREPARED_TYPE.field(number) for number in range(PREPARED_TYPE.num_fields)]
     children = [
         columns[field.name] if field.name in columns else pa.nulls(count, field.type)
@@ -460,7 +462,7 @@ def _array(count: int, valid: Mask | None, columns: dict[str, pa.Array]) -> pa.S
 
 
 def _contents(payloads: pa.Array) -> tuple[VariableWidth, Int64s]:
-    """Return the bytes of payloads, and the size of each, -1 for a null; CPU work."""
+    """Return the bytes of payloads, and the size of each, or -1 for a null. CPU work."""
     valid = validity_of(payloads)
     block = block_of(as_type(payloads, pa.large_binary(), "payloads"), valid, "payloads")
     assert isinstance(block, VariableWidth)

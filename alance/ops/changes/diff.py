@@ -1,12 +1,12 @@
 """Rows that differ between two neighbouring versions of a table.
 
-With stable row ids, rows are compared by id, and by the version of their last change. Without, they
-are compared by address: an update is then a deletion and an insertion. Versions that only move rows
-(compaction) have no changes.
+With stable row ids, rows are compared by id and by the version of their last change. Without them,
+rows are compared by address, so that an update is a deletion and an insertion. Versions that only
+move rows (compaction) have no changes.
 
 Writers that add, replace or cast columns do not always record which rows they change. So all rows
-of a fragment count as updated if its columns are in other files than before, or a dropped column is
-back, and none of its rows records a change by the version.
+of a fragment count as updated if none of its rows records a change by the version, but its columns
+are in other files than before, or a dropped column is restored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SAME_ROWS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FragmentRows:
-    """Rows of a fragment, by physical offset, ascending; shape (n,)."""
+    """Rows of a fragment as physical offsets, ascending; shape (n,)."""
 
     fragment: int
     offsets: Int64s
@@ -53,10 +53,10 @@ class VersionDiff:
     """Rows that differ between a version and the version before it, in the order of fragments.
 
     Attributes:
-        operation: operation that made the version, as its transaction names it; None: unknown.
-        deleted: rows of the version before.
-        outdated: rows of the version before that were updated, as they were.
-        updated, inserted: rows of the version.
+        operation: operation that created the version, as named by its transaction; None: unknown.
+        deleted: deleted rows, in the version before.
+        outdated: updated rows, in the version before.
+        updated, inserted: updated and inserted rows, in the version.
     """
 
     operation: str | None
@@ -69,12 +69,11 @@ class VersionDiff:
 async def compare(before: Snapshot | None, after: Snapshot) -> VersionDiff:
     """Return the rows that differ between two versions.
 
-    Cost: no request where the fragments are the same, or the manifests hold the row ids; else a GET
-    for each file of row ids, and for each deletion file of a fragment that differs. Memory: some
-    100 bytes for each row of the fragments that differ.
+    Cost: for fragments that differ, a GET for each deletion file, and for each file of row ids
+    unless the manifest contains them. Memory: some 100 bytes for each row of these fragments.
 
     Args:
-        before: the version before; None if there is none: all rows are then inserted.
+        before: the version before; None if there is none, so that all rows are inserted.
         after: a later version of the same branch.
 
     Raises:
@@ -94,7 +93,7 @@ async def compare(before: Snapshot | None, after: Snapshot) -> VersionDiff:
 
 
 async def _operation_of(snapshot: Snapshot) -> str | None:
-    """Return the operation that made a version; None if it is not recorded."""
+    """Return the operation that created a version; None if it is not recorded."""
     transaction = await load_transaction(snapshot.engine, snapshot.table, snapshot.manifest)
     return None if transaction is None else transaction.message.WhichOneof("operation")
 
@@ -102,10 +101,10 @@ async def _operation_of(snapshot: Snapshot) -> str | None:
 def _differing(
     before: Snapshot | None, after: Snapshot, operation: str | None
 ) -> tuple[list[int], list[int]]:
-    """Return the positions of the fragments whose record the other version lacks.
+    """Return for both versions the positions of fragments whose record the other version lacks.
 
-    These are all fragments after an overwrite, which numbers fragments and rows anew, and if there
-    is a new column.
+    These are all fragments if there is a new column, and after an overwrite, which renumbers
+    fragments and rows.
     """
     new = after.manifest.fragments.records
     if before is None:
@@ -113,9 +112,9 @@ def _differing(
     old = before.manifest.fragments.records
     if operation == "overwrite":
         return list(range(len(old))), list(range(len(new)))
-    if _field_ids(after) - _field_ids(before):  # a restored column has the records of before
+    if _field_ids(after) - _field_ids(before):  # a restored column has its former records
         return list(range(len(old))), list(range(len(new)))
-    # Most versions have the records of the version before, then their own.
+    # Most versions have the records of the version before, followed by their own.
     length = min(len(old.content), len(new.content))
     contents = [np.frombuffer(records.content, np.uint8, length) for records in (old, new)]
     differs = contents[0] != contents[1]
@@ -131,7 +130,7 @@ def _field_ids(snapshot: Snapshot) -> frozenset[int]:
 
 
 def _records(records: Records, first: int) -> dict[bytes, int]:
-    """Return the positions of serialized records, from a position on."""
+    """Return the positions of serialized records, from position `first` on."""
     bounds = zip(
         (records.stops - records.sizes)[first:].tolist(),
         records.stops[first:].tolist(),
@@ -147,11 +146,11 @@ class _LiveRows:
     """Live rows of some fragments of a version; arrays have shape (rows,).
 
     Attributes:
-        owners: positions of the rows' fragments among `fragments`.
-        offsets: physical offsets in them.
-        ids: row ids, or addresses.
-        updated_at: versions of the last change; zeros where rows have no lineage.
-        fields: for each fragment, ids of the version's fields with the files that have them.
+        owners: position of each row's fragment in `fragments`.
+        offsets: physical offset of each row in its fragment.
+        ids: row ids; addresses if the table has no stable row ids.
+        updated_at: version of each row's last change; 0 for rows without lineage.
+        fields: for each fragment, ids of fields with the files that contain them.
         field_ids: ids of the version's fields.
     """
 
@@ -208,7 +207,7 @@ class _LiveRows:
         return await snapshot.engine.pool.run(collect)
 
     def parts(self, chosen: Mask) -> list[FragmentRows]:
-        """Return chosen rows by fragment."""
+        """Return the chosen rows by fragment."""
         owners, offsets = self.owners[chosen], self.offsets[chosen]
         stops = np.searchsorted(owners, np.arange(len(self.fragments)), side="right").tolist()
         starts = [0, *stops][:-1]
@@ -220,7 +219,7 @@ class _LiveRows:
 
 
 def _unrecorded(old: _LiveRows, new: _LiveRows, is_recorded: Mask) -> Mask:
-    """Return the mask of fragments with columns in other files, where no row records a change."""
+    """Return the mask of fragments with columns in other files, but without a recorded change."""
     before = dict(zip(old.fragments, old.fields, strict=True))
     is_other = [
         bool(fields - before.get(fragment, fields))
@@ -234,7 +233,7 @@ def _unrecorded(old: _LiveRows, new: _LiveRows, is_recorded: Mask) -> Mask:
 def _diff(
     operation: str | None, version: int, old: _LiveRows | None, new: _LiveRows
 ) -> VersionDiff:
-    """Compare rows by id with those of the version before. CPU work."""
+    """Compare rows with those of the version before, by id. CPU work."""
     if old is None or operation == "overwrite":
         deleted = [] if old is None else old.parts(np.ones(len(old.ids), np.bool_))
         return VersionDiff(
@@ -243,7 +242,7 @@ def _diff(
     order = np.argsort(old.ids, kind="stable")
     places = np.searchsorted(old.ids, new.ids, sorter=order)
     places[places == len(order)] = 0
-    partners = order[places] if len(order) else places  # in `old`, of each row of `new`
+    partners = order[places] if len(order) else places  # index in `old` for each row of `new`
     is_there = old.ids[partners] == new.ids if len(order) else np.zeros(len(places), np.bool_)
     is_updated = is_there.copy()
     is_updated[is_there] = old.updated_at[partners[is_there]] != new.updated_at[is_there]

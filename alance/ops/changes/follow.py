@@ -1,4 +1,4 @@
-"""Changes of a table, version by version, in a stream that waits for the next one."""
+"""The stream of a table's changes, version by version, which waits for the next version."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal[
     "insert", "update", "delete", "restore", "overwrite", "schema", "checkpoint"
 ]
-FIRST_PAUSE_S: Final = 0.1  # between looks for a new version; twice as long after each in vain
-MOST_SPANS: Final = 64  # of a fragment; more are read as one, and the other rows dropped
+FIRST_PAUSE_S: Final = 0.1  # first pause between looks for a version; doubled each time
+MOST_SPANS: Final = 64  # of a fragment; more are read as one span, without its other rows
 BATCH_ROWS: Final = 8192
 
 
@@ -50,14 +50,15 @@ class Change:
 
     Attributes:
         kind: `insert`, `update` or `delete`, with rows. Before the rows of a version: `restore` or
-            `overwrite`, if it was made so; `schema`, if it has other columns. `checkpoint`: the
-            versions up to this one have no further changes.
+            `overwrite` if one of these created it, and `schema` if its columns have changed.
+            `checkpoint`: the versions up to this one have no further changes.
         version: number of the version.
         timestamp: time of its commit, by the committer's clock; None: unknown.
-        rows: the columns as of the version, and `_rowid`; of deleted rows `_rowid` alone, unless
-            `before` is requested or there is a filter: then their last values. None: no rows.
-        before: updated rows as they were, in the order of `rows`; None unless it is requested.
-        token: place behind this change: `follow(since=token)` goes on there.
+        rows: the columns as of the version, and `_rowid`. Deleted rows have only `_rowid`; with a
+            filter, or if `before` is requested, they have their last values. None: the change has
+            no rows.
+        before: former values of updated rows, in the order of `rows`; None unless requested.
+        token: position after this change: `follow(since=token)` continues there.
     """
 
     kind: Kind
@@ -114,7 +115,7 @@ async def follow(
     """Yield the changes of a table, oldest first. See `Dataset.follow`."""
     token = _start(snapshot, since)
     with _commits_of(snapshot) as news:
-        is_told = True  # the last change that was yielded has the token of `base`
+        is_told = True  # True if the last yielded change has the token of `base`
         if token.is_snapshot:
             start = await _version(snapshot, token.version)
             _check_maker(start, token)
@@ -163,10 +164,11 @@ async def follow(
 
 
 def _start(snapshot: Snapshot, since: int | str | None) -> Token:
-    """Return the place to begin at.
+    """Return the position at which to begin.
 
     Raises:
-        InvalidInputError: neither a version nor a token; or a later version than the snapshot.
+        InvalidInputError: `since` is neither a version nor a token, or is a later version than the
+            snapshot.
     """
     if since is None:
         return Token(snapshot.version, maker_of(snapshot.manifest))
@@ -184,11 +186,11 @@ def _start(snapshot: Snapshot, since: int | str | None) -> Token:
 
 
 async def _base(snapshot: Snapshot, token: Token) -> Snapshot | None:
-    """Return the version whose rows the reader has. None: it has none.
+    """Return the version whose rows the reader has; None if it has none.
 
     Raises:
         VersionNotFoundError: the version has been removed.
-        NotFoundError: the table was dropped and made again.
+        NotFoundError: the table was dropped and created again.
     """
     number = token.version if token.num_read < 0 else token.version - 1
     if token.num_read >= 0:
@@ -210,10 +212,10 @@ def _check_maker(version: Snapshot, token: Token) -> None:
 
 
 async def _version(snapshot: Snapshot, number: int) -> Snapshot:
-    """Return a version.
+    """Open a version.
 
     Raises:
-        VersionNotFoundError: it has been removed.
+        VersionNotFoundError: the version has been removed.
     """
     try:
         return await at_version(snapshot, number)
@@ -229,7 +231,7 @@ async def _version(snapshot: Snapshot, number: int) -> Snapshot:
 
 @contextmanager
 def _commits_of(snapshot: Snapshot) -> Iterator[asyncio.Event]:
-    """Set an event when this process commits a version of the table."""
+    """Yield an event that is set when this process commits a version of the table."""
     news, loop = asyncio.Event(), asyncio.get_running_loop()
 
     class Commits(observing.Observer):
@@ -248,7 +250,7 @@ def _commits_of(snapshot: Snapshot) -> Iterator[asyncio.Event]:
 async def _changes(
     reader: _VersionReader, diff: VersionDiff, place: Token
 ) -> AsyncGenerator[Change, None]:
-    """Yield the changes of a version behind a place; the last one has the token of the end."""
+    """Yield the changes of a version after a position; the last one has the version's end token."""
     timestamp = reader.after.manifest.timestamp
     waiting: Change | None = None
     seen = 0
@@ -287,7 +289,7 @@ class _VersionReader:
         self._options = options
 
     def facts(self, diff: VersionDiff) -> list[Kind]:
-        """Return the kinds of changes without rows."""
+        """Return the kinds of changes that have no rows."""
         facts: list[Kind] = []
         if diff.operation == "restore":
             facts.append("restore")
@@ -302,10 +304,10 @@ class _VersionReader:
     async def rows(
         self, diff: VersionDiff
     ) -> AsyncGenerator[tuple[Kind, pa.RecordBatch, pa.RecordBatch | None], None]:
-        """Yield deleted rows, then updated ones, then inserted ones.
+        """Yield deleted rows, then updated rows, then inserted rows.
 
-        With a filter these are the changes of the rows that it keeps: an update that makes a
-        row match is an insertion, one after which it no longer matches is a deletion.
+        With a filter, the changes are those of the filtered rows: an update after which a row
+        matches is an insertion, and an update after which it no longer matches is a deletion.
         """
         options, before = self._options, self._before
         if before is None and not diff.inserted:  # a snapshot: all rows of the version
@@ -344,7 +346,7 @@ class _VersionReader:
     async def _deleted(
         self, before: Snapshot, parts: Sequence[FragmentRows], values: Snapshot | None
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield deleted rows, with their values or their ids alone."""
+        """Yield deleted rows, with their values or only with their ids."""
         columns = self._options.columns if values is not None else []
         if values is not None:
             async for batch in self._scan(before, parts, columns):
@@ -366,7 +368,7 @@ class _VersionReader:
             yield _id_batch(waiting)
 
     async def _ids(self, snapshot: Snapshot, parts: Sequence[FragmentRows]) -> UInt64s:
-        """Return the ids of the rows that the filter keeps, in order; 8 bytes a row."""
+        """Return the ids of the rows that match the filter, in order; 8 bytes per row."""
         ids = [
             as_numbers(batch.column(ROW_ID)).astype(np.uint64)
             async for batch in self._scan(snapshot, parts, [])
@@ -387,7 +389,7 @@ class _VersionReader:
         parts: Sequence[FragmentRows] | None,
         columns: Sequence[str] | None,
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield some rows of a version, those that the filter keeps; `parts=None`: all rows."""
+        """Yield those rows of a version that match the filter; `parts=None`: of all rows."""
         if parts is not None and not parts:
             return
         names = [field.name for field in snapshot.schema.fields] if columns is None else columns
@@ -399,7 +401,7 @@ class _VersionReader:
             fragments=None if parts is None else [part.fragment for part in parts],
         )
         spans, changed = await snapshot.engine.pool.run(lambda: _places(parts or ()))
-        waiting: list[pa.RecordBatch] = []  # small batches of many fragments become one
+        waiting: list[pa.RecordBatch] = []  # small batches of several fragments, to be concatenated
         num_waiting = 0
         async with aclosing(scanned(snapshot, names, options, spans=spans)) as batches:
             async for batch in batches:
@@ -425,7 +427,7 @@ def _id_batch(ids: list[UInt64s]) -> pa.RecordBatch:
 
 
 def _are_in(values: UInt64s, numbers: UInt64s) -> Mask:
-    """Return the mask of the values that are among sorted numbers."""
+    """Return the mask of the values that are in a sorted array."""
     if not len(numbers):
         return np.zeros(len(values), np.bool_)
     places = np.minimum(np.searchsorted(numbers, values), len(numbers) - 1)
@@ -435,14 +437,14 @@ def _are_in(values: UInt64s, numbers: UInt64s) -> Mask:
 def _places(
     parts: Sequence[FragmentRows],
 ) -> tuple[dict[int, list[tuple[int, int]]], UInt64s]:
-    """Return the runs of rows of each fragment, and the sorted addresses of the rows. CPU work."""
+    """Return the spans of rows by fragment, and the sorted addresses of the rows. CPU work."""
     changed = [part.offsets.astype(np.uint64) | np.uint64(part.fragment << 32) for part in parts]
     changed.append(np.empty(0, np.uint64))
     return {part.fragment: _spans(part) for part in parts}, np.sort(np.concatenate(changed))
 
 
 def _spans(part: FragmentRows) -> list[tuple[int, int]]:
-    """Return the runs of rows of a fragment, half-open; one run around all if there are many."""
+    """Return the half-open spans of a fragment's rows; a single span if there are too many."""
     offsets = part.offsets
     cuts = np.flatnonzero(np.diff(offsets) != 1) + 1
     if len(cuts) >= MOST_SPANS:

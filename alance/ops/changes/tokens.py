@@ -1,4 +1,4 @@
-"""Tokens: places in the stream of a table's changes, at which a reader goes on later."""
+"""Tokens: positions in the stream of a table's changes, from which a reader continues later."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TOKEN: Final = re.compile(r"(\d{1,19})\.([0-9a-f]{8})\.(s?)(\d{1,19})")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A place in the stream of changes.
+    """A position in the stream of changes.
 
     Attributes:
-        version: number of the version whose changes were read, all or some.
-        maker: first digits of the UUID of the transaction that made it, which tells it from a
-            version of a table that was dropped and made again.
-        num_read: rows and facts of the version's changes before the place; -1: all.
-        is_snapshot: True if all rows of the version come as insertions, not its changes alone.
+        version: number of the version whose changes were read, in full or in part.
+        maker: first digits of the UUID of the version's transaction. They differ if the table was
+            dropped and created again.
+        num_read: number of the version's rows and other changes before the position; -1: all.
+        is_snapshot: True if all rows of the version are insertions, not only its changes.
     """
 
     version: int
@@ -38,7 +38,7 @@ class Token:
         return f"{self.version}.{self.maker}.{kind}{self.num_read + 1}"
 
     def end(self) -> Token:
-        """Return the place behind all rows of the version."""
+        """Return the position after all rows of the version."""
         return Token(self.version, self.maker)
 
     @classmethod
@@ -61,7 +61,7 @@ class Token:
 
 
 def maker_of(manifest: Manifest) -> str:
-    """Return the first digits of the UUID of the transaction that made a version.
+    """Return the first digits of the UUID of a version's transaction.
 
     Args:
         manifest: manifest of the version.

@@ -1,4 +1,4 @@
-"""Cleanup after a commit, of tables whose configuration asks for it."""
+"""Cleanup after a commit, for tables whose configuration enables it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ else:
     cleanup = Deferred("alance.ops.cleanup.cleanup")
     policy = Deferred("alance.ops.cleanup.policy")
 
-AUTO: Final = "lance.auto_cleanup."  # prefix of the keys of the configuration
+AUTO: Final = "lance.auto_cleanup."  # prefix of configuration keys
 INTERVAL: Final = f"{AUTO}interval"
 _log: Final = logging.getLogger(__name__)
 
 
 async def clean_after(session: Session, table: Table, manifest: Manifest) -> None:
-    """Clean up after a version that is a multiple of `lance.auto_cleanup.interval`.
+    """Clean up if the version's number is a multiple of `lance.auto_cleanup.interval`.
 
-    The version before it stays, whatever its age, so that readers who have it open can go on.
-    Tagged versions stay. Errors are only logged: the version exists, and the next cleanup finds the
-    rest.
+    The version before it is retained, whatever its age, because readers may have it open. Tagged
+    versions are retained. Errors are only logged, because the version has been committed; the next
+    cleanup removes the rest.
 
-    Cost: nothing, unless a cleanup is due: then that of `cleanup`.
+    Cost: no request, unless a cleanup is due; then that of `cleanup`.
     """
     if INTERVAL not in manifest.config:
         return
@@ -39,7 +39,7 @@ async def clean_after(session: Session, table: Table, manifest: Manifest) -> Non
         auto = policy.AutoCleanup.of(manifest.config)
         if auto is not None and auto.is_due(manifest.version):
             chosen = replace(auto.policy, seen_from=manifest.version - 1)
-            # Also for a branch that is open by its own URI: its tags are in the table's folder.
+            # Also for a branch that was opened by its own URI: its tags are in the table's folder.
             own = table.seen_by(manifest.branch)
             objects = await session._object_reader(own)
             await cleanup.cleanup(
@@ -48,5 +48,5 @@ async def clean_after(session: Session, table: Table, manifest: Manifest) -> Non
     except Exception:
         _log.warning("cleanup after version %d of %s", manifest.version, table.uri, exc_info=True)
     except BaseException as error:
-        mark_as_open(error)  # so that the caller does not conclude that the version was not made
+        mark_as_open(error)  # the caller must not conclude that the version was not committed
         raise

@@ -1,12 +1,12 @@
-"""Cleanup: old versions and the files that no version needs any more.
+"""Cleanup: removal of old versions and of the files that no version needs.
 
-First the manifests of old versions are deleted; then new versions of other writers are read; then
-the files that no version needs are deleted. So a version never exists without its files. Files that
-an interrupted cleanup leaves are unverified, and are removed a week later.
+First the manifests of old versions are deleted, then new versions of other writers are read, and
+then the files that no version needs are deleted. So a version never exists without its files. Files
+that an interrupted cleanup leaves behind are unverified, and are removed a week later.
 
-Tags also keep the versions that shallow clones read, see `ops/refs/clone_notes.py`. If such a tag
-is written while the manifest of its version is being deleted, the files of that version stay. Later
-cleanups cannot know these files, so they remove no files until the tag is deleted.
+Tags also retain the versions that shallow clones read, see `ops/refs/clone_notes.py`. If such a tag
+is written while the manifest of its version is being deleted, the files of that version are
+retained. Later cleanups cannot know these files, so they remove no files until the tag is deleted.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-REQUEST_FILES: Final = 1000  # most files that S3 deletes by a request
+REQUEST_FILES: Final = 1000  # maximum number of files that one request of S3 deletes
 REQUESTS_AT_ONCE: Final = 4
 
 
 class Deleter:
-    """Deletes files of a table, in requests of many.
+    """Deletes files of a table, many per request.
 
     Args:
-        rate: most files in a second; None for no limit.
-        at_once: most concurrent requests; None for `REQUESTS_AT_ONCE`.
+        rate: maximum number of files per second; None for no limit.
+        at_once: maximum number of concurrent requests; None for `REQUESTS_AT_ONCE`.
 
     Raises:
         InvalidInputError: `rate` or `at_once` is not positive.
@@ -88,7 +88,7 @@ class Deleter:
     async def delete(
         self, files: Sequence[CleanupCandidateFile], *, strict: bool = False
     ) -> set[str]:
-        """Delete files, which may be gone already. Returns the paths that were not deleted.
+        """Delete files; missing files are no error. Returns the paths that were not deleted.
 
         Raises:
             StoreError: `strict` is true, and the store failed.
@@ -113,17 +113,17 @@ class Deleter:
         return ()
 
     async def remove_index_folders(self, removed: Sequence[CleanupCandidateFile]) -> None:
-        """Remove the folders of index segments that are empty after files were removed.
+        """Remove the folders of index segments that are empty after the removal of files.
 
-        No writer returns to the folder of a segment that is in no version. Other folders stay,
-        since a writer may be about to use them.
+        No writer writes again to the folder of a segment that is in no version. Other folders are
+        retained, because a writer may be about to use them.
         """
         for folder in {name for file in removed if (name := _index_folder(file)) is not None}:
             store, path = self._engine.registry.resolve(self._table.folder(folder))
             await store.remove_folders(path)
 
     async def _pause(self, count: int) -> None:
-        """Wait until the rate allows to delete `count` files."""
+        """Wait until the rate permits the deletion of `count` files."""
         if self._rate is None:
             return
         clock = asyncio.get_running_loop().time
@@ -144,11 +144,11 @@ class _Contents:
     Attributes:
         listed: all files, including manifests.
         manifests: manifests of this table or branch by version, including detached versions.
-        times: time of each of these versions; None if it has none.
+        times: time of each of these versions; None if its manifest has none.
         names: files that each of these versions needs, as numbers of `index`.
         of_branches: files that versions of the branches below need, as numbers of `index`.
         branch_versions: numbers of the versions of the branches below, by branch.
-        objects: returns the objects of a version's managed blobs; None: all objects stay.
+        objects: returns the objects of a version's managed blobs; None: all objects are retained.
         is_managed: True if a version may have managed blobs.
     """
 
@@ -194,12 +194,12 @@ async def cleanup(
 
     Args:
         objects: returns the locations of the objects of a version's managed blobs; None: all these
-            objects stay.
-        delete_rate_limit: most files in a second; None for no limit.
-        delete_concurrency: most concurrent requests; None for `REQUESTS_AT_ONCE`.
+            objects are retained.
+        delete_rate_limit: maximum number of files per second; None for no limit.
+        delete_concurrency: maximum number of concurrent requests; None for `REQUESTS_AT_ONCE`.
 
     Raises:
-        InvalidInputError: tags name versions that match, see `CleanupPolicy`.
+        InvalidInputError: tagged versions match, see `CleanupPolicy`.
         CorruptFileError, UnsupportedError: a manifest cannot be read; nothing is deleted.
         StoreError: the store failed; some files may be deleted, but no version lacks its files.
     """
@@ -228,7 +228,7 @@ async def explain(
     """Return what `cleanup` would do. Cost: the requests of `cleanup` before the deletions.
 
     Raises:
-        InvalidInputError: `max_files` is not positive; tags name versions that match.
+        InvalidInputError: `max_files` is not positive, or tagged versions match.
         CorruptFileError, UnsupportedError: a manifest cannot be read.
         StoreError: the store failed.
     """
@@ -253,7 +253,7 @@ async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Con
         refs.list_branches(engine, table), refs.list_tags(engine, table)
     )
     contents = _Contents(branches, tags, objects=objects)
-    # Files before manifests, so that files of a commit in between are either needed or not listed.
+    # Files before manifests, so that files of a concurrent commit are either needed or not listed.
     listings = await all_of(_listed(engine, table, folder) for folder in files.FOLDERS)
     contents.listed = [file for listing in listings for file in listing]
     own = [file for file in contents.listed if file.path.startswith(f"{VERSIONS}/")]
@@ -267,7 +267,7 @@ async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Con
     for name in _below(table.branch, contents.branches):
         contents.of_branches += await _of_branch(engine, table, name, contents)
     if contents.is_managed and objects is not None:
-        # Last, because few tables have any; `_needed_meanwhile` reads versions since then.
+        # Last, because few tables have any; `_needed_meanwhile` reads later versions.
         contents.listed += await _listed(engine, table, BLOBS)
     return contents
 
@@ -278,7 +278,7 @@ def _plan(
     """Choose the versions and files to remove. CPU work.
 
     Raises:
-        InvalidInputError: tags name versions that match.
+        InvalidInputError: tagged versions match.
     """
     attached = {version: time for version, time in contents.times.items() if version >> 63 == 0}
     referenced = tuple(
@@ -290,7 +290,7 @@ def _plan(
     matching -= {reference.referenced_version for reference in referenced}
     is_error = policy.error_if_tagged_old_versions
     expired, warnings = without_tagged(matching, contents.tags, branch, is_error=is_error)
-    # Detached versions have no order: they stay unless the policy lists them.
+    # Detached versions have no order; they are removed only if the policy lists them.
     named = set(policy.versions or ())
     expired |= {version for version in contents.times if version >> 63 and version in named}
     staying = [names for version, names in contents.names.items() if version not in expired]
@@ -318,7 +318,7 @@ async def _listed(engine: Engine, table: Table, folder: str) -> list[files.Liste
     listed: list[files.Listed] = []
     if folder == VERSIONS and table.keeper is not None and table.keeper.is_asked_by_readers:
         with suppress(NotFoundError):
-            await latest(engine, table)  # after this, the latest manifest is listed
+            await latest(engine, table)  # from here on, the latest manifest is listed
     try:
         listing = engine.scheduler.list(location, reason="cleanup")
         async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
@@ -370,7 +370,7 @@ def _parsed_needs(
 ) -> list[tuple[datetime | None, Int32s] | None]:
     """Return the time and the needed files of versions. CPU work.
 
-    None for a version that is gone or may have managed blobs: `_needs` reads it by itself.
+    None for a version that is gone or may have managed blobs, which `_needs` reads separately.
     """
     needs: list[tuple[datetime | None, Int32s] | None] = []
     for where, content in zip(places, read, strict=True):
@@ -425,7 +425,7 @@ async def _of_branch(engine: Engine, table: Table, name: str, contents: _Content
 
 
 def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[str]:
-    """Return the branches that began at a branch or at one of its descendants; None is main."""
+    """Return the branches that descend from a branch; None is the main branch."""
     names: list[str] = []
     parents: set[str | None] = {branch}
     while True:
@@ -441,7 +441,7 @@ def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[s
 
 
 async def _needed_meanwhile(engine: Engine, table: Table, contents: _Contents) -> set[str]:
-    """Return names of files that versions, branches and clones created since `_look` need."""
+    """Return the names of files that versions, branches and clones created since `_look` need."""
     tags, branches, listed = await asyncio.gather(
         refs.list_tags(engine, table),
         refs.list_branches(engine, table),
@@ -454,7 +454,7 @@ async def _needed_meanwhile(engine: Engine, table: Table, contents: _Contents) -
     for name in _below(table.branch, branches):
         if name not in contents.branches:
             names += await _of_branch(engine, table, name, contents)
-            # The branch may not have its first version yet.
+            # The branch may not yet have its first version.
             names.append(contents.names.get(branches[name].parent_version, files.NONE))
     names += [
         contents.names.get(tag.version, files.NONE)

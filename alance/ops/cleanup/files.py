@@ -1,7 +1,7 @@
-"""Files of a table by the versions that need them, from their names below its folder. Pure.
+"""Files of a table and the versions that need them, by their names below its folder. Pure.
 
-Files are compared by name alone, without their folder: names are random, and a branch also reads
-files in the folder of its parent.
+Files are compared by name, without their folder: names are random, and a branch also reads files in
+the folder of its parent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NONE: Final = np.empty(0, np.int32)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file of a table: its path below the table's folder."""
+    """A listed file of a table, with its path below the table's folder."""
 
     path: str
     num_bytes: int
@@ -46,15 +46,15 @@ class Listed:
 
 
 def has_managed_blobs(head: table_pb2.Manifest) -> bool:
-    """True if rows of a version may name objects that the table keeps."""
+    """True if rows of a version may name objects that the table owns."""
     return bool(head.reader_feature_flags & MANAGED_BLOBS)
 
 
 def object_names(locations: Iterable[str]) -> Iterator[str]:
-    """Yield the names of objects that the table keeps, from their locations.
+    """Yield the names of objects that the table owns, from their locations.
 
-    A base path may be spelled in several ways. In doubt more names are yielded: each part of a
-    location that looks like a name.
+    A base path may be spelled in several ways, so each part of a location that looks like a name is
+    yielded.
     """
     for location in locations:
         parts = location.split("/")
@@ -87,7 +87,7 @@ def names_of_fragment(message: table_pb2.DataFragment) -> Iterator[str]:
 def names_beside_fragments(
     head: table_pb2.Manifest, indices: Iterable[table_pb2.IndexMetadata]
 ) -> Iterator[str]:
-    """Yield the names of a manifest's transaction file and of the folders of its indices."""
+    """Yield the names of a manifest's transaction file and of its index folders."""
     if head.transaction_file:
         yield f"{TRANSACTIONS}/{head.transaction_file}"
     for index in indices:
@@ -95,11 +95,11 @@ def names_beside_fragments(
 
 
 class NameIndex:
-    """Numbers of names. Versions share most files, so a version takes 4 bytes for each file."""
+    """Numbering of file names. Versions share most files, so a version takes 4 bytes per file."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._of_fragments: dict[bytes, list[int]] = {}  # by their records
+        self._of_fragments: dict[bytes, list[int]] = {}  # by serialized record
         self._lock = threading.Lock()
 
     def numbers_of(
@@ -136,7 +136,7 @@ class NameIndex:
         return [numbers.setdefault(name, len(numbers)) for name in names]
 
     def names(self, parts: Iterable[Int32s]) -> set[str]:
-        """Return the names of several versions together."""
+        """Return the names of all files of several versions."""
         chosen = np.unique(np.concatenate([NONE, *parts])).tolist()
         with self._lock:
             names = list(self._numbers)
@@ -149,7 +149,7 @@ def index_folder(content: bytes) -> str:
 
 
 def staged_for(path: str) -> str | None:
-    """Return the path of the manifest for which an external manifest store staged a file.
+    """Return the final path of a manifest that an external manifest store has staged at `path`.
 
     Returns None if the file is not a staged manifest.
     """
@@ -159,13 +159,13 @@ def staged_for(path: str) -> str | None:
 
 
 def owner_of(path: str) -> tuple[Kind, str] | None:
-    """Return the kind of a file, and the name by which versions need it.
+    """Return the kind of a file, and the name by which versions refer to it.
 
-    Returns None if the file is not of the format.
+    Returns None if the file is not part of the format.
     """
     folder, _, name = path.partition("/")
     base = posixpath.basename(path)
-    if folder == BLOBS:  # other files in this folder belong to nobody, as in pylance
+    if folder == BLOBS:  # files of other kinds in this folder are never removed, as in pylance
         return ("data", path) if name.endswith(".blob") else None
     if staged_for(path) is not None:
         return "temporary_manifest", path
@@ -195,7 +195,7 @@ def candidates(
     chosen = (
         candidate(file, needed, expired, unverified_before)
         for file in listed
-        if staged_for(file.path) in paths  # or else it may be the only manifest of its version
+        if staged_for(file.path) in paths  # otherwise it may be the only manifest of its version
     )
     return [chosen_file for chosen_file in chosen if chosen_file is not None]
 
@@ -203,18 +203,19 @@ def candidates(
 def candidate(
     file: Listed, needed: Set[str], expired: Set[str], unverified_before: datetime | None
 ) -> CleanupCandidateFile | None:
-    """Return a file as a candidate for removal. Returns None if it stays.
+    """Return a file as a candidate for removal; None if it is retained.
 
     Args:
         needed: names of the files that remaining versions need.
         expired: names of the files that removed versions need.
-        unverified_before: files of no version are removed if they are older; None: always.
+        unverified_before: files of no version are removed if they are older than this; None: in any
+            case.
     """
     owner = owner_of(file.path)
     if owner is None:
         return None
     kind, name = owner
-    # The second name is of a file of a base path within `data`.
+    # The second name is for a file of a base path within `data`.
     if name in needed or f"{DATA}/{posixpath.basename(name)}" in needed:
         return None
     verified = name in expired

@@ -1,4 +1,4 @@
-"""Choice of the versions that a cleanup removes; its counts and explanations. Pure."""
+"""Choice of the versions that a cleanup removes, with its counts and explanations. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alance.format.table.refs import TagContents
 
 DEFAULT_AGE: Final = timedelta(days=14)
-LONGEST_S: Final = 1e12  # of a duration, in seconds; 30,000 years
+LONGEST_S: Final = 1e12  # longest duration in seconds; 30,000 years
 Kind: TypeAlias = Literal[
     "data", "transaction", "index", "deletion", "manifest", "temporary_manifest", "temporary"
 ]
@@ -59,7 +59,7 @@ class CleanupCandidateFile:
 
     Attributes:
         path: relative to the folder of the table or branch.
-        unverified: True if no version names the file: a writer failed, or is still running.
+        unverified: True if no version names the file, because a writer failed or is still running.
     """
 
     path: str
@@ -70,7 +70,7 @@ class CleanupCandidateFile:
 
 @dataclass(frozen=True, slots=True)
 class CleanupReferencedBranch:
-    """A branch that was made from a version of the table, which therefore stays.
+    """A branch from a version of the table, which therefore is retained.
 
     Attributes:
         referenced_version: number of that version.
@@ -85,12 +85,12 @@ class CleanupExplanation:
     """Versions and files that a cleanup would remove.
 
     Attributes:
-        read_version: the latest version, which stays.
+        read_version: the latest version, which is retained.
         versions: versions that would be removed, oldest first.
-        candidate_files: some or all of the files; `stats` counts all.
-        candidate_files_truncated: True if `candidate_files` lacks some files.
-        referenced_branches: branches whose first versions stay.
-        warnings: versions that stay although they match, with the reason.
+        candidate_files: the files, or only some of them; `stats` counts all of them.
+        candidate_files_truncated: True if `candidate_files` is incomplete.
+        referenced_branches: branches that retain a version of the table.
+        warnings: versions that are retained although they match, with the reason.
     """
 
     read_version: int
@@ -103,9 +103,7 @@ class CleanupExplanation:
 
 
 class PolicyArguments(TypedDict, total=False):
-    """Conditions of a cleanup as keyword arguments, besides age and count; see
-    `Dataset.cleanup_old_versions`.
-    """
+    """Keyword arguments of a cleanup, without age and count; see `Dataset.cleanup_old_versions`."""
 
     older_than_version: int | None
     versions: Collection[int] | None
@@ -126,19 +124,19 @@ class CleanupArguments(PolicyArguments, total=False):
 @public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupPolicy:
-    """Choice of versions to remove: those that match all given criteria.
+    """Choice of versions to remove: versions that match all criteria that are set.
 
     Without any criterion, versions older than two weeks are removed.
 
     Attributes:
         older_than: remove versions older than this, by the time in their manifest.
         older_than_version: remove versions before this one.
-        retain_versions: number of the latest versions that stay.
+        retain_versions: number of the latest versions to retain.
         versions: remove only these versions; detached versions are removed only if listed here.
-        delete_unverified: True to remove files of no version whatever their age.
-        error_if_tagged_old_versions: False to let tagged versions that match stay without an error.
-        seen_from: the latest version for the cleanup: it stays, and later versions stay and are not
-            counted. None for the latest version of all.
+        delete_unverified: True to remove files of no version even if they are recent.
+        error_if_tagged_old_versions: False to retain tagged versions that match, without an error.
+        seen_from: the version that counts as the latest; it and later versions are retained. None
+            for the table's latest version.
     """
 
     older_than: timedelta | None = None
@@ -158,11 +156,11 @@ class CleanupPolicy:
             check_count("version", version)
 
     def matching(self, times: Mapping[int, datetime | None], now: datetime) -> set[int]:
-        """Return the versions that match, without the latest.
+        """Return the versions that match, except the latest one.
 
         Args:
             times: time of each attached version; a version without a time counts as old.
-            now: the time for ages.
+            now: the time from which ages are computed.
         """
         last = self.seen_from
         numbers = sorted(version for version in times if last is None or version <= last)
@@ -195,9 +193,9 @@ def without_tagged(
     *,
     is_error: bool,
 ) -> tuple[set[int], list[str]]:
-    """Return the versions without those that tags of the branch name, and a warning for each tag.
+    """Return the versions that no tag names, and a warning for each tag that names one.
 
-    Tags of shallow clones keep versions as well, but are never an error.
+    Tags of shallow clones retain versions as well, but are never an error.
 
     Raises:
         InvalidInputError: `is_error` is true, and a tag of a user names one of the versions.
@@ -219,7 +217,7 @@ def without_tagged(
 
 
 def shown_tag(name: str, tag: TagContents) -> str:
-    """Return the name of a tag for messages, with the shallow clone that it is for."""
+    """Return the name of a tag for messages, with the shallow clone that the tag is for."""
     if tag.clone_uri is None:
         return f"tag {name!r}"
     return f"shallow clone {tag.clone_uri!r} (tag {name!r}; delete it when the clone is gone)"
@@ -228,7 +226,7 @@ def shown_tag(name: str, tag: TagContents) -> str:
 def clones_without_version(
     tags: Mapping[str, TagContents], versions: Mapping[str | None, Collection[int]]
 ) -> list[str]:
-    """Return a warning for each shallow clone whose version is gone, so its files are unknown.
+    """Return a warning for each shallow clone whose version is gone, so that its files are unknown.
 
     Args:
         versions: existing versions by branch; tags on other branches are skipped.
@@ -241,7 +239,7 @@ def clones_without_version(
 
 
 def _before(now: datetime, age: timedelta) -> datetime:
-    """Return the time `age` before `now`; the end of the calendar if it is out of range."""
+    """Return the time `age` before `now`, or the earliest possible time."""
     try:
         return now - age
     except OverflowError:
@@ -269,13 +267,13 @@ def parse_duration(text: str) -> timedelta:
 
 
 class AutoCleanupConfig(TypedDict, total=False):
-    """Settings of the cleanup after commits; see `auto_cleanup_options` of `write_dataset`.
+    """Settings for cleanups after commits; see `auto_cleanup_options` of `write_dataset`.
 
     Attributes:
         interval: clean up after each version whose number is a multiple of it; required.
-        older_than_seconds: remove versions older than this.
-        retain_versions: number of latest versions that stay. A version must match both settings to
-            be removed.
+        older_than_seconds: minimum age of a version to remove.
+        retain_versions: number of the latest versions to retain. A removed version matches both
+            settings.
     """
 
     interval: int
@@ -284,11 +282,11 @@ class AutoCleanupConfig(TypedDict, total=False):
 
 
 def configured(options: AutoCleanupConfig) -> dict[str, str]:
-    """Return the table's configuration of cleanups after commits.
+    """Convert settings for cleanups after commits to entries of the table's configuration.
 
     Raises:
-        InvalidInputError: a key is unknown, the interval is missing, a value is not a count, or
-            there is no bound, so that all versions but the latest would be removed.
+        InvalidInputError: a key is unknown, the interval is missing, a value is not a count, or age
+            and number are both missing, so that all versions except the latest would be removed.
     """
     least = {"interval": 1, "older_than_seconds": 0, "retain_versions": 1}
     if not isinstance(options, Mapping) or not least.keys() >= options.keys() > {"interval"}:
@@ -308,11 +306,11 @@ def configured(options: AutoCleanupConfig) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AutoCleanup:
-    """Cleanup after commits, by the table's configuration.
+    """Cleanups after commits as the table's configuration requests them.
 
     Attributes:
         interval: clean up after each version whose number is a multiple of this.
-        rate: deletions in a second; None for no limit.
+        rate: maximum deletions per second; None for no limit.
     """
 
     interval: int
@@ -321,7 +319,7 @@ class AutoCleanup:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> AutoCleanup | None:
-        """Parse the configuration. Returns None if it has no cleanup after commits.
+        """Parse the table's configuration; None if it requests no cleanups after commits.
 
         Raises:
             InvalidInputError: a value is invalid.
@@ -343,7 +341,7 @@ class AutoCleanup:
             raise InvalidInputError(f"config {AUTO}*: {error}") from error
 
     def is_due(self, version: int) -> bool:
-        """True if a cleanup follows a version."""
+        """True if a cleanup has to follow a version."""
         return self.interval > 0 and version % self.interval == 0
 
 

@@ -1,4 +1,4 @@
-"""The files of a table as rows: those that versions need, and those that exist."""
+"""The files of a table as rows: files that versions need, and files that exist."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 MANIFESTS_AT_ONCE: Final = 16
-MANIFEST_BYTES: Final = 64 << 20  # of manifests that are read ahead
-LISTED_ROWS: Final = 4096  # rows of a batch; four pages of a listing
+MANIFEST_BYTES: Final = 64 << 20  # bytes of manifests that are read ahead
+LISTED_ROWS: Final = 4096  # rows per batch, from four pages of a listing
 
 TRACKED: Final = pa.schema(
     [
@@ -54,7 +54,7 @@ async def tracked_files(
     min_version: int | None,
     progress: Callable[[int, int], object] | None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the files that each version of a branch needs, a batch a version; see the verb."""
+    """Yield the files that each version of a branch needs, one batch per version; see the verb."""
     check_callback("progress", progress)
     if min_version is not None:
         check_count("min_version", min_version, 0)
@@ -65,7 +65,7 @@ async def tracked_files(
     async def read(place: ManifestLocation) -> pa.RecordBatch | None:
         try:
             manifest = await load_manifest(engine, place, keep=False)
-        except NotFoundError:  # cleaned up meanwhile
+        except NotFoundError:  # removed by a cleanup meanwhile
             return None
         for folder in _unlisted(manifest):
             if folder not in listed:
@@ -130,7 +130,7 @@ def _batch(
 def _files(
     manifest: Manifest, listed: Mapping[str, list[str]]
 ) -> Iterator[tuple[int | None, str, int]]:
-    """Yield the base, the path and the number of the kind of each file."""
+    """Yield the base, the path and the kind's number of each file."""
     if manifest.head.transaction_file:
         yield None, f"{TRANSACTIONS}/{manifest.head.transaction_file}", 3
     for message in manifest.fragments.records:

@@ -1,7 +1,7 @@
 """Columns: add, compute, alter, replace and drop.
 
-The caller's input becomes values, fragment by fragment. `backfill` writes them to new files, next
-to the old files or instead of them, and one commit makes the version.
+The caller's input is converted to values, fragment by fragment. `backfill` writes them to new
+files, next to the old files or instead of them, and one commit creates the version.
 
 Where to change something:
     input for new columns, and its evaluation: `sources`; values by a key: `join`

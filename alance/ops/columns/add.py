@@ -1,7 +1,7 @@
-"""Columns in new data files: added to each fragment by a Merge, or replaced by a DataReplacement.
+"""Columns in new data files: added by a Merge operation, or replaced by a DataReplacement.
 
-Other columns of the fragments are neither read nor written. The functions of single fragments are
-for backfills that several processes share: each writes files, and one commit follows.
+Other columns of the fragments are neither read nor written. The functions for single fragments are
+for backfills by several processes: each process writes files, and one commit follows.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ async def add_columns(
     batch_size: int | None = None,
     options: CommitOptions,
 ) -> Snapshot:
-    """Return the version with new columns. See `Dataset.add_columns`."""
+    """Add columns; return the new version. See `Dataset.add_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
     return await add_opened(snapshot, columns, options)
 
 
 async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOptions) -> Snapshot:
-    """Return the version with new columns, whose values come from an open source.
+    """Add columns with values from an open source; return the new version.
 
     Raises:
-        InvalidInputError: a column exists already, or values do not fit.
-        RetryableConflictError: other commits came first in all attempts, or they have added rows
-            for which the source has no values.
+        InvalidInputError: a column already exists, or values do not fit.
+        RetryableConflictError: other commits were first in all attempts, or have added rows for
+            which the source has no values.
         CommitConflictError: a newer version rules this one out.
     """
     if columns.values is None:
@@ -81,10 +81,10 @@ async def _add_nulls(snapshot: Snapshot, columns: NewColumns, options: CommitOpt
 
 
 async def grown(snapshot: Snapshot, columns: NewColumns) -> tuple[Schema, Schema]:
-    """Return the schema with new columns, and the new fields alone with their parents.
+    """Return the schema with new columns, and a schema of only the new fields and their parents.
 
     Raises:
-        InvalidInputError: a column exists already, or is inside a list and has values.
+        InvalidInputError: a column already exists, or is inside a list and has values.
         UnsupportedError: the format, or the version of the table's files, does not have a type; or
             the columns have values and the table has a MemWAL.
     """
@@ -133,7 +133,7 @@ async def add_to_fragment(
     read_columns: Sequence[str] | None = None,
     batch_size: int | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
-    """Return a fragment with new columns, and the schema. See `DatasetFragment.add_columns`."""
+    """Add columns to a fragment; return it and the schema. See `DatasetFragment.add_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
     return await add_opened_to_fragment(snapshot, handle, columns)
 
@@ -141,7 +141,7 @@ async def add_to_fragment(
 async def add_opened_to_fragment(
     snapshot: Snapshot, handle: FragmentHandle, columns: NewColumns
 ) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
-    """Return a fragment with new columns, whose values come from an open source; and the schema."""
+    """Add columns with values from an open source to a fragment; return it and the schema."""
     schema, new = await grown(snapshot, columns)
     if columns.values is None:
         return handle.fragment.message, schema.messages
@@ -158,7 +158,7 @@ async def replace_columns(
     batch_size: int | None = None,
     options: CommitOptions,
 ) -> Snapshot:
-    """Return the version with other values of columns. See `Dataset.replace_columns`."""
+    """Replace the values of columns; return the new version. See `Dataset.replace_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
     values = Conformed(columns.required_values())
 
@@ -213,7 +213,7 @@ def whole_columns(snapshot: Snapshot, names: Sequence[str]) -> Schema:
     """Return the fields of top-level columns.
 
     Raises:
-        InvalidInputError: a column does not exist, is not at top level, or is repeated.
+        InvalidInputError: a column does not exist, is nested, or is repeated.
     """
     schema = snapshot.schema.project(names)
     if [field.name for field in schema.fields] != list(names):
@@ -223,10 +223,10 @@ def whole_columns(snapshot: Snapshot, names: Sequence[str]) -> Schema:
 
 @dataclass(slots=True)
 class Conformed:
-    """Values that are cast to the types of existing columns.
+    """Source of values, cast to the types of existing columns.
 
     Attributes:
-        values: the values before the cast.
+        values: source of the values before the cast.
         target: the existing columns, in the order of the values; None before `aim`.
     """
 
@@ -252,7 +252,7 @@ class Conformed:
         return self.values.in_order
 
     def reads(self, schema: Schema) -> frozenset[int] | None:
-        # Changes of the columns themselves by others would be lost as well.
+        # Concurrent changes of these columns would be lost as well.
         names = [] if self.target is None else self.target.names
         own = frozenset(field.id for field in schema.project(names).walk())
         reads = self.values.reads(schema)

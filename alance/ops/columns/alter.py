@@ -1,4 +1,4 @@
-"""Alter and drop columns: by the schema alone, or for a new type by new files of the column."""
+"""Alter and drop columns: only in the schema, or for a new type by new files of the column."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KEYS: Final = {"path": str, "name": str, "nullable": bool, "data_type": pa.DataT
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """Changes of a column; None for properties that stay."""
+    """Changes of a column; None for each property that does not change."""
 
     path: str
     name: str | None = None
@@ -88,11 +88,11 @@ class ColumnChange:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """A schema after its changes.
+    """Result of changes to a schema.
 
     Attributes:
         schema: the new schema.
-        shapes: the schema with new types and ids, but the old names.
+        shapes: the schema with the new types and ids, but the old names.
         tightened: paths of fields that no longer allow nulls.
         cast: old path and id of each field with a new type.
     """
@@ -106,7 +106,7 @@ class Altered:
 async def alter_columns(
     snapshot: Snapshot, alterations: Sequence[Alteration], commit: CommitOptions
 ) -> Snapshot:
-    """Return the version with other names, nullability or types. See `Dataset.alter_columns`."""
+    """Change names, nullability or types; return the new version. See `Dataset.alter_columns`."""
     changes = [ColumnChange.of(alteration) for alteration in alterations]
     if not changes:
         raise InvalidInputError("alter_columns: nothing to alter")
@@ -151,11 +151,11 @@ async def alter_columns(
 
 
 def altered(base: Snapshot, changes: Sequence[ColumnChange]) -> Altered:
-    """Return the schema after changes, whose paths are those before all changes.
+    """Apply changes to a schema; paths are those before any change.
 
     Raises:
         InvalidInputError: a field does not exist; a name is taken; a column cannot be cast; or a
-            column is cast while it or another one no longer allows nulls.
+            column is cast while it or another column is made non-nullable.
     """
     schema = shapes = base.schema
     tightened, cast = [], []
@@ -217,10 +217,10 @@ def _check_cast(base: Snapshot, path: str, field: Field) -> None:
 
 
 def _check_indices(base: Snapshot, cast: Sequence[tuple[str, int]]) -> None:
-    """Check that no index has a column that is cast.
+    """Check that no index is on a column that is cast.
 
     Raises:
-        InvalidInputError: an index has such a column.
+        InvalidInputError: an index is on such a column.
     """
     for path, field_id in cast:
         touched = related(base.manifest.head.fields, [field_id])
@@ -238,7 +238,7 @@ async def check_no_nulls(snapshot: Snapshot, paths: Sequence[str]) -> None:
     """Check that no live row has a null in any of the columns.
 
     A field of a null struct counts as null. Cost: a scan of the columns, without zones of rows that
-    have no nulls by their statistics.
+    have no nulls according to their statistics.
 
     Raises:
         InvalidInputError: a row has a null.
@@ -265,7 +265,7 @@ async def check_no_nulls(snapshot: Snapshot, paths: Sequence[str]) -> None:
 
 
 def _pruner(schema: Schema, names: Mapping[str, Sequence[str]]) -> Pruner | None:
-    """Return a pruner of rows without nulls in the columns. None if it would prune nothing."""
+    """Return a pruner that skips rows without nulls in the columns; None if there are none."""
     columns = [
         Column(tuple(parts), plain_type(schema.field(path).arrow_type))
         for path, parts in names.items()
@@ -275,7 +275,7 @@ def _pruner(schema: Schema, names: Mapping[str, Sequence[str]]) -> Pruner | None
 
 
 def _check(batch: pa.RecordBatch, names: Mapping[str, Sequence[str]]) -> None:
-    """Refuse nulls, and name the first fragment that has one; CPU work."""
+    """Raise an error if there are nulls, naming the first fragment that has any. CPU work."""
     for path, (column, *below) in names.items():
         array = batch.column(column)
         if _num_nulls(array, below):
@@ -307,7 +307,7 @@ def _num_nulls(array: pa.Array, names: Sequence[str]) -> int:
 async def drop_columns(
     snapshot: Snapshot, columns: Sequence[str], commit: CommitOptions
 ) -> Snapshot:
-    """Return the version without some columns. See `Dataset.drop_columns`."""
+    """Drop columns; return the new version. See `Dataset.drop_columns`."""
 
     async def attempt(base: Snapshot) -> Snapshot:
         schema = dropped(base.schema, columns)

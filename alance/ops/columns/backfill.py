@@ -1,9 +1,9 @@
-"""New data files for fragments: takes values for live rows, and writes a file for each fragment.
+"""New data files for fragments: values of live rows are written to a file for each fragment.
 
-A new file has as many rows as its fragment, including deleted rows. A deleted row repeats the
-value of the live row before it, so that no new null appears. Several fragments are written at once.
-If the operation is run again on a newer version, the file of a fragment is reused if the fragment
-still has the same files.
+A new file has as many rows as its fragment, including deleted rows. A deleted row repeats the value
+of the live row before it, so that no new null appears. Several fragments are written concurrently.
+If the operation is repeated on a newer version, a fragment that still has the same files keeps its
+new file.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from alance.ops.version.summary import ChangeSummary
     from alance.ops.write.files_at_once import FileAtOnce
 
-# Each fragment that is being written needs memory for its open pages, 8 MiB a column, and a share
-# of the read-ahead. Small fragments are limited by round trips, so more of them are under way.
+# Each fragment that is being written needs memory for its open pages, 8 MiB per column, and a share
+# of the read-ahead. For small fragments the limit is round trips, so more of them are under way.
 LEAST_AT_ONCE: Final = 4
 MOST_AT_ONCE: Final = 32
 ROWS_AT_ONCE: Final = 4 << 20
@@ -71,17 +71,18 @@ class _BackfilledFile:
 
 @dataclass(slots=True)
 class Backfill:
-    """New files of one operation. Use it with `async with`: an error removes the files.
+    """New files of one operation. Use it with `async with`; an error removes the files.
 
     Args:
         values: values of the new columns.
-        checkpoint: keeps finished work beyond the end of the process, until the version is made.
+        checkpoint: stores finished work on disk until the version is committed; None: no
+            checkpoint.
     """
 
     values: NewValues
     checkpoint: Checkpoint | None = None
     _written: dict[int, _BackfilledFile] = field(default_factory=dict, init=False)
-    _unnamed: bool = field(default=True, init=False)  # no version can name the files
+    _unnamed: bool = field(default=True, init=False)  # True while no version can name the files
 
     async def __aenter__(self) -> Self:
         return self
@@ -163,12 +164,12 @@ class Backfill:
         options: CommitOptions,
         summary: ChangeSummary | None = None,
     ) -> Snapshot:
-        """Make the version.
+        """Commit the new version.
 
         Raises:
             RetryableConflictError: run the operation again on the latest version.
             CommitConflictError: a newer version rules this one out.
-            CommitStateUnknownError: it is unknown whether the version was made.
+            CommitStateUnknownError: it is unknown whether the version was committed.
         """
         self._unnamed = False
 
@@ -182,7 +183,7 @@ class Backfill:
         return after
 
     async def discard(self) -> None:
-        """Remove all files that no version can need, except those of a checkpoint."""
+        """Remove all files that no version can need, except files of a checkpoint."""
         if self._unnamed:
             written = list(self._written.values())
             self._written.clear()
@@ -218,7 +219,8 @@ class Backfill:
         record = fragment.files[0] if fragment.files else None
         self._written[handle.id] = _BackfilledFile(source, record, files)
         if self.checkpoint is not None and record is not None:
-            # The file stays even if this call fails, because the checkpoint may have its record.
+            # The file is retained even if this call fails, because the checkpoint may have its
+            # record.
             await self.checkpoint.add(handle.id, source, record)
 
     async def _group(
@@ -257,9 +259,9 @@ class Backfill:
         if record is not None:
             file = fragment.files.add()
             file.CopyFrom(record)
-            # Ids may have changed since the file was written, if others have added fields.
+            # Ids may have changed since the file was written, if other commits added fields.
             file.fields[:] = listed_ids(new, len(record.fields))
-            for other in fragment.files[:-1]:  # parents in files of 2.0: the newest file has them
+            for other in fragment.files[:-1]:  # the newest file has the parents in 2.0
                 if not set(file.fields).isdisjoint(other.fields):
                     again = [
                         TOMBSTONE if field_id in file.fields else field_id
@@ -275,7 +277,7 @@ def owned_ids(schema: Schema) -> list[int]:
 
 
 def listed_ids(schema: Schema, count: int) -> list[int]:
-    """Return the ids that a data file lists: of fields with columns, in files of 2.0 of all fields.
+    """Return the ids that a data file lists: of fields with columns; of all fields in 2.0.
 
     Args:
         count: number of ids that the file lists.
@@ -304,7 +306,7 @@ async def _removed(written: Iterable[_BackfilledFile]) -> None:
 def small_groups(
     snapshot: Snapshot, new: Schema, handles: Sequence[FragmentHandle]
 ) -> Iterator[list[FragmentHandle]]:
-    """Yield groups of consecutive small fragments; others are skipped.
+    """Yield groups of consecutive small fragments; skip large ones.
 
     Args:
         handles: prepared fragments.
@@ -343,7 +345,7 @@ async def write_group(
 
     Raises:
         InvalidInputError: there are too many or too few values, or they do not fit.
-        StoreError: the store failed; no file stays.
+        StoreError: the store failed; all files are removed.
     """
     spreads = [Spread.of(handle) for handle in handles]
     num_live = sum(spread.num_live for spread in spreads)
@@ -398,10 +400,10 @@ class Spread:
         return cls(deleted, count - (0 if deleted is None else len(deleted)), count)
 
     def sources(self, start: int, stop: int) -> Int64s | None:
-        """Return for the physical rows of a span of live rows the live row to copy, from 0; (n,).
+        """Return for each physical row of a span of live rows the live row to copy, from 0; (n,).
 
-        A deleted row copies the live row before it; at the start of the fragment, the one after it.
-        Returns None if no row of the span is deleted.
+        A deleted row copies the live row before it; at the start of the fragment, the live row
+        after it. Returns None if no row of the span is deleted.
         """
         if self.deleted is None or not len(self.deleted):
             return None

@@ -1,4 +1,4 @@
-"""Casts of columns to another type, batch by batch; a value that would be lost is an error."""
+"""Casts of columns to another type, batch by batch; loss of a value is an error."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Casts(OfLiveRows):
     Attributes:
         read: fields to cast, with their parents.
         target: the same fields with other types.
-        names: names of the top-level columns in messages.
+        names: names of the top-level columns, for messages.
     """
 
     read: Schema = _NONE
@@ -71,9 +71,9 @@ class Casts(OfLiveRows):
 
 
 def _whole_fragment(schema: Schema, handle: FragmentHandle, ahead_bytes: int | None) -> ScanPlan:
-    """Return a scan of all rows of a fragment, also deleted ones, of fields with their parents."""
+    """Return a scan of all rows of a fragment, deleted ones too, for fields and their parents."""
     projection = project(schema, None, flat=False)
-    # The flag of row ids only declares that the caller can recognize deleted rows.
+    # The flag of row ids only means that the caller can recognize deleted rows.
     options = ScanOptions(with_row_id=True, include_deleted_rows=True, io_buffer_bytes=ahead_bytes)
     return ScanPlan(options, projection, None, schema, None, [handle], {}, frozenset())
 
@@ -87,8 +87,8 @@ def cast(
     """Cast a batch to another schema of the same names. CPU work.
 
     Args:
-        live: mask of the rows whose values matter, shape (n,); other rows get arbitrary values.
-            None for all rows.
+        live: mask of the rows whose values matter, shape (n,); None for all rows. Other rows get
+            arbitrary values.
         names: names of columns in messages.
 
     Raises:
@@ -117,17 +117,17 @@ def cast(
 
 
 def _clocks_in_zone(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Take timestamps without a zone as local times in the zone of `type_`; keep other values."""
+    """Read timestamps without a zone as local times in the zone of `type_`; keep other values."""
     return in_zone_of(values, type_) if pa.types.is_timestamp(values.type) else values
 
 
 def overlaid(
     rows: pa.RecordBatch, places: npt.NDArray[np.integer[Any]], values: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Return rows with new values at some places. CPU work.
+    """Return rows with new values at some positions. CPU work.
 
     Args:
-        places: places of the rows with new values; shape (number of values,).
+        places: positions of the rows with new values; shape (number of values,).
         values: the new values; they have at least the columns of the rows.
     """
     numbers = np.arange(rows.num_rows)
@@ -155,7 +155,7 @@ def _loose(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def _num_infinite(array: pa.Array) -> int:
-    """Return the number of infinite floats at any depth: large values become such in a cast."""
+    """Return the number of infinite floats at any depth; a cast makes large values infinite."""
     if pa.types.is_floating(array.type):
         return int(pc.is_inf(array).true_count)
     if pa.types.is_struct(array.type):

@@ -2,12 +2,13 @@
 
 The file has two tables: `fragments` has the record of the data file of each finished fragment,
 `batches` the results of unfinished fragments so far, as Arrow IPC streams. Rows are keyed by `job`,
-a hash of the table's location, the new columns and the columns read; and by `source`, the data
-files of the fragment, for batches also its deletion file. So a row never serves another table,
-other columns, or a fragment that changed. The file is removed when the version is made.
+a hash of the table's location, the new columns and the columns read; and by `source`, the
+fragment's data files, and for batches also its deletion file. So a row is never used for another
+table, other columns, or a fragment that has changed. The file is removed when the version is
+committed.
 
-Data files of finished fragments stay in the table's folder after a failure. A cleanup removes them
-after seven days; a later run computes them again.
+After a failure, data files of finished fragments remain in the table's folder. A cleanup removes
+them after seven days; a later run computes them again.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Checkpoint:
         return checkpoint
 
     async def find(self, fragment_id: int, source: str) -> table_pb2.DataFile | None:
-        """Return the record of the file of a finished fragment. None if there is no such file.
+        """Return the record of a finished fragment's file; None if there is no such file.
 
         Cost: a HEAD of the file, if there is a record.
         """
@@ -95,7 +96,7 @@ class Checkpoint:
         return None
 
     async def add(self, fragment_id: int, source: str, file: table_pb2.DataFile) -> None:
-        """Note that a fragment is finished, and drop its batches."""
+        """Record that a fragment is finished, and drop its batches."""
         row = (self.job, fragment_id, source, file.SerializeToString())
 
         def store(database: sqlite3.Connection) -> None:
@@ -107,7 +108,7 @@ class Checkpoint:
     async def find_batch(
         self, fragment_id: int, source: str, start: int, num_rows: int
     ) -> pa.RecordBatch | None:
-        """Return the stored result for a span of live rows of a fragment. None if there is none."""
+        """Return the stored result for a span of a fragment's live rows; None if there is none."""
         content = await self._value(
             "SELECT result FROM batches WHERE job = ? AND fragment_id = ? AND source = ? "
             "AND start = ? AND num_rows = ?",
@@ -130,7 +131,7 @@ class Checkpoint:
         await self._run(store)
 
     async def remove(self) -> None:
-        """Remove the file, after the version was made."""
+        """Remove the file after the version was committed."""
 
         def remove() -> None:
             with suppress(FileNotFoundError):
@@ -139,7 +140,7 @@ class Checkpoint:
         await asyncio.to_thread(remove)
 
     async def _value(self, query: str, values: tuple[str | int, ...]) -> bytes | None:
-        """Return the only column of a query's first row. None if there is no row."""
+        """Return the only column of a query's first row; None if there is no row."""
         row = await self._run(lambda database: database.execute(query, values).fetchone())
         return None if row is None else row[0]
 

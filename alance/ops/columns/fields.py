@@ -28,7 +28,7 @@ BEFORE_2_2: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1)
 
 
 def next_field_id(manifest: Manifest) -> int:
-    """Return the first id for new fields: above all ids of the schema and of fragments' files."""
+    """Return the first id for new fields, above all ids of the schema and of data files."""
     message = manifest.head
     highest = max([field.id for field in message.fields], default=-1)
     if message.HasField("max_allocated_field_id"):
@@ -40,15 +40,15 @@ def next_field_id(manifest: Manifest) -> int:
 
 
 def added(schema: Schema, new: pa.Schema, next_id: int) -> tuple[Schema, Schema]:
-    """Return the schema with new fields at its end, and the new fields alone with their parents.
+    """Return the schema with new fields appended, and a schema of these and their parents only.
 
-    An existing struct, or list of structs, gets the fields that it does not have yet.
+    An existing struct, or list of structs, gets the fields that it lacks.
 
     Args:
         new: names, types and nullability of the new fields; metadata of the schema is ignored.
 
     Raises:
-        InvalidInputError: a field exists already, or a name has dots, is reserved or is repeated.
+        InvalidInputError: a field already exists, or a name has dots, is reserved or is repeated.
         UnsupportedError: the format does not have a type.
     """
     fresh = Schema.from_arrow(new.remove_metadata())
@@ -73,14 +73,14 @@ def added(schema: Schema, new: pa.Schema, next_id: int) -> tuple[Schema, Schema]
 
 
 def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
-    """Check that new fields of structs that exist can be written.
+    """Check that new fields of existing structs can be written.
 
     Args:
-        new: the new fields alone, with their parents.
+        new: the new fields and their parents.
         is_null: True if the fields have no values.
 
     Raises:
-        InvalidInputError: fields inside lists have values, whose lists might have other lengths.
+        InvalidInputError: fields inside lists have values; the lengths of their lists might differ.
         UnsupportedError: the table has files before 2.2.
     """
     ids_before = {head.id for head in manifest.head.fields}
@@ -101,7 +101,7 @@ def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
 
 
 def _grown(old: Field, new: Field, ids: Iterator[int], path: str) -> tuple[Field, Field]:
-    """Return a field with the additional fields of a new one of its name; and these alone."""
+    """Return a field with the members that a new one adds, and a field of only these members."""
     has_same_type = old.logical_type == new.logical_type
     special = old.is_packed or old.is_blob_v1 or old.is_blob_v2
     if not has_same_type or special or not is_nested(old.logical_type) or not new.children:
@@ -181,7 +181,7 @@ def changed(
     name: str | None = None,
     nullable: bool | None = None,
 ) -> Schema:
-    """Return the schema with another name or nullability of a field; None keeps the old one."""
+    """Return the schema with a field's new name or nullability; None leaves it unchanged."""
 
     if name is not None:
         check_text("column", name)
@@ -196,10 +196,11 @@ def changed(
 
 
 def recast(schema: Schema, field_id: int, arrow: pa.DataType, ids: Iterator[int]) -> Schema:
-    """Return the schema with another type of a field, and new ids for it and its descendants.
+    """Return the schema with a new type of a field, and new ids for it and its descendants.
 
     Raises:
-        UnsupportedError: the format does not have the type, or it is an extension or dictionary.
+        UnsupportedError: the format does not have the type, or the type is an extension or
+            dictionary.
     """
     import pyarrow as pa
 
@@ -214,10 +215,10 @@ def recast(schema: Schema, field_id: int, arrow: pa.DataType, ids: Iterator[int]
 
 
 def check_names(schema: Schema) -> None:
-    """Check that the fields of a parent have different names.
+    """Check that the fields of each parent have distinct names.
 
     Raises:
-        InvalidInputError: a name is repeated or empty, or a name at top level has dots.
+        InvalidInputError: a name is repeated or empty, or the name of a top-level field has dots.
     """
 
     def check(fields: Sequence[Field], where: str) -> None:

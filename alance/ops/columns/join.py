@@ -1,7 +1,4 @@
-"""Columns by a join: rows of other data, found by a key column, become new columns or new values.
-
-The other data is in memory.
-"""
+"""Columns by a join: data in memory, matched by a key, gives new columns or new values."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ async def merge(
     *,
     options: CommitOptions,
 ) -> Snapshot:
-    """Return the version with the columns of other data, joined by a key. See `Dataset.merge`."""
+    """Join other data by a key as new columns; return the new version. See `Dataset.merge`."""
     values = await JoinedColumns.of(snapshot, data, left_on, right_on or left_on)
     return await add_opened(snapshot, NewColumns(values, values.columns.schema), options)
 
@@ -68,7 +65,7 @@ async def merge_into_fragment(
     left_on: str,
     right_on: str | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
-    """Return a fragment with the columns of other data. See `DatasetFragment.merge`."""
+    """Add the columns of other data to a fragment; return it. See `DatasetFragment.merge`."""
     values = await JoinedColumns.of(snapshot, data, left_on, right_on or left_on)
     columns = NewColumns(values, values.columns.schema)
     return await add_opened_to_fragment(snapshot, handle, columns)
@@ -80,7 +77,7 @@ class JoinedColumns(OfLiveRows):
 
     Attributes:
         left_on: key column of the table.
-        columns: columns of the other data, without its key.
+        columns: columns of the other data, without its key column.
         keys: look-up of the rows of the other data.
     """
 
@@ -90,7 +87,7 @@ class JoinedColumns(OfLiveRows):
 
     @classmethod
     async def of(cls, snapshot: Snapshot, data: Data, left_on: str, right_on: str) -> JoinedColumns:
-        """Read the other data.
+        """Read other data into memory.
 
         Raises:
             InvalidInputError: a key column does not exist, or the types of the keys do not fit.
@@ -133,7 +130,7 @@ class JoinedColumns(OfLiveRows):
             yield await pool.run(partial(self._rows, places[part], has_match[part]))
 
     def _rows(self, places: Int64s, has_match: Mask) -> pa.RecordBatch:
-        """Return rows of the other data; null if a key has no match."""
+        """Return the matched rows of the other data; nulls for keys without a match."""
         missing = len(has_match) - int(np.count_nonzero(has_match))
         for column in self.columns.schema:
             if missing and not column.nullable:
@@ -150,7 +147,7 @@ class JoinedColumns(OfLiveRows):
 
 @dataclass(frozen=True, slots=True)
 class JoinKeys:
-    """Look-up of the last row that has a key. Nulls are equal.
+    """Look-up of the last row that has a key. A null key equals a null.
 
     Attributes:
         null: last row whose key is null; -1 if no key is null.
@@ -181,7 +178,7 @@ class JoinKeys:
         columns = KeyColumns.of([array.drop_null()])
         table = _kernels.KeyTable(columns.plain(), secrets.randbits(64))
         last = np.zeros(len(table), np.int64)
-        last[table.numbers()] = rows  # numpy keeps the last of equal numbers
+        last[table.numbers()] = rows  # numpy keeps the last one of equal numbers
         return cls(int(nulls[-1]) if len(nulls) else -1, last, table)
 
     def find(self, parts: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
@@ -232,10 +229,10 @@ async def update_in_fragment(
     left_on: str,
     right_on: str | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[int, ...], bytes]:
-    """Return a fragment with other values. See `DatasetFragment.update_columns`."""
+    """Replace values in a fragment; return it. See `DatasetFragment.update_columns`."""
     joined = await JoinedColumns.of(snapshot, data, left_on, right_on or left_on)
     schema = whole_columns(snapshot, joined.columns.schema.names)
-    moved_blobs(snapshot, joined.columns.schema.names)  # refuses blobs that cannot be moved
+    moved_blobs(snapshot, joined.columns.schema.names)  # raises for blobs that cannot be moved
     target = pa.schema([_target(root) for root in schema.fields])
     columns = pa.Table.from_batches(
         await snapshot.engine.pool.run(
@@ -254,7 +251,7 @@ async def update_in_fragment(
 
 
 def _target(field: Field) -> pa.Field:
-    """Return the field for both new and existing values."""
+    """Return a field that can hold both the new and the existing values."""
     arrow = field.logical_arrow()
     return arrow.with_type(moved_type(field)) if has_blobs(field) else arrow
 
@@ -269,7 +266,7 @@ def _conformed(batch: pa.RecordBatch, schema: Schema, target: pa.Schema) -> pa.R
 
 @dataclass(slots=True)
 class Updated(OfLiveRows):
-    """New values for rows whose key is in the other data; existing values for all other rows.
+    """Source of new values for rows whose key is in the other data, of old values for other rows.
 
     Attributes:
         joined: the values of the other data.

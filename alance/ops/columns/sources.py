@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 
 class NewValues(Protocol):
-    """Source of the values of new columns."""
+    """Protocol of a source of the values of new columns."""
 
     @property
     def is_physical(self) -> bool:
-        """True if batches have the deleted rows as well."""
+        """True if batches include the deleted rows."""
 
     @property
     def in_order(self) -> bool:
-        """True if fragments must be read one after the other, in the table's order."""
+        """True if fragments must be read one after another, in the table's order."""
 
     def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
@@ -55,11 +55,11 @@ class NewValues(Protocol):
         """Yield the new columns of the live rows of a fragment, or of all rows if `is_physical`.
 
         Args:
-            ahead_bytes: most bytes that are read ahead.
+            ahead_bytes: maximum bytes that are read ahead.
         """
 
     async def end(self, snapshot: Snapshot) -> None:
-        """Check that no values remain, after all fragments were read."""
+        """Check that no values remain after all fragments were read."""
 
     def reads(self, schema: Schema) -> frozenset[int] | None:
         """Return the ids of the fields on which the values depend; None for all fields."""
@@ -67,7 +67,7 @@ class NewValues(Protocol):
 
 @runtime_checkable
 class GroupedValues(Protocol):
-    """Source that can read several fragments at once."""
+    """Protocol of a source that can read several fragments at once."""
 
     def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
@@ -87,14 +87,14 @@ def source_of(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
 
 
 def rows_source(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
-    """Return a text that identifies the live rows of a fragment: `source_of` and deletion file."""
+    """Return a text that identifies a fragment's live rows: `source_of` and the deletion file."""
     file = handle.fragment.deletion_file
     deleted = "" if file is None else file.name(handle.id)
     return f"{source_of(handle, reads)}|{deleted}"
 
 
 class OfLiveRows:
-    """Base of sources that read live rows, of fragments in any order."""
+    """Base class of sources that read live rows, of fragments in any order."""
 
     __slots__ = ()
 
@@ -118,12 +118,12 @@ Transforms: TypeAlias = (
 
 @dataclass(slots=True)
 class NewColumns:
-    """New columns of a caller.
+    """New columns that a caller has passed.
 
     Attributes:
         values: source of the values; None for columns of nulls.
         fixed: names and types of the columns; None if they depend on the version's schema.
-        checkpoint: checkpoint of a caller's function; None for no checkpoint.
+        checkpoint: checkpoint of a caller's function; None if there is none.
     """
 
     values: NewValues | None
@@ -202,7 +202,7 @@ def _all_null(arrow: pa.Schema) -> NewColumns:
 
 @dataclass(slots=True)
 class Stream:
-    """Values from a stream of batches: one for each live row of the table, in its order."""
+    """Values from a stream of batches: one value for each live row of the table, in order."""
 
     source: AsyncIterator[pa.RecordBatch]
     _rest: pa.RecordBatch | None = field(default=None, init=False)
@@ -260,7 +260,7 @@ class Stream:
             self._rest, self._is_ended = None, batch is None
 
 
-WHOLE_FILE_BYTES: Final = 128 << 10  # local files up to this size are faster to read as a whole
+WHOLE_FILE_BYTES: Final = 128 << 10  # bytes; up to this size, reading a whole local file is faster
 
 
 @dataclass(slots=True)
@@ -269,7 +269,7 @@ class Expressions(OfLiveRows):
 
     Attributes:
         texts: SQL text or a pyarrow expression for each new column.
-        batch_size: most rows that are computed at once; None: as the pages suggest.
+        batch_size: maximum number of rows that are computed at once; None: chosen by the pages.
     """
 
     texts: Mapping[str, str | pc.Expression]
@@ -344,10 +344,10 @@ class Expressions(OfLiveRows):
 
 @dataclass(slots=True)
 class ComputedColumn(OfLiveRows):
-    """Values of a caller's function.
+    """Values computed by a caller's function.
 
     Attributes:
-        columns: columns that the function gets; None for all.
+        columns: columns that are passed to the function; None for all.
         output: names and types of the new columns.
     """
 
@@ -369,11 +369,11 @@ class ComputedColumn(OfLiveRows):
         columns: Sequence[str] | None,
         batch_size: int | None,
     ) -> ComputedColumn:
-        """Prepare a function; calls it with one row if it does not have `output_schema`.
+        """Prepare a function; call it with one row if it has no `output_schema`.
 
         Raises:
-            InvalidInputError: a column is unknown; or the schema cannot be found, because the table
-                has no rows.
+            InvalidInputError: a column is unknown; or the schema cannot be determined, because the
+                table has no rows.
         """
         values = cls(udf, columns, batch_size, udf.output_schema or pa.schema([]))
         if udf.output_schema is None:
@@ -432,7 +432,7 @@ class ComputedColumn(OfLiveRows):
                 result = await snapshot.engine.pool.run(
                     partial(self._checked, result, batch.num_rows)
                 )
-                # Before the next call begins, so that a crash loses only the running calls.
+                # Stored before the next call begins, so that a crash loses only the running calls.
                 if self.checkpoint is not None:
                     await self.checkpoint.add_batch(handle.id, source, start, result)
             return result
@@ -452,7 +452,7 @@ class ComputedColumn(OfLiveRows):
         return _as_batch(result)
 
     def _checked(self, result: pa.RecordBatch, num_rows: int) -> pa.RecordBatch:
-        """Check a result, and return it in the schema of the output, cast without loss."""
+        """Check a result, and cast it without loss to the output schema."""
         if result.num_rows != num_rows:
             raise InvalidInputError(
                 f"new columns: the function gave {result.num_rows} rows for {num_rows}"
@@ -478,7 +478,7 @@ class ComputedColumn(OfLiveRows):
 
 
 def _as_batch(result: Any) -> pa.RecordBatch:
-    """Return the result of a function, a RecordBatch, Table or frame, as one batch."""
+    """Convert the result of a function (a RecordBatch, Table or frame) to one batch."""
     if isinstance(result, pa.RecordBatch):
         return result
     if isinstance(result, ArrowStream):

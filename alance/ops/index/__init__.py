@@ -1,6 +1,6 @@
 """Create, extend, list and drop indices.
 
-`manage` and `extend` hold the verbs; `parts` splits a build into tasks for several processes. Each
+`manage` and `extend` have the verbs; `parts` splits a build into tasks for several processes. Each
 folder builds the segments of its kinds: `values`, `texts`, `vectors`. `remap`, `reuse` and `late`
 follow compactions. Index queries are in the package `lookup`, below the reads.
 

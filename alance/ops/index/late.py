@@ -45,7 +45,7 @@ async def catch_up(snapshot: Snapshot, options: CommitOptions) -> Snapshot:
     Raises:
         UnsupportedError: the kind of an index cannot be written here, or its details cannot be
             read.
-        CorruptFileError, NotFoundError: an index cannot be read. No new file stays.
+        CorruptFileError, NotFoundError: an index cannot be read. All new files are removed.
         RetryableConflictError: another writer compacted at the same time.
     """
     reuse = reuse_index(snapshot.manifest.indices)

@@ -138,7 +138,7 @@ def _total(segments: Sequence[IndexSegmentDescription]) -> int | None:
 
 def _messages(snapshot: Snapshot) -> list[table_pb2.IndexMetadata]:
     messages = sorted(snapshot.manifest.indices, key=lambda message: message.name)
-    # pylance lists a MemWAL, too: users see that the newest rows may still be in its log.
+    # pylance lists a MemWAL, too; it tells users that the newest rows may still be in its log.
     return [
         message for message in messages if message.name not in SYSTEM or message.name == MEM_WAL
     ]

@@ -40,9 +40,9 @@ class NewIndex:
     """Description of an index to create.
 
     Attributes:
-        kind: as for `create_scalar_index`, or with its arguments.
+        kind: index type, as for `create_scalar_index`.
         train: False to leave all fragments uncovered.
-        arguments: arguments of the kind.
+        arguments: arguments of the index type.
     """
 
     column: str

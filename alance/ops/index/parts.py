@@ -110,8 +110,8 @@ class IndexTask:
 
         Raises:
             NotFoundError: the version has been cleaned up.
-            InvalidInputError: a dataset of another table.
-            StoreError, CorruptFileError: reading or writing failed; no file stays.
+            InvalidInputError: `dataset` is of another table.
+            StoreError, CorruptFileError: reading or writing failed; the file is removed.
             OSError: the local disk is full.
         """
         return await execute(await at_version(dataset._snapshot, self.read_version), self)
@@ -473,7 +473,7 @@ async def commit(
 
 
 async def discard(snapshot: Snapshot, parts: Sequence[IndexPart]) -> None:
-    """Remove the files of parts, as far as the store can be reached."""
+    """Remove the files of parts. Errors of the store are ignored."""
     places = [snapshot.table.folder(path) for part in parts for path in part.paths]
     await discard_objects(snapshot.engine, places)
 

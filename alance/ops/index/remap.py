@@ -64,7 +64,7 @@ class MovedIndices:
     covering: frozenset[bytes]
 
     async def discard(self) -> None:
-        """Remove the files, as far as the store can be reached."""
+        """Remove the files. Errors of the store are ignored."""
         for files in self.files:
             await files.discard()
 
@@ -72,8 +72,8 @@ class MovedIndices:
 def bound_fragments(snapshot: Snapshot) -> dict[str, frozenset[int]]:
     """Return, by index name, the fragments that an index would lose if they were rewritten.
 
-    These are the fragments of segments that hold no stable row ids and cannot be remapped. Zone
-    indices lose fragments in any case and are not listed.
+    These are the fragments of segments without stable row ids that cannot be remapped. Zone indices
+    lose fragments in any case, and are not listed.
 
     Raises:
         CorruptFileError: index metadata contradicts the format.
@@ -105,7 +105,7 @@ async def move_indices(
 
     Raises:
         CorruptFileError, NotFoundError, UnsupportedError: a segment cannot be read.
-        StoreError: the store failed. No new file stays after an error.
+        StoreError: the store failed. All new files are removed after an error.
     """
     moved: list[RewrittenIndex] = []
     files: list[SegmentFiles] = []

@@ -134,7 +134,7 @@ class ReuseIndex:
         """Return True if an index covers groups of the compaction.
 
         Raises:
-            RetryableConflictError: the index covers a group only in part.
+            RetryableConflictError: the index covers only a part of a group.
         """
         is_moved = False
         for group in self.groups:
@@ -170,7 +170,7 @@ class ReuseIndex:
         await store.put(path, content)
 
     async def discard(self) -> None:
-        """Remove the files, as far as the store can be reached."""
+        """Remove the files. Errors of the store are ignored."""
         places = [self._place(folder) for folder in self.folders]
         self.folders.clear()
         await discard_objects(self.snapshot.engine, places)

@@ -114,7 +114,7 @@ class SegmentFiles:
         self.files.append(table_pb2.IndexFile(path=name, size_bytes=source.file_bytes))
 
     async def discard(self) -> None:
-        """Remove the files, as far as the store can be reached."""
+        """Remove the files. Errors of the store are ignored."""
         await discard_files(self.snapshot, self.id, self.files)
 
 
@@ -142,7 +142,7 @@ class NewSegment(ABC):
         """Write the files of the segment and return its record."""
 
     async def discard(self) -> None:
-        """Remove the files, as far as the store can be reached."""
+        """Remove the files. Errors of the store are ignored."""
         await self.files.discard()
 
     def record(
@@ -172,7 +172,7 @@ class NewSegment(ABC):
 async def discard_files(
     snapshot: Snapshot, segment: uuid.UUID, files: Iterable[table_pb2.IndexFile]
 ) -> None:
-    """Remove the files of an uncommitted segment, as far as the store can be reached."""
+    """Remove the files of an uncommitted segment. Errors of the store are ignored."""
     places = [snapshot.table.folder(f"{INDICES}/{segment}/{file.path}") for file in files]
     await discard_objects(snapshot.engine, places)
 

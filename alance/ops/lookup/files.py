@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 GUESSED_ROWS: Final = 16 << 10
 KEPT_PAGES: Final = 256  # most pages per question that are cached, as for a list of 256 keys
-KEPT_SETS: Final = 64  # most row sets per question that are cached
+KEPT_SETS: Final = 64  # maximum number of row sets per question that are cached
 
 
 class IndexFiles:
@@ -132,7 +132,7 @@ class IndexFiles:
                 check_order(batch.column(0), form.keys, distinct=True)
                 return batch
 
-            # A small file is in memory as a whole, so cache its row sets, too.
+            # A small file is read whole, so its row sets are cached, too.
             columns = None if file.container.is_whole else [form.keys]
             batch = await self._rows(file, [(0, file.num_rows)], checked, columns)
             if columns is None:
@@ -190,7 +190,7 @@ class IndexFiles:
         return await self._rows(file, spans, lambda batch: parsed(batch.column(0)), [form.sets])
 
     async def whole(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Return all rows of a small file. Cost: mostly one GET; two rounds for a larger file.
+        """Return all rows of a small file. Cost: usually one GET; two rounds for a larger file.
 
         Args:
             columns: columns to read; None for all.

@@ -1,9 +1,9 @@
 """Index lookup for a filter: the answer contains all matching rows, and may contain others.
 
-A question is looked up in each segment of an index that covers live fragments. The answer holds
+A question is looked up in each segment of an index that covers live fragments. The answer is valid
 only for the covered fragments. If a filter has several questions, the rows of a fragment are
-narrowed down by the questions whose index covers it. Row sets are bitmaps: joining and counting
-them takes microseconds, however many rows they have.
+narrowed down by those questions whose index covers the fragment. Row sets are bitmaps: joining and
+counting them takes microseconds, however many rows they have.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 else:
     arrow_parts = Deferred("alance.expr.arrow_parts")
 
-USEFUL_ROWS: Final = 16 << 10  # answers of so many rows are worth a lookup in any table
-USEFUL_SHARE: Final = 4  # an answer of over a quarter of the rows is no faster than a scan
+USEFUL_ROWS: Final = 16 << 10  # answers with up to this many rows are worth a lookup in any table
+USEFUL_SHARE: Final = 4  # an answer with over a quarter of the rows is no faster than a scan
 SCAN_WORK: Final = 4  # scanning a row costs as much as 4 rows of a B-tree, about 20 ns each
 MAX_LOOKUP_ROWS: Final = 8 << 20  # most row numbers that a lookup holds in memory
 SET_ENTRY_BYTES: Final = 300  # cache overhead of a row set
 SET_BYTES: Final = 2  # upper bound per row of a row set
 SET_PART_BYTES: Final = 64  # overhead of each part of up to 65,536 rows in a row set
-# Filters of less work are remembered as long as their manifest.
+# Filters with less work are memoized as long as their manifest.
 SHORT_FILTER_WORK: Final = 64 << 10
 ROWS_A_BYTE: Final = 16  # joining 16 rows of sets costs as much as decoding a byte
 # Errors of a damaged index, or of an index of an unknown kind.
@@ -61,12 +61,12 @@ class IndexUse:
     """Answer of the indices to a filter.
 
     Attributes:
-        covered: fragments for which `rows` has all rows that the filter may be true of.
+        covered: fragments for which `rows` contains all rows that may match the filter.
         rows: row addresses in these fragments; may contain deleted rows.
-        is_exact: True if the filter is true of all these rows, provided the indices are right.
-        condition: part of the filter that is true of all these rows, provided the indices are
-            right. None if no part is, or if it differs between fragments.
-        lines: texts for `explain`: indices that were used or not used, and why.
+        is_exact: True if all these rows match the filter, provided that the indices are correct.
+        condition: part of the filter that is true for all these rows, provided that the indices are
+            correct; None if there is none, or if it differs between fragments.
+        lines: texts for `explain`: each index with the reason why it was used or not.
     """
 
     covered: frozenset[int] = frozenset()
@@ -93,7 +93,7 @@ async def look_up(
 
     Args:
         handles: fragments of the read.
-        counts: True if rows are only counted: then an answer with many rows is no reason to scan.
+        counts: True if rows are only counted, so that an answer is used even if it has many rows.
 
     Raises:
         StoreError: the store failed. An index that cannot be read is not used.
@@ -158,7 +158,7 @@ async def _question_of(
     decode, work = snapshot.engine.decode, checking_work(predicate)
     if predicate.has_params:
         return (await decode(make, work))[1]
-    # The memo holds the filter, too, so that its id is not reused.
+    # The memo also holds the filter, so that its id is not reused.
     key = _question_of, id(predicate)
     remember = segments.remember if work < SHORT_FILTER_WORK else snapshot.remember
     if key not in remember:
@@ -167,7 +167,7 @@ async def _question_of(
 
 
 def _is_taken(indices: ByPath, ask: Ask) -> bool:
-    """Return True if an index takes a question; then sort the question's values. CPU work."""
+    """Return True if an index takes a question; if so, sort the question's values. CPU work."""
     if not _takers(ask, indices):
         return False
     ask.sort()
@@ -226,7 +226,7 @@ class _LookupAnswer:
 class _Lookup:
     snapshot: Snapshot
     indices: ByPath
-    num_rows: int | None  # rows of the fragments of the read; None for all fragments
+    num_rows: int | None  # number of rows in the fragments of the read; None for all fragments
     counts: bool
     lines: list[str]
 
@@ -242,7 +242,8 @@ class _Lookup:
         prepared = await all_of(self._prepare(part) for part in question.parts)
         parts = [part for part in prepared if part is not None]
         if isinstance(question, AllOf):
-            # An expensive question costs more than it saves beside the most selective one.
+            # An expensive question costs more than it saves in addition to the most selective
+            # question.
             least = min((part.estimate for part in parts), default=0)
             most = USEFUL_SHARE * least + USEFUL_ROWS
             parts = [part for part in parts if part.work <= most or part.estimate == least]

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment of an index that can be asked.
+    """A segment of an index that can answer questions.
 
     Attributes:
         index: record of the segment.
         covered: ids of the live fragments that it covers.
         domain: addresses of all their rows, including deleted ones.
-        has_row_ids: True if it holds stable row ids, False for row addresses.
+        has_row_ids: True if it stores stable row ids, False for row addresses.
         kind: kind of its files.
         steps: for a JSON index, path of its values.
         identity: identity of the segment in this version, for cache keys beside the file location.
@@ -57,12 +57,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Indices of a version that can be asked.
+    """Indices of a version that can answer questions.
 
     Attributes:
         by_path: indices of each column, best first, each as its segments.
         lines: texts for `explain` about indices that are not used.
-        remember: memo of questions by filter.
+        remember: memo of the questions of filters.
     """
 
     by_path: Mapping[Path, Sequence[Sequence[Segment]]]
@@ -71,11 +71,12 @@ class Segments:
 
 
 async def segments_of(snapshot: Snapshot) -> Segments:
-    """Return the indices of a version that can be asked, memoized.
+    """Return the indices of a version that can answer questions, memoized.
 
     The memo is part of the manifest, or of the snapshot if row counts come from files.
 
-    Cost: a round for old tables whose manifest lacks the row counts of fragments; else none.
+    Cost: a round for old tables whose manifest lacks the row counts of fragments; otherwise no
+    request.
 
     Raises:
         CorruptFileError: index metadata contradicts the format.

@@ -61,7 +61,7 @@ class StoredFile:
 
     @classmethod
     async def open(cls, snapshot: Snapshot, index: Index, name: str) -> StoredFile:
-        """Open a file of a segment. Cost: one GET if the record has its size, rarely two.
+        """Open a file of a segment. Cost: one GET if its size is recorded, rarely two.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -100,7 +100,7 @@ class StoredFile:
         return bytes(await self.snapshot.engine.drive(plan, "index buffer"))
 
     async def told_buffer(self, key: str) -> memoryview:
-        """Return the global buffer whose number is the metadata entry `key`.
+        """Return the global buffer whose number is in the metadata entry `key`.
 
         Raises:
             CorruptFileError: the metadata has no such number, or the file no such buffer.

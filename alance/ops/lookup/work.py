@@ -1,4 +1,4 @@
-"""Estimated work of turning a filter into questions for indices and statistics."""
+"""Estimated work of converting a filter to questions for indices and statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def checking_work(predicate: Predicate) -> int:
-    """Return the work of turning a filter into questions, as a number of bytes to decode."""
+    """Return the work of converting a filter to questions, in units of decoding a byte."""
     work = CHARACTER_BYTES * len(predicate.text) + KEY_BYTES * num_listed(predicate.condition)
     if isinstance(predicate.condition, ArrowCondition):
         work += expression_work(predicate.text)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alance.ops.maintain.run import MaintenanceReport
     from alance.ops.version.snapshot import Snapshot
 
-RUN_EVERY: Final = 16  # versions: as many small fragments are joined by default
+RUN_EVERY: Final = 16  # versions; by default, a compaction joins as many small fragments
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class MaintenanceMetrics:
 
     Attributes:
         num_runs: runs, most of which find nothing due.
-        num_steps: steps that were done.
-        num_conflicts: steps that other writers overtook; later runs try again.
+        num_steps: finished steps.
+        num_conflicts: steps that lost to commits of other writers; later runs try again.
         num_failures: runs and steps that failed.
         last_error: error of the last failed run; errors of steps are in `last_report`.
-        num_bytes: bytes that the steps read and wrote, by their estimates.
-        num_requests: requests of the steps, by their estimates.
-        health: state of the table at the beginning of the last run; None: there was none.
-        last_report: the last run with steps; None: there was none.
+        num_bytes: estimated bytes that the steps read and wrote.
+        num_requests: estimated number of requests of the steps.
+        health: state of the table before the last run; None: no run has begun.
+        last_report: report of the last run with steps; None: there was none.
     """
 
     num_runs: int = 0
@@ -50,15 +50,15 @@ class MaintenanceMetrics:
 
 
 class Maintainer(UpkeepTask):
-    """Maintains a table now and then, in a task that begins at once. For one event loop.
+    """Maintains a table periodically, in a task that begins at once. For one event loop.
 
     Args:
-        policy: rules; None for those of the table's configuration, read anew for each run.
-        interval: seconds between runs; None: a run after each `RUN_EVERY` versions that `tell` is
-            called with, and at the end.
+        policy: rules; None for those of the table's configuration, which are read for each run.
+        interval: seconds between runs; None: a run after every `RUN_EVERY` versions passed to
+            `tell`, and at the end.
 
     Raises:
-        InvalidInputError: an interval that is not above 0.
+        InvalidInputError: `interval` is not positive.
     """
 
     metrics: MaintenanceMetrics

@@ -1,4 +1,4 @@
-"""State of a table that maintenance judges: fragments, indices, versions, the last run."""
+"""State of a table to which maintenance rules apply: fragments, indices, versions, the last run."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class IndexHealth:
 
     Attributes:
         index_type: name of the kind, such as `BTree` or `IVF_PQ`.
-        num_segments: number of segments; each query searches them one by one.
-        num_unindexed_rows: live rows of the fragments that no segment covers, which queries scan.
+        num_segments: number of segments, each of which a query searches.
+        num_unindexed_rows: number of live rows in fragments that no segment covers; queries scan
+            these.
         num_unindexed_fragments: number of these fragments.
     """
 
@@ -57,15 +58,16 @@ class TableHealth:
         num_rows: live rows.
         num_deleted_rows: deleted rows that are still in data files.
         num_bytes: bytes of the data files whose size the manifest records.
-        num_small_fragments: fragments of fewer rows than compaction aims at.
-        num_versions: versions that are not detached.
-        oldest_version_at: time of the oldest one's manifest, by the store's clock; None: unknown.
-        has_deferred_remap: True if indices wait for `optimize_indices` since a compaction.
+        num_small_fragments: fragments with fewer rows than the target of compaction.
+        num_versions: number of versions, without detached ones.
+        oldest_version_at: time of the oldest version's manifest, by the store's clock; None:
+            unknown.
+        has_deferred_remap: True if a compaction has deferred the remap of indices.
         indices: coverage of the indices, by name.
-        last_run: the last run of `maintain` that did something; None: no such run is recorded.
-        num_reclaimable_bytes: bytes that a cleanup by the table's policy would free now; None: they
-            were not counted.
-        num_reclaimable_files: number of the files that have these bytes.
+        last_run: the last run of `maintain` that finished a step; None: none is recorded.
+        num_reclaimable_bytes: bytes that a cleanup by the table's policy would free now; None: not
+            counted.
+        num_reclaimable_files: number of files that it would remove; None: not counted.
     """
 
     uri: str
@@ -94,9 +96,9 @@ class TableState:
     """A version, and the measurements that decide which steps are due.
 
     Attributes:
-        counts: live rows of each fragment; shape (fragments,).
-        stored: rows of each fragment, deleted ones included; shape (fragments,).
-        versions: manifests that are not detached, oldest first.
+        counts: number of live rows of each fragment; shape (fragments,).
+        stored: number of rows of each fragment, with deleted ones; shape (fragments,).
+        versions: manifests of versions that are not detached, oldest first.
         segments: records of the segments of each index, by name.
         last_run: as in `TableHealth`.
     """
@@ -114,7 +116,7 @@ class TableState:
         return int(self.counts.sum())
 
     def target_rows(self, rows: int | None = None) -> int:
-        """Return the number of rows from which a fragment is not small.
+        """Return the number of rows below which a fragment is small.
 
         Args:
             rows: rule of the policy; None for the table's configuration, or the default.
@@ -135,7 +137,7 @@ class TableState:
         return np.flatnonzero(~np.isin(self.snapshot.manifest.fragments.ids, numbers))
 
     def health(self) -> TableHealth:
-        """Return the state as a value for users."""
+        """Return the public form of the state."""
         records = self.snapshot.manifest.fragments.records
         return TableHealth(
             uri=self.snapshot.uri,
@@ -161,12 +163,12 @@ class TableState:
 async def look(snapshot: Snapshot) -> TableState:
     """Return the state of a version.
 
-    Cost: a LIST of the versions, and one of the records of maintenance, with a GET if there are
-    any; a GET for each deletion file whose count the manifest does not record.
+    Cost: a LIST of the versions; a LIST of the records of maintenance, and a GET if there are any;
+    a GET for each deletion file whose row count is not in the manifest.
 
     Raises:
-        NotFoundError: the table is gone.
-        CorruptFileError: the manifests have names of both schemes.
+        NotFoundError: the table does not exist any more.
+        CorruptFileError: the manifests' names mix the two naming schemes.
         StoreError: the store failed.
     """
     versions = await list_manifests(snapshot.engine, snapshot.table)

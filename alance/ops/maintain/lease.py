@@ -1,9 +1,10 @@
-"""Lease of a table's maintenance: a record by which replicas leave work to the first of them.
+"""Lease of a table's maintenance: a record that lets one of several replicas do the work.
 
-The records of a table are numbered objects below `_maintenance`, the newest of which counts. A new
-record is a put of the next number if it is absent, so of several replicas one gets it. Correctness
-does not depend on the lease: each step is a commit of its own, and of two that do the same work the
-later one conflicts. A wrong clock, or a store without conditional puts, costs work done twice.
+The records of a table are numbered objects below `_maintenance`; only the newest one is valid. A
+new record is a conditional put of the next number, in which only one replica succeeds. Correctness
+does not depend on the lease: each step is a separate commit, and if two steps do the same work the
+later one conflicts. A wrong clock, or a store without conditional puts, only leads to repeated
+work.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 FOLDER: Final = "_maintenance"
-DURATION: Final = timedelta(seconds=120)  # longer than a store that is slow keeps a renewal
-RENEWALS: Final = 3  # in the duration of a lease
+DURATION: Final = timedelta(seconds=120)  # longer than a renewal takes on a slow store
+RENEWALS: Final = 3  # renewals within the duration of a lease
 
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The last run of `maintain` that did something.
+    """The last run of `maintain` that finished a step.
 
     Attributes:
-        finished_at: time of its end, by the clock of its process.
-        holder: its host and process.
-        version: version of the table at its end.
-        steps: kinds of the steps that it did, in order.
+        finished_at: end of the run, by the clock of its process.
+        holder: host and process of the run.
+        version: version of the table at the end of the run.
+        steps: kinds of the finished steps, in order.
     """
 
     finished_at: datetime
@@ -61,8 +62,8 @@ class _Record:
 
     Attributes:
         number: number of the object; 0 if there is no record.
-        token: token of the run that has the lease.
-        expires_at: end of the lease; None if nobody has it.
+        token: token of the run that holds the lease.
+        expires_at: end of the lease; None if no run holds it.
     """
 
     number: int = 0
@@ -124,7 +125,7 @@ class Lease:
     def __init__(self, snapshot: Snapshot, record: _Record) -> None:
         self._snapshot = snapshot
         self._record = record
-        self.is_lost = False  # another run has the lease
+        self.is_lost = False  # True if another run holds the lease
         self._renewing = asyncio.create_task(self._renew())
 
     async def _renew(self) -> None:
@@ -146,15 +147,15 @@ class Lease:
                 await _remove(self._snapshot, [old.number])
                 return
             newest, _ = await _newest(self._snapshot)
-            # A renewal whose answer never came: the next record goes behind it.
+            # Our own renewal whose answer was lost: the next record follows it.
             self.is_lost = newest.token != old.token or newest.number <= old.number
             self._record = newest
 
     async def release(self, steps: Sequence[str], version: int) -> None:
-        """Give the lease back, and record the run. If the table was dropped, nothing stays of it.
+        """Release the lease, and record the run. If the table was dropped, all records are removed.
 
         Args:
-            steps: kinds of the steps that were done; empty: the run before stays the last one.
+            steps: kinds of the finished steps; empty: the recorded last run is unchanged.
             version: latest version of the table.
         """
         self._renewing.cancel()
@@ -162,16 +163,17 @@ class Lease:
         if self.is_lost:
             return
         run = LastRun(datetime.now(UTC), self._record.holder, version, tuple(steps))
-        with suppress(AlanceError):  # it expires
+        with suppress(AlanceError):  # the lease expires
             await self._replace(last_run=run if steps else None)
-            # After the record: a drop that has not deleted it has deleted the versions before.
+            # After the record: if a drop has not deleted it, the drop has already deleted the
+            # versions.
             try:
                 await latest(self._snapshot.engine, self._snapshot.table)
             except NotFoundError:
                 await self._forget()
 
     async def _forget(self) -> None:
-        """Remove the records of a table that was dropped, and the folders that are empty then."""
+        """Remove the records of a dropped table, and folders that are then empty."""
         _, numbers = await _newest(self._snapshot)
         await _remove(self._snapshot, numbers)
         folder = self._snapshot.table.folder(FOLDER)
@@ -180,9 +182,9 @@ class Lease:
 
 
 async def acquire(snapshot: Snapshot) -> Lease | str:
-    """Return the lease of a table; or the name of its holder, if another run has it.
+    """Acquire the lease of a table; if another run holds it, return that holder's name.
 
-    On a store without conditional puts, any number of runs get it.
+    On a store without conditional puts, several runs may acquire it.
 
     Cost: a LIST, a GET of the newest record, a PUT, and a DELETE.
 
@@ -203,7 +205,7 @@ async def acquire(snapshot: Snapshot) -> Lease | str:
 
 
 async def last_run(snapshot: Snapshot) -> LastRun | None:
-    """Return the last run of a table's maintenance that did something. None: it is not known.
+    """Return the last run of a table's maintenance that finished a step; None if none is recorded.
 
     Cost: a LIST; a GET of the newest record, if there is one.
 
@@ -233,7 +235,7 @@ async def _newest(snapshot: Snapshot) -> tuple[_Record, list[int]]:
         location = _location(snapshot, newest)
         try:
             content = await read_object(engine, location, None, "maintenance")
-        except NotFoundError:  # replaced by a later record, which the next call sees
+        except NotFoundError:  # replaced by a later record, which the next call reads
             numbers.remove(newest)
             continue
         return _Record.parse(newest, location, content), numbers
@@ -254,7 +256,7 @@ async def _put(snapshot: Snapshot, record: _Record) -> bool:
     except UnsupportedError:
         await store.put(path, content)
     except (AlreadyExistsError, StoreError) as error:
-        try:  # ours, if the answer to a put was lost
+        try:  # our own record, if the answer to the put was lost
             stored = await read_object(snapshot.engine, location, None, "maintenance")
         except NotFoundError:
             if isinstance(error, AlreadyExistsError):
@@ -265,7 +267,7 @@ async def _put(snapshot: Snapshot, record: _Record) -> bool:
 
 
 async def _remove(snapshot: Snapshot, numbers: Sequence[int]) -> None:
-    """Delete records that newer ones replace; what fails is left to the next run."""
+    """Delete records that newer ones replace. Errors are ignored; the next run deletes the rest."""
     if numbers:
         store, _ = snapshot.engine.registry.resolve(snapshot.table.folder(FOLDER))
         paths = [

@@ -1,4 +1,4 @@
-"""Rules of a table's maintenance, as a value that the table's configuration can hold."""
+"""Rules for the maintenance of a table, which the table's configuration can store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONFIG: Final = "alance.maintenance."  # prefix of the keys of the configuration
-OFF: Final = "off"  # value of a rule that is switched off
+OFF: Final = "off"  # value of a rule that is disabled
 
 
 class MaintenanceArguments(TypedDict, total=False):
@@ -41,26 +41,27 @@ class MaintenanceArguments(TypedDict, total=False):
 @public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePolicy:
-    """Rules of a table's maintenance: when a step is due, and the budget of a run.
+    """Rules for the maintenance of a table: the conditions for each step, and the budget of a run.
 
-    A rule that is None is switched off. The defaults are for tables that grow by small commits.
+    A rule that is None is disabled. The defaults suit tables that grow by small commits.
 
     Attributes:
-        target_rows_per_fragment: rows from which a fragment is not small; None: the table's
+        target_rows_per_fragment: number of rows below which a fragment is small; None: the table's
             `lance.compaction.target_rows_per_fragment`, or 1 048 576.
-        min_small_fragments: number of small fragments that are joined; 2 or more.
+        min_small_fragments: minimum number of small fragments to join; 2 or more.
         max_deleted_share: share of deleted rows above which a fragment is rewritten, 0 to 1.
         max_unindexed_rows: rows without an index entry above which an index is extended.
-        max_unindexed_share: the same as a share of the table's rows, 0 to 1.
+        max_unindexed_share: share of the table's rows without an index entry above which an index
+            is extended, 0 to 1.
         max_index_segments: number of segments of an index above which they are merged.
-        older_than: least age of a version that is removed; None: versions stay.
-        retain_versions: number of latest versions that stay, whatever their age.
-        min_old_versions: number of versions to remove from which a cleanup runs.
-        ttl_column: timestamp or date column by which rows expire; None: rows stay.
+        older_than: minimum age of a version to remove; None: no version is removed.
+        retain_versions: number of the latest versions to retain, whatever their age.
+        min_old_versions: number of removable versions from which a cleanup runs.
+        ttl_column: timestamp or date column by which rows expire; None: rows do not expire.
         ttl: age at which rows expire; required with `ttl_column`.
-        min_expired_share: share of expired rows from which they are deleted, 0 to 1.
-        max_bytes: bytes that a run reads and writes, by the estimates of its steps.
-        max_requests: requests of a run, by the estimates of its steps.
+        min_expired_share: minimum share of expired rows for which they are deleted, 0 to 1.
+        max_bytes: maximum estimated bytes that a run reads and writes.
+        max_requests: maximum estimated number of requests of a run.
         max_seconds: seconds after which a run begins no further step.
 
     Example:
@@ -129,10 +130,10 @@ class MaintenancePolicy:
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> MaintenancePolicy:
-        """Parse the policy in a table's configuration; rules that are missing have defaults.
+        """Parse the policy in a table's configuration; missing rules have their defaults.
 
         Args:
-            config: configuration of a table, `Dataset.config`.
+            config: a table's configuration, as in `Dataset.config`.
 
         Raises:
             InvalidInputError: an unknown rule, or a value that cannot be parsed.
@@ -152,7 +153,7 @@ class MaintenancePolicy:
 
 
 def cleanup_of(policy: MaintenancePolicy) -> CleanupPolicy | None:
-    """Return the choice of versions that a cleanup removes. None: all versions stay."""
+    """Return the policy of a cleanup; None if no version is removed."""
     if policy.older_than is None:
         return None
     return CleanupPolicy(
@@ -167,7 +168,7 @@ def _is_number(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """Return a value as text of the configuration."""
+    """Format a value as text for the configuration."""
     if value is None:
         return OFF
     if isinstance(value, timedelta):

@@ -1,4 +1,4 @@
-"""A run of maintenance: the steps that are due, one after the other, within a budget."""
+"""A run of maintenance: executes the steps that are due, one after another, within a budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Outcome: TypeAlias = Literal["planned", "done", "overtaken", "failed", "over budget", "leased"]
 
-MOST_STEPS: Final = 1000  # of a run, so that it ends beside writers that never rest
+MOST_STEPS: Final = 1000  # steps of a run, so that it ends even if other writers never stop
 _log: Final = logging.getLogger(__name__)
 
 
@@ -32,16 +32,17 @@ class MaintenanceStep:
     """A step of a run of maintenance.
 
     Attributes:
-        kind: `remap` (indices get the row addresses that a deferred compaction made), `expire`
-            (rows beyond their time to live are deleted), `compact`, `index` (an index is extended,
-            or its segments are merged) or `cleanup`.
+        kind: `remap` (indices get the row addresses of a compaction with a deferred remap),
+            `expire` (expired rows are deleted), `compact`, `index` (an index is extended, or its
+            segments are merged) or `cleanup`.
         target: name of the index; None: the table.
         reason: measured value, and the rule that it exceeds.
-        num_bytes: estimate of the bytes that are read and written.
-        num_requests: estimate of the requests of a remote store.
-        outcome: `planned` by a dry run; `done`; `overtaken` by other writers, the next run tries
-            again; `failed`, see `error`; `over budget`; or `leased`: another run has the lease.
-        version: number of the version after the step; None if it was not done.
+        num_bytes: estimated bytes that are read and written.
+        num_requests: estimated requests to a remote store.
+        outcome: `planned` by a dry run; `done`; `overtaken` by other writers, so that the next run
+            tries again; `failed`, see `error`; `over budget`; or `leased`: another run holds the
+            lease.
+        version: number of the version after the step; None if the step was not done.
         seconds: duration of the step.
         error: text of the error; None: there was none.
     """
@@ -59,14 +60,14 @@ class MaintenanceStep:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """Result of a run of maintenance, or its plan.
+    """Result of a run of maintenance, or the plan of a dry run.
 
     Attributes:
-        steps: steps in the order in which they were done, or would be.
+        steps: finished or planned steps, in order.
         version: latest version of the table at the end.
         health: state of the table before the run.
-        policy: the rules of the run.
-        holder: run that has the lease, so that this one did nothing; None: there was no other.
+        policy: rules of the run.
+        holder: other run that holds the lease, so that this run did nothing; None: there is none.
     """
 
     steps: tuple[MaintenanceStep, ...]
@@ -89,7 +90,7 @@ class MaintenanceReport:
 async def maintain(
     snapshot: Snapshot, policy: MaintenancePolicy | None, *, dry_run: bool
 ) -> tuple[Snapshot, MaintenanceReport]:
-    """Do the steps that are due, and return the version after them. See `Dataset.maintain`."""
+    """Execute the steps that are due; return the version and a report. See `Dataset.maintain`."""
     snapshot = await checkout(snapshot, None)
     if policy is None:
         policy = MaintenancePolicy.from_config(snapshot.manifest.config)
@@ -110,7 +111,7 @@ class _Run:
         self._steps: list[MaintenanceStep] = []
         self._health: TableHealth | None = None
         self._holder: str | None = None
-        self._passed: set[tuple[str, str | None]] = set()  # steps that this run leaves alone
+        self._passed: set[tuple[str, str | None]] = set()  # steps that this run skips
         self._num_bytes = 0
         self._num_requests = 0
         self._started = asyncio.get_running_loop().time()
@@ -122,7 +123,7 @@ class _Run:
         )
 
     async def plan(self) -> None:
-        """Note the steps that are due."""
+        """Report the steps that are due, without executing them."""
         for step in await self._due():
             if self._fits(step):
                 self._spend(step)
@@ -131,7 +132,7 @@ class _Run:
                 self._note(step, "over budget")
 
     async def work(self) -> None:
-        """Do steps until none is due, or the budget is spent."""
+        """Execute steps until none is due or the budget is spent."""
         lease: Lease | None = None
         try:
             while len(self._steps) < MOST_STEPS and (step := await self._next()) is not None:
@@ -142,7 +143,7 @@ class _Run:
                         self._note(step, "leased")
                         return
                     lease = holds
-                    # The holder before may have done this step: look again.
+                    # The former holder may have done this step, so the state is read again.
                     self.snapshot = await checkout(self.snapshot, None)
                     continue
                 if lease.is_lost:
@@ -164,7 +165,7 @@ class _Run:
         )
 
     async def _next(self) -> Due | None:
-        """Return the first step that is due and that the run has not passed over."""
+        """Return the first step that is due and not skipped; None if there is none."""
         for step in await self._due():
             if (step.kind, step.target) in self._passed:
                 continue
@@ -210,11 +211,11 @@ class _Run:
             _log.info(
                 "%s: maintenance: %s in %.1f s: %s", before.uri, step.kind, seconds, step.reason
             )
-            if self.snapshot.version == before.version:  # a cleanup, or nothing could be done
+            if self.snapshot.version == before.version:  # a cleanup, or a step without effect
                 self._passed.add((step.kind, step.target))
 
     def _pass(self, step: Due, outcome: Outcome, error: str | None = None) -> None:
-        """Note that a step is left to the next run."""
+        """Report a step that is left to the next run."""
         self._passed.add((step.kind, step.target))
         self._note(step, outcome, error=error)
 

@@ -1,4 +1,4 @@
-"""Steps of a table's maintenance: when each is due, what it costs, and how it is done."""
+"""Steps of a table's maintenance: conditions, estimated cost and execution of each."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     Judge: TypeAlias = Callable[[TableState, MaintenancePolicy, int | None], Awaitable[list["Due"]]]
 
 COMMIT_REQUESTS: Final = 3  # a LIST, a PUT of the transaction, a PUT of the manifest
-SLICE_BYTES: Final = 4 << 30  # of data files that one compaction reads: its rows are then visible
-# By a cleanup for each one that it removes, at most: it reads all manifests. A table with a commit
-# every five seconds has 120 000 versions of a week, and all were read every four minutes otherwise.
+SLICE_BYTES: Final = 4 << 30  # bytes of data files per compaction, after which its rows are visible
+# Manifests that a cleanup reads for each one that it removes, at most. A table with a commit every
+# five seconds has 120 000 versions in a week, and otherwise all would be read every four minutes.
 VERSIONS_READ: Final = 16
 ALWAYS: Final = float("inf")
 
@@ -55,10 +55,10 @@ class Due:
     Attributes:
         kind: `remap`, `expire`, `compact`, `index` or `cleanup`.
         target: name of the index; None: the table.
-        reason: measured value, and the rule that it exceeds, as text for people.
-        num_bytes: estimate of the bytes that are read and written.
-        num_requests: estimate of the requests of a remote store.
-        work: does the step, and returns the version after it.
+        reason: measured value, and the rule that it exceeds, as text for users.
+        num_bytes: estimated bytes that are read and written.
+        num_requests: estimated requests to a remote store.
+        work: executes the step, and returns the version after it.
     """
 
     kind: str
@@ -70,21 +70,21 @@ class Due:
 
 
 async def due(state: TableState, policy: MaintenancePolicy, max_bytes: int | None) -> list[Due]:
-    """Return the steps that are due, in the order of `STEPS`, indices by how far they are behind.
+    """Return the steps that are due, in the order of `STEPS`, and the most urgent indices first.
 
-    Rows that have expired are not rewritten. Fragments are joined before indices cover them, since
-    fragments of several segments stay apart. A cleanup takes the files that all others leave.
+    Expired rows are deleted first, so that they are not rewritten. Fragments are joined before
+    indices cover them, because fragments of different segments cannot be joined. A cleanup comes
+    last, because it removes files that the other steps make obsolete.
 
-    Cost: without a rule that is exceeded, no request; with `ttl_column` a count of the expired
-    rows; for a cleanup that may be due, two LISTs, and a GET for each tag and branch, and for a
-    manifest.
+    Cost: no request if no rule is exceeded; with `ttl_column`, a count of the expired rows; if a
+    cleanup may be due, two LISTs, a GET for each tag and branch, and a GET of a manifest.
 
     Args:
         state: state of the latest version.
-        max_bytes: rest of the run's budget, to which a compaction is cut; None: no limit.
+        max_bytes: rest of the run's budget, which limits a compaction; None: no limit.
 
     Raises:
-        InvalidInputError: `ttl_column` is no timestamp or date column of the table.
+        InvalidInputError: `ttl_column` is not a timestamp or date column of the table.
         StoreError: the store failed.
     """
     return [step for judge in STEPS for step in await judge(state, policy, max_bytes)]
@@ -130,10 +130,10 @@ async def _expire(state: TableState, policy: MaintenancePolicy, max_bytes: int |
 
 
 def _expired(snapshot: Snapshot, column: str, before: datetime) -> ScanOptions:
-    """Return a scan of the rows with an earlier time.
+    """Return a scan of the rows whose time is before `before`.
 
     Raises:
-        InvalidInputError: there is no such column, or it has no times.
+        InvalidInputError: there is no such column, or it is not of timestamps or dates.
     """
     arrow_type = snapshot.schema.field(column).arrow_type
     value: Any
@@ -182,7 +182,7 @@ async def _compact(
         sum(file.file_size_bytes for part in task.fragments for file in part.files)
         for task in plan.tasks
     ]
-    # The indices of these fragments follow: their files are read and written as well.
+    # The indices of these fragments are remapped, so their files are read and written as well.
     ids = {part.id for task in plan.tasks for part in task.fragments}
     moved = [
         segment
@@ -265,7 +265,7 @@ async def _indices(
 async def _num_merged(
     snapshot: Snapshot, segments: list[table_pb2.IndexMetadata], policy: MaintenancePolicy
 ) -> int:
-    """Return the number of latest segments that become one with the rows of no segment."""
+    """Return the number of latest segments to merge with the rows that no segment covers."""
     # The segment of the new rows counts as well.
     most = policy.max_index_segments
     surplus = 0 if most is None else max(0, len(segments) + 1 - most)
@@ -291,7 +291,7 @@ async def _cleanup(
     old -= await _referenced(state.snapshot)
     if len(old) < least:
         return []
-    # The store's clock may differ from that of the writers, by which a cleanup judges.
+    # The store's clock may differ from the writers' clock, which a cleanup uses.
     try:
         last = await at_version(state.snapshot, sorted(old)[least - 1])
     except VersionNotFoundError:  # another cleanup has begun
@@ -312,13 +312,13 @@ async def _cleanup(
 
 
 def _ago(age: timedelta) -> datetime:
-    """Return the time an age ago, or the earliest `datetime` if that is later."""
+    """Return the time `age` ago, but not before the earliest `datetime`."""
     now = datetime.now(UTC)
     return now - min(age, now - datetime.min.replace(tzinfo=UTC))
 
 
 async def _referenced(snapshot: Snapshot) -> set[int]:
-    """Return the versions that tags and branches keep.
+    """Return the versions that tags and branches retain.
 
     Cost: two LISTs, and a GET for each tag and branch.
     """
@@ -333,14 +333,14 @@ async def _referenced(snapshot: Snapshot) -> set[int]:
 
 
 async def _clean(snapshot: Snapshot, choice: CleanupPolicy) -> Snapshot:
-    """Clean up; the version stays."""
+    """Clean up; return the same version."""
     objects = ObjectReader(snapshot.session, snapshot.table)
     await cleanup.cleanup(snapshot.engine, snapshot.table, choice, objects=objects)
     return snapshot
 
 
 def _file_bytes(segments: Iterable[table_pb2.IndexMetadata]) -> int:
-    """Return the bytes of the files of segments, as far as their records tell."""
+    """Return the bytes of the segments' files, as far as their records have sizes."""
     return sum(file.size_bytes for segment in segments for file in segment.files)
 
 

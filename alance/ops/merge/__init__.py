@@ -1,7 +1,7 @@
-"""Merge: source rows update or delete table rows with the same key, and are inserted without one.
+"""Merge: a source row updates or deletes the table row with its key, or is inserted.
 
-`insert` runs a merge: `plan` checks the request against the table, `source` holds the data with its
-keys, `match` scans the table and joins, `rows` writes, `ops.rows.moved` prepares the commit.
+`insert` runs a merge: `plan` checks the request against the table, `source` holds the data and its
+keys, `match` scans the table and joins, `rows` writes, and `ops.rows.moved` prepares the commit.
 
 Where to change what:
     clauses and options: `options`, checked in `plan`, executed in `match`

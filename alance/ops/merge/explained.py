@@ -1,4 +1,4 @@
-"""Explanation of a merge: its effects and its reads, before and after it runs."""
+"""Explanation of a merge: its effects and its reads, before it runs or after."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def explain_merge(
 async def analyze_merge(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None
 ) -> str:
-    """Run a merge without the commit, and compare its explanation with the work done.
+    """Run a merge without the commit, and compare the explanation with the measured work.
 
     The files that it wrote are removed. See `alance.MergeInsert.analyze_plan`.
     """
@@ -70,7 +70,7 @@ async def analyze_merge(
 
 
 def _late(merge: RowMerge) -> tuple[str, ...]:
-    """Return the columns that are read of matched rows: columns of new rows that the data lacks."""
+    """Return the columns that are read only for matched rows: columns that the data lacks."""
     if merge.rewrites_columns:
         return tuple(field.name for field in merge.written.fields)
     if merge.plan.when_matched != "update":

@@ -1,7 +1,7 @@
-"""Changes by key as producers write them: rows to upsert, keys to delete, feeds of both.
+"""Changes by key in the forms of producers: rows to upsert, keys to delete, feeds of both.
 
-Feeds are rows with a column that says what to do with them, or envelopes of Debezium. Within what
-is committed together the last change of a key wins, so each key is there once.
+Feeds are rows with a column for the kind of change, or envelopes of Debezium. Of the changes that
+are committed together, only the last one of each key is applied.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s, Mask
 
-# True: the row is deleted
+# True if the row is deleted
 KINDS: Final = {"insert": False, "update": False, "upsert": False, "delete": True}
 OPERATIONS: Final = {"c": False, "r": False, "u": False, "d": True}
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedKeys:
-    """Changes that are committed together; each key is there once.
+    """Changes that are committed together; each key occurs once.
 
     Attributes:
         rows: rows to upsert, with the table's columns.
         deleted: key columns of the rows to delete.
-        num_changes: number of changes before the last one of each key was chosen.
+        num_changes: number of changes, before all but the last one of each key were dropped.
     """
 
     rows: tuple[pa.RecordBatch, ...]
@@ -49,11 +49,11 @@ class ChangedKeys:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some changes of one sort.
+    """Changes of the same sort: upserts or deletions.
 
     Attributes:
         rows: whole rows, or the key columns of rows to delete.
-        places: place of each change in the feed; shape (n,).
+        places: position of each change in the feed; shape (n,).
         is_deletion: True if these rows are deleted.
     """
 
@@ -69,11 +69,11 @@ class Feed:
     Attributes:
         schema: columns of the table.
         on: key columns.
-        kind: column that says what is done with a row; None: all rows are upserted.
-        envelope: `debezium`: the rows are in columns `before` and `after`.
+        kind: name of the column with the kind of change; None: all rows are upserted.
+        envelope: `debezium` if the rows are in columns `before` and `after`; None for plain rows.
 
     Raises:
-        InvalidInputError: the table has no such key column, or a column of the kind's name.
+        InvalidInputError: the table lacks a key column, or has a column with the name `kind`.
         UnsupportedError: key columns of a type that cannot be a key.
     """
 
@@ -102,7 +102,7 @@ class Feed:
         return pa.schema([self.schema.field(name) for name in self.on])
 
     def upserts(self, batches: Sequence[pa.RecordBatch]) -> ChangedKeys:
-        """Return rows to upsert. CPU.
+        """Convert batches of rows to upserts. CPU work.
 
         Raises:
             InvalidInputError: rows that lack columns or a key, or that do not fit the table.
@@ -110,7 +110,7 @@ class Feed:
         return self._chosen([(self._rows(batch), False) for batch in batches])
 
     def deletions(self, batches: Sequence[pa.RecordBatch]) -> ChangedKeys:
-        """Return keys to delete; columns besides the keys are ignored. CPU.
+        """Convert batches of keys to deletions; other columns are ignored. CPU work.
 
         Raises:
             InvalidInputError: a key column is missing or null, or does not fit the table.
@@ -118,7 +118,7 @@ class Feed:
         return self._chosen([(self._keys(batch), True) for batch in batches])
 
     def changes(self, batches: Sequence[pa.RecordBatch]) -> ChangedKeys:
-        """Return the changes of a feed. CPU.
+        """Convert batches of a feed to changes. CPU work.
 
         Raises:
             InvalidInputError: an unknown kind; rows as for `upserts` and `deletions`.
@@ -178,7 +178,7 @@ class Feed:
         ]
 
     def _moved(self, rows: pa.RecordBatch, before: pa.StructArray, places: Int64s) -> Part:
-        """Return the former keys of rows whose key has changed, to be deleted."""
+        """Return the former keys of rows whose key has changed; they are deleted."""
         chosen = np.flatnonzero(as_mask(before.is_valid()))
         names = [field.name for field in before.type]
         if not set(self.on) <= set(names):
@@ -228,10 +228,10 @@ class Feed:
 
 
 def table_schema(data: pa.Schema, kind: str | None, envelope: str | None) -> pa.Schema:
-    """Return the columns of a table that is made for a feed.
+    """Return the columns of a new table for a feed.
 
     Raises:
-        InvalidInputError: envelopes without a struct of the rows.
+        InvalidInputError: the envelopes have no struct of rows.
     """
     if envelope is not None:
         index = data.get_field_index("after")
@@ -242,11 +242,11 @@ def table_schema(data: pa.Schema, kind: str | None, envelope: str | None) -> pa.
 
 
 def last_changes(on: Sequence[str], parts: Sequence[Part]) -> ChangedKeys:
-    """Return the last change of each key. CPU.
+    """Return the last change of each key. CPU work.
 
     Args:
         on: key columns.
-        parts: the changes; of those with the same place and key any one may win.
+        parts: the changes; of changes with the same position and key, any one may be chosen.
     """
     parts = [part for part in parts if part.rows.num_rows]
     count = sum(part.rows.num_rows for part in parts)
@@ -281,7 +281,7 @@ def _deletions(kinds: pa.Array, meanings: Mapping[str, bool], name: str) -> Mask
     """Return the mask of the rows that are deleted.
 
     Raises:
-        InvalidInputError: a kind that is none of the known ones.
+        InvalidInputError: an unknown kind.
     """
     if not len(kinds):
         return np.zeros(0, np.bool_)

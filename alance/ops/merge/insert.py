@@ -1,7 +1,7 @@
-"""Run a merge: source rows update, delete or refuse table rows with the same key, or are inserted.
+"""Run a merge: a source row updates or deletes the table row with its key, or is inserted.
 
-Table rows without a match can be deleted. The source is read once and held in memory or on the
-local disk. The target is scanned on its key columns. Updated rows are marked as deleted in their
+Table rows without a match can be deleted. The source is read once, and held in memory or on the
+local disk. The key columns of the target are scanned. Updated rows are marked as deleted in their
 old fragments and written to new fragments with their row ids.
 """
 
@@ -59,10 +59,10 @@ async def merge_insert(
     deleted: pa.RecordBatch | None = None,
     rebase: Callable[[Snapshot], Awaitable[Snapshot | None]] = latest,
 ) -> Snapshot:
-    """Commit a version with a source merged into it. See `alance.MergeInsert`.
+    """Merge a source into the table; return the new version. See `alance.MergeInsert`.
 
     Args:
-        deleted: keys whose rows are deleted, none of which the source has.
+        deleted: keys of rows to delete, which the source must not contain; None: none.
         rebase: as for `with_retries`.
     """
     async with held(snapshot, plan, data, schema, deleted) as merged:
@@ -117,7 +117,7 @@ async def _with_retries(
         if base is snapshot:
             change = await attempt(base, merge, source, scratch)
             return await change.commit()
-        # The deadline cancels a retry before its commit; a commit that began goes on.
+        # The deadline cancels a retry before its commit; a commit that has begun continues.
         async with asyncio.timeout_at(deadline):
             change = await attempt(base, _again(merge, snapshot, base), source, scratch)
         return await change.commit()
@@ -134,7 +134,7 @@ async def _with_retries(
 
 
 def _again(merge: RowMerge, snapshot: Snapshot, newer: Snapshot) -> RowMerge:
-    """Plan a merge again on a newer version, for data that were read for an older one.
+    """Plan a merge again on a newer version, with the data that is already read.
 
     Raises:
         CommitConflictError: the newer version has other columns.
@@ -202,7 +202,7 @@ async def attempt(
 def _without_deleted(
     matches: Matches, source: HeldSource, rows: Int64s, places: UInt64s, row_ids: UInt64s
 ) -> tuple[Int64s, UInt64s, UInt64s]:
-    """Return the matched rows that are updated; those of deleted keys are gone."""
+    """Return the matched rows that are updated, without those of deleted keys."""
     cut = int(np.searchsorted(rows, source.num_rows))
     matches.gone.add(np.sort(places[cut:]))
     matches.num_changed = cut
@@ -211,7 +211,7 @@ def _without_deleted(
 
 
 def _deleted(matches: Matches, places: UInt64s) -> dict[int, Int64s]:
-    """Return all rows to mark as deleted, as physical offsets by fragment. CPU."""
+    """Return all rows to mark as deleted, as physical offsets by fragment. CPU work."""
     matches.gone.add(np.sort(places))
     return matches.gone.by_fragment()
 
@@ -228,7 +228,7 @@ def _summary(merge: RowMerge, matches: Matches, num_keys: int) -> ChangeSummary:
 
 
 def _field_ids(merge: RowMerge) -> tuple[int, ...]:
-    """Return the ids of all fields; like pylance, of top-level ones if only matches are deleted."""
+    """Return the ids of all fields, or of top-level ones (as pylance) if rows are only deleted."""
     fields = merge.schema.fields
     if merge.deletes_matches_alone:
         return tuple(root.id for root in fields)
@@ -241,7 +241,7 @@ async def _inserted_keys(
     """Collect the keys that a merge inserts, for its transaction.
 
     Returns None if the transaction needs no keys: the merge only deletes matches, or it inserts
-    nothing and is not by the primary key.
+    nothing and its keys are not the primary key.
     """
     keys = InsertedKeys.of(merge.schema, merge.on)
     if merge.deletes_matches_alone or not (keys.is_primary or merge.plan.inserts):
@@ -262,5 +262,5 @@ async def _inserted_keys(
 
 
 def _hashed(batch: pa.RecordBatch, matched: Mask) -> UInt64s:
-    """Return the hashes of the keys of unmatched source rows. CPU."""
+    """Return the hashes of the keys of unmatched source rows. CPU work."""
     return key_hashes(batch.column(KEY), ~matched[as_numbers(batch.column(ROW))])

@@ -82,7 +82,7 @@ async def create_text_index(
 async def texts_like(
     base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
 ) -> TextSegmentBuilder | None:
-    """Return a builder of a segment like the latest of an index; None if it cannot be written here.
+    """Return a builder like an index's latest segment; None if it cannot be written.
 
     Raises:
         CorruptFileError, NotFoundError: files cannot be read.
@@ -278,7 +278,7 @@ class _NewPartition:
         return columns.token_rows(words)
 
     def documents(self) -> pa.RecordBatch:
-        """Return the rows of the document file and free all but the document lengths."""
+        """Return the rows of the document file; free everything except the document lengths."""
         ids, self._ids = np.concatenate(self._ids), []
         self._lengths = [np.concatenate(self._lengths)]
         elements, self._elements = self._elements, None

@@ -34,9 +34,8 @@ class TextIndexArguments(TokenArguments, total=False):
 
     Attributes:
         with_position: store token positions, which phrase queries need.
-        document_granularity: unit of the search: "row"; for lists also "list_element": each element
-            is a document, and a search returns a row for each matching element, with its position
-            in the list.
+        document_granularity: "row" or, for lists, "list_element": each element is a document, and a
+            search returns a row for each matching element, with its position in the list.
         memory_bytes: size at which a partition of the index is written.
     """
 

@@ -39,7 +39,7 @@ async def write_partitions(
     Cost: a scan of the column in these fragments; the files' PUTs. Memory: `memory_bytes`.
 
     Raises:
-        StoreError: the store failed; no file stays.
+        StoreError: the store failed; all files are removed.
     """
     builder = _builder(snapshot, new, source, "", build, memory_bytes)
     first = secrets.randbits(ATTEMPT_BITS) << PARTITION_BITS

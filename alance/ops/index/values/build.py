@@ -73,7 +73,8 @@ class SegmentBuilder(NewSegment):
         """Build the segment from merged runs of all covered fragments, without a scan.
 
         Args:
-            source: source of the runs; has noted all null rows once the last batch has passed.
+            source: source of the runs; it has collected all null rows when the last batch has
+                passed.
         """
         async with aclosing(merged):
             await self.kind.write(self.files, source, merged, of_runs=True)

@@ -45,7 +45,7 @@ class ColumnValues:
 
     @classmethod
     def at(cls, column: str, type_: pa.DataType, path: str | None) -> ColumnValues:
-        """Return the values of a column. The type at a JSON path is text until the first value."""
+        """Return an extractor for a column. A JSON path has text until its first value."""
         return cls(column, type_ if path is None else pa.string(), path)
 
     def of(self, values: pa.Array) -> pa.Array:
@@ -70,7 +70,7 @@ class ColumnValues:
         return inside.cast(self.type, safe=False)
 
     def joined(self, type_: pa.DataType) -> ColumnValues:
-        """Return JSON values of a type that also holds `type_`: int64 and float64 give float64.
+        """Return an extractor whose type also holds `type_`: float64 for int64 and float64.
 
         Raises:
             InvalidInputError: no type holds both.

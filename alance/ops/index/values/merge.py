@@ -60,7 +60,7 @@ def keys_of(values: pa.Array) -> Any:
 
 
 def _place(keys: Any, value: Any, start: int, *, behind: bool) -> int:
-    """Return the position of `value` in sorted keys: before or behind its equals."""
+    """Return the position of `value` in sorted keys: before or after equal keys."""
     if isinstance(keys, np.ndarray):
         side: Any = "right" if behind else "left"
         return start + int(np.searchsorted(keys[start:], value, side))
@@ -111,7 +111,7 @@ class _SortedRun(ABC):
         return self.blocks[-1].keys[len(self.blocks[-1].keys) - 1]
 
     def take(self, value: Any, *, behind: bool) -> list[pa.RecordBatch]:
-        """Remove and return the rows below `value`; with `behind`, also the rows equal to it."""
+        """Remove and return the rows below `value`; with `behind`, also rows equal to `value`."""
         taken = []
         while self.blocks:
             block = self.blocks[0]

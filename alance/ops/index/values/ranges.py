@@ -76,7 +76,7 @@ class IndexRange:
     links: tuple[int, int, int] | None = None
 
     async def execute(self, dataset: Dataset) -> IndexPages:
-        """Merge the range and write it. If it is executed twice, only one result counts.
+        """Merge the range and write it. If it is executed twice, only one result is used.
 
         Cost: a read of the blocks, a PUT. Memory: `memory_bytes`, but at least 512 KiB per part.
 
@@ -84,9 +84,9 @@ class IndexRange:
             dataset: any version of the table.
 
         Raises:
-            NotFoundError: the version, or a part, is gone.
+            NotFoundError: the version or a part has been removed.
             CorruptFileError: the bytes of a part have changed since it was written.
-            StoreError: the store failed; no file stays.
+            StoreError: the store failed; the file is removed.
         """
         base = await at_version(dataset._snapshot, self.read_version)
         if self.links is not None:
@@ -289,7 +289,7 @@ async def join_pages(
         type_: type of the values.
 
     Raises:
-        StoreError: the store failed; the page files stay.
+        StoreError: the store failed; the page files remain.
     """
     schema = PageTableBuilder(type_).schema
 

@@ -114,7 +114,7 @@ async def write_run(
     """Write a run; return its path below the table's folder, its blocks and their first values.
 
     Raises:
-        StoreError: the store failed; no file stays.
+        StoreError: the store failed; the file is removed.
     """
     engine = snapshot.engine
     path = f"{INDICES}/{build}/{uuid.uuid4()}.run"

@@ -2,7 +2,7 @@
 
 A share of the memory budget is sorted in memory. More rows are spilled to the local disk, split
 there into ranges of values by a sample until each range fits the share, and sorted range by range.
-If one frequent value fills a range, its rows pass unsorted: they are in order already.
+If one frequent value fills a range, its rows need no sorting.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from alance.io.reading.pool import DecodePool
 
 SORT_MEMORY_BYTES: Final = 256 << 20
-# An eighth of the budget holds the rows that are sorted at once. The rest holds copies of these
+# An eighth of the budget is for the rows that are sorted at once. The rest is for copies of these
 # rows, sort keys, and pages being scanned, spooled and written: with 256 MiB, building a B-tree of
 # 10 M keys takes 235 MiB.
 SORTED_SHARE: Final = 8
@@ -52,7 +52,7 @@ class _Range:
     """Rows of a range of values, in arrival order.
 
     Attributes:
-        is_alike: True if all rows have one value, or all are null: no sort is needed.
+        is_alike: True if all rows have the same value, or all are null, so that no sort is needed.
     """
 
     spool: Spool
@@ -143,10 +143,10 @@ def _sample(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _ends(samples: list[pa.Array], num_ranges: int) -> list[tuple[pa.Scalar, bool]]:
-    """Return the starts of ranges, ascending; with each, True if its value fills a range alone.
+    """Return the starts of ranges, ascending, and for each whether its value fills a range alone.
 
-    A value fills a range alone if the sample would start several ranges with it: no split could
-    separate its rows.
+    A value fills a range alone if the sample contains it so often that several ranges would start
+    with it, because no split could separate its rows.
     """
     keys = pc.drop_null(pa.concat_arrays(samples))
     if not len(keys):
@@ -160,8 +160,8 @@ def _ends(samples: list[pa.Array], num_ranges: int) -> list[tuple[pa.Scalar, boo
 def _parted(batch: pa.RecordBatch, ends: list[tuple[pa.Scalar, bool]]) -> list[pa.RecordBatch]:
     """Split a batch into ranges: nulls, then the ranges between the values of `ends`.
 
-    A frequent value has a range of its own. Each result is a copy, so that a waiting part does not
-    keep the whole batch in memory.
+    A frequent value has its own range. Each result is a copy, so that it does not keep the whole
+    batch in memory.
     """
     keys = sort_key(batch.column(0))
     numbers = as_mask(pc.is_valid(keys)).astype(np.uint8)
@@ -178,7 +178,7 @@ def _parted(batch: pa.RecordBatch, ends: list[tuple[pa.Scalar, bool]]) -> list[p
 def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Sort the rows of batches, nulls first; the sort is stable.
 
-    Memory: the rows twice. The list is emptied, or the rows would be held a third time.
+    Memory: the rows twice. The list is emptied, because it would hold the rows a third time.
     """
     rows = pa.concat_batches(parts)
     parts.clear()

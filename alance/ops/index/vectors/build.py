@@ -96,16 +96,16 @@ async def vectors_like(
     *,
     retrain: bool,
 ) -> VectorSegmentBuilder | None:
-    """Return a builder of a segment like the latest of an index; None if it cannot be written here.
+    """Return a builder like an index's latest segment; None if it cannot be written.
 
-    If the rows have outgrown the number of partitions, centroids and codes are trained anew. If
+    If the rows have outgrown the number of partitions, centroids and codes are trained again. If
     only some partitions are too large, these are split.
 
     Args:
         replaced: segments that the new one replaces; their codes are carried over if they have the
             same centroids and codes.
         fragment_ids: fragments to cover.
-        retrain: True to train centroids and codes anew in any case.
+        retrain: True to train centroids and codes again in any case.
 
     Raises:
         CorruptFileError, NotFoundError: files cannot be read.
@@ -154,7 +154,7 @@ async def vectors_like(
 async def _first_like(
     base: Snapshot, column: str, leaf: Field, index: Index
 ) -> VectorSegmentBuilder | None:
-    """Return a builder of the first trained segment of an index that has a record but no files.
+    """Return a builder of the first trained segment of an index that has only a record, no files.
 
     `UntrainedSegment` writes such a record. Returns None while there are too few vectors to train,
     or if the record's settings are not supported.
@@ -238,7 +238,7 @@ class VectorSegmentBuilder(NewSegment):
         training: returns the centroids and the encoder.
         memory_bytes: bytes of codes that are sorted at once; more are spilled to the local disk.
         carried: segments whose fragments are not scanned.
-        parted: ids of carried rows that are encoded anew.
+        parted: ids of carried rows that are encoded again.
         tell: progress callback.
     """
 
@@ -395,7 +395,7 @@ class CodedRows:
     async def sorted(
         self, rows: AsyncGenerator[pa.RecordBatch, None]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield encoded rows sorted by partition."""
+        """Sort encoded rows by partition."""
         sorter = RowSorter(self._snapshot.engine.pool, self._memory_bytes)
         async with (
             aclosing(rows) as coded,
@@ -431,9 +431,7 @@ class CodedRows:
             self._num_coded += len(own)
 
     async def scanned(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield the rows of fragments that have vectors, with partitions and codes, by scan
-        order.
-        """
+        """Yield the fragments' rows that have vectors, in scan order, with partitions and codes."""
         if not fragment_ids:
             return
         snapshot = self._snapshot

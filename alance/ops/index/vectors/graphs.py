@@ -1,8 +1,7 @@
 """HNSW graphs of a new vector index segment, built while its rows are written.
 
-Rows pass on to their own file. The graph of each partition goes into the index file, which is
-written at the same time. Several partitions are linked concurrently, in threads, some rows at a
-time.
+The rows are passed on to their own file. The graph of each partition is written to the index file
+at the same time. Several partitions are linked concurrently, in threads, some rows at a time.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class NewGraphs:
     Args:
         centroids: centroids in the type of the vectors; shape (partitions, dimension).
         aimed: mean rows of a partition at the training, as text for the file's metadata.
-        graph_of: returns the graph of a partition with a given number of rows if it can be reused,
-            else None.
+        graph_of: returns the existing graph of a partition with this number of rows; None if there
+            is none to reuse.
 
     Raises:
         UnsupportedError: the encoder's codes cannot be linked.
@@ -141,7 +140,7 @@ class NewGraphs:
     async def _linked(
         self, number: int, part: pa.RecordBatch, last: pa.RecordBatch | None
     ) -> tuple[Graph, pa.RecordBatch | None]:
-        """Return the graph of a partition, and `last`, the batch that may pass after it."""
+        """Return the graph of a partition, and `last`, the batch that may be passed on after it."""
         pool = self._files.snapshot.engine.pool
         if self._graph_of is not None:
             stored = await self._graph_of(number, part.num_rows)

@@ -91,7 +91,7 @@ class _KmeansRounds:
     is_over: bool = False
 
     def run(self, count: int) -> None:
-        """Run up to `count` rounds, or until the gain is too small.
+        """Run up to `count` rounds, but stop when the gain is too small.
 
         With several pieces, `count` is 1 and the caller has added the points.
         """

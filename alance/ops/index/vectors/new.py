@@ -29,10 +29,10 @@ KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ", "IVF_RQ": "R
 WITH_GRAPHS: Final = {"IVF_HNSW_FLAT": "FLAT", "IVF_HNSW_PQ": "PQ", "IVF_HNSW_SQ": "SQ"}
 INDEX_TYPES: Final = {**KINDS, **WITH_GRAPHS}
 PARTITION_ROWS: Final = 8192
-# Relative gain that ends the k-means of centroids: half as many rounds as 1e-4. With 320 partitions
-# that costs 0.3 to 1.7 points of recall. With 1 M x 128 in 1000 partitions the recall is 0.805 and
-# 0.883 (20 and 50 partitions searched); 1e-4 gives 0.768 and 0.900, and pylance's centroids 0.737
-# and 0.890 (60 queries).
+# Relative gain at which the k-means of centroids ends: half as many rounds as 1e-4. With 320
+# partitions that costs 0.3 to 1.7 points of recall. With 1 M x 128 in 1000 partitions the recall is
+# 0.805 and 0.883 (20 and 50 partitions searched); 1e-4 gives 0.768 and 0.900, and pylance's
+# centroids 0.737 and 0.890 (60 queries).
 LEAST_TRAINING_GAIN: Final = 5e-4
 _LEAST_LINKS: Final = Links(m=2, ef_construction=1, max_level=1)
 
@@ -61,13 +61,13 @@ class VectorIndexOptions:
     """Options of training and building a vector index.
 
     Attributes:
-        num_partitions: default: one per `target_partition_size` rows.
-        target_partition_size: approximate rows of a partition; default: 8192.
-        num_sub_vectors: sub-vectors of a vector, each with a code (IVF_PQ); default: a 16th of the
-            dimension if it is divisible by 16, else an 8th.
-        num_bits: bits of a code: 8 or 4 (IVF_PQ; default 8), 1 to 9 (IVF_RQ; default 5), 8
-            (IVF_SQ).
-        sample_rate: sampled vectors per partition and per codebook entry.
+        num_partitions: number of partitions; default: one per `target_partition_size` rows.
+        target_partition_size: approximate number of rows per partition; default: 8192.
+        num_sub_vectors: number of sub-vectors, each with a code (IVF_PQ); default: a 16th of the
+            dimension if that is a whole number, else an 8th.
+        num_bits: bits per code: 8 or 4 for IVF_PQ (default 8), 1 to 9 for IVF_RQ (default 5), 8 for
+            IVF_SQ.
+        sample_rate: number of sampled vectors per partition and per codebook entry.
         max_iters: maximum number of k-means rounds.
         min_gain: relative decrease of the mean distance from the centroids below which k-means
             stops; 0 runs until the distance no longer falls. docs/indices.md has measurements.
@@ -76,8 +76,8 @@ class VectorIndexOptions:
             of a sub-vector), or pylance's (2^num_bits, dimension) of the same values in that order.
         memory_bytes: approximate bytes of codes sorted in memory, and of the sample; further codes
             are spilled to the local disk.
-        m: links of a row in a graph (IVF_HNSW_*); twice as many on its lowest level.
-        ef_construction: number of near candidates from which the links are chosen.
+        m: number of links per row in a graph (IVF_HNSW_*); the lowest level has twice as many.
+        ef_construction: number of nearest candidates from which links are chosen.
         max_level: maximum number of levels of a graph.
     """
 
@@ -183,8 +183,8 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
 
     Raises:
         UnsupportedError: an unknown type of index, or a table with a fragment-reuse index.
-        InvalidInputError: an unknown column, a column without vectors, or options that do not suit
-            it.
+        InvalidInputError: an unknown column, a column without vectors, or options that do not fit
+            the column.
         AlreadyExistsError: the name is in use.
     """
     type_name = new.kind.upper() if isinstance(new.kind, str) else ""

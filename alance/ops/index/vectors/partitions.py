@@ -52,7 +52,7 @@ async def centroids(
 
 
 async def partition_details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
-    """Return the metric of a segment and the size of each partition; deleted rows count."""
+    """Return the metric of a segment and the size of each partition, deleted rows included."""
     (head, content), (rows, message) = await asyncio.gather(
         _opened(snapshot, index, ivf.INDEX_FILE), _opened(snapshot, index, ivf.STORAGE_FILE)
     )

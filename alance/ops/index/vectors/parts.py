@@ -121,7 +121,7 @@ async def merge_coded(
     fragment_ids: Collection[int],
     graphs: MergedGraphs | None = None,
 ) -> table_pb2.IndexMetadata:
-    """Merge encoded runs into a segment and return its record; no file stays after an error."""
+    """Merge encoded runs into a segment and return its record. An error removes all files."""
 
     async def trained() -> Training:
         return replace(await training_at(base, build, checked.leaf), links=checked.links)
@@ -152,8 +152,8 @@ async def write_graphs(
         Path and blocks of the run, and the shapes for `IndexPages`.
 
     Raises:
-        NotFoundError: the training, or a part, is gone.
-        StoreError: the store failed; no file stays.
+        NotFoundError: the training or a part has been removed.
+        StoreError: the store failed; the file is removed.
     """
     training = await training_at(base, build, base.schema.field(column))
     training = replace(training, links=links)
@@ -178,8 +178,8 @@ class MergedGraphs:
 
     Args:
         ranges: merged ranges, in partition order.
-        links: options by which the graphs were built.
-        memory: approximate bytes that are read at once.
+        links: options with which the graphs were built.
+        memory: approximate number of bytes that are read at once.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class MergedGraphs:
 
 
 async def discard_training(snapshot: Snapshot, build: str) -> None:
-    """Remove the training of a build, as far as the store can be reached."""
+    """Remove the training of a build. Errors of the store are ignored."""
     names = (ivf.INDEX_FILE, ivf.STORAGE_FILE)
     places = [snapshot.table.folder(f"{INDICES}/{build}/{name}") for name in names]
     await discard_objects(snapshot.engine, places)

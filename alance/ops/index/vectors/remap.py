@@ -43,7 +43,7 @@ _BUFFERS: Final = ("codebook_position", "rotate_mat_position")
 async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
     """Rewrite a vector index with new row addresses, without the codes of deleted rows.
 
-    Graphs of partitions without deleted rows are kept; the others are built anew. Memory: some
+    Graphs of partitions without deleted rows are reused; the others are built again. Memory: some
     partitions; see `NewGraphs.passed`.
 
     Raises:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 OPTIONS: Final = VectorIndexOptions()
-# Largest squared distance of nearly equal means, as a share of a mean's squared length. For a
-# cluster without rows, k-means splits another mean in two, 1/1024 before and behind it.
+# Maximum squared distance of nearly equal means, as a share of a mean's squared length. For a
+# cluster without rows, k-means splits another mean in two, which lie 1/1024 before and after it.
 SAME: Final = 1e-5
 
 
@@ -51,7 +51,7 @@ async def split_large(
     """Split each partition with more than `GROWN` times the intended rows, by k-means of a sample.
 
     Returns the segments unchanged if no partition is too large. For lists of vectors, all vectors
-    of a row are encoded anew if one lies in a split partition.
+    of a row are encoded again if one of them is in a split partition.
 
     Cost: a read of these partitions' codes; a take of the sampled vectors. Memory: the sample, and
     8 bytes for each row of these partitions.
@@ -84,13 +84,14 @@ async def split_large(
             training.centroids.dtype,
         )
         means = _apart(means)
-        if len(means) > 1:  # else all its vectors are nearly equal
+        if len(means) > 1:  # otherwise all its vectors are nearly equal
             centroids.append(means)
             parted.append(partition)
             ids_of.append(ids)
     if not parted:
         return PartedSegments(training, tuple(carried), np.empty(0, np.int64))
-    # The first part gets the number of the split partition, so all other numbers stay the same.
+    # The first part gets the number of the split partition, so that all other numbers are
+    # unchanged.
     whole = training.centroids.copy()
     whole[parted] = [means[0] for means in centroids[1:]]
     more = np.concatenate([whole, *(means[1:] for means in centroids[1:])])
@@ -102,8 +103,8 @@ async def split_large(
 def _apart(means: np.ndarray) -> np.ndarray:
     """Drop means that are nearly equal to an earlier one, as k-means returns for equal vectors.
 
-    A vector may be nearest to either of two such means by chance. Then a search of a single
-    partition could search the wrong one.
+    Which of two such means is nearest to a vector is chance, so a search of one partition could
+    miss the vector.
     """
     points = means.astype(np.float64)
     apart: list[int] = []
@@ -117,7 +118,7 @@ def _apart(means: np.ndarray) -> np.ndarray:
 async def _sampled(
     base: Snapshot, column: str, training: Training, partition: int, ids: Int64s
 ) -> Float32s:
-    """Return the vectors of a sample of a partition's rows, in the form for comparisons."""
+    """Return the vectors of a sample of a partition's rows, in the form that is compared."""
     count = OPTIONS.sample_rate * -(-len(ids) // training.partition_rows)
     if count < len(ids):
         ids = np.random.default_rng(SEED).choice(ids, count, replace=False)

@@ -60,8 +60,8 @@ class IndexProgress:
     Attributes:
         step: "centroids" and "codebook" (training), "code" (scanned rows), "write" (rows of
             finished partitions and graphs).
-        done, total: k-means rounds, which may end early; sub-vectors of the codebook; or rows. Rows
-            without a vector are not written.
+        done, total: finished units, and all units: k-means rounds (which may end early),
+            sub-vectors of the codebook, or rows. Rows without a vector are not written.
     """
 
     step: str
@@ -91,7 +91,7 @@ class TrainingStep:
 
 GRAPH_ROWS: Final = 1 << 20  # default rows of a partition with a graph, as in pylance
 SEED: Final = 42  # the same rows give the same index
-GROWN: Final = 4  # a partition with over 4 times the intended rows is split or trained anew
+GROWN: Final = 4  # a partition with over 4 times the target rows is split or trained again
 SAMPLE_PART_BYTES: Final = 4 << 20  # of the sample, per take
 MIXED_BYTES: Final = 16 << 20  # of the sample, shuffled at once
 CODED_ROWS: Final = 4096  # sampled rows from which centroids are subtracted at once
@@ -119,9 +119,9 @@ class Training:
     partition_rows: int = 0
 
     def suited_partitions(self, num_rows: int) -> int:
-        """Return the number of partitions that `num_rows` rows should have.
+        """Return the number of partitions for `num_rows` rows.
 
-        It is the current number until partitions have on average more than `GROWN` times
+        It is the current number until the mean size of a partition exceeds `GROWN` times
         `partition_rows`.
         """
         count = len(self.centroids)
@@ -130,7 +130,7 @@ class Training:
 
     @property
     def points(self) -> Float32s:
-        """Centroids in the form for comparisons with vectors. CPU work."""
+        """Centroids in the form that is compared with vectors. CPU work."""
         values, dim = self.centroids.reshape(-1).view(np.uint8), self.centroids.shape[1]
         metric = "hamming" if self.metric == "hamming" else "l2"  # also for cosine
         return Vectors(values, self.centroids.dtype.name, dim, metric).points()
@@ -150,7 +150,7 @@ class Training:
 async def train(snapshot: Snapshot, checked: CheckedVectors, tell: Tell = None) -> Training:
     """Train centroids and the encoder on a sample of the rows.
 
-    Cost: a take of `sample_rate` rows for each partition or codebook entry, whichever are more;
+    Cost: a take of `sample_rate` rows for each partition or codebook entry, whichever are more; and
     k-means.
 
     Raises:
@@ -202,11 +202,11 @@ async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -
         await pool.run(partial(add, rows))
 
     def mixed() -> Vectors:
-        # Rows are in table order. Without a shuffle, the first rows would be no random sample.
+        # Rows are in table order. Without a shuffle, the first rows would not be a random sample.
         order = np.random.default_rng(SEED).permutation(filled)
         rows = values[:filled]
         step = max(1, MIXED_BYTES // max(1, filled))
-        for first in range(0, width, step):  # in place, or there would be two samples
+        for first in range(0, width, step):  # in place; otherwise there would be two samples
             columns = slice(first, first + step)
             rows[:, columns] = rows[order, columns]
         return Vectors(rows.reshape(-1), type_.name, type_.dim, metric)
@@ -313,7 +313,7 @@ async def _encoder(
         return centres
 
     centres = await all_of(centres_of(book) for book in books)
-    # Readers compare with the stored values, so round to the stored type.
+    # Readers compare with the stored values, so the values are rounded to the stored type.
     codebook = np.stack(centres).astype(checked.dtype).astype(np.float32)
     return ProductEncoder(codebook, checked.dtype, of_residuals)
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from alance.ops.lookup.kinds.kind import IndexKind
 
-# By the type of their details. Among indices with equal coverage, the first kind here that takes a
-# question and is worth it answers: a bitmap index estimates its rows best before a read.
+# By the type of the details. Among indices with equal coverage, the first kind in this table that
+# takes a question and is worth using answers it: a bitmap index has the best estimate before a
+# read.
 KINDS: Final[Mapping[str, IndexKind]] = MappingProxyType(
     {
         "Bitmap": Bitmap(),

@@ -57,7 +57,7 @@ class BloomFilter(ZonesKind):
         return ZoneOptions(super().options(arguments).rows, wrong)
 
     def json_refusal(self, *, has_stable_row_ids: bool) -> str | None:
-        # A number has different hashes as int64 and as float64.
+        # The same number has different hashes as int64 and as float64.
         return "bloom filters of JSON values do not say their type"
 
     def takes(self, ask: Ask) -> bool:
@@ -66,8 +66,8 @@ class BloomFilter(ZonesKind):
     async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
         """Find the zones that may have the values.
 
-        Cost: a round for the positions of zones, then one for filters. Memory: filters within the
-        read-ahead of a scan, and those in the search cache.
+        Cost: a round for the positions of zones, then one for filters. Memory: as many filters as a
+        scan reads ahead, and those in the search cache.
 
         Raises:
             CorruptFileError: the file has no such filters, or zones outside of their fragments.

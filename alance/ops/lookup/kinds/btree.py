@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 GROUP_PAGES: Final = 128  # pages read and evaluated together
 GROUPS_AT_ONCE: Final = 4
-FEW_PAGES: Final = 4  # so few pages are evaluated without pruning zones
-# Pages of so few rows are worth a lookup without a better estimate.
+FEW_PAGES: Final = 4  # up to this number of pages, zones are not pruned
+# Pages with this number of rows are worth a lookup without a better estimate.
 LOOKUP_WORTH_ROWS: Final = 16 << 10
 PAGE_WORK: Final = 1 << 10  # evaluating a cached page takes 5 us, like decoding 1 KiB
 ZONE_COPIES: Final = 4  # zones for pruning take 4 times the bytes of the page table
@@ -154,7 +154,8 @@ class AskedTree:
         points = self.ask.points if most > LOOKUP_WORTH_ROWS else None
         if points is None:
             return most
-        # If a page begins and ends with the same value, all its rows may match; else only few.
+        # If a page begins and ends with the same value, all its rows may match; otherwise only few
+        # do.
         low, high = (
             plain(end).take(to_arrow(self.pages)) for end in (self.table.low, self.table.high)
         )
@@ -200,8 +201,7 @@ class AskedTree:
 def _matching(ask: Ask, pages: Sequence[TreePage]) -> RowSet:
     """Return the rows of pages for which a condition is true. CPU work.
 
-    If there are many pages, only zones in which it may be true are evaluated: few for a list of
-    keys.
+    If there are many pages, only zones in which the condition may be true are evaluated.
     """
     values, ids = [page.values for page in pages], [page.ids for page in pages]
     if len(pages) > FEW_PAGES and ask.check is not None:
@@ -229,7 +229,7 @@ def _page_bounds(tables: Sequence[PageTable]) -> Bounds:
         has_values = nulls < np.concatenate([table.counts() for table in tables])
     has_nans = np.zeros(len(nulls), np.bool_)
     if pa.types.is_floating(low.type):
-        # Nulls come first, so a negative NaN behind them is not visible in the bounds.
+        # Nulls come first, so the bounds do not show a negative NaN after them.
         has_nans = as_mask(pc.is_nan(low)) | as_mask(pc.is_nan(high)) | as_mask(pc.is_null(low))
         low, high = (bound(end, zero) for end, zero in ((low, -0.0), (high, 0.0)))
     return Bounds(nulls > 0, has_values, has_nans, low, high)
@@ -273,7 +273,7 @@ async def write_pages(
 
     async def noted() -> AsyncGenerator[pa.RecordBatch, None]:
         async for batch in rows:
-            pages.add(batch)  # takes the first and last values of its pages: some 30 us
+            pages.add(batch)  # reads the first and last values of its pages: some 30 us
             yield batch
 
     await files.write(name, row_schema(type_), noted())

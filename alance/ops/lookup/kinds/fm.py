@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 PLACE_WORK: Final = 256  # locating an occurrence costs as much as 256 rows of a B-tree: 5 us
 SYMBOL_WORK: Final = 1 << 10  # searching a byte in a partition costs as much as decoding 1 KiB
-# A substring is not worth locating if it has over FEW_PLACES + OFTEN times the occurrences of the
+# A substring is not worth locating if it occurs over FEW_PLACES + OFTEN times as often as the
 # rarest substring.
 FEW_PLACES: Final = 256
 OFTEN: Final = 8
 PARTITIONS_AT_ONCE: Final = 16
 MOVED_BYTES: Final = fm.PARTITION_BYTES * fm.BUILD_BYTES
-DEAD_SHARE: Final = 4  # a partition with over a quarter deleted rows is rebuilt
+DEAD_SHARE: Final = 4  # a partition with more than a quarter of deleted rows is rebuilt
 
 
 class FM(IndexKind):

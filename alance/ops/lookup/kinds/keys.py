@@ -1,4 +1,4 @@
-"""The keys of rows in an index: values, list items, or n-grams of texts."""
+"""Keys of rows in an index: values, list items, or n-grams of texts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RowKeys:
     Attributes:
         type: type of the keys.
         form: form of keys and row sets; None if each row is stored with its key.
-        null_rows: row numbers of nulls without a key.
+        null_rows: numbers of the rows that are null and have no key.
     """
 
     type: pa.DataType
@@ -70,7 +70,7 @@ class RowKeys:
 
 @dataclass(slots=True, eq=False)
 class LabelKeys(RowKeys):
-    """Source of an index whose keys are list items; null lists are noted in `null_rows`."""
+    """Source of an index whose keys are list items; `null_rows` collects null lists."""
 
     @classmethod
     def of(cls, type_: pa.DataType, form: KeyedSets) -> LabelKeys:

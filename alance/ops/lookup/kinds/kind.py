@@ -98,7 +98,7 @@ class IndexKind(ABC):
         index_type: name for users.
         type_url: type URL of its details message.
         versions: readable versions; `version` is written.
-        columns: values that it can index, for error messages.
+        columns: description of the values that it can index, for error messages.
         file: file with its rows, or the first of several.
         file_names: all files of a segment; None if the number of files varies.
         null_rows: metadata key in `file` of the buffer with null rows; None if the columns have
@@ -106,11 +106,11 @@ class IndexKind(ABC):
         form: form of keys and row sets; None if it has none.
         is_sorted: True if rows are sorted by value and runs are merged; False if rows are in table
             order and runs are concatenated.
-        has_addresses: True if it holds row addresses even in tables with stable row ids.
+        has_addresses: True if it stores row addresses even in tables with stable row ids.
         has_ranges: True if several processes can merge runs by ranges of values.
         can_move: True if segments can be remapped to new row addresses after a compaction.
-        of_json, of_stable_json: True if it can index values at a JSON path; also beside stable row
-            ids.
+        of_json: True if it can index values at a JSON path. of_stable_json: the same, in tables
+            with stable row ids.
         batch_bytes: bytes of values per batch when keys are built; None for the scan's batches.
     """
 
@@ -139,7 +139,7 @@ class IndexKind(ABC):
         """Return True if the kind can index values of a type."""
 
     def options(self, arguments: dict[str, Any]) -> ZoneOptions:
-        """Move the kind's own arguments of `create_scalar_index` out of `arguments`, checked.
+        """Remove the kind's own arguments from `arguments`, check them and return them.
 
         Raises:
             InvalidInputError: a value is out of range.

@@ -45,7 +45,7 @@ class NGram(RowSetsKind):
     form = POSTING_LISTS
     key_count = "num_ngrams"
     of_json = of_stable_json = True
-    batch_bytes = 512 << 10  # each byte becomes 12 bytes, and as many again on the way
+    batch_bytes = 512 << 10  # each byte of text needs 12 bytes, and another 12 temporarily
 
     def suits(self, type_: pa.DataType) -> bool:
         return is_text(type_)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 MOVED_BYTES: Final = 4 << 20  # approximate bytes of row sets remapped at once
-SET_SHARE: Final = 64  # 64 rows of a bitmap cost as much as a row of a B-tree
+SET_SHARE: Final = 64  # 64 rows of a bitmap cost as much as one row of a B-tree
 _NO_ROWS: Final = np.empty(0, np.int64)
 
 
@@ -87,7 +87,8 @@ class RowSetsKind(IndexKind):
         domain, fragment_ids = RowSet.of_fragments(sorted(sizes.items())), frozenset(sizes)
 
         def moved_set(content: memoryview) -> bytes | None:
-            # A few corrupt bytes may encode billions of rows: drop rows outside of fragments first.
+            # A few corrupt bytes may encode billions of rows, so rows outside of fragments are
+            # dropped first.
             claimed = form.parse(content).within(domain, fragment_ids)
             rows, _ = moves.moved(claimed.to_numpy())
             return form.to_bytes(rows) if len(rows) else None

@@ -1,4 +1,4 @@
-"""Kinds that summarize zones of rows but know no single rows: zone maps and bloom filters."""
+"""Kinds that summarize zones of rows without single rows: zone maps and bloom filters."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class AskedZones:
     is_at_hand = True
 
     async def row_numbers(self) -> RowSet:
-        # Rows outside of all zones may match, too.
+        # Rows outside of all zones may also match.
         return self.segment.domain - self.rows.rows_of(~self.hits)
 
 
