@@ -1,9 +1,9 @@
 """Inserted keys of a merge, as its transaction records them.
 
-If two writers both insert a key that the table lacks, the table would have it twice. So the
-transaction has a filter of the keys. If the filters of two commits may have a key in common, the
-second commit is refused and its merge runs again. Filters of other writers have other parameters
-and cannot be compared: the second merge then always runs again.
+If two writers inserted the same new key, the table would have it twice. So the transaction contains
+a filter of the keys. If the filters of two commits may have a key in common, the second commit is
+refused and its merge runs again. Filters of other writers have other parameters and cannot be
+compared, so the second merge then always runs again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 # of 50 keys each share a bit by chance in 4 % of cases; above MOST_KEYS nearly always.
 NUM_BYTES: Final = 8 << 10
 MOST_KEYS: Final = 4096
-EXACT_KEYS: Final = 16 << 10  # hashes recorded of keys that are not primary: at most 150 KiB
+EXACT_KEYS: Final = 16 << 10  # recorded hashes of keys that are not primary: at most 150 KiB
 SEED: Final = 0x616C616E6365
-# These values mark the filter's kind; filters with other values are not compared.
+# These values identify the kind of filter; filters with other values are not compared.
 NUMBER_OF_ITEMS: Final = 1
 PROBABILITY: Final = 0.5
 
@@ -48,9 +48,9 @@ class InsertedKeys:
     """Hashes of the keys that a merge inserts. Can be pickled; `join` adds those of other tasks.
 
     Attributes:
-        key_schema: key columns; empty if the merge compares rows in another way.
+        key_schema: key columns; empty if rows are not compared by columns of the table.
         field_ids: ids of the key columns.
-        is_primary: True if the columns are the table's primary key, which has to stay unique.
+        is_primary: True if the columns are the table's primary key, which must remain unique.
         hashes: distinct hashes, at most `limit`; None if any key may be inserted.
     """
 
@@ -61,7 +61,7 @@ class InsertedKeys:
 
     @classmethod
     def of(cls, schema: Schema, on: Sequence[str]) -> InsertedKeys:
-        """Return an empty collection for key columns of a table.
+        """Return an empty collection for the key columns of a table.
 
         Without columns, any key counts as inserted.
 
@@ -80,11 +80,11 @@ class InsertedKeys:
 
     @property
     def limit(self) -> int:
-        """Largest number of keys that the filter records; with more, any key counts as inserted."""
+        """Maximum number of keys in the filter; with more, any key counts as inserted."""
         return MOST_KEYS if self.is_primary else EXACT_KEYS
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
-        """Add the keys of rows after a cast to the types of the table. CPU.
+        """Add the keys of rows after a cast to the types of the table. CPU work.
 
         Rows without a key column, or with a null in a key column, have no key.
 
@@ -140,11 +140,11 @@ class InsertedKeys:
 
 
 def key_hashes(keys: pa.Array, chosen: Mask | None = None) -> UInt64s:
-    """Return the hashes of the keys of some rows; rows without a key are left out. CPU.
+    """Return the hashes of the keys of some rows; rows without a key are omitted. CPU work.
 
     Args:
         keys: see `Keys.values`.
-        chosen: mask of the rows; None selects all.
+        chosen: mask of the rows; None: all rows.
     """
     mask = np.ones(len(keys), bool) if chosen is None else chosen
     if keys.null_count:

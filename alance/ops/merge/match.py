@@ -1,10 +1,10 @@
 """Find the rows that a merge changes: scan the target's keys and join them with the source.
 
-The join builds a hash index of the source's keys and probes it with the scanned target. If the keys
-are few, and a B-tree or bitmap index has a key column, only the rows with these keys are scanned,
-and the rows that the index does not cover. If the source's keys exceed the memory, both sides are
-partitioned by hash on the disk first (a Grace hash join), and partitions are joined one after the
-other.
+The join builds a hash index of the source's keys and probes it with the scanned target. If there
+are few keys, and a key column has a B-tree or bitmap index, only rows with these keys and rows that
+the index does not cover are scanned. If the source's keys exceed the memory, both sides are first
+partitioned by hash on the disk (a Grace hash join), and then the partitions are joined one after
+another.
 """
 
 from __future__ import annotations
@@ -46,16 +46,15 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.spool import Scratch
 
-EXACT: Final = ("BTree", "Bitmap")  # kinds of indices that tell single rows
-# Rows of the table for each key from which rows are looked up by an index. A key costs a page of
-# the index, some 50 kB: 100 keys into 5 000 000 local rows took 0.23 s instead of 0.31 s, and
-# 1 000 keys 0.59 s.
+EXACT: Final = ("BTree", "Bitmap")  # kinds of indices that find single rows
+# Minimum ratio of table rows to keys for a look-up by index. A key costs a page of the index, some
+# 50 kB: 100 keys into 5 000 000 local rows took 0.23 s instead of 0.31 s, and 1 000 keys 0.59 s.
 FEWEST_ROWS: Final = 1 << 14
-OTHER: Final = "other"  # column of target rows: True if the row is deleted unless it matches
+OTHER: Final = "other"  # column of target rows: True if an unmatched row is deleted
 
 
 class RefusedRows(Exception):
-    """A match that the merge does not allow; `rows` has the numbers of one or two source rows."""
+    """Raised for a match that the merge does not allow; `rows` has one or two source rows."""
 
     def __init__(self, *rows: int) -> None:
         super().__init__(*rows)
@@ -67,9 +66,9 @@ class Matches:
     """Rows of a version that a merge changes.
 
     Attributes:
-        matched: mask of the source rows that match a table row, and of the keys whose rows are
-            deleted; shape (source rows and keys,).
-        gone: table rows that are deleted because they do not match.
+        matched: mask of the source rows, followed by the keys to delete, that match a table row;
+            shape (source rows and keys,).
+        gone: table rows that are deleted because no source row matches.
         num_changed: number of table rows that are updated, or deleted because they match.
     """
 
@@ -84,7 +83,7 @@ class Matches:
         self._parts.append((source, addresses, row_ids))
 
     def changed(self) -> tuple[Int64s, UInt64s, UInt64s]:
-        """Return all matched rows that change, in the order of the source. CPU."""
+        """Return all matched rows that change, in the order of the source. CPU work."""
         if not self._parts:
             nothing = np.empty(0, np.uint64)
             return nothing.astype(np.int64), nothing, nothing
@@ -99,10 +98,11 @@ class Matches:
 async def match(base: Snapshot, merge: RowMerge, source: HeldSource, scratch: Scratch) -> Matches:
     """Join the source with a version.
 
-    Cost: a scan of the key columns and of the conditions' columns; nothing if no row can match.
+    Cost: a scan of the key columns and of the conditions' columns; no request if no row can match.
 
     Raises:
-        InvalidInputError: a table row matches more than one source row; a match, if matches fail.
+        InvalidInputError: a table row matches more than one source row, or any row if the merge
+            refuses matches.
     """
     matcher = _Matcher(base, merge, Matches(np.zeros(source.num_keys, np.bool_)))
     if not source.num_keys and not merge.plan.deletes_others:
@@ -173,7 +173,7 @@ async def _match_by_parts(
 
 
 async def _of_keys(base: Snapshot, merge: RowMerge, source: HeldSource) -> ScanOptions | None:
-    """Return the options of a scan for the source's keys alone; None: scan all keys."""
+    """Return the options of a scan for only the source's keys; None to scan all keys."""
     if not is_by_index(base, merge):
         return None
     if source.num_keys * FEWEST_ROWS > (await base.live_counts()).sum():
@@ -191,7 +191,7 @@ async def _of_keys(base: Snapshot, merge: RowMerge, source: HeldSource) -> ScanO
 
 
 def is_by_index(base: Snapshot, merge: RowMerge) -> bool:
-    """Return True if an index can tell the rows of a few keys."""
+    """Return True if an index can find the rows of a few keys."""
     plan = merge.plan
     if not plan.use_index or plan.deletes_others:
         return False
@@ -223,10 +223,10 @@ class _Matcher:
     matches: Matches
 
     def scanned(self, keys: ScanOptions | None = None) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Scan the target's rows with all columns that the join needs.
+        """Scan the target's rows, with all columns that the join needs.
 
         Args:
-            keys: filter of the rows that can match; None: all rows.
+            keys: filter for the rows that can match; None: all rows.
         """
         columns, options = scan_of(self.base, self.merge)
         if keys is not None:
@@ -234,7 +234,7 @@ class _Matcher:
         return scanned(self.base, columns, options, is_large=True)
 
     def prepared(self, batch: pa.RecordBatch, *, with_key: bool = True) -> pa.RecordBatch:
-        """Return scanned rows in the columns that the join needs. CPU.
+        """Convert scanned rows to the columns that the join needs. CPU work.
 
         These are `KEY`, the address as `ROW`, `_rowid`, `OTHER` if unmatched rows are deleted, and
         the columns of the condition.
@@ -254,7 +254,7 @@ class _Matcher:
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _others(self, batch: pa.RecordBatch) -> Mask:
-        """Return the mask of rows that are deleted unless they match."""
+        """Return the mask of rows that are deleted if they are unmatched."""
         others = self.merge.others
         return np.ones(batch.num_rows, np.bool_) if others is None else as_mask(others.mask(batch))
 
@@ -269,7 +269,7 @@ class _Matcher:
         """Join target rows as the scan returned them.
 
         Raises:
-            RefusedRows: the rows do not allow the merge.
+            RefusedRows: the merge does not allow a match.
         """
         keys = KeyColumns.of([batch.column(name) for name in self.merge.on])
         self._join(index, self.prepared(batch, with_key=False), index.find_columns(keys))
@@ -278,7 +278,7 @@ class _Matcher:
         """Join target rows that `prepared` returned.
 
         Raises:
-            RefusedRows: the rows do not allow the merge.
+            RefusedRows: the merge does not allow a match.
         """
         self._join(index, batch, index.find(batch.column(KEY)))
 
@@ -336,10 +336,10 @@ class _Matcher:
 
 
 INDEX_FACTOR: Final = 3  # memory while the index is built, in multiples of the keys' bytes
-SEED: Final = 1  # of the hashes that assign keys to partitions
-ROW_BYTES: Final = 64  # bytes of a row in the index besides its key
+SEED: Final = 1  # seed of the hashes that assign keys to partitions
+ROW_BYTES: Final = 64  # bytes of a row in the index, in addition to its key
 PARTITIONS_MOST: Final = 512
-# Bytes of a partition held in memory before they are written to the disk.
+# Bytes of a partition that are held in memory before they are written to the disk.
 SPILLED_BLOCK_BYTES: Final = 1 << 18
 
 
@@ -368,9 +368,9 @@ class SourceKeys:
     rows: pa.Table
     numbers: Int64s
     _table: _kernels.KeyTable
-    # rows sorted by key; None: keys are distinct, and rows are in the table's order
+    # rows sorted by key; None: keys are distinct, and rows are in table order
     _order: Int64s | None
-    _starts: Int64s  # first position of each key in `_order`, and the end; shape (keys + 1,)
+    _starts: Int64s  # start of each key in `_order`, and the end; shape (keys + 1,)
 
     @classmethod
     def of(
@@ -379,11 +379,11 @@ class SourceKeys:
         schema: pa.Schema,
         widths: Int64s | None = None,
     ) -> SourceKeys:
-        """Build the index of batches that have a column `KEY`. CPU.
+        """Build the index of batches with a column `KEY`. CPU work.
 
         Args:
-            widths: bytes of each key column, 0 for variable width. If given, look rows up by
-                `find_columns`, otherwise by `find`.
+            widths: bytes of each key column, 0 for variable width. With `widths`, rows are looked
+                up by `find_columns`, otherwise by `find`.
         """
         rows = pa.Table.from_batches(batches, schema)
         if rows.column(KEY).null_count:
@@ -407,7 +407,7 @@ class SourceKeys:
         return cls(rows, own, table, order, starts)
 
     def find(self, keys: pa.Array) -> Pairs:
-        """Return all pairs of rows with the same key. CPU.
+        """Return all pairs of rows with the same key. CPU work.
 
         Args:
             keys: keys of the target's rows; null for a row without a key.
@@ -415,7 +415,7 @@ class SourceKeys:
         return self._pairs(Keys(keys).plain(), validity_of(keys))
 
     def find_columns(self, keys: KeyColumns) -> Pairs:
-        """Return all pairs of rows with the same key, without a copy of the keys. CPU."""
+        """Return all pairs of rows with the same key, without copying the keys. CPU work."""
         return self._pairs(keys.plain(), keys.valid)
 
     def _pairs(self, keys: _kernels.Keys, valid: Mask | None) -> Pairs:
@@ -448,7 +448,7 @@ class KeyPartitions:
         ]
 
     async def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows; rows without a key are left out."""
+        """Add rows; rows without a key are omitted."""
         for part, rows in await self.scratch.pool.run(lambda: self._split(batch)):
             await self.parts[part].append(rows)
 
@@ -470,6 +470,6 @@ class KeyPartitions:
 
 
 def partitions_for(num_rows: int, num_bytes: int, memory: int) -> int:
-    """Return the number of partitions of the source's keys; the index of one fits in memory."""
+    """Return the number of partitions for which the index of one partition fits in memory."""
     needed = num_bytes * INDEX_FACTOR + num_rows * ROW_BYTES
     return min(PARTITIONS_MOST, max(1, -(-needed // max(1, memory))))

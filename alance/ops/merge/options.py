@@ -27,18 +27,20 @@ class MergePlan:
 
     Attributes:
         on: key columns; None: the columns of the table's primary key.
-        when_matched: effect on target rows that match.
+        when_matched: action on target rows that match.
         condition: SQL text over `source.` and `target.` columns that matched rows must satisfy to
-            be updated; None: all are.
+            be updated; None: all matched rows are updated.
         inserts: True if unmatched source rows are inserted.
         deletes_others: True if unmatched target rows are deleted.
-        others: SQL text that unmatched target rows must satisfy to be deleted; None: all are.
-        conflict_retries: number of retries after others changed the same rows.
-        retry_seconds: time after which retries stop; the first attempt is never stopped.
-        memory_bytes: memory for keys and held source rows; the rest is on the disk.
-        use_index: True to look a few keys up by an index of a key column instead of a scan.
-        write_mode: rewrite matched rows in new fragments, or only their columns in place.
-        data_storage_version: file version of new files; None: the table's.
+        others: SQL text that unmatched target rows must satisfy to be deleted; None: all unmatched
+            target rows are deleted.
+        conflict_retries: number of retries after other commits changed the same rows.
+        retry_seconds: time after which no retry continues; the first attempt is never stopped.
+        memory_bytes: memory for keys and source rows; the rest is spilled to the disk.
+        use_index: True to look up a few keys by an index of a key column instead of a scan.
+        write_mode: `rewrite_columns` to write only new columns of the same fragments;
+            `rewrite_rows` or `auto` to write whole rows to new fragments.
+        data_storage_version: file version of new files; None: the table's version.
         commit: options of the commit.
         bases: base paths for files of new fragments.
         limits: limits of new files.
@@ -61,10 +63,10 @@ class MergePlan:
     limits: Limits = field(default_factory=Limits)
 
     def check(self) -> None:
-        """Check that the plan does something.
+        """Check that the plan has an effect.
 
         Raises:
-            InvalidInputError: it does nothing.
+            InvalidInputError: the plan has no effect.
         """
         if self.when_matched == "nothing" and not self.inserts and not self.deletes_others:
             raise InvalidInputError(

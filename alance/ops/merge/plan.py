@@ -32,13 +32,13 @@ class RowMerge:
     Attributes:
         plan: options of the merge.
         schema: schema of the version.
-        on: key columns, as the table names them.
+        on: key columns, spelled as in the table.
         source_schema: the source's columns with the table's types, in the table's order.
         lacking: table columns that the source lacks.
-        partial: struct columns of which the source has only some members.
-        condition: predicate over two structs, `SOURCE` and `TARGET`, and over columns that only one
-            side has.
-        others: predicate over the table's columns.
+        partial: struct columns of which the source lacks members.
+        condition: predicate over two structs, `SOURCE` and `TARGET`, and over columns of only one
+            side; None: no condition.
+        others: predicate over the table's columns; None: no condition.
     """
 
     plan: MergePlan
@@ -97,7 +97,7 @@ class RowMerge:
 
     @property
     def condition_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the columns of the source, and of the target, that the condition reads."""
+        """Return the columns of the source, and those of the target, that the condition reads."""
         sides: dict[str, dict[str, None]] = {SOURCE: {}, TARGET: {}}
         for path in () if self.condition is None else self.condition.columns:
             side, *rest = split_path(path)
@@ -135,7 +135,7 @@ class RowMerge:
         """Check that the merge can be done in its write mode.
 
         Raises:
-            InvalidInputError: the mode is `rewrite_columns`, and the merge cannot be done that way.
+            InvalidInputError: the mode is `rewrite_columns`, which this merge does not allow.
         """
         if not self.rewrites_columns:
             return
@@ -162,13 +162,13 @@ class RowMerge:
 
     @property
     def written(self) -> Schema:
-        """Return the columns that updated rows get new values in: the source's, except the keys."""
+        """Return the columns that an update changes: the source's columns without the keys."""
         names = [name for name in self.source_schema.names if name not in self.on]
         return self.schema.project(names)
 
 
 def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
-    """Return the key columns as the table names them; see `named_keys`.
+    """Return the key columns, spelled as in the table; see `named_keys`.
 
     Raises:
         InvalidInputError: no key columns, or an unknown column.
@@ -193,7 +193,7 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
 
 
 def named_keys(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """Return key columns as the table names them; another case is accepted if it is unambiguous.
+    """Return key columns, spelled as in the table; another case is accepted if it is unambiguous.
 
     Raises:
         InvalidInputError: an unknown or ambiguous column.
@@ -233,8 +233,8 @@ def source_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:
     """Return the table's columns that a source has, in table order, with the source's members.
 
     Raises:
-        InvalidInputError: a column or member that the table lacks or that is there twice; a struct
-            inside of a list or map without all members.
+        InvalidInputError: a column or member that the table lacks or that is repeated; a struct
+            inside of a list or map that lacks members.
     """
     _check(source, [root.name for root in schema.fields], "")
     fields = []
@@ -272,7 +272,7 @@ def is_whole(source_type: pa.DataType, whole: pa.DataType) -> bool:
 
 
 def filled(new: pa.Array, old: pa.Array) -> pa.Array:
-    """Fill members that structs lack from old structs; null if both structs are null. CPU."""
+    """Fill missing members of structs from old structs; null if both structs are null. CPU work."""
     if is_whole(new.type, old.type):
         return new
     arrays, fields = [], []
@@ -316,7 +316,7 @@ def _check(source: pa.Schema | pa.StructType, names_of_table: Sequence[str], pat
 
 
 def _lacks_members(source_type: pa.DataType, whole: pa.DataType) -> bool:
-    """True if a cast between lists or maps would add members to structs inside of them."""
+    """True if a cast between lists or maps would add members to structs inside them."""
     if pa.types.is_struct(source_type) and pa.types.is_struct(whole):
         return any(
             source_type.get_field_index(child.name) < 0

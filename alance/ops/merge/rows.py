@@ -1,11 +1,11 @@
 """Write the rows of a merge.
 
-New rows are updated rows, with columns that the source lacks taken from the table, then inserted
-rows; both are in the order of the source.
+Updated rows are written first, then inserted rows, both in the order of the source. For updated
+rows, columns that the source lacks are taken from the table.
 
-With `rewrite_columns`, matched rows keep their addresses: new data files with the source's columns
-hold all rows of the changed fragments. Values of unmatched rows come from the table. Source values
-are sorted by address first, in buckets that fit in memory.
+With `rewrite_columns`, matched rows keep their addresses: new data files contain the source's
+columns for all rows of the changed fragments. Values of unmatched rows come from the table. Source
+values are first sorted by address, in buckets that fit in memory.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from alance.ops.write.spool import Scratch
 
 PIECE_ROWS: Final = 64 << 10
-MERGED_TAKE_ROWS: Final = 16 << 10  # table rows taken at once, at most
-MERGED_TAKE_BYTES: Final = 32 << 20  # encoded bytes of these rows
+MERGED_TAKE_ROWS: Final = 16 << 10  # maximum number of table rows taken at once
+MERGED_TAKE_BYTES: Final = 32 << 20  # maximum encoded bytes of these rows
 
 
 async def write_updated(
@@ -93,10 +93,10 @@ async def write_updated(
 async def completed(
     base: Snapshot, names: Sequence[str], batch: pa.RecordBatch, places: UInt64s
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield source rows, some at a time, with missing columns taken from the rows they replace.
+    """Yield source rows in batches, with missing columns taken from the rows that they replace.
 
     Args:
-        names: columns that the source lacks, or of which it has only some members.
+        names: columns that the source lacks, as a whole or in part.
         places: addresses of the replaced rows; shape (rows of the batch,).
 
     Raises:
@@ -162,7 +162,7 @@ async def chosen_rows(
 async def _current_rows(
     base: Snapshot, names: Sequence[str], places: UInt64s
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield table columns for rows by address, some rows at a time."""
+    """Yield table columns for rows by address, in batches."""
     blobs = moved_blobs(base, names)
     count = _rows_at_once(base)
 
@@ -183,7 +183,7 @@ async def _current_rows(
 
 
 def _rows_at_once(base: Snapshot) -> int:
-    """Return the number of rows to take at once, from the average bytes of a row in the files."""
+    """Return the number of rows to take at once, from the mean bytes of a row in the files."""
     rows = sum(handle.num_physical_rows for handle in base.handles)
     files = (file for handle in base.handles for file in handle.fragment.files)
     num_bytes = sum(file.num_bytes for file in files)
@@ -191,7 +191,7 @@ def _rows_at_once(base: Snapshot) -> int:
 
 
 def _side(part: pa.RecordBatch, current: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Combine columns of two batches into rows of the table."""
+    """Combine the columns of two batches to rows of the table."""
     arrays, fields = [], []
     for target in schema:
         name = target.name
@@ -215,7 +215,7 @@ async def rewrite_columns(
 ) -> PreparedChange:
     """Write new column files for fragments with matched rows, and prepare their commit.
 
-    Cost: reads and writes the source's columns of all fragments with matched rows.
+    Cost: a read and a write of the source's columns in all fragments with matched rows.
 
     Args:
         rows: numbers of source rows, ascending.
@@ -252,12 +252,12 @@ def _operation(
     changed: Mapping[int, Int64s],
     version: int,
 ) -> Update:
-    """Return the operation, with row lineage for the case that it commits the next version.
+    """Return the operation, with row lineage filled in for the version it will create.
 
     Args:
         fragments: records whose last files have the new values.
         field_ids: ids of the fields with new values, sorted.
-        changed: offsets of the rows with new values; only with stable row ids.
+        changed: offsets of the rows with new values by fragment; needed only with stable row ids.
         version: number of the next version.
     """
     elsewhere = set(spilled(fragments))
@@ -274,7 +274,7 @@ def _operation(
 
 @dataclass(slots=True)
 class _MergedValues(OfLiveRows):
-    """New column values: the data's for matched rows, the table's for others."""
+    """Source of column values: the merge's for matched rows, the table's for others."""
 
     names: list[str]
     target: pa.Schema
@@ -344,7 +344,7 @@ class _MergedValues(OfLiveRows):
                 yield old
 
     def fragment_ids(self) -> list[int]:
-        """Return the ids of fragments with matched rows, ascending. CPU."""
+        """Return the ids of fragments with matched rows, ascending. CPU work."""
         ids: list[int] = np.unique(self.places >> np.uint64(32)).tolist()
         return ids
 
@@ -355,7 +355,7 @@ class _MergedValues(OfLiveRows):
         return offsets.by_fragment()
 
     async def _bucket(self, number: int) -> pa.RecordBatch:
-        """Return a bucket's rows sorted by address; the last bucket stays in memory."""
+        """Return a bucket's rows sorted by address; the latest bucket is cached."""
         async with self._lock:
             if self._loaded is None or self._loaded[0] != number:
                 self._loaded = None

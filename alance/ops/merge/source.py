@@ -1,4 +1,4 @@
-"""Source of a merge: read once, and held for all attempts with the keys of its rows."""
+"""Source of a merge: read once, then held for all attempts, together with the keys of its rows."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from alance.ops.write.sources import Source
     from alance.ops.write.spool import Scratch
 
-SHARE: Final = 4  # rows and keys in memory take this fraction of the budget each: 1/4
+SHARE: Final = 4  # rows and keys in memory each take this fraction of the budget: 1/4
 
 
 @dataclass(slots=True)
 class HeldSource:
-    """Rows of a source.
+    """Rows of a merge's source.
 
     Attributes:
         rows: the source's columns, in the table's order.
-        keys: for each row its `KEY`, its number as `ROW`, and the columns of the condition; then
-            those of the keys whose rows are deleted, with further numbers.
-        deleted: columns of the keys whose rows are deleted; None: there are none.
+        keys: for each row its `KEY`, its number as `ROW`, and the columns of the condition;
+            followed by the same for the keys to delete, with further numbers.
+        deleted: columns of the keys to delete; None if there are none.
     """
 
     rows: Spool
@@ -51,7 +51,7 @@ class HeldSource:
 
     @property
     def num_keys(self) -> int:
-        """Number of the rows, and of the keys whose rows are deleted."""
+        """Number of the rows and of the keys to delete."""
         return self.keys.num_rows
 
     async def key_of(self, merge: RowMerge, row: int) -> str:
@@ -73,11 +73,11 @@ async def hold(
 ) -> HeldSource:
     """Read a source to its end.
 
-    Data that the caller holds in memory stays there; other data is held in memory up to a share of
-    the budget, the rest on the disk.
+    Data that the caller holds in memory is not copied; other data is held in memory up to a share
+    of the budget, and the rest on the disk.
 
     Args:
-        deleted: keys whose rows are deleted, none of which the source has.
+        deleted: keys of rows to delete, which the source must not contain; None: none.
 
     Raises:
         InvalidInputError: values that do not cast to the table's columns.
@@ -132,7 +132,7 @@ def key_widths(merge: RowMerge) -> Int64s:
 
 
 async def pieces(spool: Spool, num_rows: int) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the batches in pieces of at most `num_rows` rows."""
+    """Yield the batches in slices of at most `num_rows` rows."""
     async with aclosing(spool.batches()) as batches:
         async for batch in batches:
             for start in range(0, batch.num_rows, num_rows):

@@ -1,4 +1,4 @@
-"""Commits of a stream of changes by key, each a merge."""
+"""Commits of a stream of changes by key; each commit is a merge."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class MergeChunk(Chunk):
     """Changes of one commit, held in memory until the merge has ended.
 
-    The merge begins with a look at the latest version. So a change is made on all changes that
-    others had committed when it was accepted.
+    The merge begins by reading the latest version. So it applies to all changes that were committed
+    before the chunk's changes were accepted.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class MergeChunk(Chunk):
         """Merge the last change of each key into the latest version.
 
         Raises:
-            CommitConflictError: a newer version has the same batches, or other columns; or others
-                changed the same rows at every attempt.
+            CommitConflictError: a newer version has the same batches or other columns, or other
+                commits changed the same rows at every attempt.
             CommitStateUnknownError, StoreError: see `versioning.commit`.
         """
         assert self.options.on is not None
@@ -97,13 +97,15 @@ class MergeChunk(Chunk):
         return merged
 
     async def _newest(self, base: Snapshot) -> Snapshot:
-        """Return the latest version, of which no version since `base` has one of the batches.
+        """Return the latest version; check that no version since `base` has one of the batches.
 
-        Cost: a LIST; and the manifests of the versions since if the batches have tokens or numbers.
+        Cost: a LIST; also the manifests of the versions since `base` if the batches have tokens or
+        numbers.
 
         Raises:
             CommitConflictError: a version has one of the batches, or other columns.
-            VersionsGoneError: a version that may have one of the tokens was cleaned up.
+            VersionsGoneError: a version that may have one of the tokens has been removed by a
+                cleanup.
         """
         notes = self.notes()
         newer = None
@@ -113,7 +115,7 @@ class MergeChunk(Chunk):
             except VersionsGoneError:
                 if notes.tokens:
                     raise
-        if newer is None:  # each version has the last numbers of producers
+        if newer is None:  # each version has the latest numbers of the producers
             newest = await latest(base)
             newer = [newest.manifest]
         for manifest in newer:
@@ -134,7 +136,7 @@ def _columns(schema: Schema) -> list[object]:
 
 
 def _last(on: tuple[str, ...], items: list[Item]) -> ChangedKeys:
-    """Return the last change of each key among items in their order. CPU."""
+    """Return the last change of each key among items in order. CPU work."""
     parts = []
     for place, item in enumerate(items):
         for batches, is_deletion in ((item.batches, False), (item.deleted, True)):

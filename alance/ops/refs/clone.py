@@ -1,11 +1,11 @@
 """Clones: a version of a table becomes the first version of another table or of a branch.
 
 The manifest of a shallow clone names the source's files by a base path; no data is copied. New
-files of the clone lie in its own folder. The source must keep the version, so a tag in the source
-notes the clone, see `clone_notes`.
+files of the clone are in its own folder. The source must retain the version, so a tag in the source
+records the clone, see `clone_notes`.
 
-A deep clone has copies of all files. An object that rows name by a base path is copied to
-`_bases/{id}` in the clone's folder; that folder is the base path of the same id.
+A deep clone has copies of all files. An object that rows name by a base path is copied to the
+folder `_bases/{id}` of the clone, which becomes the base path of the same id.
 
 Source: docs/format/table.md, "Clones".
 """
@@ -52,7 +52,7 @@ async def clone(
     store: object | None = None,
     storage_options: StorageOptions | None = None,
 ) -> Snapshot:
-    """Create a new table from a version of this one; see the module.
+    """Create a new table from a version of this one; see the module docstring.
 
     Cost: a GET if the version is not the snapshot's own; for a deep clone the cost of `copy_files`;
     a LIST, and the PUTs of the transaction and the manifest. The note of a shallow clone takes two
@@ -60,12 +60,14 @@ async def clone(
 
     Args:
         reference: version to clone; None: the snapshot's version.
-        is_noted: note a shallow clone at the source, see `clone_notes`; a deep clone has no note.
-        store, storage_options: store of the target, and options for it. Both None: the source's
-            options, if the target is in the same kind of store, as far as they apply to the target.
+        is_noted: True to record a shallow clone in the source, see `clone_notes`; ignored for a
+            deep clone.
+        store, storage_options: store of the target, and options for it. If both are None, and the
+            target is in the same kind of store, the source's options that apply to the target are
+            used.
 
     Raises:
-        AlreadyExistsError: the target has versions already.
+        AlreadyExistsError: the target already has versions.
         NotFoundError: no such version, tag or branch.
         InvalidInputError: a detached version; a bad URI or option.
         UnsupportedError: no URI names the source's files, or `copy_files` refuses.
@@ -92,14 +94,15 @@ async def clone_into(
     is_shallow: bool = True,
     is_noted: bool = False,
 ) -> Snapshot:
-    """Make a version the first version, with the same number, of a table that does not exist yet.
+    """Make a version the first version of a new table, with the same number.
 
     Args:
-        branch_name: name of the branch to create; None: the target is a table of its own.
-        is_noted: note the clone at the source; False for a branch, which has a record there.
+        branch_name: name of the branch to create; None: the target is a separate table.
+        is_noted: True to record the clone in the source; False for a branch, which has a record
+            there.
 
     Raises:
-        AlreadyExistsError: the target has versions already.
+        AlreadyExistsError: the target already has versions.
         InvalidInputError: a detached version.
         UnsupportedError: no URI names the source's files, or `copy_files` refuses.
     """
@@ -148,7 +151,7 @@ async def clone_into(
 def own_bases(
     source: Snapshot, target: Table, objects: Iterable[Copied]
 ) -> tuple[table_pb2.BasePath, ...]:
-    """Return base paths for a deep clone: folders inside of the clone, under the source's ids.
+    """Return base paths for a deep clone: folders in the clone, with the source's ids.
 
     Raises:
         UnsupportedError: no URI names the clone's folder.

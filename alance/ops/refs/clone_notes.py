@@ -1,13 +1,13 @@
-"""Notes of shallow clones: tags in the source table, so that the cloned version is kept.
+"""Notes of shallow clones: tags in the source table, so that the cloned version is retained.
 
-A note is an ordinary tag, so cleanups of all writers keep the version. The tag's metadata has the
+A note is an ordinary tag, so cleanups of all writers retain the version. The tag's metadata has the
 URI of the clone. The note is put before the clone's first manifest, so that no clone exists without
-a note. Then the manifest of the version is checked once more: a concurrent cleanup has deleted it
-already, or lists the tag before it removes files. A process killed in between leaves a note without
-a clone, which keeps the version until somebody deletes the tag.
+a note. Then the manifest of the version is checked once more: a concurrent cleanup has either
+deleted it already, or lists the tag before it removes files. A process killed in between leaves a
+note without a clone, which retains the version until somebody deletes the tag.
 
-A clone of a clone is noted only in the clone that it was made from. That note keeps a version
-there, so the first clone still needs its own note in its source.
+A clone of a clone is recorded only in the clone that it was created from. That record retains a
+version there, so the first clone still needs its own note in its source.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 async def clone_noted(source: Snapshot, clone_uri: str) -> AsyncIterator[None]:
     """Put a note of a clone into its source before the block that creates the clone.
 
-    If the block fails, the note is removed, unless the clone may be visible.
+    If the block fails, the note is removed, unless the clone may exist.
 
     Cost: a PUT of the tag, and a HEAD of the manifest before and after it.
 
     Raises:
-        NotFoundError: the version is gone.
+        NotFoundError: the version has been removed.
         AccessError, UnsupportedError: the source cannot be written to.
     """
     engine, table = source.engine, source.table

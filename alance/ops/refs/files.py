@@ -1,4 +1,4 @@
-"""Copies of the files of a version in another table's folder.
+"""Copies of the files of a version to another table's folder.
 
 File names are random, so a file of the same name and size in the target is the same file, left by
 an earlier copy that was interrupted.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BASES: Final = "_bases"  # `_bases/{id}` in a deep clone has the objects of base path `id`
 COPIES_AT_ONCE: Final = 32
-SERVER_BYTES: Final = 5 << 30  # largest object that every cloud copies by one request
+SERVER_BYTES: Final = 5 << 30  # largest object that every cloud copies in one request
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Copied:
         path: path of the copy below the new table's folder.
         location: location of the source file.
         num_bytes: size in bytes; 0: unknown.
-        base_id: id of the base path, for an object that rows name; 0: the table's folder.
+        base_id: id of the base path of an object that rows name; 0: the table's folder.
     """
 
     path: str
@@ -55,13 +55,13 @@ class Copied:
 async def copy_files(source: Snapshot, target: Table, objects: Sequence[Copied]) -> None:
     """Copy all files of a version except its manifest and transaction.
 
-    Within one store, the store copies. Between stores the bytes pass through this process, one
-    piece of each file in memory at a time; the session's memory budget bounds the number of files
-    at once.
+    Within one store, the store copies the objects. Between stores the bytes pass through this
+    process, with one piece of each file in memory at a time; the session's memory budget limits the
+    number of concurrent files.
 
     Cost: a LIST of five folders of the target; a LIST of each index folder whose files the manifest
-    does not name, and of the data folder if blobs have files of their own. For each file a COPY, or
-    a GET for each 8 MiB and an upload.
+    does not name, and of the data folder if blobs have separate files. For each file a COPY, or a
+    GET for each 8 MiB and an upload.
 
     Args:
         objects: result of `named_objects`.
@@ -111,7 +111,7 @@ async def copy_files(source: Snapshot, target: Table, objects: Sequence[Copied])
 
 
 def _named(table: Table, manifest: Manifest) -> Iterator[Copied]:
-    """Yield the files that the manifest names; CPU work, in any thread."""
+    """Yield the files that the manifest names. CPU work, in any thread."""
     for fragment in manifest.fragments:
         message = fragment.message
         if message.overlays:
@@ -163,7 +163,8 @@ async def _listed(source: Snapshot, files: list[Copied]) -> list[Copied]:
 async def named_objects(source: Snapshot) -> list[Copied]:
     """Return the objects that rows of a version name by paths; a deep clone copies them.
 
-    Cost: nothing if the manifest rules such objects out; otherwise a scan of the blob descriptions.
+    Cost: no request if the manifest rules out such objects; otherwise a scan of the blob
+    descriptions.
 
     Raises: see `objects_by_fragment`.
     """

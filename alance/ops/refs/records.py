@@ -1,4 +1,4 @@
-"""Records of tags and branches: look up their versions, put and delete the records."""
+"""Records of tags and branches: look-up of their versions; writing and deletion of the records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.ops.version.opening import Reference
     from alance.ops.version.snapshot import Snapshot
 
-OBJECTS_A_DELETE: Final = 1000  # objects of one delete request
+OBJECTS_A_DELETE: Final = 1000  # objects per delete request
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class RefTarget:
 async def target_of(snapshot: Snapshot, reference: Reference | None) -> RefTarget:
     """Return the version of a reference (None: the snapshot's version), and check that it exists.
 
-    Cost: one HEAD; one GET more for a tag or branch; one LIST for the latest version of a branch.
+    Cost: one HEAD; also one GET for a tag or branch, and one LIST for the latest version of a
+    branch.
 
     Raises:
         NotFoundError: no such version, tag or branch.
@@ -78,7 +79,7 @@ async def target_of(snapshot: Snapshot, reference: Reference | None) -> RefTarge
 
 
 async def put_over(snapshot: Snapshot, location: str, content: bytes) -> None:
-    """Put an object, replacing any object there. A failed PUT counts if the content is stored."""
+    """Put an object, replacing any object there; after an error, read it back to decide."""
     store, path = snapshot.engine.registry.resolve(location)
     try:
         await store.put(path, content)
@@ -105,7 +106,7 @@ async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) 
         if table.keeper is None:
             await store.put(path, content, if_absent=True)
             return
-        # The store may ignore the condition, or refuse it, so check first.
+        # The store may ignore or refuse the condition, so this is checked first.
         with suppress(NotFoundError):
             await whose()
             raise AlreadyExistsError(f"{what} is there already")
@@ -126,7 +127,7 @@ async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) 
 
 
 async def delete_all(snapshot: Snapshot, locations: list[str]) -> None:
-    """Delete objects of one store, `OBJECTS_A_DELETE` in each request."""
+    """Delete objects of one store, up to `OBJECTS_A_DELETE` per request."""
     resolved = [snapshot.engine.registry.resolve(location) for location in locations]
     if resolved:
         store = resolved[0][0]

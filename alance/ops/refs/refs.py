@@ -38,14 +38,14 @@ class _Refs:
 
 
 class Tags(_Refs):
-    """Tags of a dataset, for all branches. Nothing is cached: each call reads the store."""
+    """Tags of a dataset, on all branches. Nothing is cached: each call reads the store."""
 
     __slots__ = ()
 
     async def list(self) -> dict[str, TagContents]:
         """Return all tags by name, sorted.
 
-        Cost: one LIST, and a GET for each tag, at once.
+        Cost: one LIST, and a GET for each tag, concurrently.
 
         Raises:
             CorruptFileError: a tag's JSON contradicts the format.
@@ -60,11 +60,11 @@ class Tags(_Refs):
         Cost: as `list`.
 
         Args:
-            order: order of the versions; tags of one version are always in ascending order of
-                names.
+            order: `asc` or `desc` by version; tags of the same version are always in ascending
+                order of names.
 
         Raises:
-            InvalidInputError: another `order`.
+            InvalidInputError: an unknown `order`.
             CorruptFileError: a tag's JSON contradicts the format.
         """
         return _ordered(await self.list(), lambda tag: tag.version, order)
@@ -104,10 +104,10 @@ class Tags(_Refs):
         *,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a tag that names a version. Cleanup keeps the version as long as the tag exists.
+        """Create a tag that names a version. Cleanup retains the version as long as the tag exists.
 
-        Cost: a HEAD of the manifest and a PUT; a GET more for a reference by tag or branch; a LIST
-        for the latest version of a branch.
+        Cost: a HEAD of the manifest and a PUT; also a GET for a reference by tag or branch, and a
+        LIST for the latest version of a branch.
 
         Example:
 
@@ -120,12 +120,12 @@ class Tags(_Refs):
             name: letters, digits, `.`, `-` and `_`.
             reference: a number on this branch, a tag, or a pair of branch (None: main) and number
                 (None: the latest); None: this version.
-            metadata: texts by key, kept with the tag.
+            metadata: texts by key, stored with the tag.
 
         Raises:
             AlreadyExistsError: the tag exists; `update` moves it.
             NotFoundError: no such version, tag or branch.
-            InvalidInputError: not a valid name for a tag, or metadata that is not text.
+            InvalidInputError: an invalid name for a tag, or metadata that is not text.
         """
         await self._load()
         await refs_write.create_tag(self._snapshot, name, reference, metadata)
@@ -133,8 +133,8 @@ class Tags(_Refs):
     async def update(self, name: str, reference: Reference | None = None) -> None:
         """Move a tag to another version. If two calls are concurrent, the later PUT wins.
 
-        Cost: a GET, a HEAD and a PUT; a GET more for a reference by tag or branch; a LIST for the
-        latest version of a branch.
+        Cost: a GET, a HEAD and a PUT; also a GET for a reference by tag or branch, and a LIST for
+        the latest version of a branch.
 
         Args:
             name: name of the tag.
@@ -142,14 +142,14 @@ class Tags(_Refs):
 
         Raises:
             NotFoundError: no such tag, or no such version.
-            InvalidInputError: not a valid name for a tag, a reference of another form, or a tag
-                that notes a shallow clone.
+            InvalidInputError: an invalid name for a tag, a reference of another form, or a tag that
+                records a shallow clone.
         """
         await self._load()
         await refs_write.update_tag(self._snapshot, name, reference)
 
     async def delete(self, name: str) -> None:
-        """Delete a tag. Its version stays until a cleanup.
+        """Delete a tag. Its version remains until a cleanup.
 
         Cost: a GET and a DELETE.
 
@@ -158,7 +158,7 @@ class Tags(_Refs):
 
         Raises:
             NotFoundError: no such tag.
-            InvalidInputError: not a valid name for a tag.
+            InvalidInputError: an invalid name for a tag.
         """
         await self._load()
         await refs_write.delete_tag(self._snapshot, name)
@@ -174,7 +174,7 @@ class Tags(_Refs):
 
         Raises:
             NotFoundError: no such tag.
-            InvalidInputError: metadata that is not text, or not a valid name for a tag.
+            InvalidInputError: metadata that is not text, or an invalid name for a tag.
         """
         await self._load()
         location = self._snapshot.table.tag(check_tag_name(name))
@@ -192,7 +192,7 @@ class Branches(_Refs):
     async def list(self) -> dict[str, BranchContents]:
         """Return all branches except main by name, sorted.
 
-        Cost: one LIST, and a GET for each branch, at once.
+        Cost: one LIST, and a GET for each branch, concurrently.
 
         Raises:
             CorruptFileError: a branch's JSON contradicts the format.
@@ -207,17 +207,17 @@ class Branches(_Refs):
         Cost: as `list`.
 
         Args:
-            order: order of the first versions; branches with the same one are always in ascending
-                order of names.
+            order: `asc` or `desc` by first version; branches with the same one are always in
+                ascending order of names.
 
         Raises:
-            InvalidInputError: another `order`.
+            InvalidInputError: an unknown `order`.
             CorruptFileError: a branch's JSON contradicts the format.
         """
         return _ordered(await self.list(), lambda branch: branch.parent_version, order)
 
     async def get(self, name: str) -> BranchContents | None:
-        """Return a branch. Returns None for `main`, which has no record.
+        """Return a branch; None for `main`, which has no record.
 
         Cost: one GET; none for `main`.
 
@@ -249,12 +249,12 @@ class Branches(_Refs):
             name: letters, digits, `.`, `-` and `_`, in segments between `/`.
             reference: a number on this branch, a tag, or a pair of branch (None: main) and number
                 (None: the latest); None: this version.
-            metadata: texts by key, kept with the branch.
+            metadata: texts by key, stored with the branch.
 
         Raises:
             AlreadyExistsError: the branch exists, or its folder has versions.
             NotFoundError: no such version, tag or branch.
-            InvalidInputError: not a valid name for a branch; a detached version; metadata that is
+            InvalidInputError: an invalid name for a branch, a detached version, or metadata that is
                 not text.
         """
         await self._load()
@@ -267,12 +267,12 @@ class Branches(_Refs):
 
         Args:
             name: name of the branch.
-            force: also delete the files of a branch that has no record.
+            force: True to also delete the files of a branch that has no record.
 
         Raises:
             NotFoundError: no such branch.
-            InvalidInputError: the main branch; a branch that other branches start from, or that
-                tags name.
+            InvalidInputError: the main branch, or a branch that other branches start from or tags
+                name.
         """
         await self._load()
         await refs_write.delete_branch(self._snapshot, name, force=force)
@@ -288,7 +288,7 @@ class Branches(_Refs):
 
         Raises:
             NotFoundError: no such branch.
-            InvalidInputError: metadata that is not text, or not a valid name for a branch.
+            InvalidInputError: metadata that is not text, or an invalid name for a branch.
         """
         await self._load()
         location = self._snapshot.table.branch_record(check_branch_name(name))

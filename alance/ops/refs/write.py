@@ -1,4 +1,4 @@
-"""Create, move and delete tags and branches."""
+"""Creation, moving and deletion of tags and branches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
-CREATE_S: Final = 120.0  # seconds for which creating a branch goes on after a cancellation
+CREATE_S: Final = 120.0  # seconds that the creation of a branch may continue after a cancellation
 
 
 async def create_tag(
@@ -46,7 +46,7 @@ async def create_tag(
     Raises:
         AlreadyExistsError: the tag exists.
         NotFoundError: no such version, tag or branch.
-        InvalidInputError: not a valid name for a tag; metadata that is not text.
+        InvalidInputError: an invalid name for a tag, or metadata that is not text.
     """
     check_tag_name(_text(name, "tag"))
     noted = checked_metadata(metadata or {})
@@ -66,7 +66,7 @@ async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None)
 
     Raises:
         NotFoundError: no such tag, or no such version.
-        InvalidInputError: the tag notes a shallow clone, which needs its version.
+        InvalidInputError: the tag records a shallow clone, which needs its version.
     """
     location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
     content = await refs.read_record(snapshot.engine, snapshot.table, location, "tag", name)
@@ -119,13 +119,13 @@ async def create_branch(
 ) -> Snapshot:
     """Create a branch.
 
-    The record is put first. It decides between concurrent calls with the same name, and it keeps
+    The record is put first. It decides between concurrent calls with the same name, and it prevents
     cleanups from removing the version that the branch starts from.
 
     Raises:
         AlreadyExistsError: the branch exists, or its folder has versions.
         NotFoundError: no such version, tag or branch.
-        InvalidInputError: not a valid name for a branch; a detached version.
+        InvalidInputError: an invalid name for a branch, or a detached version.
     """
     check_branch_name(_text(name, "branch"))
     engine = snapshot.engine
@@ -172,7 +172,7 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
     """Delete a branch with its files.
 
     Args:
-        force: also delete the files of a branch that has no record.
+        force: True to also delete the files of a branch that has no record.
 
     Raises:
         NotFoundError: no such branch.
@@ -203,7 +203,7 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
         raise InvalidInputError(f"branch {name!r}: tags {named} name it, delete them first")
     await delete_all(snapshot, [record])
     own = table.on_branch(name).root + "/"
-    # The folder of branch `a/b` lies inside of the folder of branch `a`.
+    # The folder of branch `a/b` is inside the folder of branch `a`.
     prefixes = tuple(f"{table.main_root}/{branch_folder(other)}/" for other in branches)
     paths: list[str] = []
     with suppress(NotFoundError):
@@ -216,10 +216,10 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
 
 
 def checked_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
-    """Return metadata if it is a mapping of text to text.
+    """Check that metadata is a mapping of text to text, and return it.
 
     Raises:
-        InvalidInputError: it is not.
+        InvalidInputError: the metadata is anything else.
     """
     if not hasattr(metadata, "items"):
         raise InvalidInputError(f"metadata {metadata!r}: expected a mapping of text to text")

@@ -72,7 +72,7 @@ class Hits:
 
     @classmethod
     def below(cls, parts: Sequence[_kernels.Nearest], k: int) -> Hits:
-        """Return the k last rows below the range of distances; their distances are negated."""
+        """Return the last k rows below the range of distances; their distances are negated."""
         return cls._joined([nearest.below() for nearest in parts]).ranked(k)
 
     @classmethod
@@ -100,11 +100,13 @@ class Hits:
     def of_lists(self, search: VectorSearch, k: int, *, below: bool = False) -> Hits:
         """Combine the rows found for single vectors into the k nearest rows of each query.
 
-        The distance of a row is the sum over the vectors of the query. If a vector did not find the
-        row, its largest found distance is used, which is a lower bound of the true distance.
+        The distance of a row is the sum of its distances from the query's vectors. If the search of
+        a vector did not find the row, the largest distance that it found is used, which is a lower
+        bound.
 
         Args:
-            below: True to append the k last rows below the range of distances.
+            below: True to also return, for each query, the last k rows below the range of
+                distances.
         """
         vectors = self.numbers.astype(np.int64)
         ids, places = distinct(self.ids.astype(np.int64))
@@ -112,7 +114,7 @@ class Hits:
         np.maximum.at(farthest, vectors, self.distances)
         rest = farthest.reshape(-1, search.width)
         rest = np.where(np.isinf(rest), rest.max(axis=1, keepdims=True), rest)
-        # If several vectors of a row were found, use the nearest, which comes first.
+        # If several vectors of a row were hits, the nearest is used, which comes first.
         first = np.unique(vectors * len(ids) + places, return_index=True)[1]
         vectors, queries = vectors[first], vectors[first] // search.width
         gains = self.distances[first] - rest.reshape(-1)[vectors]
@@ -191,7 +193,7 @@ async def _indexed(
             open_ahead(snapshot, options, columns),
         ]
         opened, (rows, filtered), _ = await all_of(works)
-    else:  # tasks would only add costs: a local table has no rounds to save
+    else:  # tasks would only cost time, because a local table has no rounds to save
         opened = await opening()
         rows, filtered = await eligible_rows(snapshot, way.segments, options)
     for ivf in opened:
@@ -231,7 +233,8 @@ async def _probed(
     queries = unit_queries(search, way.metric)
     num_probed = search.num_probed if search.is_multi else k
     # Distances from an index are approximate. A row outside the range may be inside by its exact
-    # distance: so drop the upper bound, and also compare k rows below the lower bound.
+    # distance. So the upper bound is ignored, and k rows below the lower bound are compared as
+    # well.
     probed = replace(search, upper=math.inf) if is_refined else search
     is_bounded = is_refined and search.lower > -math.inf
     kernels = _kernels_of(probed, opened, queries, num_probed, is_bounded=is_bounded)
@@ -295,7 +298,7 @@ def _kernels_of(
     """Return the kernels that collect rows; segments with equal queries share one kernel.
 
     Args:
-        is_bounded: True to collect also k rows below the range of distances.
+        is_bounded: True to also collect k rows below the range of distances.
     """
     below = k if is_bounded else 0
     if search.is_multi:
@@ -309,7 +312,7 @@ def _kernels_of(
             of_segments.append(shared)
         else:
             of_segments.append(kernel_of(search, k, turned, below=below))
-    # A graph search stops at the nearest rows, but rows at the lower bound are farther away.
+    # A graph search ends at the nearest rows, but rows at the lower bound are farther away.
     ef = ALL_CANDIDATES if is_bounded else search.probing.width(search.num_probed)
     return Kernels(of_segments, ef)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alance.ops.search.options import VectorSearch
     from alance.ops.version.snapshot import Snapshot
 
-MAX_TAKEN_ROWS: Final = 256  # with more filtered rows, their vectors are never taken
+MAX_TAKEN_ROWS: Final = 256  # with more filtered rows, vectors are never taken
 COMPARED_ROW_BYTES: Final = 256  # cost of filtering and comparing a row of a partition: 50 ns
 PART_REQUESTS: Final = 2  # requests per partition: row ids, and codes
 
@@ -39,7 +39,7 @@ def probed_cost(
     gap, total = snapshot.table.store.profile.take_gap, 0
     for ivf in opened:
         least, most = search.probing.partitions(ivf.num_partitions)
-        # Number of partitions that are expected to have k of these rows.
+        # Number of partitions that are expected to contain k of these rows.
         expected = search.k * ivf.num_partitions // max(1, num_rows)
         num_bytes = num_all // max(1, ivf.num_partitions) * (ivf.row_bytes + COMPARED_ROW_BYTES)
         total += min(most, max(least, expected)) * (PART_REQUESTS * gap + num_bytes)
@@ -60,6 +60,6 @@ def costs(
 def pays_taking(
     snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf], num_rows: int
 ) -> bool:
-    """True if the filtered rows are few, and cheaper to take and compare exactly."""
+    """True if there are few filtered rows, and it is cheaper to take and compare them exactly."""
     taken, probed = costs(snapshot, search, opened, num_rows)
     return num_rows <= MAX_TAKEN_ROWS and taken <= probed

@@ -1,8 +1,8 @@
 """Eligible rows of an index segment: live, covered, and passing the filter.
 
 A segment answers only for the fragments in its own bitmap. Its files may also have rows of
-fragments whose values were later changed in place: another segment, or no segment, covers these
-now. So each set of rows lists its fragments, unless it contains stable row ids.
+fragments whose values were later changed in place, and which another segment or no segment now
+covers. So each set of rows lists its fragments, unless it contains stable row ids.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MASK_BYTES: Final = 16 << 20  # memo of masks for one set of rows
 ENTRY_BYTES: Final = 300  # overhead of a memo entry
 FILTER_BYTES: Final = 16 << 20  # memo of filtered rows of a version, with their masks
 MASKED_ROWS: Final = 1 << 20  # above this, no mask is computed for later searches
-MOMENTS: Final = re.compile("now|today|current", re.IGNORECASE)  # filters that change with time
+MOMENTS: Final = re.compile("now|today|current", re.IGNORECASE)  # results change with time
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Eligible:
         rows: ids of the eligible rows; None if any row may be eligible.
         deleted: ids of excluded rows.
         fragments: ids of the fragments of eligible rows, ascending; None for any fragment. If set,
-            ids are addresses. Addresses beyond the end of a fragment pass, so that the damage is
-            reported later.
+            ids are addresses. Addresses beyond the end of a fragment are eligible, so that the
+            damage is reported later.
         masks: memo of masks by index part; None if masks are not memoized.
     """
 
@@ -154,7 +154,7 @@ async def _live_rows(snapshot: Snapshot, segment: SearchSegment) -> Eligible:
 async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> Eligible:
     """Return the live rows that pass a scan's filter; concurrent callers share a scan."""
     filters = snapshot.remember(_filtered_rows, lambda: SearchCache(FILTER_BYTES))
-    # Compare by identity: `==` of expressions is an expression, and equal parameters may differ in
+    # Compared by identity: `==` of expressions is an expression, and equal parameters may differ in
     # type.
     text = options.filter if isinstance(options.filter, str) else id(options.filter)
     is_memoized = isinstance(text, str) and not options.params and not MOMENTS.search(text)

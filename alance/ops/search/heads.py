@@ -144,9 +144,9 @@ def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
     plans = loads_of_all(opened, states)
     for leaf in opened.leaves_beside():
         if not isinstance(leaf.column, OpenColumn):
-            continue  # pages of 2.0 files have no tables
+            continue  # pages of 2.0 files have no page tables
         cuts = leaf.column.column.first_rows.tolist()
-        # All rows except one, because reading all rows of a small page loads no table.
+        # All rows except one, because a read of all rows of a small page loads no table.
         plans += [
             leaf.column.load(first, last - 1, states)
             for first, last in pairwise(cuts)

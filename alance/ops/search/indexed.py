@@ -62,9 +62,9 @@ PROBE_GROUP_WORK: Final = 16 << 20  # bytes that a job compares for all queries:
 # 0.1 ms of CPU.
 INLINE_SEARCH_ROWS: Final = 64 << 10
 INLINE_SEARCH_BYTES: Final = 2 << 20
-PARTITION_ENTRY_BYTES: Final = 1 << 10  # approximate memory of a partition's `parts_memo` entry
+PARTITION_ENTRY_BYTES: Final = 1 << 10  # approximate memory of an entry of `parts_memo`
 ROW_EXTRA_BYTES: Final = (
-    5  # memory of a row beside its columns: its mask, and the quantizer's values
+    5  # memory of a row in addition to its columns: its mask, and the quantizer's values
 )
 FAR: Final = 1e30  # replaces coordinates that are not finite
 
@@ -171,7 +171,7 @@ class Ivf:
         """Return the nearest partitions of each query, nearest first; shape (q, count)."""
         metric = self.centroids.metric
         kind = TYPES["uint8" if metric == "hamming" else "float32"]
-        by = METRICS.index("l2" if metric == "cosine" else metric)  # the queries have length one
+        by = METRICS.index("l2" if metric == "cosine" else metric)  # the queries have unit length
         num_queries, dim = queries.shape
         nearest = _kernels.Nearest(queries.reshape(-1), dim, count, -math.inf, math.inf)
         numbers = np.arange(num_queries, dtype=np.int32)
@@ -339,7 +339,7 @@ def _probes(
 
     Args:
         short: numbers of the queries that need more rows.
-        bounds: for each segment, first and end position in each query's order of partitions.
+        bounds: for each segment, the first and end position in each query's list of partitions.
     """
     probes: list[Probe] = []
     vectors = queries[short]
@@ -347,7 +347,7 @@ def _probes(
         partitions = ivf.nearest_partitions(vectors, stop)[:, first:].reshape(-1)
         filled = ivf.sizes[partitions] > 0
         if len(short) == 1:
-            chosen = partitions[filled]  # nearest first, because later ones have few near rows
+            chosen = partitions[filled]  # nearest first, because later ones contain few near rows
             numbers_of = [short.astype(np.int32)] * len(chosen)
         else:
             numbers = np.repeat(short, stop - first).astype(np.int32)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from alance.arrays import Int32s
     from alance.ops.version.snapshot import Snapshot
 
-MAX_JOINED_ROWS: Final = 16 << 10  # result rows of all joined searches
+MAX_JOINED_ROWS: Final = 16 << 10  # maximum result rows of all joined searches
 # Number of concurrent joined searches; key: True for a remote store. More of them would only wait
-# for a thread, or for requests that more queries could share.
+# for a thread, or for requests that a larger batch would share.
 SEARCHES_UNDER_WAY: Final[Mapping[bool, int]] = {False: 2, True: 8}
-# Options that may differ between joined searches.
+# Options that may differ among joined searches.
 _OWN: Final = ("nearest", "full_text_query", "order_by")
 _shared: Final = attrgetter(
     *(field.name for field in fields(ScanOptions) if field.name not in _OWN)
@@ -51,10 +51,10 @@ def joint_of(
     *,
     most: int = MAX_JOINED_ROWS,
 ) -> Joint[Any, CallerPart]:
-    """Return the joint of a search with concurrent ones of the same version.
+    """Return the joint that batches a search with concurrent searches of the same version.
 
     Args:
-        question: further properties that joined searches must have in common.
+        question: further properties that joined searches must share.
         num_rows: number of result rows of each search.
         most: maximum number of joined searches.
     """

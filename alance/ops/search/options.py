@@ -32,7 +32,7 @@ DISTANCE: Final = "_distance"
 DOC_INDEX: Final = "_doc_index"  # position of an element in its row's list
 QUERY_INDEX: Final = "query_index"
 DEFAULT_K: Final = 10
-MAX_RESULT_ROWS: Final = 1 << 31  # limit of counts; more than any index has partitions
+MAX_RESULT_ROWS: Final = 1 << 31  # limit of counts, above the partitions of any index
 LIST_FACTOR: Final = 10  # candidates per vector of a multi-vector query, in multiples of k
 
 
@@ -48,17 +48,19 @@ class SearchArguments(TypedDict, total=False):
         params: values for the parameters of the SQL text.
         prefilter: True to search only the rows that pass the filter; False to apply the filter to
             the k nearest rows.
-        distance_range: smallest distance, and upper bound (exclusive); either may be None.
+        distance_range: lower bound (inclusive) and upper bound (exclusive) of distances; each may
+            be None.
         use_index: False to compare all rows.
         nprobes: number of partitions of the index to search; None for about the square root of
             their number.
-        minimum_nprobes, maximum_nprobes: number of partitions to search in any case, and largest
-            number while fewer than k rows are found. `nprobes` sets both.
-        refine_factor: number of rows from the index to compare exactly, in multiples of k.
+        minimum_nprobes, maximum_nprobes: number of partitions to search in any case, and maximum
+            number to search until k rows are found. `nprobes` sets both.
+        refine_factor: number of rows from the index to compare exactly, in multiples of k; None for
+            no exact comparison.
         ef: number of candidates in the graphs of HNSW indices, at least k; None for 1.5 k.
         fast_search: True to omit rows that no index covers.
         fragments: ids of the fragments to search; None for all.
-        use_scalar_index: use indices to find the rows that may pass the filter.
+        use_scalar_index: True to use indices to find the rows that may pass the filter.
     """
 
     metric: str | None
@@ -83,8 +85,8 @@ class Probing:
     """Options of the search in an index; see `SearchArguments`.
 
     Attributes:
-        effort: exponent from 0 to 1: total ** effort partitions are searched in any case; None for
-            0.5.
+        effort: exponent from 0 to 1 of the number of partitions; the result is the number to search
+            in any case. None for 0.5.
     """
 
     use_index: bool = True
@@ -123,7 +125,7 @@ class VectorSearch:
         dim: dimension of the vectors.
         is_multi: True if rows are lists of vectors; then a query has one or more vectors.
         is_batch: True if the caller passed a batch of queries; then the output has `query_index`.
-        metric: None for the metric of the index.
+        metric: metric of the distances; None for that of the index.
         lower, upper: bounds with lower <= distance < upper.
     """
 
@@ -157,7 +159,7 @@ class VectorSearch:
 
     @property
     def default_metric(self) -> str:
-        """Metric if neither the caller nor an index gives one."""
+        """Metric used if neither the caller nor an index sets one."""
         return "hamming" if self.value_type == "uint8" else "l2"
 
 

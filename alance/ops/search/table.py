@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 PLACES_TYPE: Final = pa.list_(pa.field("item", pa.uint32(), nullable=False))  # one-item lists
-# Largest batch that several callers share. Rows of larger batches are copied, so that one caller's
-# rows do not keep those of the others in memory.
+# Largest batch that several callers share. Rows of larger batches are copied, so that the rows of
+# one caller do not keep all rows in memory.
 SHARED_BATCH_BYTES: Final = 64 << 10
 
 
 class Search(ABC):
-    """A checked search of a version, of the kind that its class stands for.
+    """A checked search of a version; each subclass is a kind of search.
 
     Attributes:
         measure: name of the column that ranks the rows.
         queries: queries of the caller, in any form that has a length.
-        question: part of a search, beside columns and options, that joined searches share.
-        num_rows: most rows of a query, as far as joining is concerned.
-        max_joined: largest number of searches that are joined.
+        question: properties, in addition to columns and options, that joined searches must share.
+        num_rows: maximum number of rows per query, for the limit of joined searches.
+        max_joined: maximum number of joined searches.
         is_batch: True if the output has the number of the query of each row.
         of_elements: True if list elements are searched, and their positions are in the output.
     """
@@ -72,7 +72,7 @@ class Search(ABC):
         """
 
     def check(self) -> None:  # noqa: B027  # few kinds have more to check
-        """Check the queries beside the index that answers them."""
+        """Check the queries against the index that answers them."""
 
     @abstractmethod
     async def hits(self, queries: Sequence[Any], columns: Columns) -> Hits:
@@ -84,7 +84,7 @@ class Search(ABC):
 
     @classmethod
     async def table(cls, snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
-        """Return the rows of a search scan; the filter is applied before or after the search.
+        """Return the rows of a search; the filter is applied before or after the search.
 
         Cost: that of `hits`; then a take of the other columns of the rows. Concurrent
         searches that differ only in their queries share these costs.
@@ -268,7 +268,7 @@ async def output_of(
     hits: Hits,
     measure: str,
 ) -> pa.RecordBatch:
-    """Return the output columns of hits, in any order; there may be further columns.
+    """Return the output columns of hits, in any order, possibly with further columns.
 
     Cost: a take; none if all columns come from the search itself.
     """

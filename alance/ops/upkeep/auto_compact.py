@@ -1,8 +1,8 @@
-"""Background compaction: a task beside a table's writers that joins small fragments.
+"""Background compaction: a task that joins small fragments while other tasks write to the table.
 
 Only the end of the table is rewritten: the longest run of fragments that together have `GROWTH`
-times the rows of the largest of them. So each rewrite makes the fragment of a row so many times
-larger. In a table of n rows that come in small commits, a row is written about log4(n) times, and
+times the rows of the largest of them. So each rewrite makes a row's fragment at least `GROWTH`
+times larger. In a table of n rows from small commits, a row is written about log4(n) times, and
 there are at most about `min_fragments` fragments per doubling.
 """
 
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
-# Of a fragment by a rewrite. 100 000 commits of 10 rows, of which 16 are joined, are rewritten 5.2
-# times with 9 fragments on average; with 2 it is 6.8 times and 6 fragments, with 8 4.2 and 14.
+# Growth of a fragment by a rewrite. 100 000 commits of 10 rows, of which 16 are joined, are
+# rewritten 5.2 times with 9 fragments on average; with 2 it is 6.8 times and 6 fragments, with 8
+# 4.2 and 14.
 GROWTH: Final = 4
 
 
@@ -40,7 +41,7 @@ class AutoCompactionMetrics:
     Attributes:
         num_compactions: committed compactions.
         fragments_removed, fragments_added: fragments of committed compactions.
-        num_conflicts: attempts that failed because others changed rows of the same fragments.
+        num_conflicts: attempts that failed because other commits changed the same fragments.
         num_failures: attempts that failed for other reasons.
         last_error: error of the last failed attempt.
         last_version: version of the last committed compaction.
@@ -59,12 +60,12 @@ class Compactor(UpkeepTask):
     """Background task that compacts a table; it starts at once. For one event loop.
 
     Args:
-        min_fragments: compact as soon as this many fragments can be joined.
-        interval: seconds between checks for new versions, one LIST each; None: only versions given
-            to `tell` are looked at.
+        min_fragments: number of joinable fragments at which a compaction begins.
+        interval: seconds between checks for new versions, one LIST each; None: only versions passed
+            to `tell` are checked.
 
     Raises:
-        InvalidInputError: `min_fragments` below 2, or an `interval` that is not above 0.
+        InvalidInputError: `min_fragments` is below 2, or `interval` is not positive.
     """
 
     metrics: AutoCompactionMetrics
@@ -83,7 +84,7 @@ class Compactor(UpkeepTask):
         super().__init__(snapshot, interval)
 
     def readings(self) -> Iterator[Reading]:
-        """Yield the counters as metrics."""
+        """Yield the counters as readings."""
         metrics, uri = self.metrics, self.last.uri
         yield Reading("auto_compactions_total", uri, metrics.num_compactions)
         failed = metrics.num_failures + metrics.num_conflicts
@@ -118,16 +119,16 @@ class Compactor(UpkeepTask):
 
 
 def tail(num_rows: Int64s, target: int, least: int) -> int:
-    """Return the first position of the run of fragments to join at the table's end.
+    """Return the start of the run of fragments to join at the table's end.
 
-    It is the longest run after the last fragment with `target` rows in which all fragments together
-    have `GROWTH` times the rows of the largest one. So a row is rewritten log4(n) times.
+    It is the longest run after the last fragment with `target` rows whose fragments together have
+    `GROWTH` times the rows of the largest one. So a row is rewritten log4(n) times.
 
     Args:
         num_rows: rows of each fragment; shape (n,).
         target: rows of a fragment that is large enough.
-        least: number of fragments that are joined; so many of the same size are, even if there
-            are fewer than `GROWTH`.
+        least: minimum number of fragments to join; that many of the same size are joined even if
+            they are fewer than `GROWTH`.
     """
     growth = min(GROWTH, least)
     full = np.flatnonzero(num_rows >= target)
@@ -138,14 +139,15 @@ def tail(num_rows: Int64s, target: int, least: int) -> int:
 
 
 def joinable(num_rows: Int64s, target: int, least: int) -> Mask:
-    """Return which fragments of fewer than `target` rows are worth joining; shape (n,).
+    """Return the mask of small fragments that are worth joining; shape (n,).
 
     At the table's end, where fragments are added, these are the fragments from `tail` on. A run of
-    small fragments before a fragment with `target` rows no longer grows, so all of it is joined.
+    small fragments before a fragment with `target` rows no longer grows, so the whole run is
+    joined.
 
     Args:
-        num_rows: of each fragment; shape (n,).
-        least: as of `tail`.
+        num_rows: rows of each fragment; shape (n,).
+        least: as for `tail`.
     """
     is_small = num_rows < target
     after = np.append(is_small[1:], False)

@@ -1,4 +1,4 @@
-"""Upkeep in the background: a task beside a table's writers that works on new versions."""
+"""Upkeep in the background: a task that works on new versions, next to a table's writers."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from alance.io.events.observing import Reading
     from alance.ops.version.snapshot import Snapshot
 
-FIRST_PAUSE_S: Final = 1.0  # after a failure; twice as long after each one that follows
+FIRST_PAUSE_S: Final = 1.0  # pause after a failure; doubled after each further failure
 LONGEST_PAUSE_S: Final = 300.0
 
 _log: Final = logging.getLogger(__name__)
 
 
 class UpkeepTask(ABC):
-    """A piece of work that is done on new versions of a table, in a task that begins at once.
+    """Work on the new versions of a table, in a background task that begins at once.
 
-    Failures of any kind are counted and logged, and the work is tried again later: writers never
-    see them. For one event loop.
+    Failures of any kind are counted and logged, and the work is tried again later; writers are not
+    affected. For one event loop.
 
     Args:
-        interval: seconds between looks for new versions, a LIST each; None: only versions that
-            `tell` is called with.
+        interval: seconds between checks for new versions, one LIST each; None: only versions passed
+            to `tell` are checked.
 
     Attributes:
         metrics: counters, among them `num_conflicts`, `num_failures` and `last_error`; set by the
             subclass before it calls `__init__`.
 
     Raises:
-        InvalidInputError: an interval that is not above 0.
+        InvalidInputError: `interval` is not positive.
     """
 
-    metrics: Any  # a dataclass of the subclass
+    metrics: Any  # a dataclass defined by the subclass
 
     def __init__(self, snapshot: Snapshot, interval: float | None) -> None:
         if interval is not None and not (isinstance(interval, int | float) and interval > 0):
@@ -64,7 +64,7 @@ class UpkeepTask(ABC):
 
     @abstractmethod
     async def _once(self) -> None:
-        """Do the work on `last`, the latest version that is known."""
+        """Do the work on `last`, the latest known version."""
 
     def _count(self, error: Exception, *, is_conflict: bool) -> None:
         """Count a failure in the metrics."""
@@ -77,16 +77,16 @@ class UpkeepTask(ABC):
 
     @abstractmethod
     def readings(self) -> Iterator[Reading]:
-        """Yield the counters as metrics."""
+        """Yield the counters as readings."""
 
     def tell(self, snapshot: Snapshot) -> None:
-        """Note a new version, on which the work is done soon."""
+        """Report a new version, on which the work will be done soon."""
         if snapshot.version > self.last.version:
             self.last = snapshot
             self._news.set()
 
     async def close(self) -> None:
-        """Do the work a last time, and end. A cancelled call ends it as `abort` does.
+        """Do the work a last time, and end the task. A cancelled call ends it as `abort` does.
 
         Raises:
             Exception: the error that ended the task, unless it is an `AlanceError`.
@@ -99,7 +99,7 @@ class UpkeepTask(ABC):
             await self.abort()
 
     async def abort(self) -> None:
-        """End at once; no file of work under way stays. May be called twice."""
+        """End the task at once, and remove the files of unfinished work. May be called twice."""
         self._is_closing = True
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
@@ -126,7 +126,7 @@ class UpkeepTask(ABC):
             self._count(error, is_conflict=False)
             _log.warning("%s: upkeep in the background failed: %s", self.last.uri, error)
             await self._rest()
-        except Exception as error:  # a fault of ours or of a library: as above, told in full
+        except Exception as error:  # a bug: as above, but logged with its traceback
             self._count(error, is_conflict=False)
             _log.exception("%s: upkeep in the background failed", self.last.uri)
             await self._rest()
@@ -134,7 +134,7 @@ class UpkeepTask(ABC):
             self._pause = FIRST_PAUSE_S
 
     async def _rest(self) -> None:
-        """Wait after a failure, unless the task is to end."""
+        """Wait after a failure, unless the task has to end."""
         pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_S)
         until = asyncio.get_running_loop().time() + pause
         with suppress(TimeoutError):
@@ -142,4 +142,4 @@ class UpkeepTask(ABC):
                 while not self._is_closing:
                     self._news.clear()
                     await self._news.wait()
-        self._news.set()  # the same version is looked at again
+        self._news.set()  # the same version is tried again

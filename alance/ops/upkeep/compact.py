@@ -1,7 +1,7 @@
-"""Compaction: plan, execute, commit; or all three at once.
+"""Compaction: plan, execute and commit, or all three in one call.
 
-Tasks and results can be pickled: tasks of one plan may be executed by several processes, and one
-of them commits all results.
+Tasks and results can be pickled: several processes may execute tasks of one plan, and one of them
+commits all results.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
     "plan",
 ]
 
-FEW_FRAGMENTS: Final = 64  # planned in less time than a hop to a thread takes
+FEW_FRAGMENTS: Final = 64  # planning this many takes less time than a hop to a thread
 TASKS_AT_ONCE: Final = 2  # one task reads while the other uploads its last bytes
 
 
@@ -68,7 +68,7 @@ class CompactionTask:
     Attributes:
         read_version: version of the fragments.
         fragments: records of the manifest, in order; each is parsed on access.
-        options: options of the plan, with all defaults filled in.
+        options: options of the plan, with all defaults set.
     """
 
     read_version: int
@@ -78,16 +78,16 @@ class CompactionTask:
     async def execute(self, dataset: Dataset) -> RewriteResult:
         """Write the rows of the fragments to new files.
 
-        Cost: a scan of the fragments, and writing their rows; one GET if the dataset is at another
-        version. Memory: the batches read ahead, and the rows of the next pages.
+        Cost: a scan of the fragments, and a write of their rows; one GET if the dataset is at
+        another version. Memory: the batches read ahead, and the rows of the pages being filled.
 
         Args:
             dataset: any version of the table.
 
         Raises:
             NotFoundError: the version has been cleaned up.
-            InvalidInputError: a dataset of another table.
-            CorruptFileError, StoreError: reading or writing failed; no new file stays.
+            InvalidInputError: `dataset` is of another table.
+            CorruptFileError, StoreError: reading or writing failed; all new files are removed.
         """
         return await execute(await at_version(dataset._snapshot, self.read_version), self)
 
@@ -99,7 +99,7 @@ class CompactionPlan:
     Attributes:
         read_version: version of the fragments.
         tasks: the tasks, oldest fragments first.
-        warnings: fragments that are not rewritten because an index could not follow.
+        warnings: fragments that are not rewritten because an index cannot be remapped.
     """
 
     read_version: int
@@ -114,11 +114,12 @@ class CompactionPlan:
 async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan:
     """Plan the compaction of a version; oldest fragments first.
 
-    Cost: nothing if the manifest has the numbers of deleted rows.
+    Cost: no request if the manifest has the numbers of deleted rows; otherwise a GET for each
+    deletion file.
 
     Raises:
-        UnsupportedError: a table that this alance cannot rewrite.
-        InvalidInputError: an invalid value of an option in the table's configuration.
+        UnsupportedError: this release of alance cannot rewrite the table.
+        InvalidInputError: an option in the table's configuration is invalid.
     """
     manifest = snapshot.manifest
     resolved = options.resolved(manifest.config, manifest.data_storage_version)
@@ -179,19 +180,19 @@ async def commit(
     warnings: Sequence[str] = (),
     discard: Callable[[], Awaitable[object]] | None = None,
 ) -> Snapshot:
-    """Replace original fragments by new fragments in two commits; the first one reserves ids.
+    """Replace original fragments by new ones in two commits, of which the first reserves ids.
 
-    Without results there is no new version.
+    Without results no version is committed.
 
     Cost: two commits; a read of the indices that cover the fragments, and PUTs of the same size.
 
     Args:
-        uncover_indices: let an index that cannot be read lose the fragments.
+        uncover_indices: True to let an index that cannot be read lose the fragments.
         warnings: warnings of the plan, for the summary.
-        discard: called if certainly no version was made.
+        discard: called if it is certain that no version was committed.
 
     Raises:
-        RetryableConflictError: others changed rows of these fragments; plan anew.
+        RetryableConflictError: other commits changed rows of these fragments; plan again.
         CommitConflictError: a newer version rules the rewrite out.
         InvalidInputError: two results for one fragment.
         CorruptFileError, NotFoundError, UnsupportedError: an index that cannot be read.
@@ -221,7 +222,7 @@ async def commit(
         newer = await latest(base)
         return newer if _are_there(newer, results) else None
 
-    has_begun = False  # until then no version names the new files, so they can be removed
+    has_begun = False  # until then no version names the new files, so that they can be removed
     try:
         base = await at_version(snapshot, min(result.read_version for result in results))
         groups = await _reserved(base, results, options)
@@ -255,7 +256,7 @@ async def _commit_deferred(
 
 
 def _are_there(snapshot: Snapshot, results: Sequence[RewriteResult]) -> bool:
-    """True if a version has the original fragments unchanged, so that only indices may differ."""
+    """True if a version has the original fragments unchanged, so that only indices can differ."""
     fragments = snapshot.manifest.fragments
     return all(
         fragments.position_of(fragment.id) is not None
@@ -291,7 +292,7 @@ async def _moves(
 async def _reserved(
     base: Snapshot, results: Sequence[RewriteResult], options: CommitOptions
 ) -> tuple[RewriteGroup, ...]:
-    """Return the groups of a rewrite, with new fragments under reserved ids."""
+    """Return the groups of a rewrite, with reserved ids in the new fragments."""
     count = sum(len(result.new_fragments) for result in results)
     next_id = 0
     if count:
@@ -310,7 +311,7 @@ async def _reserved(
 
 
 def _losses(snapshot: Snapshot, rewritten: Sequence[int], covering: Collection[bytes]) -> list[str]:
-    """Return a warning for each index that no longer covers rows that it covered."""
+    """Return a warning for each index that no longer covers rows that it has covered."""
     lost: dict[str, set[int]] = {}
     for index in snapshot.manifest.indices:
         stale = (covered(index) or frozenset()) & set(rewritten)
@@ -336,7 +337,7 @@ def _summary(metrics: CompactionMetrics, warnings: Sequence[str]) -> ChangeSumma
 async def compact_files(
     snapshot: Snapshot, options: CompactionOptions, commit_options: CommitOptions
 ) -> Snapshot:
-    """Plan, execute and commit a compaction. On failure all new files are removed."""
+    """Plan, execute and commit a compaction. After a failure all new files are removed."""
     manifest = snapshot.manifest
     resolved = options.resolved(manifest.config, manifest.data_storage_version)
     if not resolved.defer_index_remap:
@@ -350,7 +351,7 @@ async def carry_out(
     options: CompactionOptions,
     commit_options: CommitOptions,
 ) -> Snapshot:
-    """Execute a plan of a version, and commit. On failure all new files are removed."""
+    """Execute a plan of a version and commit it. After a failure all new files are removed."""
     at_once = min(options.num_threads or TASKS_AT_ONCE, max(1, len(todo.tasks)))
     done: list[RewriteResult] = []
 
@@ -381,7 +382,7 @@ async def carry_out(
 
 @dataclass(frozen=True, slots=True)
 class CompactionMetrics:
-    """Fragments and files that a rewrite removes and adds; files include deletion files."""
+    """Counts of fragments and files (with deletion files) that a rewrite removes and adds."""
 
     fragments_removed: int = 0
     fragments_added: int = 0
@@ -412,13 +413,13 @@ class CompactionMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """Result of a compaction task, not committed yet. Can be pickled.
+    """Uncommitted result of a compaction task. Can be pickled.
 
     Attributes:
         read_version: version of the original fragments.
-        original_fragments: records of the manifest.
+        original_fragments: records of the fragments in the manifest.
         new_fragments: fragments with the same rows; the commit assigns their ids.
-        defer_index_remap: True if the commit leaves indices for later.
+        defer_index_remap: True if the remap of indices is deferred.
     """
 
     read_version: int
@@ -444,12 +445,12 @@ class RewriteResult:
 
     @property
     def metrics(self) -> CompactionMetrics:
-        """Numbers of fragments and files removed and added."""
+        """Counts of fragments and files that the result removes and adds."""
         return CompactionMetrics.of(self.original_fragments, self.new_fragments)
 
 
 async def discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
-    """Remove the files of results that no version will have."""
+    """Remove the files of results that will not be committed."""
     await snapshot.engine.background.discard(_discard(snapshot, results), snapshot.table.store)
 
 
@@ -466,13 +467,13 @@ async def _discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None
                     if has_blobs:
                         await remove_blobs(snapshot.engine, location)
             except AlanceError:
-                return  # such files are orphans, which cleanup finds
+                return  # the files are orphans, which a cleanup removes
 
 
 def shared(
     options: ResolvedCompactionOptions, at_once: int, budget_bytes: int
 ) -> ResolvedCompactionOptions:
-    """Return the options of a task that runs beside others: they share the read-ahead."""
+    """Return the options for one of several concurrent tasks, which share the read-ahead."""
     if options.io_buffer_bytes is not None or at_once == 1:
         return options
     return replace(options, io_buffer_bytes=max(1 << 20, budget_bytes // at_once))

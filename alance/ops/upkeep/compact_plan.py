@@ -1,8 +1,8 @@
-"""Plan of a compaction: groups of fragments to rewrite together, which other processes may execute.
+"""Plan of a compaction: groups of fragments to rewrite together, possibly in other processes.
 
-A fragment is rewritten alone if too many of its rows are deleted, or with a neighbour if it has
-fewer rows than the target. Runs of neighbours covered by the same indices are cut into groups of
-about the target number of rows, so that rows keep their order.
+A fragment is rewritten on its own if too many of its rows are deleted, or together with a neighbour
+if it has fewer rows than the target. Runs of neighbours that are covered by the same indices are
+cut into groups of about the target number of rows, so that rows keep their order.
 """
 
 from __future__ import annotations
@@ -61,35 +61,35 @@ class CompactionArguments(TypedDict, total=False):
 @public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
-    """Options of a compaction. None: from the table's configuration, or the default.
+    """Options of a compaction; None: the value of the table's configuration, or the default.
 
     The configuration key of an option is `lance.compaction.<name>`.
 
     Attributes:
-        target_rows_per_fragment: approximate rows of a new fragment; smaller fragments are
-            rewritten if a neighbour is rewritten, too. Default 1 048 576.
-        max_rows_per_group: option of the legacy file format; has no effect.
+        target_rows_per_fragment: approximate number of rows of a new fragment; smaller fragments
+            are rewritten if a neighbour is rewritten, too. Default 1 048 576.
+        max_rows_per_group: has no effect; an option of the legacy file format.
         max_bytes_per_file: size at which a new file ends; fragments then have fewer rows.
-        materialize_deletions: rewrite fragments with many deleted rows. Default True.
+        materialize_deletions: True to rewrite fragments with many deleted rows. Default True.
         materialize_deletions_threshold: share of deleted rows above which a fragment is rewritten,
             0 to 1. Default 0.1.
-        num_threads: concurrent tasks of the plan. Default 2; each keeps all decode threads of the
-            session busy if its columns are large.
-        batch_size: rows that are read at once; None: as the pages suggest.
-        io_buffer_bytes: bytes fetched ahead of one task.
-        max_source_fragments: fragments to rewrite at most, in whole tasks, oldest first.
-        max_source_rows: live rows to rewrite at most, likewise.
-        max_source_bytes: bytes of data files to rewrite at most, likewise.
+        num_threads: number of concurrent tasks. Default 2; with large columns, one task can use all
+            decode threads of the session.
+        batch_size: number of rows that are read at once; None: chosen by the pages.
+        io_buffer_bytes: maximum bytes that a task reads ahead.
+        max_source_fragments: maximum number of fragments to rewrite, in whole tasks, oldest first.
+        max_source_rows: maximum number of live rows to rewrite, likewise.
+        max_source_bytes: maximum bytes of data files to rewrite, likewise.
         excluded_fragment_ids: ids of fragments that are not rewritten; they separate runs of
             neighbours.
-        data_storage_version: file version of new files; None: the table's.
-        compaction_mode: `reencode`, or `try_binary_copy`, which encodes again as well.
-        defer_index_remap: do not rewrite indices, but write a translation of old addresses to new
-            ones for a later `optimize_indices`. pylance goes on using the indices, alance does not.
-            Not with stable row ids. Default False.
-        uncover_indices: also rewrite fragments of an index that cannot follow to the new addresses;
-            the index then no longer covers them. False: these fragments are not rewritten. With
-            `defer_index_remap` all fragments are rewritten, and nothing is lost.
+        data_storage_version: file version of new files; None: the table's version.
+        compaction_mode: `reencode`, or `try_binary_copy`, which also encodes the rows again.
+        defer_index_remap: True to write, instead of remapped indices, a translation of old
+            addresses to new ones for a later `optimize_indices`. Until then pylance uses the
+            indices, alance does not. Not allowed with stable row ids. Default False.
+        uncover_indices: True to also rewrite fragments of an index that cannot be remapped, which
+            then no longer covers them; False to leave these fragments as they are. With
+            `defer_index_remap` all fragments are rewritten, and no coverage is lost.
     """
 
     target_rows_per_fragment: int | None = None
@@ -138,15 +138,15 @@ class CompactionOptions:
     def resolved(
         self, config: Mapping[str, str], default_version: FileVersion
     ) -> ResolvedCompactionOptions:
-        """Fill in the values of the table's configuration and the defaults.
+        """Set missing options from the table's configuration and from the defaults.
 
         Args:
             config: configuration of the table.
             default_version: file version of new files, unless an option sets it.
 
         Raises:
-            InvalidInputError: a value of the configuration that cannot be parsed.
-            UnsupportedError: a file version that alance does not write.
+            InvalidInputError: a value of the configuration cannot be parsed.
+            UnsupportedError: alance does not write the file version.
         """
         values = {key.removeprefix(CONFIG): config[key] for key in config if key.startswith(CONFIG)}
         chosen: dict[str, Any] = {}
@@ -172,7 +172,7 @@ class CompactionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedCompactionOptions:
-    """Options of a compaction with all defaults filled in; see `CompactionOptions`."""
+    """Options of a compaction with all defaults set; see `CompactionOptions`."""
 
     target_rows_per_fragment: int
     max_bytes_per_file: int
@@ -219,9 +219,9 @@ class Candidates:
     """Candidate fragments of a plan, by position; all arrays have shape (n,).
 
     Attributes:
-        num_rows: live rows.
-        num_bytes: bytes of the data files of known size.
-        alone: True for a fragment that is rewritten with or without neighbours.
+        num_rows: number of live rows.
+        num_bytes: bytes of the data files whose size is known.
+        alone: True for a fragment that is rewritten even without a neighbour.
         runs: neighbours that may be rewritten together, as half-open ranges.
     """
 
@@ -232,9 +232,9 @@ class Candidates:
 
 
 def grouped(candidates: Candidates, target_rows: int) -> list[Group]:
-    """Cut runs of candidates into groups of at least `target_rows` rows, if they have as many.
+    """Cut runs of candidates into groups of at least `target_rows` rows; short runs are one group.
 
-    A fragment that is only worth rewriting with a neighbour never forms a group of its own.
+    A fragment that is only worth rewriting with a neighbour is never a group on its own.
     """
     before = offsets_of(candidates.num_rows)  # rows before each fragment
     groups: list[Group] = []
@@ -251,14 +251,14 @@ def grouped(candidates: Candidates, target_rows: int) -> list[Group]:
 
 
 def check_compactable(snapshot: Snapshot, *, defers: bool) -> None:
-    """Check that this alance can rewrite a version.
+    """Check that this release of alance can rewrite a version.
 
     Args:
-        defers: True if indices are left for later.
+        defers: True if the remap of indices is deferred.
 
     Raises:
-        UnsupportedError: deferred indices on a table with stable row ids; or indices that must
-            follow now, and a fragment-reuse index that earlier compactions left.
+        UnsupportedError: the remap is deferred, but the table has stable row ids; or it is not
+            deferred, but the table has a fragment-reuse index from earlier compactions.
     """
     if defers and snapshot.has_stable_row_ids:
         raise UnsupportedError(
@@ -280,12 +280,12 @@ def candidates(
     excluded: Collection[int],
     compactions: Sequence[PastCompaction] = (),
 ) -> Candidates:
-    """Return the fragments that may be rewritten; CPU work.
+    """Return the fragments that may be rewritten. CPU work.
 
     Args:
-        stored: rows of each fragment, including deleted rows.
-        counts: live rows of each fragment.
-        compactions: earlier compactions that indices have not followed.
+        stored: number of rows of each fragment, including deleted rows.
+        counts: number of live rows of each fragment.
+        compactions: earlier compactions whose remap of indices is still deferred.
     """
     fragments = snapshot.manifest.fragments
     ids, records = fragments.ids, fragments.records
@@ -296,7 +296,7 @@ def candidates(
         deleted_share = (stored - counts) / np.maximum(stored, 1)
         alone = alone | (deleted_share > options.materialize_deletions_threshold)
     stays = ~(alone | (stored < options.target_rows_per_fragment)) | _among(ids, excluded)
-    coverage = np.zeros(len(ids), np.int64)  # equal for fragments covered by the same indices
+    coverage = np.zeros(len(ids), np.int64)  # equal for fragments that the same indices cover
     for index in snapshot.manifest.indices:
         if index.name not in SYSTEM:
             is_covered = _among(ids, translated(covered(index) or (), compactions))
@@ -318,7 +318,7 @@ def _among(ids: Int64s, numbers: Collection[int]) -> Mask:
 
 
 def _is_old(form: table_pb2.DataFragment, options: ResolvedCompactionOptions) -> bool:
-    """True if fragments of a form have 0.1 files that are to be rewritten in another version."""
+    """True if fragments of a form have 0.1 files, but are to be rewritten in another version."""
     return options.version is not FileVersion.V0_1 and any(
         FileVersion.from_footer(file.file_major_version, file.file_minor_version)
         is FileVersion.V0_1
@@ -331,7 +331,7 @@ def within(
     candidates: Candidates,
     options: CompactionOptions | ResolvedCompactionOptions,
 ) -> list[Group]:
-    """Return the first groups, as many as the limits of `options` allow."""
+    """Return as many of the first groups as the limits of `options` allow."""
     first_groups: list[Group] = []
     used = [0, 0, 0]
     limits = (options.max_source_fragments, options.max_source_rows, options.max_source_bytes)

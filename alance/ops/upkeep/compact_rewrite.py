@@ -42,11 +42,11 @@ async def rewrite(
 ) -> list[table_pb2.DataFragment]:
     """Write the live rows of fragments, in order, to new fragments and files.
 
-    With stable row ids the new fragments keep the ids and versions of their rows. Cost: a scan of
-    the fragments, and writing their rows. On failure all new files are removed.
+    With stable row ids, rows keep their ids and versions. Cost: a scan of the fragments, and a
+    write of their rows. After a failure all new files are removed.
 
     Raises:
-        CorruptFileError: a fragment with another number of rows than the manifest says.
+        CorruptFileError: the number of rows of a fragment differs from the manifest's.
         StoreError: the store failed.
     """
     handles = [snapshot.handle(fragment_id) for fragment_id in fragment_ids]
@@ -86,9 +86,7 @@ async def rewrite(
 async def _cut(
     batches: AsyncIterable[pa.RecordBatch], num_rows: int, num_files: int
 ) -> AsyncGenerator[pa.RecordBatch | None, None]:
-    """Yield the same rows, with None at the end of each file; files have almost equal numbers of
-    rows.
-    """
+    """Yield the same rows, with None at the end of each file; files have similar row counts."""
     least, more = divmod(num_rows, num_files)
     number, room = 0, least + (more > 0)
     async for batch in batches:
@@ -107,7 +105,7 @@ async def _cut(
 async def _batches(
     snapshot: Snapshot, fragment_ids: Sequence[int], options: ResolvedCompactionOptions
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the live rows with all columns, in order; small batches are joined.
+    """Yield the live rows with all columns, in order; small batches are concatenated.
 
     Blobs are bytes or references.
     """
@@ -130,7 +128,7 @@ async def _batches(
 
 
 async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
-    """Return row ids and versions of the live rows, in order; 24 bytes a row."""
+    """Return row ids and versions of the live rows, in order; 24 bytes per row."""
     lineages = await load_lineage(snapshot, fragment_ids)
 
     def live() -> Lineage:
@@ -149,7 +147,7 @@ async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
 
 
 def _carry(lineage: Lineage, fragments: Sequence[table_pb2.DataFragment]) -> None:
-    """Write the lineage of rows into their new fragments."""
+    """Store the lineage of rows in their new fragments."""
     start = 0
     for fragment in fragments:
         lineage.take(np.arange(start, start + fragment.physical_rows)).write(fragment)

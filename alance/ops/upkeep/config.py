@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 async def update(
     snapshot: Snapshot, kind: Kind, values: Values, options: CommitOptions, *, replace: bool
 ) -> Snapshot:
-    """Change the configuration or metadata of a table. Cost: two rounds without a conflict.
+    """Change the configuration or metadata of a table. Cost: two rounds if there is no conflict.
 
     Raises:
         InvalidInputError: keys or values that are not text.
         CommitConflictError: a newer version changes the same keys, or rules this change out.
-        CommitStateUnknownError: it is unknown whether the version was made.
+        CommitStateUnknownError: it is unknown whether the version was committed.
     """
     changes: dict[str, Any] = {kind: _updates(values, replace=replace)}
     return await PreparedChange(snapshot, UpdateConfig(**changes), options).commit()
@@ -53,10 +53,10 @@ async def update_field_metadata(
 
 
 def deleted(keys: Iterable[str]) -> Values:
-    """Return values that delete keys.
+    """Return a change that deletes keys.
 
     Raises:
-        InvalidInputError: one text instead of a list.
+        InvalidInputError: `keys` is a text instead of a list.
     """
     if isinstance(keys, str):
         raise InvalidInputError(f"keys {keys!r}: expected a list of keys")
@@ -64,7 +64,7 @@ def deleted(keys: Iterable[str]) -> Values:
 
 
 def _updates(values: Values, *, replace: bool, what: str = "values") -> UpdateMap:
-    """Build the change of a map.
+    """Build the message for a change of a map.
 
     Raises:
         InvalidInputError: keys or values that are not text.

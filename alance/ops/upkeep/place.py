@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from alance.session import StoreArguments, TableArguments
     from alance.versioning.table import Table
 
-DELETED_TOGETHER: Final = 1000  # objects that one request to S3 deletes
+DELETED_TOGETHER: Final = 1000  # objects that one request to S3 can delete
 DELETIONS_AT_ONCE: Final = 8
-MOST_ROUNDS: Final = 4  # of deletions of a table beside its writers
+MOST_ROUNDS: Final = 4  # rounds of deletions while other writers may add files
 RENAMED_AT_ONCE: Final = 16
 
 
@@ -33,24 +33,25 @@ async def drop(
 ) -> None:
     """Delete a table: all versions, branches and tags, and everything else in its folder.
 
-    Its manifests are deleted last, so that an interrupted call can be made again. Concurrent
-    readers and writers of the table fail, and its clones lose their data. A commit that is under
-    way may still leave a version without its files: make the call again.
+    Manifests are deleted last, so that an interrupted call can be repeated. Concurrent readers and
+    writers of the table fail, and its clones lose their data. A commit that is under way may still
+    leave a version without its files; then repeat the call.
 
     Cost: a LIST and a GET for the latest version; LISTs and GETs of tags and branches; two
     LISTs of the folder, and DELETEs of 1000 objects each.
 
     Args:
         uri: path or URI of the table.
-        ignore_missing: do not raise an error if nothing is there.
+        ignore_missing: True to raise no error if there is no table.
         place: `store`, `storage_options`, `session`, `manifest_store` and `commit_lock`, as for
-            `dataset`; a `manifest_store` forgets the versions.
+            `dataset`; the versions are also removed from a `manifest_store`.
 
     Raises:
-        NotFoundError: nothing is there.
-        InvalidInputError: a folder with objects but no table, a whole store, the folder of a
-            branch, or tags that record shallow clones that read its files. Nothing is deleted.
-        UnsupportedError: the manifest store cannot forget.
+        NotFoundError: there is no table.
+        InvalidInputError: the URI is a folder with objects but no table, a whole store, or the
+            folder of a branch; or tags record shallow clones that read the table's files. Nothing
+            is deleted.
+        UnsupportedError: the manifest store cannot remove versions.
     """
     session, table = table_at(uri, **place)
     engine = session.engine
@@ -72,7 +73,7 @@ async def drop(
     if table.keeper is not None:
         table.keeper.check_forgets()
     branches = [None, *await refs.list_branches(engine, table)]
-    # Again, for what writers have added in the meantime; without versions they fail from now on.
+    # Repeated for files that writers have added meanwhile; without versions, writers now fail.
     for _ in range(MOST_ROUNDS):
         if not await _delete_all(engine, table):
             break
@@ -84,7 +85,7 @@ async def drop(
 
 
 def forget_commits(session: Session, table: Table) -> None:
-    """Drop the session's commit queues of a deleted table or branch."""
+    """Remove the session's commit queues of a deleted table or branch."""
     queues = queues_of(session)
     for key in list(queues):
         if key.partition("\n")[0] == table.root:
@@ -117,7 +118,7 @@ async def _objects(engine: Engine, table: Table) -> AsyncIterator[str]:
 
 
 async def _delete_all(engine: Engine, table: Table) -> bool:
-    """Delete what is listed, manifests last; return False if nothing was listed."""
+    """Delete all listed objects, manifests last; return False if nothing was listed."""
     start = len(table.store.root)
     manifests: list[str] = []
     others: list[str] = []
@@ -130,7 +131,7 @@ async def _delete_all(engine: Engine, table: Table) -> bool:
             await each(table.store.delete, _parts(others), at_once=DELETIONS_AT_ONCE)
             others = []
     await each(table.store.delete, _parts(others), at_once=DELETIONS_AT_ONCE)
-    # Oldest versions first; names of the newest versions sort first.
+    # Oldest versions first; the names of the newest versions are listed first.
     for part in reversed(_parts(sorted(manifests))):
         await table.store.delete(part)
     return has_any
@@ -145,8 +146,8 @@ def _parts(paths: list[str]) -> list[list[str]]:
 async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
     """Rename manifests; see `UpkeepVerbs.migrate_manifest_paths_v2`.
 
-    All are copied before the first one is deleted: after an interruption each version has a name,
-    and the next call completes the migration.
+    All manifests are copied before the first one is deleted. So after an interruption each version
+    still has a manifest, and the next call completes the migration.
     """
     if table.keeper is not None and table.keeper.is_asked_by_readers:
         raise UnsupportedError(
@@ -169,26 +170,26 @@ async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
 
 
 async def check_store(uri: str | os.PathLike[str], **place: Unpack[StoreArguments]) -> StoreReport:
-    """Test a store for everything that reading, writing and committing need.
+    """Test that a store behaves as reading, writing and committing require.
 
-    Use it for servers that imitate a cloud's protocol, before they hold tables: some overwrite an
+    Use it for servers that imitate a cloud's protocol, before they hold tables. Some overwrite an
     object that they should only create, so that one of two concurrent commits is lost. Commits to
-    S3 detect that by themselves, and refuse; this call reports all faults at once. It needs the
-    rights to read, list, write and delete.
+    S3 detect that and raise an error; this call reports all faults at once. It needs the rights to
+    read, list, write and delete.
 
-    Cost: about 100 requests and, twice, an upload of 8 MiB. All objects are in one folder with a
-    random name below the URI, and are deleted.
+    Cost: about 100 requests and two uploads of 8 MiB. All objects are in one folder with a random
+    name below the URI, and are deleted at the end.
 
     Args:
-        uri: a path or URI of a folder, with or without a table in it.
+        uri: path or URI of a folder, with or without a table in it.
         place: `store`, `storage_options` and `session`, as for `dataset`.
 
     Returns:
-        A report: `print` it, or look at `failures` and `is_fit_for("commits")`.
+        A report, which `print` shows as a table; see also `failures` and `is_fit_for("commits")`.
 
     Raises:
         AccessError: a right is missing.
-        StoreError: nothing can be written there.
+        StoreError: nothing can be written to the folder.
         InvalidInputError: a bad URI or option.
     """
     session, opened, folder = open_store(uri, **place)

@@ -25,8 +25,9 @@ class FragmentFacts:
     """Facts read from the files of a fragment.
 
     Attributes:
-        rows: number of rows of all columns; None: columns differ, or a file cannot be read.
-        deleted: number of rows in its deletion file; None: no such file, or it cannot be read.
+        rows: number of rows of each column; None: columns differ, or a file cannot be read.
+        deleted: number of rows in its deletion file; None: there is no such file, or it cannot be
+            read.
         sizes: sizes by path of intact files that contradict the manifest.
         is_lost: True if a data file is missing, or its metadata cannot be read.
     """
@@ -41,7 +42,7 @@ class Remedies:
     """Draft of a repaired version. Each step records its changes in `texts`.
 
     Args:
-        manifest: the version as it was read.
+        manifest: manifest of the damaged version.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -57,7 +58,7 @@ class Remedies:
         self.texts.append(text)
 
     def mend_files(self, facts: Sequence[FragmentFacts]) -> None:
-        """Set counts and sizes to those of the files; `facts` in the order of the fragments."""
+        """Set counts and sizes to those of the files; `facts` are in the order of the fragments."""
         for place, (record, own) in enumerate(zip(self._fragments, facts, strict=True)):
             texts: list[str] = []
             fragment = copied(record)
@@ -79,7 +80,7 @@ class Remedies:
                 self._say(f"fragment {fragment.id}: {', '.join(texts)}")
 
     def drop_lost(self, facts: Sequence[FragmentFacts]) -> None:
-        """Drop the fragments that have lost a data file; `facts` in the order of the fragments."""
+        """Drop fragments that have lost a data file; `facts` are in the order of fragments."""
         stay = []
         for record, own in zip(self._fragments, facts, strict=True):
             if own.is_lost:
@@ -90,7 +91,7 @@ class Remedies:
         self._fragments = stay
 
     def mend_ids(self) -> None:
-        """Give fragments with the same id ids of their own, which indices no longer cover."""
+        """Give new ids to fragments with a duplicate id, which indices then no longer cover."""
         counts = Counter(fragment.id for fragment in self._fragments)
         twice = {number for number, count in counts.items() if count > 1}
         if not twice:
@@ -173,9 +174,7 @@ class Remedies:
     def _apart(
         self, segments: Sequence[table_pb2.IndexMetadata]
     ) -> Iterator[table_pb2.IndexMetadata]:
-        """Yield segments in order; a fragment that two segments of an index cover stays with the
-        newer segment.
-        """
+        """Yield segments in order; of two segments of an index, the newer keeps a fragment."""
         newest = sorted(segments, key=lambda message: -message.dataset_version)
         taken: dict[str, set[int]] = {}
         remaining: dict[bytes, table_pb2.IndexMetadata | None] = {}
@@ -194,7 +193,7 @@ class Remedies:
         return (own for message in segments if (own := remaining[message.uuid.uuid]) is not None)
 
     def manifest(self) -> Manifest:
-        """Return the version to write."""
+        """Return the repaired manifest."""
         head = copied(self._manifest.head)
         ids = [below.id for below in head.fields]
         if head.HasField("max_allocated_field_id") and max(ids) > head.max_allocated_field_id:

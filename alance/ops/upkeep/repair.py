@@ -1,7 +1,7 @@
 """Repair the latest version in a new version, without losing a row.
 
-Nothing is deleted or overwritten: the repaired version is a commit like that of a restore, and the
-damaged version and its files stay.
+Nothing is deleted or overwritten: the repaired version is committed like a restore, and the damaged
+version and its files remain.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from alance.session import StoreArguments
     from alance.versioning.table import Table
 
-LOOKED_BACK: Final = 20  # older versions searched for one without findings
+LOOKED_BACK: Final = 20  # older versions that are searched for one without findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class RepairReport:
         uri: URI of the table.
         version: number of the latest version.
         unreadable: versions after the repaired version whose manifests cannot be read.
-        restored: version whose content the new version has: the latest readable version, or
-            `good_version` with `restore`.
-        remedies: changes, a line each; empty: nothing to do.
-        left: findings that cannot be repaired without loss, as from `validate`.
+        restored: number of the version that the new version is based on: the latest readable
+            version, or `good_version` with `restore`.
+        remedies: changes, one line each; empty if there is nothing to repair.
+        left: findings, as from `validate`, that cannot be repaired without loss.
         lost_rows: number of rows, by id, of fragments with a data file that is missing or cannot be
             read; `drop_lost_rows` drops these fragments.
-        good_version: if findings are left, the last older version without findings; None: none
-            found among the last 20 versions, or no findings are left.
-        new_version: number of the new version; None: no version was made.
+        good_version: the latest older version without findings, if `left` is not empty; None if
+            `left` is empty, or if none of the last 20 versions is without findings.
+        new_version: number of the new version; None: no version was committed.
     """
 
     uri: str
@@ -105,37 +105,37 @@ async def repair(
     drop_lost_rows: bool = False,
     **place: Unpack[StoreArguments],
 ) -> RepairReport:
-    """Repair the latest version of a table in a new version, without losing a row that is there.
+    """Repair the latest version of a table in a new version, without losing existing rows.
 
-    Repaired are: counts of rows, deleted rows and bytes that contradict the files; fragments of the
-    same id; highest ids that are too low; index segments that cover the same fragments, that cover
-    missing fragments or fields, or that have lost their files. Such segments are left out, and
-    their rows are scanned until the index is built again. An unreadable latest manifest is skipped:
-    the last readable version becomes the newest. Deleted rows stay deleted, and no object is
-    removed: cleanup refuses a table with an unreadable manifest until somebody moves that file
-    away.
+    Repaired are: counts of rows, deleted rows and bytes that contradict the files; fragments with
+    the same id; highest ids that are too low; index segments that cover the same fragments, that
+    cover missing fragments or fields, or that have lost their files. Such segments are removed from
+    the version, and their rows are scanned until the index is built again. An unreadable latest
+    manifest is skipped: the last readable version becomes the newest. Deleted rows remain deleted.
+    No object is removed, and cleanup refuses a table with an unreadable manifest until somebody
+    moves that file away.
 
-    Not repaired are missing or damaged data files and deletion files, and two rows with the same
-    row id. The report has them as `left`, and an older version without such findings as
-    `good_version`; `lost_rows` counts the rows of missing and unreadable data files.
+    Not repaired are missing or damaged data files and deletion files, and rows with the same row
+    id. The report lists them in `left`, names an older version without such findings in
+    `good_version`, and counts the rows of missing and unreadable data files in `lost_rows`.
 
     Cost: as `validate`, twice, and once for each older version that is searched.
 
     Args:
         uri: path or URI of the table, or of a branch.
-        dry_run: only report.
-        restore: if findings are left, go back to `good_version`. Rows written after it are then
-            only in the versions between.
-        drop_lost_rows: drop the fragments with a data file that is missing or cannot be read. Their
-            other columns go with them; older versions still have what there is.
+        dry_run: True to only report.
+        restore: True to go back to `good_version` if there are findings that cannot be repaired.
+            Rows written after it are then only in the versions in between.
+        drop_lost_rows: True to drop the fragments with a data file that is missing or cannot be
+            read, together with their intact columns. Older versions still have these.
         place: `store`, `storage_options` and `session`, as for `dataset`.
 
     Raises:
-        TableNotFoundError: no table is there.
+        TableNotFoundError: there is no table.
         CorruptFileError: no version can be read.
         UnsupportedError: the latest version uses a feature that this release of alance does not
             know.
-        RetryableConflictError: others committed during the repair; call again.
+        RetryableConflictError: other commits were made during the repair; call again.
         StoreError: the store failed.
     """
     session, table = table_at(uri, **place)
@@ -195,7 +195,7 @@ async def repair(
 
 
 class _RepairRules(TableRules):
-    """Rules that refuse to rebase: the repair holds for the examined version only."""
+    """Commit rules that never rebase: the repair is valid for the examined version only."""
 
     async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
         raise RetryableConflictError(
@@ -204,7 +204,7 @@ class _RepairRules(TableRules):
 
 
 def _next(base: Manifest, transaction: Transaction, mended: Manifest) -> Manifest:
-    """Return the version that would be written, as it will be read."""
+    """Return the version that would be written, in the form in which it will be read."""
     version = apply(base, transaction, now=datetime.now(UTC), source=mended)
     return parse_manifest(memoryview(manifest_bytes(version)), "that repair would write")
 
@@ -221,8 +221,8 @@ async def _mended(
     """Repair a version; return the descriptions of the changes, and the repaired version.
 
     Args:
-        facts: of all fragments.
-        drops_lost: drop fragments that have lost a data file.
+        facts: facts of all fragments.
+        drops_lost: True to drop fragments that have lost a data file.
     """
     limit = asyncio.Semaphore(CHECKED_FRAGMENTS_AT_ONCE)
     segments = snapshot.manifest.indices
@@ -271,7 +271,7 @@ async def _facts(
 async def _good_version(
     session: Session, table: Table, listed: list[load.ManifestLocation], before: int
 ) -> Manifest | None:
-    """Return the last version before `before` without findings; None: none of `LOOKED_BACK`."""
+    """Return the last version before `before` without findings; None: not in `LOOKED_BACK`."""
     older = [where for where in listed if where.version < before][-LOOKED_BACK:]
     for where in reversed(older):
         try:

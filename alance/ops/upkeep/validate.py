@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 
-CHECKED_FRAGMENTS_AT_ONCE: Final = 64  # fragments at once
-LISTED_OBJECTS: Final = 8  # with more objects in a folder, one LIST replaces their HEADs
+CHECKED_FRAGMENTS_AT_ONCE: Final = 64  # fragments that are checked concurrently
+LISTED_OBJECTS: Final = 8  # objects in a folder; for more, one LIST replaces their HEADs
 SHOWN: Final = 100
 
 
@@ -78,7 +78,7 @@ async def findings(snapshot: Snapshot) -> list[str]:
     """Return all findings, in the order of manifest, fragments, row ids, indices.
 
     Raises:
-        StoreError: a failure of the store other than a missing object.
+        StoreError: the store failed, other than by a missing object.
     """
     manifest, pool = snapshot.manifest, snapshot.engine.pool
     all_texts = await pool.run(lambda: list(manifest_findings(manifest)))
@@ -146,7 +146,7 @@ async def _blobs(snapshot: Snapshot, fragment_id: int) -> list[str]:
     """
     try:
         ends = await ends_by_location(snapshot, [fragment_id])
-    except UnsupportedError:  # Blobs inside of maps: their descriptions are not found.
+    except UnsupportedError:  # blobs inside maps, whose descriptions cannot be located
         return []
     except (CorruptFileError, NotFoundError) as error:
         return [f"blobs: {error}"]
@@ -161,7 +161,7 @@ async def _blobs(snapshot: Snapshot, fragment_id: int) -> list[str]:
 
 
 async def _sizes(snapshot: Snapshot, locations: list[str]) -> dict[str, int | None]:
-    """Return the sizes of objects; None: missing."""
+    """Return the sizes of objects; None for a missing object."""
     scheduler = snapshot.engine.scheduler
     sizes: dict[str, int | None] = dict.fromkeys(locations)
     beside = [location for location in locations if location.endswith(".blob")]
@@ -182,12 +182,12 @@ async def _sizes(snapshot: Snapshot, locations: list[str]) -> dict[str, int | No
 async def rows_of_file(
     snapshot: Snapshot, file: DataFile, *, believes_size: bool = True
 ) -> tuple[dict[int, int], int]:
-    """Return the rows by column of a file, for columns of the schema, and the file's size.
+    """Return the number of rows of each column of the schema in a file, and the file's size.
 
-    Cost: one GET, or two.
+    Cost: one or two GETs.
 
     Args:
-        believes_size: raise an error if the size differs from the manifest's.
+        believes_size: True to raise an error if the size differs from the manifest's.
 
     Raises:
         CorruptFileError: size, version or columns contradict the manifest.
@@ -223,7 +223,7 @@ async def rows_of_file(
         for column in file.columns.values():
             if column >= container.num_columns:
                 raise CorruptFileError(f"no column {column}, it has {container.num_columns}")
-        if container.version is FileVersion.V2_0:  # list columns count their own rows
+        if container.version is FileVersion.V2_0:  # list columns count only their own rows
             fields = snapshot.schema.fields
             opened = yield from open_fields(fields, file.columns, container, states)
             return {below.column.index: below.num_rows for below in opened}
@@ -247,7 +247,7 @@ async def deletions_of(snapshot: Snapshot, handle: FragmentHandle, rows: int) ->
 
 
 async def _row_ids(snapshot: Snapshot, vectors: dict[int, DeletionVector]) -> list[str]:
-    """Return findings in row ids of several fragments together, or of row ids in files."""
+    """Return findings in row ids of several fragments together, and in row ids in files."""
     lineages: dict[int, Lineage] = {}
     texts: list[str] = []
     for handle in snapshot.handles:
@@ -309,7 +309,7 @@ async def of_segment(
 
 
 def manifest_findings(manifest: Manifest) -> Iterator[str]:
-    """Yield contradictions in a manifest as text. Pure, nothing is read."""
+    """Yield contradictions in a manifest as text. Pure: nothing is read."""
     yield from _of_schema(manifest)
     for field_id in manifest.repaired:
         yield (
@@ -409,7 +409,7 @@ def of_lineage(manifest: Manifest, fragment_id: int, lineage: Lineage) -> Iterat
 def of_shared_ids(
     lineages: Mapping[int, Lineage], deletions: Mapping[int, DeletionVector]
 ) -> Iterator[str]:
-    """Yield a finding for each row id that two live rows share. CPU work: a sort of all runs.
+    """Yield a finding for each row id that several live rows have. CPU work: a sort of all runs.
 
     Args:
         lineages: lineage of all fragments, by id.

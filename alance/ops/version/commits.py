@@ -1,4 +1,4 @@
-"""Commits of verbs: the next version of an operation, and the retries of the verb."""
+"""Commits of verbs: an operation becomes the next version; conflicts are retried."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PreparedChange:
-    """An operation computed from a version, with all that its commit needs.
+    """An operation computed from a version, and everything that its commit needs.
 
     Attributes:
         snapshot: version from which the operation was computed.
-        options: properties of the transaction, and the number of its attempts.
-        rules: the usual `TableRules` if None; see there for what lets two deletes in one fragment
-            both succeed.
+        options: options of the commit: properties of the transaction, number of retries.
+        rules: rules of the commit; None: the usual `TableRules`, which describes how two deletes in
+            one fragment can both succeed.
         upload: uploads the files that the version will name.
-        handed: hands the files of `upload` over to the commit if they are small and few. Returns
+        handed: returns the files of `upload`, for the commit to write, if they are small and few;
             None if they have to be uploaded.
-        discard: removes what was written for the version; see `PendingCommit`.
-        summary: counts of what was done, for `Dataset.summary`.
+        discard: removes the files that were written for the version; see `PendingCommit`.
+        summary: counts for `Dataset.summary`.
     """
 
     snapshot: Snapshot
@@ -55,14 +55,14 @@ class PreparedChange:
     summary: ChangeSummary | None = None
 
     async def commit(self) -> Snapshot:
-        """Make the operation the next version.
+        """Commit the operation as the next version.
 
-        Cost: two rounds if nobody else commits.
+        Cost: two rounds if there is no concurrent commit.
 
         Raises:
             RetryableConflictError: run the operation again on the latest version.
             CommitConflictError: a newer version rules this one out.
-            CommitStateUnknownError: it is unknown whether the version was made.
+            CommitStateUnknownError: it is unknown whether the version was committed.
         """
         base, named = self.snapshot, self.handed()
         pending = PendingCommit(
@@ -81,7 +81,7 @@ class PreparedChange:
         return await commit_on(base.session, pending, self.summary)
 
     async def give(self) -> Operation:
-        """Upload the files and return the operation, without making a version."""
+        """Upload the files and return the operation, without a commit."""
         try:
             if self.upload is not None:
                 await self.upload()
@@ -95,7 +95,7 @@ class PreparedChange:
 async def commit_on(
     session: Session, pending: PendingCommit, summary: ChangeSummary | None = None
 ) -> Snapshot:
-    """Make a transaction the next version, and clean up old ones if the table is set up for it.
+    """Commit a transaction as the next version; clean up if the configuration requests it.
 
     Raises: as `versioning.commit.commit`.
     """
@@ -108,10 +108,10 @@ async def commit_on(
 def manifests_of(
     session: Session, table: Table, scheme: NamingScheme = NamingScheme.V2
 ) -> ManifestStore:
-    """Return the manifest store of a table: its keeper's, or one with conditional puts.
+    """Return the manifest store of a table: the external one, or one with conditional puts.
 
     Args:
-        scheme: naming scheme of the manifests if there is no table yet.
+        scheme: naming scheme of the manifests if the table does not exist yet.
     """
     if table.keeper is not None:
         return table.keeper.manifests(session.engine, table, scheme)
@@ -119,7 +119,7 @@ def manifests_of(
 
 
 async def latest(snapshot: Snapshot) -> Snapshot:
-    """Return the latest version of the snapshot's branch. Cost: a LIST, and a GET if newer."""
+    """Return the latest version of the snapshot's branch. Cost: a LIST; a GET if it is newer."""
     manifest = await load.load_latest(snapshot.engine, snapshot.table)
     return Snapshot(snapshot.session, snapshot.table, manifest)
 
@@ -132,14 +132,14 @@ async def with_retries(
     rebase: Callable[[Snapshot], Awaitable[Snapshot | None]] = latest,
     deadline: float | None = None,
 ) -> T:
-    """Run a verb on a version; after a conflict that allows it, again on a newer version.
+    """Run a verb on a version; after a retryable conflict, run it again on a newer version.
 
     Args:
         attempt: computes an operation from a version and commits it.
-        max_retries: attempts after the first one.
-        rebase: returns the version for the next attempt, given that of the last one. Returns None
-            if another attempt cannot help: then the conflict is raised.
-        deadline: time of the event loop after which no attempt begins.
+        max_retries: maximum number of attempts after the first one.
+        rebase: returns the version for the next attempt, given that of the last one; None if
+            another attempt cannot succeed, so that the conflict is raised.
+        deadline: event loop time after which no attempt begins; None: no deadline.
 
     Raises:
         RetryableConflictError: raised by the last attempt.

@@ -1,4 +1,4 @@
-"""Conditions as callers give them: SQL text, perhaps with parameters, or a pyarrow expression."""
+"""Conditions as callers pass them: SQL text, possibly with parameters, or a pyarrow expression."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-# Work per character of a filter that is parsed or checked, in bytes to decode: 500 characters take
-# about 2 ms on the event loop, 5 ms on a busy machine.
+# Work per character of a filter that is parsed or checked, in units of decoding a byte: 500
+# characters take about 2 ms on the event loop, 5 ms on a busy machine.
 CHARACTER_BYTES: Final = 128
-KEY_BYTES: Final = 64  # work per key or list value, in bytes to decode: 2 us
+KEY_BYTES: Final = 64  # work per key or list value, in units of decoding a byte: 2 us
 # values of `?` in order, or of `:name` by name; None: no parameters
 Params: TypeAlias = Sequence[object] | Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """SQL text with values of its parameters."""
+    """SQL text with the values of its parameters."""
 
     text: str
     params: Sequence[object] | Mapping[str, object]
@@ -31,7 +31,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Among:
-    """Condition that the value of each of some columns is in a list.
+    """The condition that each of some columns has one of the values in the column's list.
 
     Attributes:
         names: path of each column, as returned by `Schema.names_of`.
@@ -53,13 +53,13 @@ Condition: TypeAlias = "str | pc.Expression | Bound | Among"
 def bound(
     condition: str | pc.Expression | Among | None, params: Params, what: str = "filter"
 ) -> Condition | None:
-    """Bind values to the parameters of a condition; returned unchanged if `params` is None.
+    """Bind values to the parameters of a condition; return it unchanged if `params` is None.
 
     Args:
         what: name of the condition's argument, for messages.
 
     Raises:
-        InvalidInputError: values that are not a list or mapping, or a condition that is not text.
+        InvalidInputError: the values are not a list or mapping, or the condition is not text.
     """
     if params is None:
         return condition
@@ -74,7 +74,7 @@ def bound(
 
 
 def expression_work(text: str) -> int:
-    """Return the work of a pyarrow expression in bytes to decode: large with an `is_in` list.
+    """Return the work of a pyarrow expression, in units of decoding a byte.
 
     Its text shows few values of the list, so the length of the text tells nothing.
     """

@@ -19,12 +19,12 @@ def with_deletions(snapshot: Snapshot) -> Collection[FragmentHandle]:
 
 
 async def deleted_rows(snapshot: Snapshot, handles: Iterable[FragmentHandle]) -> list[RowSet]:
-    """Return the addresses of the deleted rows of fragments, one set a fragment, in order.
+    """Return the addresses of the deleted rows of fragments, one set per fragment, in order.
 
-    Cost: a GET for each deletion file that is not cached; 20 ns a deleted row, once.
+    Cost: a GET for each deletion file that is not cached; 20 ns per deleted row, once.
 
     Args:
-        handles: some of `with_deletions`.
+        handles: fragments from `with_deletions`.
     """
     from alance.format.row_set import NO_ROWS, RowSet
 
@@ -46,7 +46,7 @@ async def deleted_rows(snapshot: Snapshot, handles: Iterable[FragmentHandle]) ->
 
 
 def _memo(snapshot: Snapshot) -> dict[FragmentHandle, RowSet | None]:
-    """Return the cached row sets by fragment with deletions; None: not loaded yet."""
+    """Return the cached row sets by fragment with deletions; None for a set that is not loaded."""
 
     def make() -> dict[FragmentHandle, RowSet | None]:
         places = np.flatnonzero(snapshot.manifest.fragments.records.deleted >= 0)

@@ -1,8 +1,8 @@
-"""Imports that few reads need, done off the event loop beforehand: see `DecodePool.load`.
+"""Imports that few reads need, made in advance and off the event loop: see `DecodePool.load`.
 
-The SQL parser takes 0.1 s to import, the readers of 2.0 and 0.1 files 0.2 s. Programs that only
-take and scan do not need them. After awaiting this, a caller may parse SQL or open such files on
-the event loop without a stall.
+Importing the SQL parser takes 0.1 s, and importing the readers of 2.0 and 0.1 files 0.2 s. Programs
+that only take and scan do not need them. After these imports, a caller may parse SQL or open such
+files on the event loop without a stall.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _loaded: Final[set[str]] = set()
 
 
 async def beside(engine: Engine, module: str, work: Awaitable[T]) -> T:
-    """Await `work` while importing a module that is needed after it; return its result."""
+    """Await `work` while a module that is needed next is imported; return its result."""
     if is_imported(module):
         return await work
     done: asyncio.Future[T] = asyncio.ensure_future(work)
@@ -59,7 +59,7 @@ async def load_readers(
 
     Args:
         columns: names, or SQL text or pyarrow expressions by name.
-        condition: SQL text, perhaps with parameters, a pyarrow expression, or None.
+        condition: SQL text, possibly with parameters, or a pyarrow expression; None: no condition.
     """
     needed: list[str] = []
     version = snapshot.remember(FileVersion, lambda: snapshot.manifest.data_storage_version)

@@ -1,7 +1,7 @@
-"""The latest version of a table, for handles that follow it: `alance.dataset(uri, follow=5.0)`.
+"""The latest version of a table, for handles that follow it, as `alance.dataset(uri, follow=5.0)`.
 
-All handles of a session with the same table and interval share a `Follower`. It looks for a newer
-version once an interval, as long as its handles are used, and nobody waits for that.
+All handles of a session with the same table and interval share a `Follower`. It polls for a newer
+version once per interval, as long as its handles are used. No call waits for a poll.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.session import TableArguments
 
-RESTS_AFTER: Final = 12  # looks in a row between which nobody used a handle
-CLOCK_S: Final = 0.001  # timers of the event loop may be early
+RESTS_AFTER: Final = 12  # consecutive polls without a use of a handle, after which polling stops
+CLOCK_S: Final = 0.001  # seconds; timers of the event loop may fire early
 
 
 class Follower:
-    """Keeps the latest version of a table at hand. For one event loop at a time.
+    """Knows the latest version of a table by polling. For one event loop at a time.
 
-    Between looks its task refers to it weakly, so that it ends with the last handle.
+    Between polls its task has only a weak reference to it, so that it ends with the last handle.
 
     Args:
-        interval: seconds between looks.
-        begun: time of the event loop before the version was looked for.
+        interval: seconds between polls.
+        begun: event loop time at which the version was requested.
 
     Attributes:
-        latest: the latest version that is known.
+        latest: the latest known version.
     """
 
     __slots__ = (
@@ -68,24 +68,24 @@ class Follower:
         self.latest = snapshot
         self._interval = interval
         self._loop = asyncio.get_running_loop()
-        self._known_at = self._tried_at = begun  # starts of the last looks: successful, any
-        self._last_s = self._loop.time() - begun  # duration of the last successful look
-        self._num_begun = self._num_ended = 0  # looks
-        self._error: AlanceError | None = None  # of the last look
+        self._known_at = self._tried_at = begun  # starts of the last polls: successful, any
+        self._last_s = self._loop.time() - begun  # duration of the last successful poll
+        self._num_begun = self._num_ended = 0  # numbers of polls
+        self._error: AlanceError | None = None  # error of the last poll
         self._num_told = 0
         self._is_used = False
         self._num_unused = 0
-        self._turn = asyncio.Lock()  # held by the look under way
+        self._turn = asyncio.Lock()  # held by the current poll
         self._task: asyncio.Task[None] | None = None
         observing.show(self)
 
     @property
     def staleness(self) -> float:
-        """Seconds since `latest` was the latest version for certain."""
+        """Seconds since `latest` was certainly the latest version."""
         return max(0.0, self._loop.time() - self._known_at)
 
     def readings(self) -> Iterator[Reading]:
-        """Yield the staleness, as long as the task looks."""
+        """Yield the staleness, as long as the polling task runs."""
         if self._task is not None and not self._task.done():
             yield Reading("dataset_staleness_seconds", self.latest.uri, self.staleness)
 
@@ -95,10 +95,9 @@ class Follower:
         return interval == self._interval and table.queue_key == snapshot.table.queue_key
 
     def current(self) -> Snapshot:
-        """Return the latest version that is known, and see to it that newer ones are looked for.
+        """Return the latest known version, and make sure that polling continues.
 
-        Never waits. Without a running event loop, and after the end of the session, there are no
-        looks.
+        Never waits. Nothing is polled without a running event loop or after the end of the session.
         """
         self._is_used = True
         if self._task is None or self._task.done():
@@ -106,22 +105,22 @@ class Follower:
         return self.latest
 
     def tell(self, snapshot: Snapshot) -> None:
-        """Note a version that a handle has made or opened."""
+        """Report a version that a handle has committed or opened."""
         is_attached = not snapshot.version >> 63
         is_newer = is_attached and snapshot.version > self.latest.version
         if is_newer and snapshot.table.root == self.latest.table.root:
             self.latest = copy.copy(snapshot)
-            self.latest.summary = ChangeSummary()  # of a call, not of the version
+            self.latest.summary = ChangeSummary()  # a summary belongs to a call, not to the version
             self._num_told += 1
 
     async def refresh(self) -> Snapshot:
-        """Look for the latest version, by a look that begins after this call.
+        """Poll for the latest version, by a poll that begins after this call.
 
         All callers that wait at the same time share a look.
 
         Raises:
-            TableNotFoundError: the table is gone.
-            StoreError, CorruptFileError, UnsupportedError: the look failed; `latest` stays.
+            TableNotFoundError: the table has been removed.
+            StoreError, CorruptFileError, UnsupportedError: the poll failed; `latest` is unchanged.
         """
         least = self._num_begun + 1
         async with self._turn:
@@ -132,7 +131,7 @@ class Follower:
         return self.latest
 
     async def look_if_due(self) -> None:
-        """Look, unless a caller has done so meanwhile. A failure is logged."""
+        """Poll, unless a caller has done so meanwhile. A failure is logged."""
         if self.due_in() > CLOCK_S:
             return
         self._num_unused = 0 if self._is_used else self._num_unused + 1
@@ -151,13 +150,13 @@ class Follower:
             )
 
     def due_in(self) -> float:
-        """Return the seconds until the next look; it is to end within the interval."""
+        """Return the seconds until the next poll, which has to end within the interval."""
         margin = min(2 * self._last_s, self._interval / 2)
         return max(0.0, self._tried_at + self._interval - margin - self._loop.time())
 
     @property
     def rests(self) -> bool:
-        """True if the handles have not been used for long."""
+        """True if the handles have not been used for `RESTS_AFTER` polls."""
         return self._num_unused >= RESTS_AFTER
 
     async def end(self) -> None:
@@ -169,7 +168,7 @@ class Follower:
     def __del__(self) -> None:
         task = self._task
         if task is not None and not task.done() and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(task.cancel)  # this may be any thread
+            self._loop.call_soon_threadsafe(task.cancel)  # this may run in any thread
 
     def _begin(self) -> None:
         try:
@@ -183,13 +182,13 @@ class Follower:
             self._loop, self._turn = loop, asyncio.Lock()
         self._num_unused = 0
         followers.add(self)
-        # A context of its own: the requests are not those of the caller's span.
+        # A separate context, because the requests do not belong to the caller's span.
         self._task = loop.create_task(
             _keep_looking(weakref.ref(self)), context=contextvars.Context()
         )
 
     async def _look(self) -> None:
-        await asyncio.sleep(0)  # callers of the same turn of the loop share the look
+        await asyncio.sleep(0)  # callers of the same turn of the loop share the poll
         self._num_begun += 1
         number, num_told = self._num_begun, self._num_told
         clock = self._loop.time
@@ -200,7 +199,8 @@ class Follower:
         except AlanceError as error:
             self._error, self._num_ended = copy.copy(error), number
             raise
-        # A lower number is of a table made anew, unless a handle told of its commit meanwhile.
+        # A lower number means that the table was created again, unless a handle has reported its
+        # commit meanwhile.
         if num_told == self._num_told or newest.version > self.latest.version:
             self.latest = newest
         self._known_at, self._last_s, self._num_ended = begun, clock() - begun, number
@@ -209,13 +209,13 @@ class Follower:
 async def open_follower(
     uri: str | os.PathLike[str], interval: float, **place: Unpack[TableArguments]
 ) -> Follower:
-    """Open the latest version of a table, and return the session's follower of it.
+    """Open the latest version of a table, and return the session's follower of the table.
 
-    Cost: one LIST and one GET, then those of the looks.
+    Cost: one LIST and one GET; then those of the polls.
 
     Raises:
-        InvalidInputError: an interval that is not a finite number above 0; as `open_snapshot`.
-        TableNotFoundError, UnsupportedError: as `open_snapshot`.
+        InvalidInputError: `interval` is not a finite positive number; or as for `open_snapshot`.
+        TableNotFoundError, UnsupportedError: as for `open_snapshot`.
     """
     is_number = isinstance(interval, Real) and not isinstance(interval, bool)
     if not (is_number and 0 < interval < math.inf):

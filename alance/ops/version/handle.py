@@ -1,4 +1,4 @@
-"""Fragment of an opened version, with facts read about it."""
+"""A fragment of an opened version, with facts that were read about it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Oneof: TypeAlias = Literal[
     "row_id_sequence", "created_at_version_sequence", "last_updated_at_version_sequence"
 ]
 READABLE: Final = tuple(FileVersion)
-# Names in a fragment's record of the row ids and versions: the oneof, and suffixes of its arms.
+# Field names of row ids and versions in a fragment's record: the oneof, and suffixes of its arms.
 _ONEOFS: Final[Mapping[str, _Oneof]] = {
     ROW_ID: "row_id_sequence",
     CREATED_AT: "created_at_version_sequence",
@@ -46,7 +46,7 @@ ARMS: Final = {
 
 
 class FragmentHandle:
-    """Fragment with facts read about it: file sizes, row count, deletions, row ids.
+    """A fragment with facts that were read about it: sizes, row count, deletions, row ids.
 
     These facts never change, so all tasks share a handle.
     """
@@ -76,7 +76,7 @@ class FragmentHandle:
 
     @property
     def num_physical_rows(self) -> int:
-        """Number of rows stored, including deleted rows; 0: unknown until `Snapshot.prepare`."""
+        """Number of stored rows, including deleted rows; 0 if unknown until `Snapshot.prepare`."""
         return self._num_rows
 
     @property
@@ -99,8 +99,8 @@ class FragmentHandle:
         """Data files with their locations and columns.
 
         Raises:
-            UnsupportedError: a file of a version that this alance does not read.
-            CorruptFileError: a path that leaves its folder, or a missing base path.
+            UnsupportedError: this release of alance does not read a file's version.
+            CorruptFileError: a path leaves its folder, or a base path is missing.
         """
         if self._sources is None:
             table, manifest = self._snapshot.table, self._snapshot.manifest
@@ -118,7 +118,7 @@ class FragmentHandle:
 
     @cached_property
     def identity(self) -> Hashable:
-        """Key of its files in the search cache: their locations, which are unique.
+        """Key of the fragment's files in the search cache: their locations, which are unique.
 
         Other handles and versions with the same files share the cache entries.
 
@@ -129,15 +129,15 @@ class FragmentHandle:
         return places[0] if len(places) == 1 else places
 
     def set_apart(self) -> None:
-        """Share no cache entries with other handles of the same files."""
+        """Stop sharing cache entries with other handles of the same files."""
         self.identity = object()
 
     def to_open(self, states: States) -> ToOpen:
-        """Return the arguments for opening the fragment, once it is prepared."""
+        """Return the arguments for opening the fragment, which must be prepared."""
         return ToOpen(self.sources, self.num_physical_rows, states)
 
     def resolve(self, sources: Sequence[FileSource], num_rows: int) -> None:
-        """Set the files with their sizes, and the row count."""
+        """Set the files, with their sizes, and the row count."""
         self._sources = tuple(sources)
         self._num_rows = num_rows
 
@@ -145,7 +145,7 @@ class FragmentHandle:
         """Return the data file of a field.
 
         Raises:
-            CorruptFileError: no file has the field.
+            CorruptFileError: no file contains the field.
         """
         for source in self.sources:
             if field_id in source.columns:
@@ -164,7 +164,7 @@ class FragmentHandle:
         return self.deleted
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
-        """Return the mask of live rows in a range of physical rows; None: all are live."""
+        """Return the mask of live rows in a range of physical rows; None if all are live."""
         if self.deleted is None:
             return None
         return self.deleted.live_mask(start, stop)
@@ -176,10 +176,10 @@ class FragmentHandle:
         return ~self.deleted.contains(rows)
 
     def physical(self, offsets: Int64s) -> Int64s:
-        """Return physical row offsets of the n-th live rows.
+        """Return the physical offsets of live rows, given their positions among the live rows.
 
         Raises:
-            CorruptFileError: fewer live rows than the manifest says.
+            CorruptFileError: there are fewer live rows than the manifest says.
         """
         rows = offsets if self.deleted is None else self.deleted.to_physical(offsets)
         if len(rows) and rows.max() >= self._num_rows:
@@ -190,17 +190,17 @@ class FragmentHandle:
         return rows
 
     def physical_span(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the range of physical rows that holds live rows `start` to `stop` (not empty)."""
+        """Return the range of physical rows with the live rows `start` to `stop`; not empty."""
         first, last = self.physical(np.array([start, stop - 1])).tolist()
         return first, last + 1
 
     def meta(self, name: str, rows: Int64s) -> pa.Array:
-        """Return a meta column for physical rows; call `load_meta` before.
+        """Return a meta column for physical rows; call `load_meta` first.
 
         Deleted rows have neither a row id nor a position.
 
         Raises:
-            CorruptFileError: a sequence in the manifest that contradicts the format.
+            CorruptFileError: a sequence in the manifest contradicts the format.
         """
         if name == ROW_ADDRESS or (name == ROW_ID and not self._snapshot.has_stable_row_ids):
             values = rows.view(np.uint64) | np.uint64(self.id << 32)
@@ -219,11 +219,11 @@ class FragmentHandle:
     def row_values(self, name: str) -> RowValues:
         """Return the row ids or versions of all physical rows.
 
-        Values outside of the manifest must be loaded before.
+        Values that are not in the manifest must be loaded first.
 
         Raises:
             CorruptFileError: see `meta`.
-            UnsupportedError: values outside of the manifest that were not loaded.
+            UnsupportedError: values that are not in the manifest were not loaded.
         """
         values = self._values.get(name)
         if values is None:
@@ -242,17 +242,17 @@ class FragmentHandle:
         return values
 
     def is_spilled(self, name: str) -> bool:
-        """True if row ids or versions lie in a file and are not loaded."""
+        """True if row ids or versions are in a file that is not loaded."""
         arm = self.fragment.message.WhichOneof(_ONEOFS[name]) if name in _ONEOFS else None
         return arm is not None and not arm.startswith("inline_") and name not in self._values
 
     def external_values(self, name: str) -> table_pb2.ExternalFile | None:
-        """Return the file of row ids or versions. None: they are inline, in a column or absent."""
+        """Return the file of row ids or versions; None if they are not in a separate file."""
         message, arm = self.fragment.message, f"external_{ARMS[name]}"
         return getattr(message, arm) if message.WhichOneof(_ONEOFS[name]) == arm else None
 
     def keep_values(self, name: str, content: bytes | UInt64s) -> RowValues:
-        """Cache row ids or versions, from their serialized sequence or their values.
+        """Cache row ids or versions, given their serialized sequence or their values.
 
         Raises:
             CorruptFileError: see `meta`.

@@ -1,4 +1,4 @@
-"""Files of an index segment: locations, sizes and heads."""
+"""Files of an index segment: their locations, sizes and headers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 
-SIZE_BYTES: Final = 200  # bytes of a file size in the search cache, with its key
+SIZE_BYTES: Final = 200  # memory of a file size in the search cache, with its key
 
 
 async def located_files(
@@ -27,7 +27,7 @@ async def located_files(
     Cost: a HEAD, once, for each file whose size the segment's record lacks.
 
     Raises:
-        NotFoundError: no such file.
+        NotFoundError: a file does not exist.
     """
     engine = snapshot.engine
     recorded = {file.path: file.size_bytes for file in index.message.files}
@@ -49,11 +49,11 @@ async def located_files(
 async def opened_files(snapshot: Snapshot, index: Index, names: Sequence[str]) -> list[PlainFile]:
     """Open files of a segment, in the order of `names`.
 
-    Cost: for each file one GET, rarely two, if its size is known; once.
+    Cost: one GET for each file whose size is known (rarely two), once.
 
     Raises:
-        NotFoundError: no such file.
-        CorruptFileError: not a Lance file.
+        NotFoundError: a file does not exist.
+        CorruptFileError: a file is not a Lance file.
     """
     engine = snapshot.engine
     places = await located_files(snapshot, index, names)

@@ -1,4 +1,4 @@
-"""Read facts that a manifest lacks from the store: file sizes, row counts, row ids."""
+"""Facts that a manifest lacks, read from the store: file sizes, row counts, row ids."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ HIDDEN_FIELDS: Final = {
 async def learn_rows_and_sizes(snapshot: Snapshot, handle: FragmentHandle) -> None:
     """Read the sizes of a fragment's files and its row count into the handle.
 
-    Cost: a HEAD for each file of unknown size; for an unknown row count one file is opened.
+    Cost: a HEAD for each file of unknown size; if the row count is unknown, one file is opened.
 
     Raises:
-        UnsupportedError: a file of a version that this alance does not read.
-        CorruptFileError: no file tells the number of rows.
+        UnsupportedError: this release of alance does not read a file's version.
+        CorruptFileError: no file determines the number of rows.
     """
 
     async def sized(source: FileSource) -> FileSource:
@@ -89,7 +89,7 @@ async def learn_values(snapshot: Snapshot, handle: FragmentHandle, name: str) ->
     Cost: one GET, or a read of one column.
 
     Raises:
-        CorruptFileError: a sequence that contradicts the format, or a missing column.
+        CorruptFileError: a sequence contradicts the format, or a column is missing.
     """
     await snapshot.resolve_sizes([handle])
     record = handle.external_values(name)

@@ -1,4 +1,4 @@
-"""Row ids and row versions outside of the manifest, read to build the next version."""
+"""Row ids and row versions that are not in the manifest, read to build the next version."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def lineage_reader(
     snapshot: Snapshot,
 ) -> Callable[[Manifest, Transaction], Awaitable[Mapping[int, Lineage]]]:
-    """Return a function by which `TableRules` reads the lineage of rows that an Update changes.
+    """Return the function with which `TableRules` reads the lineage of rows that an Update changes.
 
-    Cost of a call: nothing if all is in the manifest; else for each sequence outside of it one GET
-    or a read of one column. Sequences are cached with the version.
+    Cost of a call: for each sequence that is not in the manifest, one GET or a read of one column.
+    Sequences are cached with the version.
     """
     read_before = snapshot
 
@@ -43,10 +43,10 @@ def lineage_reader(
 
 
 async def load_lineage(snapshot: Snapshot, fragment_ids: Iterable[int]) -> dict[int, Lineage]:
-    """Read the lineage of fragments, inside or outside of the manifest; 24 bytes a row.
+    """Read the lineage of fragments, from the manifest or from files; 24 bytes per row.
 
     Raises:
-        CorruptFileError: sequences that contradict the format.
+        CorruptFileError: a sequence contradicts the format.
     """
     handles = [snapshot.handle(fragment_id) for fragment_id in fragment_ids]
     names = (ROW_ID, CREATED_AT, UPDATED_AT)

@@ -1,8 +1,8 @@
-"""Tables with a MemWAL: writers log rows beside the table, and alance does not read these rows.
+"""Tables with a MemWAL: writers log rows next to the table, and alance does not read these rows.
 
 The index `__lance_mem_wal` marks such a table. Its newest rows are in `_mem_wal` until a writer
-compacts them into the table, and no feature flag stops a reader that does not look there. So alance
-logs a warning, and refuses changes of columns that the rows in the log would lack.
+compacts them into the table, and no feature flag stops readers that do not read the log. So alance
+logs a warning, and refuses changes of columns that rows in the log would lack.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.versioning.table import Table
 
-_name: Final = attrgetter("name")  # each opening asks: `any` would cost a call for each index
+_name: Final = attrgetter("name")  # called at each opening: `any` would cost a call for each index
 _log: Final = logging.getLogger(__name__)
-_mentioned: Final[set[str]] = set()  # roots of the tables that a warning was logged for
+_mentioned: Final[set[str]] = set()  # roots of the tables for which a warning was logged
 
 
 def has_mem_wal(manifest: Manifest) -> bool:
@@ -29,7 +29,7 @@ def has_mem_wal(manifest: Manifest) -> bool:
 
 
 def mention_mem_wal(table: Table, manifest: Manifest, *, again: bool = False) -> None:
-    """Log a warning if the table has a MemWAL: once per process, or each time if `again`."""
+    """Log a warning if the table has a MemWAL: once per process, or with `again` every time."""
     if has_mem_wal(manifest) and (again or table.root not in _mentioned):
         _mentioned.add(table.root)
         _log.warning(
@@ -41,11 +41,11 @@ def mention_mem_wal(table: Table, manifest: Manifest, *, again: bool = False) ->
 
 
 def refuse_with_mem_wal(table: Table, manifest: Manifest, what: str, remedy: str) -> None:
-    """Refuse a change of a table with a MemWAL that rows in its log would lack.
+    """Refuse a change that rows in the log of a MemWAL would lack.
 
     Args:
         what: the change, as in "add a computed column".
-        remedy: advice for the caller, for the message.
+        remedy: advice to the caller, for the message.
 
     Raises:
         UnsupportedError: the table has a MemWAL.

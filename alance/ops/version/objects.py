@@ -1,4 +1,4 @@
-"""Copy objects of a table, and remove objects of a failed commit."""
+"""Copies of objects of a table, and removal of the objects of a failed commit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ COPY_BYTES: Final = 8 << 20  # bytes of a piece
 
 
 async def discard_objects(engine: Engine, locations: Sequence[str]) -> None:
-    """Remove unreferenced objects of one store, as far as the store can be reached.
+    """Remove unreferenced objects of one store. Errors of the store are ignored.
 
     A cancelled caller does not wait for a store that does not answer; see `io.loop.background`.
-    Objects that stay are orphans, which a cleanup finds.
+    Objects that remain are orphans, which a cleanup removes.
     """
     if not locations:
         return
@@ -30,7 +30,7 @@ async def discard_objects(engine: Engine, locations: Sequence[str]) -> None:
 async def copy_object(
     engine: Engine, source: str, target: str, num_bytes: int, reason: str
 ) -> None:
-    """Copy an object through this process; the target appears as a whole.
+    """Copy an object through this process; the target becomes visible as a whole.
 
     Args:
         source, target: locations.
@@ -38,7 +38,7 @@ async def copy_object(
 
     Raises:
         NotFoundError: the object does not exist.
-        CorruptFileError: it has fewer bytes.
+        CorruptFileError: the object has fewer bytes.
         StoreError: a store failed.
     """
     store, path = engine.registry.resolve(target)

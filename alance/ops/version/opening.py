@@ -44,22 +44,23 @@ async def open_snapshot(
 ) -> Snapshot:
     """Open a version of the dataset at a URI; by default the latest.
 
-    Cost: one LIST and one GET. A version by number costs one GET, by tag one more; `asof` reads all
-    manifests at once. A manifest in the session's disk cache saves the GET.
+    Cost: one LIST and one GET. A version by number costs one GET, by tag two; `asof` reads all
+    manifests concurrently. A manifest in the session's disk cache saves its GET.
 
     Args:
         uri: URI of the dataset; with `store`, the path inside it.
-        version: a number or a tag.
-        asof: the latest version committed strictly before; without a time zone: UTC.
+        version: a number or a tag; None: the latest version.
+        asof: time; opens the latest version committed strictly before it. Without a time zone it is
+            UTC.
         store: a store object of obstore, or a `Store`.
         storage_options: configuration of store, client and retries.
         session: shared scheduler, cache and limits; by default the event loop's session.
-        manifest_store, commit_lock: keeper of the versions; see `open_table`.
+        manifest_store, commit_lock: external manifest store or lock; see `open_table`.
 
     Raises:
-        TableNotFoundError, VersionNotFoundError: no dataset there; no such version or tag.
+        TableNotFoundError, VersionNotFoundError: there is no dataset, or no such version or tag.
         InvalidInputError: a bad URI, option or time, or both `version` and `asof`.
-        UnsupportedError: the table needs a feature that this alance does not know.
+        UnsupportedError: the table needs a feature that this release of alance does not know.
     """
     time = None if asof is None else as_time(asof)
     if version is not None and time is not None:
@@ -84,7 +85,7 @@ async def open_snapshot(
 
 
 async def _what_is_there(engine: Engine, table: Table) -> str:
-    """Say why a place is no table. Cost: two LISTs of local folders, no request to other stores."""
+    """Explain why a place is not a table. Cost: two LISTs if it is local, else no request."""
     if table.branch is not None:
         return "there are no versions"
     if table.is_remote:
@@ -108,10 +109,10 @@ async def _what_is_there(engine: Engine, table: Table) -> str:
 
 
 async def _check_there(engine: Engine, table: Table) -> None:
-    """Check that there is a table, as far as the store can tell. Cost: one LIST.
+    """Check that there is a table, if the store can list. Cost: one LIST.
 
     Raises:
-        TableNotFoundError: there is none.
+        TableNotFoundError: there is no table.
     """
     try:
         await load.latest(engine, table)
@@ -124,10 +125,10 @@ async def _check_there(engine: Engine, table: Table) -> None:
 async def versions(snapshot: Snapshot) -> list[VersionInfo]:
     """List all versions of the snapshot's branch, oldest first.
 
-    Cost: one LIST, and all manifests at once.
+    Cost: one LIST, and a GET for each manifest, concurrently.
 
     Raises:
-        TableNotFoundError: the dataset is gone.
+        TableNotFoundError: the dataset has been removed.
     """
     return await load.versions(snapshot.engine, snapshot.table)
 
@@ -136,24 +137,24 @@ async def latest_version(snapshot: Snapshot) -> int:
     """Return the number of the branch's latest version. Cost: one LIST.
 
     Raises:
-        TableNotFoundError: the dataset is gone.
+        TableNotFoundError: the dataset has been removed.
     """
     return (await load.latest(snapshot.engine, snapshot.table)).version
 
 
 async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
-    """Return another version of the dataset; the same snapshot for its own version.
+    """Return a version of the dataset, which is the same snapshot for its own version.
 
-    Cost: one LIST and one GET for the latest, one GET for a number (none for the snapshot's own),
-    one more for a tag.
+    Cost: one LIST and one GET for the latest version, one GET for a number (none for the snapshot's
+    own), two GETs for a tag.
 
     Args:
-        version: a number on the snapshot's branch, a tag, a branch with a number or None, or None
-            for the latest version of the snapshot's branch.
+        version: a number on the snapshot's branch; a tag; a pair of branch and number, or None for
+            the branch's latest version; None: the latest version of the snapshot's branch.
 
     Raises:
         VersionNotFoundError: no such version, tag or branch.
-        InvalidInputError: a reference of another form.
+        InvalidInputError: the reference has another form.
     """
     if isinstance(version, tuple):
         return await checkout_branch(snapshot, *pair(version))
@@ -168,7 +169,7 @@ async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
 
 
 async def at_version(snapshot: Snapshot, version: int) -> Snapshot:
-    """Return the same table at a version, which may be the snapshot's own."""
+    """Return the same table at a version number, possibly the snapshot itself."""
     if version == snapshot.version:
         return snapshot
     manifest = await load.load_version(snapshot.engine, snapshot.table, version)
@@ -200,9 +201,9 @@ async def checkout_branch(
 
 
 async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Transaction | None:
-    """Return the transaction of a version (by default this one); None if it was not kept.
+    """Return the transaction of a version (by default of this one); None if it was not stored.
 
-    Cost: none if the manifest's file holds it, as is usual, else one GET; one GET more for another
+    Cost: none if it is in the manifest's file, as is usual, else one GET; one more GET for another
     version.
 
     Raises:
@@ -215,10 +216,10 @@ async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Tr
 
 
 def pair(reference: tuple[object, ...]) -> tuple[str | None, int | None]:
-    """Check that a reference is a pair of branch and number, each perhaps None.
+    """Check that a reference is a pair of branch and number; each may be None.
 
     Raises:
-        InvalidInputError: something else.
+        InvalidInputError: the reference is anything else.
     """
     if len(reference) == 2:
         branch, version = reference
@@ -234,7 +235,7 @@ def as_time(value: datetime | str) -> datetime:
     """Return a time with its time zone, UTC by default.
 
     Raises:
-        InvalidInputError: text that is not an ISO 8601 time, or another type.
+        InvalidInputError: the value is text that is not an ISO 8601 time, or has another type.
     """
     if isinstance(value, str):
         try:
@@ -271,11 +272,13 @@ async def _moved(snapshot: Snapshot, table: Table, manifest: Manifest) -> Snapsh
 async def _check(engine: Engine, table: Table, manifest: Manifest) -> None:
     """Check that no two fragments of a version have the same id.
 
-    Releases up to 0.16 made versions with two fragments of one id, whose rows have the same
-    addresses. Cost: none for other versions; else reads the manifests before it.
+    Releases up to 0.16 could commit versions with two fragments of the same id, whose rows have the
+    same addresses. Cost: none for other versions; for such a version, a read of the manifests
+    before it.
 
     Raises:
-        CorruptFileError: such a version; the message names the last intact one before it.
+        CorruptFileError: the version has duplicate ids; the message names the last intact version
+            before it.
     """
     repeated = manifest.fragments.repeated_id
     if repeated is None:

@@ -1,6 +1,7 @@
 """Options of methods that change a table: commit options and base paths.
 
-Default numbers in the signatures of other methods are here too, free of those methods' imports.
+Default numbers for the signatures of other methods are also here, so that signatures need no
+further imports.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class CommitArguments(TypedDict, total=False):
     """Keyword arguments of methods that commit a version.
 
     `properties` and `message` (a commit message) are recorded in the transaction. `max_retries` is
-    the number of attempts after the first, if others committed first.
+    the number of attempts after the first one, for when other commits are first.
     """
 
     properties: Mapping[str, str] | None
@@ -40,10 +41,10 @@ class CommitOptions:
     Attributes:
         properties: properties recorded in the transaction.
         message: commit message, recorded in the transaction.
-        max_retries: number of attempts after the first, if others committed first.
+        max_retries: number of attempts after the first one, for when other commits are first.
 
     Raises:
-        InvalidInputError: properties that are not text, or a negative number of retries.
+        InvalidInputError: a property is not text, or the number of retries is negative.
     """
 
     properties: Mapping[str, str] | None = None
@@ -69,14 +70,14 @@ DEFAULT_COMMIT: Final = CommitOptions()
 
 @dataclass(frozen=True, slots=True)
 class BaseOptions:
-    """Base paths for a writer; see `alance.ops.write.bases`.
+    """Base paths of a write; see `alance.ops.write.bases`.
 
     Attributes:
         initial_bases: base paths of a new table.
-        target_bases: names or paths of base paths where new data files go, in turn; the table's own
-            URI is its folder. None: only the table's folder.
-        target_all_bases: new data files go to all base paths, in turn; True: first to the table's
-            folder.
+        target_bases: names or paths of the base paths to which new data files are written in turn;
+            the table's own URI stands for its folder. None: only the table's folder.
+        target_all_bases: not None to write new data files to all base paths in turn; True to
+            include the table's folder, first.
     """
 
     initial_bases: tuple[DatasetBasePath, ...] = ()
@@ -93,7 +94,8 @@ class BaseOptions:
         """Check the caller's arguments.
 
         Raises:
-            InvalidInputError: not a list, an empty list, or both ways of choosing base paths.
+            InvalidInputError: an argument is not a list or is empty, or both ways of choosing base
+                paths are used.
         """
         if isinstance(target_bases, str) or not isinstance(target_bases, Iterable | None):
             raise InvalidInputError(f"target_bases={target_bases!r}: expected a list of names")
@@ -110,7 +112,7 @@ class BaseOptions:
 
     @property
     def has_targets(self) -> bool:
-        """True if new data files may go outside of the table's folder."""
+        """True if new data files may be written outside the table's folder."""
         return self.target_bases is not None or self.target_all_bases is not None
 
 
@@ -118,5 +120,5 @@ MAX_ROWS_PER_FILE: Final = 1 << 20
 MAX_BYTES_PER_FILE: Final = 90 << 30
 MERGE_BYTES: Final = 256 << 20  # keys and rows that a merge holds in memory
 GROUP_BYTES: Final = 256 << 20  # groups that an aggregation holds in memory
-BLOB_BYTES: Final = 512 << 10  # least size of a fetch when a blob is read
+BLOB_BYTES: Final = 512 << 10  # minimum size of a fetch when a blob is read
 SMALL_ROWS: Final = 1024  # `Dataset.stats` counts fragments with fewer rows as small

@@ -1,6 +1,6 @@
 """Pickled snapshots: location of the table, storage options and manifest.
 
-The receiving process or event loop requests nothing that the pickle holds. It reads through the
+The receiving process or event loop requests nothing that the pickle contains. It reads through the
 session of its own event loop; another process uses its own credentials.
 """
 
@@ -31,7 +31,7 @@ def taken_apart(snapshot: Snapshot) -> tuple[Any, ...]:
     """Return the arguments of `put_together`, all of which can be pickled.
 
     Raises:
-        InvalidInputError: a table in a store object that cannot be rebuilt.
+        InvalidInputError: the table is in a store object that cannot be rebuilt.
     """
     table = snapshot.table
     store = None if table.access.home is not None else portable_store(table.store) or table.store
@@ -47,7 +47,7 @@ def in_any_loop(snapshot: Snapshot, options: StorageOptions | None = None) -> Sn
 
     Args:
         snapshot: snapshot of any session.
-        options: storage options; None: the options that the table was opened with.
+        options: storage options; None: those with which the table was opened.
 
     Raises:
         InvalidInputError: an unknown option, or options for a table in a given store object.

@@ -1,7 +1,7 @@
 """Projection: the output columns of a read, and the fields that they need.
 
-A scan returns nested fields flat, by their path (`s.a` is a column `s.a`); a take keeps their
-parents. Both follow pylance.
+As in pylance, a scan returns nested fields as flat columns (`s.a` is a column `s.a`), and a take
+keeps their parents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROW_ID: Final = "_rowid"
 ROW_ADDRESS: Final = "_rowaddr"
 CREATED_AT: Final = "_row_created_at_version"
 UPDATED_AT: Final = "_row_last_updated_at_version"
-ROW_OFFSET: Final = "_rowoffset"  # position among all live rows, as `take` counts them
+ROW_OFFSET: Final = "_rowoffset"  # position among all live rows, as used by `take`
 META: Final = (ROW_ID, ROW_ADDRESS, CREATED_AT, UPDATED_AT, ROW_OFFSET)
 MOST_COMPUTED: Final = 1 << 30  # bytes of computed columns in one batch of a take
 
@@ -47,7 +47,7 @@ class Output(NamedTuple):
         return len(self.path) == 1 and self.path[0] in META
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the column's values from a batch of the fields that were read."""
+        """Return the column's values, given a batch of the fields that were read."""
         if self.computed is not None:
             return self.computed.evaluate(batch)
         array = batch.column(self.path[0])
@@ -69,8 +69,8 @@ class Projection:
     fields: tuple[str, ...]
     outputs: tuple[Output, ...]
     meta: frozenset[str]
-    is_plain: bool = attribute(init=False)  # outputs are top-level fields
-    is_computed: bool = attribute(init=False)  # some output is computed
+    is_plain: bool = attribute(init=False)  # True if all outputs are top-level fields
+    is_computed: bool = attribute(init=False)  # True if an output is computed
 
     def __post_init__(self) -> None:
         plain = [output.computed is None and len(output.path) == 1 for output in self.outputs]
@@ -79,7 +79,7 @@ class Projection:
         object.__setattr__(self, "is_computed", True in computed)
 
     def needed(self, batch: pa.RecordBatch, meta: Collection[str]) -> pa.RecordBatch:
-        """Drop columns that no output needs from a batch; keep the meta columns named by `meta`."""
+        """Drop columns that no output needs, except the meta columns in `meta`."""
         if self.is_computed:
             return batch
         names = {output.path[0] for output in self.outputs}.union(meta)
@@ -87,10 +87,11 @@ class Projection:
         return batch if len(chosen) == batch.num_columns else batch.select(chosen)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Compute the output batch from a batch with the fields and meta columns.
+        """Compute the output batch, given a batch with the fields and meta columns.
 
         Raises:
-            InvalidInputError: values outside of an expression's domain, or too large for a batch.
+            InvalidInputError: a value is outside an expression's domain, or values are too large
+                for a batch.
         """
         if not self.is_computed:
             return self._part(batch)
@@ -107,7 +108,7 @@ class Projection:
         return parts[0] if len(parts) == 1 else one_batch(parts)
 
     def ready(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the output batch, or the input of `in_parts` if some output is computed."""
+        """Return the output batch; if an output is computed, the input of `in_parts` instead."""
         return batch if self.is_computed else self._part(batch)
 
     def in_parts(
@@ -119,7 +120,8 @@ class Projection:
             most_bytes: bytes of computed values per batch; None: the limit of expressions.
 
         Raises:
-            InvalidInputError: values outside of an expression's domain, or too large for a batch.
+            InvalidInputError: a value is outside an expression's domain, or values are too large
+                for a batch.
         """
         from alance.expr.value_budget import in_parts
 
@@ -150,15 +152,15 @@ def project(
     with_row_id: bool = False,
     with_row_address: bool = False,
 ) -> Projection:
-    """Build the projection of `columns`.
+    """Build a projection.
 
     Args:
         schema: schema of the table.
-        columns: names or paths of fields; or SQL expressions by output name; None: all fields.
-        flat: nested fields become columns of their own, named by their path.
+        columns: names or paths of fields, or SQL expressions by output name; None: all fields.
+        flat: True to return nested fields as columns named by their path.
 
     Raises:
-        InvalidInputError: an unknown column, a column named twice, or a bad expression.
+        InvalidInputError: an unknown column, a repeated column, or a bad expression.
     """
     if columns is None:
         outputs = [Output(field.name, (field.name,)) for field in schema.fields]
@@ -186,7 +188,7 @@ def project(
 
 
 def plain_names(columns: Columns) -> tuple[str, ...] | None:
-    """Return the names of columns as a cache key; None: all columns, or computed columns."""
+    """Return the names of columns as a cache key; None for all columns, or for computed columns."""
     if isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns):
         return tuple(columns)
     return None
@@ -203,11 +205,11 @@ def _member(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
 
 
 def _stored_path(schema: Schema, name: object) -> tuple[str, ...]:
-    """Return the path of a column; its first name may be in another case, as in filters.
+    """Return the path of a column, whose first name may be in another case, as in filters.
 
     Raises:
-        InvalidInputError: it is no text.
-        ColumnNotFoundError: no such column, or several that differ in case alone.
+        InvalidInputError: the name is not text.
+        ColumnNotFoundError: no such column, or several that differ only in case.
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"column {name!r}: expected a name")
@@ -225,7 +227,7 @@ def _stored_path(schema: Schema, name: object) -> tuple[str, ...]:
 def _named(
     schema: Schema, columns: Iterable[object], *, flat: bool
 ) -> tuple[list[Output], list[str]]:
-    """Return the outputs of named columns, and the names or paths in the case of the table."""
+    """Return the outputs of named columns, and their names or paths spelled as in the table."""
     outputs: dict[str, Output] = {}
     stored: list[str] = []
     for column in columns:

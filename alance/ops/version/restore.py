@@ -1,4 +1,4 @@
-"""Restore an older version as the newest one."""
+"""Restoring of an older version as the newest one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def restore(
     snapshot: Snapshot, version: Reference | None, options: CommitOptions
 ) -> Snapshot:
-    """Commit a version again on top of all later versions.
+    """Commit the content of an older version as the latest version.
 
     Cost: a LIST and a GET for the latest version, one GET for the restored version; then a commit.
 
@@ -31,11 +31,12 @@ async def restore(
 
     Raises:
         NotFoundError: no such version or tag.
-        InvalidInputError: a version of another branch, or one that lacks something the table needs.
-        CommitConflictError: a concurrent change of the schema.
+        InvalidInputError: the version is of another branch, or lacks something that the table
+            needs.
+        CommitConflictError: a concurrent commit changed the schema.
     """
     if version is None:
-        # A cleanup may have removed the snapshot's version, and its files with it.
+        # A cleanup may have removed the snapshot's version and its files.
         again = load_version(snapshot.engine, snapshot.table, snapshot.version)
         source, newest = snapshot, (await asyncio.gather(latest(snapshot), again))[0]
     else:

@@ -1,4 +1,4 @@
-"""Opened version of a dataset, on which all operations work."""
+"""An opened version of a dataset, on which all operations work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FragmentHandle", "Snapshot", "TakenColumns"]
 
-# Work of indexing row ids, in bytes to decode: per fragment with a range of ids, per other row.
+# Work of indexing row ids, in units of decoding a byte: per fragment with a range of ids, and per
+# row of other fragments.
 FRAGMENT_WORK: Final = 16
 ROW_WORK: Final = 8
 
@@ -73,10 +74,10 @@ class TakenColumns(NamedTuple):
 
 
 class Snapshot:
-    """Version of a dataset with the session that reads it. Immutable except for caches.
+    """A version of a dataset, and the session that reads it. Immutable except for caches.
 
     Attributes:
-        remember: cache of values computed from this version.
+        remember: cache of values that are computed from this version.
     """
 
     __slots__ = (
@@ -152,7 +153,7 @@ class Snapshot:
 
     @property
     def has_stable_row_ids(self) -> bool:
-        """True if rows have ids of their own; otherwise a row's address is its id."""
+        """True if rows have stable ids; otherwise a row's address is its id."""
         return self.manifest.has_stable_row_ids
 
     def taken_columns(self, columns: Columns) -> TakenColumns:
@@ -173,7 +174,7 @@ class Snapshot:
         """Return a fragment by id.
 
         Raises:
-            NotFoundError: not in this version.
+            NotFoundError: the version has no such fragment.
         """
         return self.handles[self.position_of(fragment_id)]
 
@@ -181,7 +182,7 @@ class Snapshot:
         """Return the position of a fragment id in the version's list of fragments.
 
         Raises:
-            NotFoundError: not in this version.
+            NotFoundError: the version has no such fragment.
         """
         position = self.manifest.fragments.position_of(fragment_id)
         if position is None:
@@ -193,10 +194,10 @@ class Snapshot:
         return self.position_of(handle.id)
 
     async def prepare(self, handles: Iterable[FragmentHandle]) -> None:
-        """Read deletion vectors, unknown file sizes and row counts of fragments, all at once.
+        """Read deletion vectors, unknown file sizes and row counts of fragments, all concurrently.
 
-        Cost: nothing if they are known; one GET for a deletion file, one HEAD for a file whose size
-        the manifest lacks.
+        Cost: no request if they are known; one GET for a deletion file, and one HEAD for a file
+        whose size the manifest lacks.
         """
         unknown = self.unprepared([*handles])
         if unknown:
@@ -216,7 +217,7 @@ class Snapshot:
         return unknown
 
     async def recall(self, handles: Sequence[FragmentHandle]) -> None:
-        """Load cached parts of the fragments' files from the disk into memory. No request."""
+        """Load cached parts of the fragments' files from the disk cache into memory. No request."""
         disk = self.engine.cache.disk
         if disk is not None and self.is_remote:
             await self.resolve_sizes(handles)
@@ -230,7 +231,7 @@ class Snapshot:
         """Read the file sizes and row counts that the manifest lacks.
 
         Raises:
-            UnsupportedError: a file of a version that this alance does not read.
+            UnsupportedError: this release of alance does not read a file's version.
         """
         unknown = [handle for handle in handles if not handle.is_resolved]
         if unknown:
@@ -240,7 +241,7 @@ class Snapshot:
         """Return the number of live rows of a fragment; reads only facts that the manifest lacks.
 
         Raises:
-            CorruptFileError: more deleted rows than rows.
+            CorruptFileError: there are more deleted rows than rows.
         """
         if self._counts is not None:
             return int(self._counts[self.position(handle)])
@@ -260,7 +261,7 @@ class Snapshot:
         return handle.num_physical_rows - deleted
 
     async def physical_counts(self) -> Int64s:
-        """Return the stored rows of each fragment, including deleted rows; shape (fragments,)."""
+        """Return the stored rows of each fragment, deleted ones too; shape (fragments,)."""
         counts = self.manifest.fragments.physical_rows.copy()
         unknown = np.flatnonzero(counts == 0).tolist()
         handles = [self.handles[position] for position in unknown]
@@ -287,14 +288,14 @@ class Snapshot:
         """Return the position of each fragment's first live row, then the number of all live rows.
 
         Raises:
-            CorruptFileError: more deleted rows than rows.
+            CorruptFileError: there are more deleted rows than rows.
         """
         if self._firsts is None:
             self._firsts = np.concatenate(([0], np.cumsum(await self.live_counts())))
         return self._firsts
 
     def first_row(self, handle: FragmentHandle) -> int:
-        """Return the position of a fragment's first live row; call `first_rows` before."""
+        """Return the position of a fragment's first live row; call `first_rows` first."""
         assert self._firsts is not None
         return int(self._firsts[self.position(handle)])
 
@@ -321,10 +322,10 @@ class Snapshot:
     async def addresses_of(self, row_ids: Int64s) -> Int64s:
         """Return the addresses of rows by row id; shape (n,).
 
-        Cost: see `row_index` with stable row ids; else nothing.
+        Cost: with stable row ids that of `row_index`; otherwise none.
 
         Raises:
-            RowNotFoundError: a stable row id that no live row has.
+            RowNotFoundError: no live row has one of the stable row ids.
         """
         if not self.has_stable_row_ids:
             return row_ids
@@ -333,7 +334,8 @@ class Snapshot:
     async def row_index(self) -> RowIdIndex:
         """Return the index from stable row id to the address of a live row.
 
-        Cost: at the first call all deletion vectors, and an index of all rows.
+        Cost: at the first call, a read of all deletion vectors and row ids, and memory for an index
+        of all rows.
         """
         if self._row_index is None:
             self._row_index = await self.engine.cache.get(
@@ -360,10 +362,10 @@ class Snapshot:
         return await self.engine.decode(build, work)
 
     async def locate_addresses(self, addresses: Int64s) -> tuple[Int64s, Int64s]:
-        """Return fragments (positions in the list) and row offsets of addresses; shape (n,) each.
+        """Return each address's fragment, as a position in the list, and row offset; (n,).
 
         Raises:
-            RowNotFoundError: an address in a fragment that this version lacks.
+            RowNotFoundError: this version lacks the fragment of an address.
         """
         positions = self.manifest.fragments.positions_of(addresses >> 32)
         absent = addresses[positions < 0].tolist()
@@ -376,8 +378,8 @@ class Snapshot:
         """Return the location of an object that a row names: absolute, or below a base path.
 
         Raises:
-            CorruptFileError: a path that leaves its base, or a missing base path.
-            InvalidInputError, UnsupportedError: a URI of no known scheme.
+            CorruptFileError: a path leaves its base, or a base path is missing.
+            InvalidInputError, UnsupportedError: the scheme of a URI is unknown.
         """
         return self.table.external(self.manifest, uri, base_id)
 
@@ -392,7 +394,7 @@ class Handles(Sequence[FragmentHandle]):
     """Fragment handles of a version, each created on first access.
 
     Args:
-        handles: all handles, if they exist already.
+        handles: all handles, if they already exist; None otherwise.
     """
 
     __slots__ = ("_handles", "_snapshot")
@@ -407,7 +409,7 @@ class Handles(Sequence[FragmentHandle]):
 
     @property
     def ids(self) -> list[int]:
-        """Ids of the fragments, without creating handles."""
+        """Ids of the fragments. Creates no handle."""
         ids: list[int] = self._snapshot.manifest.fragments.ids.tolist()
         return ids
 

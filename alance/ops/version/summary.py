@@ -1,4 +1,4 @@
-"""Counts of what a verb did, for `Dataset.summary`; docs/versions.md lists the keys."""
+"""Counts of a verb's effects, for `Dataset.summary`; docs/versions.md lists the keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Unpack
 
-# Keys that only one verb used, by the key that has the same fact in all verbs.
+# Former keys of single verbs, by the key that has the same fact in all verbs.
 RENAMED: Final[Mapping[str, str]] = {
     "num_rows_updated": "num_updated_rows",
     "num_data_files": "files_added",
@@ -32,7 +32,7 @@ class SummaryEntries(TypedDict, total=False):
 
 
 class _Count:
-    """A count of a summary as an attribute; 0 if the verb does not count it."""
+    """Descriptor of a count in a summary; 0 if the verb does not count it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -42,22 +42,23 @@ class _Count:
 
 
 class ChangeSummary(dict[str, Any]):
-    """Counts of what a change did, by name; a key means the same in every verb.
+    """Counts of the effects of a change, by name; a key means the same in every verb.
 
-    It has the keys that its verb counts. Each key is an attribute, too: a count that the verb
-    does not make is 0 then. A key that was renamed is still found, with a `DeprecationWarning`,
-    but is not iterated over.
+    The mapping has the keys that its verb counts. Each key is also an attribute, which is 0 if the
+    verb does not count it. A renamed key can still be read by its old name, with a
+    `DeprecationWarning`, but iteration yields only the new name.
 
     Attributes:
         num_inserted_rows: new rows of an insert, a write or a merge.
-        num_updated_rows: rows to which an update or a merge gave new values.
+        num_updated_rows: rows that got new values from an update or a merge.
         num_deleted_rows: rows that a delete or a merge removed.
         fragments_removed: fragments that a compaction replaced.
         fragments_added: fragments that a compaction wrote.
         files_removed: data files and deletion files of the removed fragments.
         files_added: data files that a write, a compaction or new columns added.
         segments_added: index segments that `optimize_indices` wrote.
-        warnings: sentences about indices that lost rows, and about what was not rewritten.
+        warnings: sentences about indices that lost rows, and about fragments that were not
+            rewritten.
     """
 
     num_inserted_rows = _Count()
@@ -86,7 +87,7 @@ class ChangeSummary(dict[str, Any]):
         """Return the value of a key.
 
         Args:
-            key: its name, old or new.
+            key: old or new name of the key.
             default: returned if the summary does not have the key.
         """
         return super().get(self._new_key(key) or key, default)
@@ -95,7 +96,7 @@ class ChangeSummary(dict[str, Any]):
         return super().__contains__(key) or self._new_key(key) is not None
 
     def _new_key(self, key: object) -> str | None:
-        """Return the new name of an old key if the summary has it, with a warning; else None."""
+        """Return the new name of an old key, with a warning; None if there is no such count."""
         new = RENAMED.get(key) if isinstance(key, str) else None
         if new is None or not super().__contains__(new):
             return None

@@ -1,7 +1,7 @@
-"""Write rows: user data becomes data files, and these a version.
+"""Writing of rows: user data becomes data files, and the files become a version.
 
-`write` creates, appends and overwrites, `append` lets the appends of a session share versions,
-`ingest` writes a stream. Other rooms write new files by `files.DataFiles`, and keep batches for a
+`write` creates, appends and overwrites; `append` lets the appends of a session share versions;
+`ingest` writes a stream. Other rooms write new files by `files.DataFiles`, and hold batches for a
 second read in a `spool`.
 
 Where to change what:

@@ -23,20 +23,18 @@ _TYPES: Final = {
     timedelta: pa.duration("us"),
 }
 _LISTS: Final = (list, tuple, set, frozenset, Sequence)
-MAX_DEPTH: Final = 32  # nested models; a model may contain itself
+MAX_DEPTH: Final = 32  # levels of nested models; a model may contain itself
 
 
 def annotated_type(models: Sequence[type], name: str) -> pa.DataType | None:
-    """Return the Arrow type of a field from the models' annotations; None if no model has a
-    type.
-    """
+    """Return the Arrow type of a field from the models' annotations; None if no model has one."""
     fields = (getattr(model, "model_fields", {}).get(name) for model in models)
     annotations = (field.annotation for field in fields if field is not None)
     return next(filter(None, (_type(annotation, 0) for annotation in annotations)), None)
 
 
 def has_nulls_alone(type_: pa.DataType) -> bool:
-    """True if a type, or one inside of it, was inferred from nulls alone."""
+    """True if a type, or a type nested in it, was inferred only from nulls."""
     if pa.types.is_null(type_):
         return True
     return any(has_nulls_alone(type_.field(number).type) for number in range(type_.num_fields))

@@ -1,4 +1,4 @@
-"""Appends: the appends of one session to one table share versions, and each takes few rounds.
+"""Appends: the appends of a session to a table share versions, and each takes few rounds.
 
     round 1   data, the transaction's file, LIST
     round 2   manifest
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from alance.versioning.manifest_store import Objects
     from alance.versioning.table import Table
 
-# One PUT; larger uploads would delay the other appends of a version.
+# Bytes of one PUT; larger uploads would delay the other appends of a version.
 SMALL_APPEND_BYTES: Final = 8 << 20
-MAX_QUEUES: Final = 64  # tables of a session whose latest versions are kept
-FRESH_S: Final = 2.0  # seconds for which a version of this session counts as the latest
+MAX_QUEUES: Final = 64  # tables of a session whose latest versions are cached
+FRESH_S: Final = 2.0  # seconds for which a version of this session counts as the latest one
 
 
 class TableQueue(CommitQueue):
@@ -84,7 +84,7 @@ class TableQueue(CommitQueue):
         self.known.add(manifest)
 
     def fresh(self) -> Manifest | None:
-        """Return a version that was the latest less than `FRESH_S` ago; None: unknown."""
+        """Return a version that was the latest less than `FRESH_S` ago; None: there is none."""
         is_fresh = asyncio.get_running_loop().time() - self._confirmed < FRESH_S
         return self.known.newest if is_fresh else None
 
@@ -112,11 +112,11 @@ async def commit_append(
 ) -> Snapshot:
     """Commit the fragments of sealed files to the table. Cost: two rounds.
 
-    If certainly no version was made, the caller discards the files.
+    If it is certain that no version was committed, the caller discards the files.
 
     Raises:
         RetryableConflictError, CommitConflictError: a newer version rules this one out.
-        CommitStateUnknownError: it is unknown whether the version was made.
+        CommitStateUnknownError: it is unknown whether the version was committed.
     """
     noted = options.commit.noted()
     transaction = Transaction.of(
@@ -139,7 +139,7 @@ async def commit_append(
     queue = queue_of(session, table)
     if files.num_bytes > SMALL_APPEND_BYTES:
         await files.publish()
-    if queue.num_under_way:  # with other appends under way, upload data before the commit
+    if queue.num_under_way:  # with other appends under way, data is uploaded before the commit
         data, named = files.publish(), ()
     else:
         data, named = files.before()
@@ -158,9 +158,9 @@ async def append_to(
     """Append rows to a version.
 
     Raises:
-        InvalidInputError: rows that do not fit the table's schema, or that the format cannot hold.
-        CommitConflictError, CommitStateUnknownError, StoreError: the version was not made, or it is
-            unknown whether it was.
+        InvalidInputError: rows do not fit the table's schema, or the format cannot hold them.
+        CommitConflictError, CommitStateUnknownError, StoreError: the version was not committed, or
+            it is unknown whether it was.
     """
     schema = base.schema.to_arrow()
     source = await open_source(data, schema, session.engine.pool)
@@ -177,11 +177,11 @@ async def append_to(
 async def files_on(
     session: Session, table: Table, base: Manifest | None, schema: Schema, options: WriteOptions
 ) -> DataFiles:
-    """Return the writer of rows that extend a version, or of a first version.
+    """Return a writer of rows that extend a version, or that form the first version.
 
     Raises:
-        InvalidInputError: wrong base paths.
-        AccessError: a base path outside of the range of the table's credentials.
+        InvalidInputError: invalid base paths.
+        AccessError: a base path is outside the scope of the table's credentials.
     """
     bases = registered(options.bases, table, base)
     return DataFiles(

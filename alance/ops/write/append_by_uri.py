@@ -4,7 +4,8 @@
     a moment later    1  data, the transaction's file, LIST   2  manifest
 
 At first the field ids are unknown and are guessed: a new table numbers its fields in order, and
-keeps these ids unless columns are added or dropped. After a wrong guess the data is written again.
+retains these ids unless columns are added or dropped. After a wrong guess the data is written
+again.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ async def append_by_uri(
     if fresh is not None and isinstance(data, pa.Table | pa.RecordBatch):
         with suppress(CommitConflictError, InvalidInputError):
             return await append_to(session, table, fresh, data, options)
-        queue.known.forget()  # others changed the columns: list versions again
+        queue.known.forget()  # other writers changed the columns, so versions are listed again
     manifests = manifests_of(session, table)
     where = await manifests.latest()
     if where is None:
@@ -85,19 +86,19 @@ async def append_by_uri(
 
 
 def can_guess(data: Data, options: WriteOptions) -> bool:
-    """True if rows are few, and in memory in case they must be written again."""
+    """True if there are few rows, and they are in memory in case they must be written again."""
     return (
         isinstance(data, pa.Table | pa.RecordBatch)
         and data.nbytes <= SMALL_APPEND_BYTES
         and data.num_rows <= options.limits.max_rows_per_file
         and not options.bases.has_targets
         and not options.bases.initial_bases
-        and not any(may_be_blobs(field) for field in data.schema)  # their URIs need base paths
+        and not any(may_be_blobs(field) for field in data.schema)  # URIs need base paths
     )
 
 
 class Guess:
-    """Append by URI that does not wait for the table's schema.
+    """Append by URI that guesses the field ids instead of waiting for the table's schema.
 
     Args:
         where: location of the latest version's manifest, just listed.
@@ -116,19 +117,18 @@ class Guess:
         self._options = options
 
     async def write(self, data: pa.Table | pa.RecordBatch) -> Snapshot | Manifest:
-        """Write the rows; return the latest manifest if the guess was wrong.
+        """Write and commit the rows; return the latest manifest instead if the guess was wrong.
 
         Raises:
-            InvalidInputError: rows that do not fit the table's schema, or that the format cannot
-                hold.
-            CommitConflictError, CommitStateUnknownError, StoreError: the version was not made, or
-                it is unknown whether it was.
+            InvalidInputError: rows do not fit the table's schema, or the format cannot hold them.
+            CommitConflictError, CommitStateUnknownError, StoreError: the version was not committed,
+                or it is unknown whether it was.
         """
         session = self._session
         version = self._options.data_storage_version or FileVersion.V2_2
         try:
             schema = Schema.from_arrow(data.schema)
-        except UnsupportedError:  # the rows may cast to the table's type
+        except UnsupportedError:  # a cast to the table's type may still be possible
             return await load_manifest(session.engine, self._where)
         files = DataFiles(
             session, self._table, schema, version, self._options.limits, self._options.on_progress
@@ -163,7 +163,7 @@ class Guess:
                 raise _WrongGuessError("the table has other columns than were guessed")
             return manifest
 
-        if loading.done():  # served by a cache
+        if loading.done():  # served from a cache
             latest = await base()
             return await commit_append(session, table, latest, files, fragments, self._options)
         data, named = files.before()
@@ -190,7 +190,7 @@ class Guess:
 
 
 class _WrongGuessError(RetryableConflictError):
-    """Error if the table's columns have other ids, names or types than guessed."""
+    """Raised if the table's columns have other ids, names or types than guessed."""
 
 
 def _is_same(base: Manifest, files: DataFiles) -> bool:
@@ -201,6 +201,6 @@ def _is_same(base: Manifest, files: DataFiles) -> bool:
 
 
 def _key(field: file_pb2.Field) -> tuple[object, ...]:
-    """Return the properties of a field that its data depends on."""
+    """Return the properties of a field on which its encoded data depends."""
     named = (field.id, field.parent_id, field.name, field.logical_type, field.nullable)
     return (*named, dict(field.metadata))

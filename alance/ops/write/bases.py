@@ -1,6 +1,6 @@
-"""Base paths for writers: of a new table, of an existing table, and as targets of new files.
+"""Base paths for writers: those of new and existing tables, and those for new files.
 
-A data file below a base path lies in its folder `data/`, or directly in the base if that is not a
+A data file of a base path is in its folder `data/`, or directly in the base path if that is not a
 dataset's folder. Deletion files, indices and manifests are always in the table's own folder.
 
 Source: docs/format/table.md, "Base paths".
@@ -41,7 +41,8 @@ async def add_bases(
     """Add base paths to a table. Cost: a commit.
 
     Raises:
-        InvalidInputError: no base paths, wrong ones, or a name, path or id that exists.
+        InvalidInputError: there are no base paths, or one is invalid or has an existing name, path
+            or id.
         CommitConflictError: a concurrent commit added the same name, path or id.
     """
     bases = checked(new_bases, snapshot.table)
@@ -57,7 +58,7 @@ def registered(
     """Return the base paths that a table has after a write.
 
     Raises:
-        InvalidInputError: new base paths for a table that exists, or wrong ones.
+        InvalidInputError: new base paths for an existing table, or invalid base paths.
     """
     if base is not None:
         if options.initial_bases:
@@ -81,13 +82,13 @@ def registered(
 async def places_of(
     options: BaseOptions, engine: Engine, table: Table, bases: Mapping[int, DatasetBasePath]
 ) -> Sequence[DatasetBasePath | None]:
-    """Return the targets of new data files, used in turn; None: the table's own folder.
+    """Return the targets of new data files, to be used in turn; None is the table's own folder.
 
     Cost: none; a LIST for each target that is the folder of a dataset, all in one round.
 
     Raises:
-        InvalidInputError: a name or path of no base path, or another table's folder.
-        AccessError: a target outside of the range of the table's credentials.
+        InvalidInputError: a target is not a base path, or is another table's folder.
+        AccessError: a target is outside the scope of the table's credentials.
     """
     if options.target_all_bases is not None:
         places = [bases[base_id] for base_id in sorted(bases)]
@@ -107,8 +108,8 @@ def checked(bases: Iterable[DatasetBasePath], table: Table) -> list[DatasetBaseP
     """Check base paths for the manifest of a table; make local ones absolute.
 
     Raises:
-        InvalidInputError: not a list of base paths, a path of no known kind, or a path within the
-            table's folder.
+        InvalidInputError: `bases` is not a list of base paths, or a path is of no known kind or
+            within the table's folder.
     """
     if isinstance(bases, DatasetBasePath | str | bytes):
         raise InvalidInputError("base paths: expected a list of DatasetBasePath")
@@ -170,7 +171,7 @@ async def _check_is_free(engine: Engine, table: Table, base: DatasetBasePath) ->
     """Check that no other table's cleanup would remove files written to a base path.
 
     Raises:
-        InvalidInputError: it is the folder of another table.
+        InvalidInputError: the base path is the folder of another table.
     """
     folder = table.folder_of(base)
     if not base.is_dataset_root:

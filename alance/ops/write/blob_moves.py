@@ -1,7 +1,7 @@
-"""Blob columns of rows that move to other files: payloads are copied, URIs are kept.
+"""Blob columns of rows that are moved to other files: payloads are copied, URIs are retained.
 
-A batch of descriptions becomes a batch of writer input: bytes for version 1, structs of bytes or
-URIs for version 2; also inside of structs and lists.
+Descriptions are converted to input of the writer: bytes for version 1, structs of bytes or URIs for
+version 2; also inside structs and lists.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from alance.format.plans import ByteRange
     from alance.ops.version.snapshot import Snapshot
 
-# Payload bytes of the rows that are read at once; at least one row.
+# Payload bytes of the rows that are read at once, but at least one row.
 MOVED_BLOBS_BYTES: Final = 32 << 20
 
 MOVED: Final = pa.struct(
@@ -56,7 +56,7 @@ def moved_blobs(snapshot: Snapshot, columns: Sequence[str]) -> list[str]:
     """Return the columns that are blobs or contain blobs.
 
     Raises:
-        UnsupportedError: blobs inside of types other than structs and lists.
+        UnsupportedError: blobs are inside types other than structs and lists.
     """
     names = []
     for field in snapshot.schema.fields:
@@ -76,13 +76,14 @@ async def with_payloads(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield the batches with the payloads of their blobs, split so that payloads fit in memory.
 
-    Cost: GETs of the payloads, coalesced, all of a batch at once.
+    Cost: GETs of the payloads, coalesced, all of a batch in one round.
 
     Args:
         batches: batches with the column `_rowaddr`.
         names: result of `moved_blobs`.
-        keep_address: leave `_rowaddr` in the output.
-        keep_managed: keep references to objects that the table manages instead of copying them.
+        keep_address: True to keep `_rowaddr` in the output.
+        keep_managed: True to keep references to objects that the table owns instead of copying
+            them.
     """
     fields = [snapshot.schema.field(name) for name in names]
     run = snapshot.engine.pool.run
@@ -144,7 +145,7 @@ class _BlobLeaf:
         return (place.whole for place in self.places if isinstance(place, BlobPlace))
 
     def rows(self, contents: Iterator[memoryview]) -> pa.Array:
-        """Return the rows as a writer takes them.
+        """Convert the rows to the input of a writer.
 
         Args:
             contents: payloads of all `ranges`.
@@ -190,10 +191,10 @@ def moved_type(field: Field) -> pa.DataType:
 
 
 def as_moved(field: Field, array: pa.Array) -> pa.Array:
-    """Convert user data to the type of `with_payloads`. CPU.
+    """Convert user data to the type of `with_payloads`. CPU work.
 
     Raises:
-        InvalidInputError: another type.
+        InvalidInputError: the data has another type.
     """
     owners = np.zeros(len(array), np.uint64)
     try:

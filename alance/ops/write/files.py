@@ -1,4 +1,4 @@
-"""Write rows to data files of a table: split by rows and bytes, with a few uploads at a time."""
+"""Writing of rows to data files, split by rows and bytes, with a few uploads at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 FILES_ENDING: Final = 2  # files whose last bytes are uploaded while the next file is written
-FILES_TOGETHER: Final = 64  # small files put at once, as many as stores take
+FILES_TOGETHER: Final = 64  # small files put at once, as many as stores accept
 TOGETHER_BYTES: Final = 16 << 20  # bytes of these files
 FEW_FILES: Final = 2  # files that one thread writes together with the manifest that names them
 FEW_BYTES: Final = 1 << 20  # bytes of these files
@@ -52,7 +52,7 @@ class _File:
     base: DatasetBasePath | None = None
     blobs: BlobFiles | None = None
     written: WrittenFile | None = None
-    ending: asyncio.Task[None] | None = None  # shared by small files
+    ending: asyncio.Task[None] | None = None  # task that several small files may share
     is_handed: bool = False
 
 
@@ -60,8 +60,8 @@ class _File:
 class DataFiles:
     """Writer of rows to new files of a table. For one task at a time.
 
-    The files are invisible in the table until their fragments are committed. If `publish` is not
-    reached, call `discard`.
+    The files are not part of the table until their fragments are committed. Call `discard` if
+    `publish` is not called or fails.
 
     Args:
         bases: the table's base paths, for URIs of blobs.
@@ -110,14 +110,14 @@ class DataFiles:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the files so far, plus bytes of rows that are not encoded yet."""
+        """Bytes of the files so far, plus bytes of rows that are not yet encoded."""
         return self._ended_bytes + (self._current.writer.num_bytes if self._current else 0)
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Write rows with the columns of the schema, in its order.
 
         Raises:
-            InvalidInputError: values that the format cannot hold.
+            InvalidInputError: the format cannot hold a value.
             StoreError: the store failed.
         """
         start = 0
@@ -169,8 +169,8 @@ class DataFiles:
         """Write the rows of all batches, then `seal`.
 
         Raises:
-            InvalidInputError: values that the format cannot hold.
-            StoreError: the store failed. Errors of `batches` pass through.
+            InvalidInputError: the format cannot hold a value.
+            StoreError: the store failed. Errors of `batches` are also raised.
         """
         async for batch in batches:
             await self.write(batch)
@@ -188,21 +188,18 @@ class DataFiles:
 
     @property
     def is_waiting(self) -> bool:
-        """True if no file is being uploaded, after `seal`."""
+        """True if no file is being uploaded after `seal`."""
         return not self._endings
 
     def handed(self) -> list[tuple[str, bytes]]:
-        """Hand over the waiting files as locations and contents.
-
-        The commit writes them before its manifest.
-        """
+        """Return the waiting files as locations and contents, for the commit to write first."""
         small, self._small = self._small, []
         for file, _ in small:
             file.is_handed = True
         return [(file.location, content) for file, content in small]
 
     def before(self) -> tuple[Awaitable[object] | None, Sequence[tuple[str, bytes]]]:
-        """Return `data` and `named` of the commit of the sealed files."""
+        """Return the arguments `data` and `named` for the commit of the sealed files."""
         return (None, self.handed()) if self.is_waiting else (self.publish(), ())
 
     async def publish(self) -> None:
@@ -215,7 +212,7 @@ class DataFiles:
         await all_of([asyncio.shield(ending) for ending in self._endings])
 
     async def discard(self) -> None:
-        """Remove all files, as far as the store can be reached; see `io.loop.background`."""
+        """Remove all files. Errors of the store are ignored; see `io.loop.background`."""
         await self._engine.background.discard(self._discard(), self.table.store)
 
     async def _discard(self) -> None:
@@ -265,7 +262,7 @@ class DataFiles:
         return self._current
 
     async def _seal(self, file: _File) -> None:
-        """End a file. Small files wait, because a store takes several almost as fast as one."""
+        """End a file. Small files wait, because a store writes several almost as fast as one."""
         self._current = None
         if file.writer.is_small:
             content, file.written = await file.writer.encode()
@@ -286,7 +283,7 @@ class DataFiles:
             await self._end([file for file, _ in small], partial(self._put, small))
 
     async def _put(self, small: Sequence[tuple[_File, bytes]]) -> None:
-        if len(small) == 1:  # by an upload: if it is cancelled, it removes the stored part
+        if len(small) == 1:  # by an upload, which removes the stored part if it is cancelled
             ((file, content),) = small
             await file.writer.publish(content)
             return
@@ -297,7 +294,7 @@ class DataFiles:
         await all_of([store.put_many(objects) for store, objects in by_store.items()])
 
     async def _end(self, files: Sequence[_File], publish: Callable[[], Awaitable[None]]) -> None:
-        """Start to publish files; wait for files from long before."""
+        """Start to publish files; wait if too many earlier files are still being published."""
         ending = asyncio.create_task(self._complete(files, publish))
         for file in files:
             file.ending = ending
@@ -323,7 +320,7 @@ class DataFiles:
             await file.writer.abort()
         finally:
             if paths:
-                with suppress(AlanceError):  # such files are orphans, which cleanup finds
+                with suppress(AlanceError):  # the files are orphans, which a cleanup removes
                     await store.delete(paths)
 
     def _fragment(self, file: _File) -> table_pb2.DataFragment:

@@ -1,4 +1,4 @@
-"""Write data files of many small fragments: encode in one pool job, put several together."""
+"""Data files of many small fragments: encoded in one pool job, and put several at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileAtOnce:
-    """Written file; call `discard` if it is not used."""
+    """A written file. Call `discard` if it is not used."""
 
     snapshot: Snapshot
     record: table_pb2.DataFile
@@ -39,24 +39,24 @@ class FileAtOnce:
         return self.snapshot.engine.registry.resolve(self.location)
 
     async def discard(self) -> None:
-        """Remove the file, as far as the store can be reached."""
+        """Remove the file. Errors of the store are ignored."""
         await discard_objects(self.snapshot.engine, [self.location])
 
 
 async def write_at_once(
     snapshot: Snapshot, schema: Schema, batches: Callable[[], Sequence[pa.RecordBatch]]
 ) -> list[FileAtOnce]:
-    """Write a file for each of several batches, all together in memory.
+    """Write a file for each of several batches, all of them in memory.
 
     The files are invisible in the table.
 
     Args:
         schema: schema of the files; without blobs of version 2.
-        batches: called for the rows of each file, none empty; CPU work.
+        batches: returns the rows of each file, none of them empty; CPU work.
 
     Raises:
-        InvalidInputError: values that the format cannot hold.
-        StoreError: the store failed; the files are removed, as far as it can be reached.
+        InvalidInputError: the format cannot hold a value.
+        StoreError: the store failed; the files are removed if possible.
     """
     version = snapshot.manifest.data_storage_version
 

@@ -4,10 +4,11 @@
                                        cut by rows, bytes, age         one chunk at a time
 
 The next chunk is written during the commit of the previous one. Rows leave the buffer when the
-file's writer takes them. The writer holds at most as many again, until their pages are full.
+file's writer accepts them. The writer holds at most the same number of bytes, until their pages are
+full.
 
-Of a stream of changes a chunk holds the rows in memory until its commit, a merge, ends. They leave
-the buffer then. The commit is due when somebody waits for room.
+In a stream of changes, a chunk holds its rows in memory until its commit, which is a merge, has
+ended. Only then do they leave the buffer. The commit is due as soon as a write waits for room.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ if TYPE_CHECKING:
     from alance.ops.write.ingest_chunk import Chunk
     from alance.ops.write.ingest_options import IngestOptions
 
-SETTLE_S: Final = 10.0  # wait for a commit under way when the sink is aborted
-TOKENS_KEPT: Final = 1 << 20  # tokens of a sink's own batches
+SETTLE_S: Final = 10.0  # seconds to wait for a commit under way when the sink is aborted
+TOKENS_KEPT: Final = 1 << 20  # remembered tokens of a sink's own batches
 
 
 class Ingest:
-    """Writer task of `alance.ingest`, for a table that exists. Starts at once.
+    """Writer task of `alance.ingest` for an existing table. Starts at once.
 
     Args:
         snapshot: the version to append to.
         last_sequence: number of the producer's last batch in the table.
         scheme: naming scheme of the manifests.
-        new_chunk: makes the chunks, with the arguments of `Chunk`.
+        new_chunk: creates chunks, with the arguments of `Chunk`.
     """
 
     def __init__(
@@ -70,25 +71,25 @@ class Ingest:
         self._room = max(1, options.max_buffer_bytes - options.max_buffer_bytes // 2)
         self._new_chunk = new_chunk
         self._is_full = False  # True while a write waits for room
-        self._tokens: dict[str, None] | None = None  # in order; None: not read yet
+        self._tokens: dict[str, None] | None = None  # in order; None: not yet read
         self._turn = asyncio.Lock()  # orders calls of write
         self._sizes = BatchSizes()
         self._items: deque[Item] = deque()
         self._num_items = 0
-        self._num_rows = self._num_bytes = self._num_skipped = 0  # of all accepted rows
+        self._num_rows = self._num_bytes = self._num_skipped = 0  # totals of accepted rows
         self._buffered_bytes = 0
-        self._rarely = IngestMetrics()  # rarely changed counters: waits, versions
+        self._rarely = IngestMetrics()  # counters that rarely change: waits, versions
         self.on_commit: Callable[[Snapshot], object] | None = None  # called with each new version
         self._committed_items = 0
         self._flush_to = 0
         self._is_closing = False
         self._error: BaseException | None = None
         self._wake = asyncio.Event()  # wakes the worker
-        self._moved = asyncio.Event()  # set if something left the buffer, was committed or failed
+        self._moved = asyncio.Event()  # set when something left the buffer, was committed or failed
         self._chunk: Chunk | None = None
         self._committing: asyncio.Task[None] | None = None
         self._committed_chunk: Chunk | None = None  # chunk of that task
-        self._may_be_visible = False  # True if a failed commit may have made its version
+        self._may_be_visible = False  # True if a failed commit may have created its version
         self._worker = asyncio.create_task(self._work())
         self._clock = asyncio.get_running_loop().time
         observing.show(self)
@@ -101,15 +102,15 @@ class Ingest:
         deleted: tuple[pa.RecordBatch, ...] = (),
         num_rows: int | None = None,
     ) -> bool:
-        """Accept rows with the table's schema; wait for room. Return False if they are known.
+        """Accept rows with the table's schema; wait for room. Returns False for a repetition.
 
         Args:
-            deleted: of a stream of changes: keys of the rows to delete; see `Item`.
-            num_rows: number of rows for the metrics; None: those of the batches.
+            deleted: keys of the rows to delete, in a stream of changes; see `Item`.
+            num_rows: number of rows for the metrics; None: the number of rows in the batches.
 
         Raises:
-            InvalidInputError: the sink is closed, or an invalid sequence number.
-            AlanceError: an earlier failure; nothing more is written.
+            InvalidInputError: the sink is closed, or the sequence number is invalid.
+            AlanceError: an earlier failure, after which nothing is written.
         """
         checked_sequence(sequence, self._options.producer)
         async with self._turn:
@@ -166,10 +167,10 @@ class Ingest:
         yield Reading("ingest_rows_total", self.last.uri, self._num_rows)
 
     async def flush(self) -> Snapshot:
-        """Commit all rows accepted before the call; return a version with these rows.
+        """Commit all rows accepted before the call; return a version that contains them.
 
         Raises:
-            AlanceError: a failure in the background; nothing more is written.
+            AlanceError: a failure in the background, after which nothing is written.
         """
         target = self._num_items
         self._flush_to = max(self._flush_to, target)
@@ -183,7 +184,7 @@ class Ingest:
         """Commit everything and stop.
 
         Raises:
-            AlanceError: a failure in the background; nothing more is written.
+            AlanceError: a failure in the background, after which nothing is written.
         """
         self._is_closing = True
         try:
@@ -355,7 +356,7 @@ class Ingest:
         self._moved.set()
 
     async def _drop(self) -> None:
-        """Remove uncommitted files; wait a while for a commit under way."""
+        """Remove uncommitted files; wait for a commit under way, at most `SETTLE_S`."""
         committing, chunk = self._committing, self._chunk
         if committing is not None:
             committing.cancel()

@@ -1,4 +1,4 @@
-"""Rows of one commit of a stream: their files, and the notes in the transaction."""
+"""Rows of one commit of a stream: their files, and the producers' notes in the transaction."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Item:
     Attributes:
         number: number of the item in the stream, from 1.
         batches: rows with the table's columns.
-        deleted: of a stream of changes: keys of the rows to delete. Each key of the item is once in
-            it, among `batches` or here.
+        deleted: keys of the rows to delete, in a stream of changes. Each key of the item occurs
+            once, in `batches` or here.
         num_rows: number of rows and keys that were written.
-        token, sequence: identification of the item by the producer.
-        accepted: event loop time of its acceptance.
+        token, sequence: identification of the item by the producer; None: not set.
+        accepted: event loop time at which the item was accepted.
     """
 
     number: int
@@ -56,7 +56,8 @@ class Chunk(ABC):
     Attributes:
         begun: event loop time of the first write.
         last_item: number of the last item.
-        last_sequence: number of the producer's last batch in the chunk, or before it.
+        last_sequence: number of the producer's last batch in the chunk; `previous` if there is
+            none.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Chunk(ABC):
     @property
     @abstractmethod
     def num_bytes(self) -> int:
-        """Bytes by which the commit becomes due."""
+        """Number of bytes that counts for the size at which a commit is due."""
 
     @property
     def held_bytes(self) -> int:
@@ -91,7 +92,7 @@ class Chunk(ABC):
         """Add an item.
 
         Raises:
-            InvalidInputError: values that the format cannot hold.
+            InvalidInputError: the format cannot hold a value.
             StoreError: the store failed.
         """
         await self._add(item)
@@ -103,7 +104,7 @@ class Chunk(ABC):
             self.last_sequence = item.sequence
 
     def due_at(self) -> float | None:
-        """Return the event loop time at which the commit is due; None: no time is set."""
+        """Return the event loop time at which the commit is due; None if no time is set."""
         options = self.options
         if (options.commit_rows is not None and self.num_rows >= options.commit_rows) or (
             options.commit_bytes is not None and self.num_bytes >= options.commit_bytes
@@ -112,25 +113,25 @@ class Chunk(ABC):
         return None if options.commit_interval is None else self.begun + options.commit_interval
 
     def notes(self) -> Notes:
-        """Return the tokens and the producer's numbers of the chunk."""
+        """Return the notes for the transaction: tokens and the producer's numbers of the chunk."""
         producers = {}
         if self.options.producer is not None and self.last_sequence > self._previous:
             producers[self.options.producer] = (self._previous, self.last_sequence)
         return Notes(frozenset(self._tokens), producers)
 
     def cut_at(self) -> float | None:
-        """Return the event loop time at which the current file is to end; None: no time is set."""
+        """Return the loop time at which the current file has to end; None: no time is set."""
         return None
 
     async def cut(self) -> None:  # noqa: B027 - there may be no file before the commit
         """End the current file."""
 
     async def discard(self) -> None:  # noqa: B027 - as above
-        """Remove the files of a chunk that is not committed."""
+        """Remove the files of an uncommitted chunk."""
 
     @abstractmethod
     async def commit(self) -> Snapshot:
-        """Commit the version. On failure the files are removed unless the version may be visible.
+        """Commit the version. After a failure the files are removed unless the version may exist.
 
         Raises:
             CommitConflictError: a newer version has the same batches, or other columns.
@@ -143,7 +144,7 @@ class Chunk(ABC):
 
 
 class AppendChunk(Chunk):
-    """Rows that are appended: they go to files at once."""
+    """Rows to append, which are written to files at once."""
 
     def __init__(
         self, base: Snapshot, options: IngestOptions, previous: int, accepted: float
@@ -184,12 +185,12 @@ class AppendChunk(Chunk):
         await self._files.cut()
 
     def cut_at(self) -> float | None:
-        """Return the event loop time at which the current file is to end; None: no time is set."""
+        """Return the loop time at which the current file has to end; None: no time is set."""
         age = self.options.max_file_age
         return None if age is None or self._file_begun is None else self._file_begun + age
 
     async def commit(self) -> Snapshot:
-        """Commit the version. On failure the files are removed unless the version may be visible.
+        """Commit the version. After a failure the files are removed unless the version may exist.
 
         Raises:
             CommitConflictError: a newer version has the same batches, or other columns.
@@ -220,7 +221,7 @@ def checked_sequence(sequence: int | None, producer: str | None) -> None:
     """Check the sequence number of a batch.
 
     Raises:
-        InvalidInputError: not a positive number, or the sink has no producer.
+        InvalidInputError: the number is not positive, or the sink has no producer.
     """
     if sequence is None:
         return

@@ -1,4 +1,4 @@
-"""Producers' batches that a table has already, read from the transactions of its last versions."""
+"""Producers' batches that a table already has, read from the transactions of its last versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class History:
 
     Attributes:
         tokens: tokens of the batches.
-        last: number of the last batch of the given producer; 0: unknown.
+        last: number of the last batch of the requested producer; 0 if unknown.
     """
 
     tokens: frozenset[str]
@@ -43,10 +43,10 @@ async def read_history(
 ) -> History:
     """Read the notes of a version and the versions before it, up to `limit` versions.
 
-    Cost: a GET for each version, 16 at once; none if the newest version names the producer.
+    Cost: a GET for each version, 16 at a time; none if the newest version names the producer.
 
     Args:
-        producer: find this producer's last batch; None: read the tokens of all versions.
+        producer: producer whose last batch is searched; None: read the tokens of all versions.
     """
     if producer is not None and (last := last_number(newest, producer)) is not None:
         return History(frozenset(), last)
@@ -58,7 +58,7 @@ async def read_history(
         for manifest in await all_of(
             _version(engine, table, number, newest, scheme) for number in group
         ):
-            if manifest is None:  # this version and all before it were cleaned up
+            if manifest is None:  # this version and all earlier ones have been removed by a cleanup
                 return History(frozenset(tokens))
             notes = notes_of(manifest)
             tokens |= notes.tokens

@@ -32,13 +32,14 @@ async def open_ingest(
     options: IngestOptions,
     new_chunk: Callable[[Snapshot, IngestOptions, int, float], Chunk] = AppendChunk,
 ) -> Ingest | None:
-    """Open a stream into a table; an empty table is created if there is none.
+    """Open a stream into a table; create an empty table if there is none.
 
-    Cost: a LIST and a GET; with a producer also `read_history`; two rounds for a creation.
+    Cost: a LIST and a GET; with a producer also that of `read_history`; two rounds to create a
+    table.
 
     Args:
-        schema: schema of a new table; None: return None if there is no table.
-        new_chunk: makes the chunks, with the arguments of `Chunk`.
+        schema: schema of a new table; None to create no table and return None if there is none.
+        new_chunk: creates chunks, with the arguments of `Chunk`.
     """
     opened = await _find(session, table)
     if opened is None:

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 INGEST_BUFFER_BYTES: Final = 64 << 20
 COMMIT_INTERVAL: Final = 10.0
 HISTORY: Final = 100
-DEBEZIUM: Final = "debezium"  # form of change events
+DEBEZIUM: Final = "debezium"  # format of change events
 
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """Options of `alance.ingest`; see there.
+    """Options of `alance.ingest`, which documents them.
 
     Raises:
-        InvalidInputError: sizes or times that are not positive.
+        InvalidInputError: a size or time is not positive.
     """
 
     max_buffer_bytes: int = INGEST_BUFFER_BYTES
@@ -89,16 +89,16 @@ class IngestMetrics:
     """Counters of a sink.
 
     Attributes:
-        num_rows: rows accepted by `write`.
+        num_rows: number of rows accepted by `write`.
         num_bytes: bytes of these rows in memory.
-        num_skipped: writes that were skipped because they were committed or accepted before.
-        num_waits: writes that waited for room in the buffer.
-        waited_s: seconds that they waited, in all.
-        buffered_bytes: bytes of accepted rows that the file's writer does not have yet.
-        num_files: data files of the committed versions.
-        num_commits: versions with rows of this sink; other sinks may share them.
-        committed_rows: rows in these versions.
-        last_version: number of the last of these versions; None: no version yet.
+        num_skipped: number of writes skipped because their batch was already accepted or committed.
+        num_waits: number of writes that waited for room in the buffer.
+        waited_s: total seconds of these waits.
+        buffered_bytes: bytes of accepted rows that the file's writer has not yet accepted.
+        num_files: number of data files in the committed versions.
+        num_commits: number of versions with rows of this sink; other sinks may share a version.
+        committed_rows: number of this sink's rows in these versions.
+        last_version: number of the last of these versions; None: there is no version yet.
     """
 
     num_rows: int = 0

@@ -1,4 +1,4 @@
-"""Options of all methods that write rows, free of the imports of the writer."""
+"""Options of all methods that write rows, without imports of the writer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Mode: TypeAlias = Literal["create", "append", "overwrite"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of data files; with or without statistics of their zones (docs/statistics.md)."""
+    """Limits of data files, and whether they get statistics of their zones (docs/statistics.md)."""
 
     max_rows_per_file: int = MAX_ROWS_PER_FILE
     max_bytes_per_file: int = MAX_BYTES_PER_FILE
@@ -41,7 +41,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counters of a write in progress; the bytes include rows that are not encoded yet."""
+    """Counters of a write in progress; the bytes include rows that are not yet encoded."""
 
     num_rows: int
     num_bytes: int
@@ -50,9 +50,9 @@ class Progress:
 
 @runtime_checkable
 class FragmentWriteProgress(Protocol):
-    """Interface of a `progress=` object that is called for each fragment, as pylance's.
+    """Interface of a `progress=` object that is called for each fragment, as in pylance.
 
-    Files of failed or cancelled writes are removed, whether they were completed or not.
+    Files of failed or cancelled writes are removed, even completed ones.
     """
 
     def begin(self, fragment: table_pb2.DataFragment) -> object:
@@ -79,12 +79,12 @@ class WriteOptions:
 
     Attributes:
         limits: limits of a data file.
-        data_storage_version: file version; None: the table's, or 2.2 for a new table.
-        stable_row_ids: for a new table: rows have ids of their own.
-        v2_manifest_paths: for a new table: manifest names by which one LIST finds the latest
-            version.
+        data_storage_version: file version; None: the table's version, or 2.2 for a new table.
+        stable_row_ids: for a new table: True to give rows stable ids.
+        v2_manifest_paths: for a new table: True for manifest names by which one LIST finds the
+            latest version.
         config: configuration of a new table.
-        on_progress: called after each batch, or for each fragment.
+        on_progress: called after each batch, or for each fragment; None: not called.
         commit: options of the commit.
         bases: base paths of a new table, and targets of new files.
     """
@@ -148,7 +148,7 @@ class WriteOptions:
     def version_for(self, base: Manifest | None) -> FileVersion:
         """Return the version of new files.
 
-        A version that cannot be written is refused later, by the writer.
+        A version that cannot be written is refused later by the writer.
         """
         if self.data_storage_version is not None:
             return self.data_storage_version

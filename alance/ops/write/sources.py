@@ -1,7 +1,7 @@
 """User data as a stream of Arrow batches.
 
-Blocking sources (readers, iterators, pyarrow datasets) are asked for their next batch in a thread:
-for one batch, or for up to 1 MB of small ones, and only after earlier batches have been consumed.
+Blocking sources (readers, iterators, pyarrow datasets) are read in a thread, one batch or up to 1
+MB of small batches at a time, and only after earlier batches have been consumed.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """Object of pandas, polars, DuckDB and others with the Arrow stream protocol."""
+    """Protocol of objects with the Arrow stream interface, as of pandas, polars and DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 @runtime_checkable
 class Scan(Protocol):
-    """Scanner of alance."""
+    """Protocol of a scanner of alance."""
 
     @property
     def projected_schema(self) -> pa.Schema: ...
@@ -49,7 +49,7 @@ class Scan(Protocol):
 
 @runtime_checkable
 class Scanned(Protocol):
-    """Dataset of alance."""
+    """Protocol of a dataset of alance."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -58,7 +58,7 @@ class Scanned(Protocol):
 
 @runtime_checkable
 class Formatted(Protocol):
-    """Dataset or IterableDataset of Hugging Face's `datasets`."""
+    """Protocol of a Dataset or IterableDataset of Hugging Face's `datasets`."""
 
     @property
     def features(self) -> Any: ...
@@ -68,7 +68,7 @@ class Formatted(Protocol):
 
 @runtime_checkable
 class PandasFrame(Protocol):
-    """Frame of pandas: a mapping of columns."""
+    """Protocol of a pandas frame: a mapping of columns."""
 
     @property
     def columns(self) -> Any: ...
@@ -77,7 +77,7 @@ class PandasFrame(Protocol):
 
 @runtime_checkable
 class Model(Protocol):
-    """Row that is a pydantic model."""
+    """Protocol of a row that is a pydantic model."""
 
     def model_dump(self) -> dict[str, Any]: ...
 
@@ -94,23 +94,23 @@ ACCEPTED: Final = (
     "Hugging Face, pandas or polars frame, a list of dicts or pydantic models, a dict of lists or "
     "arrays, or an iterable or async iterable of Tables or RecordBatches"
 )
-# Names under which lists of floats of Python are vectors, if no schema gives their type.
+# Column names under which lists of Python floats become vectors if no schema gives their type.
 VECTOR_COLUMNS: Final = ("vector", "embedding")
 _END: Final = object()
 _log: Final = logging.getLogger(__name__)
-_REFUSALS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)  # of `pa.array`
-FORMATTED_ROWS: Final = 1024  # rows of a batch from Hugging Face's datasets
-ASKED_S: Final = 0.02  # seconds for which a thread collects small batches
+_REFUSALS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)  # errors of `pa.array`
+FORMATTED_ROWS: Final = 1024  # rows per batch from Hugging Face's datasets
+ASKED_S: Final = 0.02  # seconds that a thread collects small batches
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows to be written.
+    """Rows to write.
 
     Attributes:
         schema: schema of all batches.
         batches: the rows.
-        num_rows: number of rows; None: unknown before the end.
+        num_rows: number of rows; None: unknown until the end.
     """
 
     schema: pa.Schema
@@ -119,10 +119,10 @@ class Source:
 
 
 def check_schema(schema: object) -> None:
-    """Check an argument `schema`.
+    """Check a `schema` argument.
 
     Raises:
-        InvalidInputError: it is neither an Arrow schema nor None.
+        InvalidInputError: the argument is neither an Arrow schema nor None.
     """
     if not isinstance(schema, pa.Schema | None):
         raise InvalidInputError(
@@ -132,20 +132,21 @@ def check_schema(schema: object) -> None:
 
 
 async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) -> Source:
-    """Open data as a stream of batches. Takes the first batch of iterables without a schema.
+    """Open data as a stream of batches. Reads the first batch of an iterable without a schema.
 
     Args:
-        schema: schema that batches are cast to, if given; needed for an empty iterable.
+        schema: schema to which batches are cast; None: that of the data. Required for an empty
+            iterable.
 
     Raises:
-        InvalidInputError: data of another kind, or batches that do not fit the schema.
+        InvalidInputError: the data is of an unknown kind, or a batch does not fit the schema.
     """
     check_schema(schema)
-    # A class has the methods of its objects, so that it would match a protocol.
+    # A class has the methods of its instances, so it would match a protocol.
     if isinstance(data, type):
         raise _refused(data)
     num_rows = data.num_rows if isinstance(data, pa.Table | pa.RecordBatch) else None
-    is_arrow = num_rows is not None  # checking the other kinds takes long
+    is_arrow = num_rows is not None  # the checks for other kinds take long
     if not is_arrow and _is_python(data):
         data = await pool.run(partial(_table_of, data, schema))
     elif not is_arrow and isinstance(data, Scanned) and not _is_pyarrow_dataset(data):
@@ -177,10 +178,10 @@ def _is_python(data: object) -> bool:
 
 
 def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
-    """Build a table of Python values; columns in the schema take its types.
+    """Build a table of Python values; columns in the schema get its types.
 
     Raises:
-        InvalidInputError: values that do not form a column, or rows of several kinds.
+        InvalidInputError: values do not form a column, or rows are of several kinds.
     """
     models: list[type] = []
     if isinstance(data, Mapping):
@@ -191,7 +192,7 @@ def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
         strange = next((row for row in rows if not isinstance(row, Mapping)), None)
         if strange is not None:
             raise InvalidInputError(f"a list of rows with {type(strange).__name__}: expected dicts")
-        # A row need not have all names: missing values are null.
+        # A row may lack names: missing values are null.
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: [row.get(name) for row in rows] for name in names}
     arrays = [_column(name, values, schema, models) for name, values in columns.items()]
@@ -207,12 +208,12 @@ def _column(
     """Build a column from values.
 
     Args:
-        schema: its field of this name gives the type, if there is one.
-        models: pydantic models of the rows; they give the type if all values are null.
+        schema: the type is that of the field with this name, if there is one.
+        models: pydantic models of the rows, which determine the type if all values are null.
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"column {name!r}: expected a name")
-    if not isinstance(values, list) and isinstance(values, Formatted):  # split of a DatasetDict
+    if not isinstance(values, list) and isinstance(values, Formatted):  # a split of a DatasetDict
         raise InvalidInputError(f"column {name!r}: a dataset; write each split by itself")
     index = -1 if schema is None else schema.get_field_index(name)
     type_ = None if schema is None or index < 0 else schema.field(index).type
@@ -235,7 +236,7 @@ def _column(
 
 
 def _as_vectors(name: str, array: pa.Array) -> pa.Array:
-    """Return lists of floats that all have one length as vectors of float32, which can be searched.
+    """Convert lists of floats of equal length to vectors of float32, which can be searched.
 
     Other arrays are returned as they are.
     """
@@ -247,14 +248,14 @@ def _as_vectors(name: str, array: pa.Array) -> pa.Array:
     type_ = pa.list_(pa.float32(), len(items) // num_lists)
     try:
         vectors = array.cast(type_)
-    except pa.ArrowInvalid:  # lists of several lengths
+    except pa.ArrowInvalid:  # lists of different lengths
         return array
     _log.info("column %r: lists of one length are written as %s", name, type_)
     return vectors
 
 
 def _vectors(values: npt.NDArray[Any], type_: pa.DataType | None) -> pa.Array:
-    """Build fixed-size lists from the rows of an n-dimensional array, nested if n is above 2."""
+    """Build fixed-size lists from rows of an n-dimensional array; nested lists if n > 2."""
     vectors = pa.array(values.reshape(-1))
     for size in reversed(values.shape[1:]):
         vectors = pa.FixedSizeListArray.from_arrays(vectors, size)
@@ -264,7 +265,7 @@ def _vectors(values: npt.NDArray[Any], type_: pa.DataType | None) -> pa.Array:
 def _opened(
     data: Data,
 ) -> tuple[pa.Schema | None, Iterator[Rows] | AsyncIterable[Rows]]:
-    """Return the schema (None: unknown) and the iterator of batches."""
+    """Return the schema (None if unknown) and the iterator of batches."""
     if isinstance(data, pa.RecordBatch):
         return data.schema, _at_hand([data])
     if isinstance(data, pa.Table):
@@ -324,7 +325,7 @@ def _refused_column(frame: PandasFrame, cause: Exception) -> InvalidInputError:
 
 
 def _first_refused(values: Any, type_: pa.DataType | None = None) -> str:
-    """Return ", row N" for the first value that does not fit those before it, else an empty text.
+    """Return ", row N" for the first value that does not fit the earlier ones, or empty text.
 
     Only for lists and arrays of NumPy.
     """
@@ -370,7 +371,7 @@ async def _in_threads(batches: Iterator[Rows], pool: DecodePool) -> AsyncIterato
 
 
 def _next_of(batches: Iterator[Rows]) -> tuple[list[pa.RecordBatch], object]:
-    """Return the next batches, up to 1 MB of small ones, and the end or error that followed."""
+    """Return the next batch, or up to 1 MB of small batches, and the end or error that followed."""
     taken: list[pa.RecordBatch] = []
     waiting = SmallBatches()
     until = time.monotonic() + ASKED_S
@@ -422,13 +423,13 @@ async def _chained(
 async def _conforming(
     batches: AsyncIterator[pa.RecordBatch], schema: pa.Schema
 ) -> AsyncIterator[pa.RecordBatch]:
-    """Yield the batches with the columns of a schema, in its order."""
+    """Yield the batches with the columns of a schema, in the schema's order."""
     async for batch in batches:
         yield conform(batch, schema)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the columns of a schema, in its order.
+    """Return a batch with the columns of a schema, in the schema's order.
 
     Missing nullable columns become null.
 
@@ -437,7 +438,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         schema: schema of the result.
 
     Raises:
-        InvalidInputError: too many or too few columns, or types that do not cast without loss.
+        InvalidInputError: there are too many or too few columns, or a type cannot be cast without
+            loss.
     """
     if batch.schema.equals(schema):
         return batch
@@ -471,9 +473,9 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type == field.type or has_blobs(field):
-        return array  # the writer checks the several types of blobs
+        return array  # the writer checks the different types of blobs
     if _is_hollow(array):
-        # Values from a stream may have no buffer at all: a cast to vectors would crash.
+        # Values from a stream may have no buffer at all, so that a cast to vectors would crash.
         array = pa.concat_arrays([array, array[:0]])
     try:
         return array.cast(field.type)

@@ -1,4 +1,4 @@
-"""Batches kept for a second read: in memory up to a budget, then in a file on the local disk."""
+"""Batches held for a second read: in memory up to a budget, then in a file on the local disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Scratch:
     _folder: Path | None = None
 
     def new_file(self) -> Path:
-        """Return a path for a file. Blocks."""
+        """Return the path of a new file. Blocks."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="alance-"))
         self.num_files += 1
@@ -45,7 +45,7 @@ class Spool:
     """Batches of one schema, in order of arrival. For one task at a time.
 
     Attributes:
-        memory: bytes held in memory before batches go to the file; None: all stay in memory.
+        memory: bytes held in memory before batches are written to the file; None: no limit.
     """
 
     scratch: Scratch
@@ -75,7 +75,7 @@ class Spool:
             await self.scratch.pool.run(self._spill)
 
     async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Yield all batches; may be called repeatedly. Do not append meanwhile."""
+        """Yield all batches; may be called repeatedly, but not while batches are appended."""
         run = self.scratch.pool.run
         path = self._path
         if path is not None:

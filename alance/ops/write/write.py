@@ -1,4 +1,4 @@
-"""Write a table: create, append, overwrite; and in two halves for distributed writers."""
+"""Writing of a table: create, append, overwrite; and in two steps for distributed writers."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ async def write_fragments(
     options: WriteOptions,
     looks: bool,
 ) -> tuple[Append | Overwrite, int]:
-    """Write only data files; return the operation that commits them, and its read version.
+    """Write only data files; return the operation to commit, and its read version.
 
     Args:
-        base: the version to write on; None: see `looks`.
-        looks: with `base` None: True reads the latest version, if there is a table; False assumes
-            that there is none.
+        base: the version on which to write; None: see `looks`.
+        looks: if `base` is None: True to read the latest version, if there is a table; False to
+            assume that there is none.
 
     Raises:
         AlreadyExistsError: the mode is `create`, and there is a table.
@@ -144,11 +144,11 @@ async def commit_operation(
     """Commit an operation or a transaction as the next version.
 
     Args:
-        read_version: version that an operation was computed from; 0: there is none. None:
-            `usual_version`, or if that is None, too, the latest.
+        read_version: version from which an operation was computed; 0: there was no table; None:
+            `usual_version`, or the latest version if that is None as well.
 
     Raises:
-        InvalidInputError: not an operation, or one that cannot be written.
+        InvalidInputError: `operation` is not an operation, or cannot be written.
     """
     if isinstance(operation, Transaction):
         if read_version is not None:
@@ -182,7 +182,7 @@ async def commit_batch(
     """Commit appends as one version; return it and its transaction.
 
     Raises:
-        InvalidInputError: no transaction, one that is not an append, or one given twice.
+        InvalidInputError: there is no transaction, or one is not an append or is repeated.
     """
     for transaction in transactions:
         if not isinstance(transaction, Transaction) or transaction.operation != Append.__name__:
@@ -204,10 +204,10 @@ async def commit_batch(
 
 
 def _check(operation: object) -> None:
-    """Check that an operation can be serialized, and that its data files can be read then.
+    """Check that an operation can be serialized, and that its data files will be readable.
 
     Raises:
-        InvalidInputError: it is not an operation, or the check fails.
+        InvalidInputError: the object is not an operation, or the check fails.
     """
     if not isinstance(operation, Operation):
         raise InvalidInputError(f"operation {operation!r:.100}: expected one of alance.operations")
@@ -250,13 +250,13 @@ async def write_on(
     schema: pa.Schema | None = None,
     options: WriteOptions,
 ) -> Snapshot:
-    """Write rows on top of version `base`; None: as the first version.
+    """Write rows on top of version `base`; if it is None, as the first version.
 
-    Cost: the data; together with its last object the transaction's file and a LIST; then the
-    manifest.
+    Cost: PUTs of the data, with the last of them a PUT of the transaction's file and a LIST; then a
+    PUT of the manifest.
 
     Raises:
-        InvalidInputError: rows that do not fit the table's schema.
+        InvalidInputError: rows do not fit the table's schema.
         CommitConflictError: another commit rules this one out.
     """
     if mode == "append" and base is not None:
@@ -281,7 +281,7 @@ def _overwrite(
     files: DataFiles,
     options: WriteOptions,
 ) -> Overwrite:
-    """Return the operation that replaces all rows, or creates a table."""
+    """Return the operation that replaces all rows or creates a table."""
     return Overwrite(
         new_schema=fields.messages,
         fragments=fragments,
@@ -336,7 +336,7 @@ async def _commit(
 
 
 class _CheckedWrite(TableRules):
-    """Rules for operations built by others: a version that cannot be read is not written."""
+    """Commit rules for operations built by callers: no unreadable version is written."""
 
     async def next_manifest(
         self, previous: Manifest | None, transaction: Transaction, version: int
@@ -352,6 +352,6 @@ class _CheckedWrite(TableRules):
 
 
 def table_schema(base: Manifest) -> pa.Schema:
-    """Return the Arrow schema of rows that are appended to a version."""
+    """Return the Arrow schema of rows to append to a version."""
     fields = [field.logical_arrow() for field in base.schema.fields]
     return pa.schema(fields, metadata=dict(base.schema.metadata) or None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.ops.search.text.query import TextQuery
     from alance.ops.version.snapshot import Snapshot
 
-SKIPPED: Final = 4  # a search for the best rows examines about one in four postings
+SKIPPED: Final = 4  # share of postings that a search for the best rows examines: 1/4
 QUERIES_AT_ONCE: Final = 16  # queries ranked per job; also maximum number of joined local searches
 
 
@@ -43,7 +43,7 @@ async def ranked_rows(
 
     Cost for all queries together: with an index, its metadata, once (two rounds), and a round for
     uncached posting lists; a scan of the texts that no index covers. Memory: 8 bytes for each row
-    that matches any part of a query, beside the posting lists.
+    that matches any part of a query, and the posting lists.
 
     Args:
         count: maximum number of rows per query; None for all rows.

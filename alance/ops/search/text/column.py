@@ -196,7 +196,7 @@ class ColumnSearch:
         return parts
 
     def answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
-        """Return at least the rows of a quota that match a query of this column alone.
+        """Return the rows of a quota, and possibly more, that match a query of only this column.
 
         Args:
             rows: ascending row ids; if given, all matches among these rows are returned instead.

@@ -70,7 +70,7 @@ class FieldsSearch:
             await search.make_terms(*ways)
 
     def answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
-        """Return at least the rows of a quota, with their scores.
+        """Return the rows of a quota, and possibly more, with their scores.
 
         Args:
             rows: ascending row ids; if given, all matches among these rows are returned instead.
@@ -108,7 +108,7 @@ class FieldsSearch:
         if floor > 0:
             floors = shares(floor, [top.greatest for top in tops])
             return rows_of(self._bounds(terms, statistics, [Quota(None, own) for own in floors]))
-        # A match has a word of each group, so search only the group with the fewest documents.
+        # A match has a word of each group, so only the group with the fewest documents is searched.
         groups = [list(group) for group in terms.groups] if terms.needs_all else [terms.words]
         words = min(groups, key=lambda group: sum(statistics.counts[word] for word in group))
         parts = [part for search in self.searches for part in search.parts]
@@ -120,8 +120,8 @@ class FieldsSearch:
     ) -> list[Ranked]:
         """Return the rows of each column's quota, with upper bounds of its part of the score.
 
-        The bound is the score that the row would have with its other columns empty: their words
-        only make the document longer.
+        The bound is the score that the row would have if its other columns were empty, because
+        their words only make the document longer.
         """
         any_word = replace(terms, needs_all=False, boost=1.0)
         bounds = []

@@ -152,7 +152,7 @@ async def open_params(snapshot: Snapshot, index: Index) -> TextParams:
 
 
 async def _refusing(snapshot: Snapshot, index: Index, work: Awaitable[T]) -> T:
-    """Await a read of a segment; add the index and the remedy to errors."""
+    """Await a read of a segment; add the index and a remedy to its errors."""
     name = f"index {index.name} of {snapshot.uri}"
     try:
         return await work

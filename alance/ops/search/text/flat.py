@@ -118,5 +118,5 @@ async def read_texts(
     Cost: a scan of the column and of the filter's columns.
     """
     source = TextSource.of(snapshot.schema, column)
-    # One batch after the other, because they share one analyzer.
+    # Batches are added one after another, because they share one analyzer.
     await scan_each(snapshot, source.path, options, partial(texts.add, source), 0, flat=False)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 RELEVANCE: Final = "_relevance_score"
 _PARTS: Final = (SCORE, DISTANCE)
-LEAST_CANDIDATES: Final = 50  # a row far down in one ranking may be first in the fused one
+LEAST_CANDIDATES: Final = 50  # a low row of one ranking may be first in the fused one
 
 
 class Hybrid:

@@ -33,7 +33,7 @@ class TextPart:
 
     Attributes:
         where: path of the posting list file; None for unindexed texts.
-        eligible: rows whose documents are eligible.
+        eligible: set of rows whose documents are eligible.
     """
 
     documents: Documents
@@ -73,7 +73,7 @@ class TextPart:
         rows: Int64s | None = None,
         times: float = 1,
     ) -> Ranked:
-        """Return at least the rows of a quota that match a query of one column.
+        """Return the rows of a quota, and possibly more, that match a query of one column.
 
         Args:
             terms: terms of each match and phrase of the query.

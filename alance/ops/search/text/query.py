@@ -52,11 +52,11 @@ class MatchQuery(TextQuery):
         column: name or dotted path; members of structs in lists are named without the list items.
             None for the only column of the search, or the only one with an index.
         boost: factor of the score.
-        fuzziness: largest edit distance of words that also match. Words are then compared in lower
-            case without stemming: a stem is another word. None means 0, as in pylance.
+        fuzziness: maximum edit distance of matching words; None means 0, as in pylance. If set,
+            words are compared in lower case and without stemming.
         max_expansions: maximum number of words that a fuzzy query looks up, in byte order.
         operator: `OR` for any of the words, `AND` for all.
-        prefix_length: number of leading characters that must be equal.
+        prefix_length: number of leading characters that must be equal in a fuzzy query.
         document_granularity: `list_element`: each element of the column's lists is a document; a
             row is returned once for each matching element, with its position in `_doc_index`.
             `row`: all elements form one document. None for the granularity of the column's index,
@@ -233,7 +233,7 @@ def has_phrases(query: TextQuery) -> bool:
 
 
 def column_of(query: TextQuery) -> str | None:
-    """Return the column of a query if all its parts are on one column, else None.
+    """Return the column of a query if all its parts are on one column; otherwise None.
 
     All parts of such a query are searched together.
     """
@@ -246,7 +246,7 @@ def column_of(query: TextQuery) -> str | None:
 
 
 def ranked_leaves(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery | CombinedFieldsQuery]:
-    """Yield the parts of a query that have a search of their own."""
+    """Yield the parts of a query that are searched separately."""
     if isinstance(query, MatchQuery | PhraseQuery | CombinedFieldsQuery):
         yield query
         return
@@ -316,7 +316,7 @@ def _query_of_text(text: str, columns: Sequence[str], kind: Granularity | None) 
 
 
 def changed(query: TextQuery, change: Callable[[TextQuery], TextQuery]) -> TextQuery:
-    """Apply a function to the leaves of nested boost and boolean queries."""
+    """Apply a function to the leaves of a query, also inside boost and boolean queries."""
     if isinstance(query, BoostQuery):
         positive, negative = (changed(part, change) for part in query.parts())
         return replace(query, positive=positive, negative=negative)

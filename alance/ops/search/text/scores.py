@@ -116,7 +116,7 @@ def matches_of(
     statistics: TextStatistics,
     quota: Quota,
 ) -> DocMatches:
-    """Return at least the documents of a quota that match a query of one column.
+    """Return the documents of a quota, and possibly more, that match a query of one column.
 
     Args:
         terms: terms of each match and phrase of the query.
@@ -190,7 +190,8 @@ class Program:
         if not counts or (terms.needs_all and not all(groups)):
             self._add_part(_NOTHING, [])
             return
-        # With a boost of 0 or less, better matches score lower: pass it to the kernel as a factor.
+        # With a boost of 0 or less, better matches score lower, so it is passed to the kernel as a
+        # factor.
         boost, factor = (terms.boost, 1.0) if terms.boost > 0 else (1.0, terms.boost)
         first = len(self.lists)
         places = {word: place for place, word in enumerate(counts, first)}

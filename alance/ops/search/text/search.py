@@ -41,7 +41,8 @@ class TextSearch(Search):
         self._use_index = uses_index(options)
         self._count = None if options.limit is None else (options.offset or 0) + options.limit
         self.queries, self.of_elements = (query,), of_elements(query)
-        # Phrases join only with phrases, because joined searches all read positions or none do.
+        # Phrases join only with phrases, because either all or none of the joined searches read
+        # positions.
         self.question = (SCORE, self._use_index, has_phrases(query), self.of_elements)
         self.num_rows = self._count or MAX_JOINED_ROWS
         self.max_joined = MAX_JOINED_ROWS if snapshot.is_remote else QUERIES_AT_ONCE
@@ -78,8 +79,8 @@ def checked_query(snapshot: Snapshot, options: ScanOptions) -> TextQuery:
     """Check the query in a scan's options and return it.
 
     Raises:
-        InvalidInputError: see `query_of` and `with_granularity`; an option that searches do not
-            have.
+        InvalidInputError: see `query_of` and `with_granularity`; or the scan has an option that
+            searches do not have.
         UnsupportedError: see `with_granularity`.
     """
     if options.nearest is not None:

@@ -35,7 +35,7 @@ class TextSearchArguments(TypedDict, total=False):
         use_index: False to read all texts, and to compare their words unchanged.
         fast_search: True to omit rows that no index covers.
         fragments: ids of the fragments to search; None for all.
-        use_scalar_index: use indices to find the rows that may pass the filter.
+        use_scalar_index: True to use indices to find the rows that may pass the filter.
     """
 
     on: str | Sequence[str] | None

@@ -33,7 +33,8 @@ class TextWay(Way):
         segments: index segments to search; empty if all texts are read.
         uncovered: fragments whose texts are all read, because no segment covers them.
         lines: explanation of the path.
-        words: index whose token settings apply if no segment is searched; None without an index.
+        words: index whose token settings apply if no segment is searched; None if there is no
+            index.
         without_positions: if there is no fragment to search, name of the column's index without
             positions; else empty.
     """

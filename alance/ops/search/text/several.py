@@ -48,7 +48,7 @@ class Searches:
     groups: Mapping[TextQuery, FieldsSearch]
 
     def best(self, query: TextQuery, count: int | None) -> Ranked:
-        """Return at least the best rows of a query, in any order.
+        """Return the best rows of a query, and possibly more, in any order.
 
         Args:
             count: number of the best rows; None for all rows.
@@ -72,12 +72,13 @@ class Searches:
         """Return at least the rows of a quota; with `rows`, all matches among these rows."""
         if (search := self._search(query)) is not None:
             return search.answer(query, quota, rows)
-        # If only the best part's score counts, each of the best rows is among the best of a part.
+        # If only the score of the best part is used, each of the best rows is among the best of a
+        # part.
         of_parts = quota if isinstance(query, MultiMatchQuery) else ALL
         return combined(query, [self._answer(part, of_parts, rows) for part in query.parts()])
 
     def _adding(self, query: TextQuery) -> Iterator[TextQuery]:
-        """Yield the parts that add to scores and have a search of their own."""
+        """Yield the parts that add to scores and are searched separately."""
         if self._search(query) is not None:
             yield query
             return
@@ -98,8 +99,8 @@ class Searches:
         if isinstance(query, BoostQuery) and not _only_lowers(query):
             floors = [-math.inf]
         elif isinstance(query, BooleanQuery) and (needed := len(query.of("MUST"))):
-            # A match is in all of these parts: search the part with the rarest words, then look up
-            # only its rows in the others.
+            # A match is in all of these parts, so the part with the rarest words is searched, and
+            # only its rows are looked up in the others.
             place = max(range(needed), key=greatest.__getitem__)
             most = sum(max(0.0, other) for other in greatest) - max(0.0, greatest[place])
             own = floor - most if most < math.inf else -math.inf

@@ -82,7 +82,7 @@ def _terms_of(
         terms = Terms(tuple((word,) for word, _ in words), True, places=places, slop=query.slop)
         return terms, terms
     # Words at the same position, such as n-grams, are alternatives. A repeated word counts once in
-    # an index, and each time in unindexed texts.
+    # an index, but each time in unindexed texts.
     at_place: dict[int, list[str]] = {}
     for word, place in words:
         at_place.setdefault(place, []).append(word)
