@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from alance.warming import warm_up
     from alance.writing import commit, commit_batch, write_dataset, write_fragments
 
-# Above is what opens and reads tables. These names are imported when first asked for, and what
-# their functions need when they are first called: see `alance.deferred`.
+# The names above open and read tables. The names below are imported at their first use, together
+# with the modules that their functions need: see `alance.deferred`.
 _PLACES: Final = {
     "distributed": "alance.distributed",
     "BatchUdf": "alance.udf",
@@ -234,5 +234,5 @@ __all__ = [
     "write_fragments",
 ]
 
-if not TYPE_CHECKING:  # else any name would check
+if not TYPE_CHECKING:  # otherwise any name would type-check
     __getattr__, __dir__ = lazy(__name__, _PLACES)

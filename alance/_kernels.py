@@ -1,4 +1,4 @@
-"""The compiled kernels, wherever alance's Python files lie.
+"""The compiled kernels, wherever alance's Python files are.
 
 They are installed as a module of their own, `_alance_kernels`: Python puts the current folder first
 on its path, so that a folder of alance's sources hides the installed package, but not its kernels.

@@ -1,3 +1,3 @@
-"""The project's version, written here alone: `pyproject.toml` reads it."""
+"""The version of the project, defined only here: `pyproject.toml` reads it."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Names of numpy arrays by what they hold, for annotations."""
+"""Aliases for types of numpy arrays by their contents, for annotations."""
 
 from __future__ import annotations
 

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-END_S: Final = 2.0  # seconds for the cancellation of running work at a program's end
+END_S: Final = 2.0  # seconds for the cancellation of running work at the end of a program
 
 
 __all__ = ["OwnLoop"]
 
 
 class OwnLoop:
-    """Event loop in a daemon thread of its own, started at the first call; a fork starts its own.
+    """Event loop in its own daemon thread, started at the first call; a fork starts another.
 
-    At the end of the program the loop's work is cancelled, and the thread ends. Later calls, by a
-    `__del__`, run in the calling thread.
+    At the end of the program the loop's work is cancelled, and the thread ends. Later calls, as
+    from a `__del__`, run in the calling thread.
 
     Args:
         name: name of the thread.
@@ -61,7 +61,7 @@ class OwnLoop:
             awaitable: the work.
 
         Raises:
-            InvalidInputError: called from this very loop.
+            InvalidInputError: called from the loop's own thread.
         """
 
         async def wait() -> T:
@@ -104,10 +104,10 @@ class OwnLoop:
             items: the iterator.
         """
         close = getattr(items, "aclose", None)
-        if close is None or self._is_last():  # the loop has closed it then
+        if close is None or self._is_last():  # the loop has closed the iterator
             return
         loop = self._started()
-        if self._is_here(loop):  # the cycle collector runs in the loop's thread
+        if self._is_here(loop):  # the cycle collector may run in the loop's thread
             task = loop.create_task(close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
@@ -134,7 +134,7 @@ class OwnLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                if sys.is_finalizing():  # no thread can start any more
+                if sys.is_finalizing():  # no thread can be started any more
                     return self._loop
                 lifecycle.at_exit(self._end)
                 self._thread = threading.Thread(

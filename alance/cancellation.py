@@ -1,7 +1,7 @@
 """Cooperative cancellation of long work in a thread.
 
-A thread cannot be stopped from outside. The code that starts work in a thread registers how to ask
-whether its caller is gone (`cancelled_when`). Long work calls `check_cancelled` often: between
+A thread cannot be stopped from outside. The code that starts work in a thread registers a function
+that tests for cancellation (`cancelled_when`). Long work calls `check_cancelled` often: between
 pieces that take a fraction of a second each.
 """
 
@@ -18,17 +18,15 @@ _is_cancelled: ContextVar[Callable[[], bool] | None] = ContextVar("is_cancelled"
 
 
 class WorkCancelled(BaseException):
-    """Raised in work whose caller is gone. A BaseException, so that `except Exception` in the work
-    does not swallow it.
-    """
+    """Raised in cancelled work. A BaseException, so that `except Exception` does not catch it."""
 
 
 @contextmanager
 def cancelled_when(is_cancelled: Callable[[], bool]) -> Iterator[None]:
-    """Let `check_cancelled` end the work inside the `with` block once its caller is gone.
+    """Let `check_cancelled` end the work inside the `with` block once it is cancelled.
 
     Args:
-        is_cancelled: returns True once the caller is gone; called from the thread of the work.
+        is_cancelled: returns True once the work is cancelled; called from the thread of the work.
     """
     token = _is_cancelled.set(is_cancelled)
     try:
@@ -38,10 +36,10 @@ def cancelled_when(is_cancelled: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_cancelled() -> None:
-    """Raise if the caller of the current work is gone; do nothing outside `cancelled_when`.
+    """Raise if the current work is cancelled; do nothing outside `cancelled_when`.
 
     Raises:
-        WorkCancelled: the caller is gone.
+        WorkCancelled: the work is cancelled.
     """
     is_cancelled = _is_cancelled.get()
     if is_cancelled is not None and is_cancelled():

@@ -1,4 +1,4 @@
-"""Checks of arguments: numbers, texts, words, callbacks, and names of arguments."""
+"""Checks of arguments: numbers, texts, choices, callbacks, and names of arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Words of pandas, SQL and other stores for arguments that have another name here.
+# Arguments that pandas, SQL and other stores call so, with their names here.
 _SYNONYMS: Final = {
     "where": "filter",
     "predicate": "filter",
@@ -27,15 +27,15 @@ _SYNONYMS: Final = {
     "batch_rows": "batch_size",
     "sort_by": "order_by",
 }
-NAMED: Final = 8  # values that a message names: there may be tens of thousands
-MOST: Final = (1 << 63) - 1  # largest integer of the kernels and of Arrow
+NAMED: Final = 8  # maximum number of values that a message lists; there may be tens of thousands
+MOST: Final = (1 << 63) - 1  # largest integer in the kernels and in Arrow
 
 
 def check_count(name: str, value: object, least: int = 1, most: float = float("inf")) -> None:
     """Check that a value is an integer within bounds; booleans are refused.
 
     Raises:
-        InvalidInputError: the value is no integer, or out of bounds.
+        InvalidInputError: the value is not an integer, or is out of bounds.
     """
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if is_integer and least <= value <= most:  # type: ignore[operator]  # it is an integer
@@ -48,10 +48,10 @@ def check_count(name: str, value: object, least: int = 1, most: float = float("i
 
 
 def check_counts(options: object, *names: str, least: int = 1) -> None:
-    """Check that some attributes are None or integers of at least `least`.
+    """Check that attributes are None or integers of at least `least`.
 
     Raises:
-        InvalidInputError: an attribute is something else.
+        InvalidInputError: an attribute has another type, or is too small.
     """
     for name in names:
         if (value := getattr(options, name)) is not None:
@@ -62,7 +62,7 @@ def check_text(what: str, value: object) -> None:
     """Check that a value is a text that UTF-8 can encode.
 
     Raises:
-        InvalidInputError: the value is no text, or has a lone surrogate.
+        InvalidInputError: the value is not text, or has a lone surrogate.
     """
     if not isinstance(value, str):
         raise InvalidInputError(f"{what} {reprlib.repr(value)}: expected text")
@@ -73,7 +73,7 @@ def check_text(what: str, value: object) -> None:
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Check that a value is one of some words.
+    """Check that a value is one of the allowed words.
 
     Raises:
         InvalidInputError: the value is not in `choices`.
@@ -99,7 +99,7 @@ def check_callback(name: str, value: object, expected: str = "a function") -> No
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ", did you mean ...?" with the names that look like a wrong one; empty for none."""
+    """Return ", did you mean ...?" with names similar to a wrong one; empty if there are none."""
     from difflib import get_close_matches
 
     by_lower: dict[str, list[str]] = {}
@@ -111,7 +111,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def unexpected(names: Iterable[str], choices: Iterable[str], what: str = "") -> TypeError:
-    """Return an error for unknown arguments; it suggests names similar to the first of them."""
+    """Return the error for unknown arguments, which suggests names similar to the first of them."""
     first, *others = sorted(names)
     choices = [*choices]
     synonym = _SYNONYMS.get(first)
@@ -123,7 +123,7 @@ def unexpected(names: Iterable[str], choices: Iterable[str], what: str = "") -> 
 
 
 def public_arguments(options: type[T]) -> type[T]:
-    """Class decorator: a dataclass of a method's keywords reports a wrong keyword by `unexpected`.
+    """Decorate a dataclass of a method's keywords to report a wrong keyword by `unexpected`.
 
     Python's own message names the class, which callers do not know, and suggests no similar names.
     """

@@ -1,7 +1,7 @@
 """Functions of Arrow by name, like `pyarrow.compute`, but quick to import.
 
-`pyarrow.compute` generates the documentation of three hundred functions while it is imported, which
-takes a tenth of a second of processor time. Here a function is bound when its name is first used.
+Importing `pyarrow.compute` takes a tenth of a second of processor time, because it generates the
+documentation of three hundred functions. In this module a function is bound at its first use.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CastOptions", "Expression", "call_function", "cast", "fill_null"]
 
-_NAMES: Final = {"and_": "and", "or_": "or"}  # Arrow's names that are keywords of Python
+_NAMES: Final = {"and_": "and", "or_": "or"}  # Arrow's names that are keywords in Python
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):  # read by `from alance.compute import ...` and inspection
+    if name.startswith("__"):  # read by `from alance.compute import ...` and by inspection
         raise AttributeError(name)
     try:
         function = _bound(_NAMES.get(name, name))
@@ -32,9 +32,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _bound(name: str) -> Callable[..., Any]:
-    """Bind a function of Arrow; it takes its arguments, then its options by place or by name."""
+    """Bind a function of Arrow; it takes its arguments, then options by position or by name."""
     function = get_function(name)
-    arity = function.arity  # `...` for any number; options are then by name only
+    arity = function.arity  # `...` for any number; then options are only passed by name
     class_name = function._doc.options_class
     options_class = getattr(_compute, class_name) if class_name else None
 

@@ -1,4 +1,4 @@
-"""Records of existing data files: written by `FileWriter`, or left by a lost version."""
+"""Records of existing data files: written by `FileWriter`, or belonging to a lost version."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ async def create_data_file(
     Args:
         dataset: the table.
         path: path in the folder `data` of this branch, or below the base path.
-        base_id: id of the base path of the table below which the file lies; None: the table's
-            folder.
+        base_id: id of the table's base path that contains the file; None: the table's folder.
 
     Raises:
-        NotFoundError: no such file.
-        InvalidInputError: a column that the table lacks, or of another type.
-        CorruptFileError: not a Lance file, or a base path that the version lacks.
+        NotFoundError: there is no such file.
+        InvalidInputError: the table lacks a column, or has it with another type.
+        CorruptFileError: the file is not a Lance file, or the version has no such base path.
     """
     return (await _opened(dataset, path, base_id))[0]
 
@@ -83,7 +82,7 @@ async def _opened(
 def _columns(
     table: Sequence[Field], file: Sequence[Field], places: Mapping[int, int], above: str = ""
 ) -> Iterator[tuple[int, int]]:
-    """Yield the table's field id and the file's column of each field.
+    """Yield the id in the table, and the column in the file, of each field.
 
     Raises:
         InvalidInputError: the table lacks a field, or has it with another type.

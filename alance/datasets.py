@@ -1,4 +1,4 @@
-"""`dataset()` and `Dataset`: properties, and one-line calls into the verbs of `ops`."""
+"""`dataset()` and `Dataset`: properties, and methods that call the verbs of `ops`."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ async def dataset(
 ) -> Dataset:
     """Open a dataset at its latest version, at a requested version, or as a handle that follows it.
 
-    Cost: one LIST and one GET; a version by number one GET; a tag one more GET; `asof` one LIST and
-    the GETs of all manifests, at once. With `follow`, then a LIST each so many seconds, and a GET
-    for a newer version.
+    Cost: one LIST and one GET; one GET for a version by number, two for a tag; for `asof` one LIST,
+    and concurrent GETs of all manifests. With `follow`, also a LIST per interval, and a GET for
+    each newer version.
 
     Example:
 
@@ -78,33 +78,33 @@ async def dataset(
 
     Args:
         uri: `s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://` or a path; with
-            `store`, a path inside the store; or `s3+ddb://bucket/path?ddbTableName=table`, where
-            DynamoDB keeps the versions.
-        version: a number or a tag.
-        asof: open the latest version made strictly before this time (ISO 8601 text or datetime;
-            without zone: UTC).
-        follow: seconds that the dataset may be behind the table. Each read is of the latest version
-            that is known when it begins, and waits for no look; docs/changes.md says more. The
-            methods that return datasets return ones of one version. None: the dataset stays at its
-            version.
+            `store`, a path inside the store; or `s3+ddb://bucket/path?ddbTableName=table`, with the
+            versions in DynamoDB.
+        version: a number or a tag; None: the latest version.
+        asof: open the latest version committed strictly before this time (ISO 8601 text or
+            datetime; without a time zone: UTC).
+        follow: seconds that the dataset may be behind the table. The table is polled in the
+            background, and each read uses the latest version that is known when it begins; see
+            docs/changes.md. Methods that return a dataset return one at a fixed version. None: the
+            dataset remains at its version.
         store: an obstore store to use instead of opening a new one.
         storage_options: names as in Lance and object_store (`aws_access_key_id`, `endpoint`, ...);
             or a provider of credentials that expire, alone or as `credentials` among the options: a
             function without arguments, async or not (docs/stores.md).
         session: scheduler, caches and limits to share; by default the session of the event loop.
-        manifest_store: an `ExternalStore` that keeps the versions, such as `SqliteStore` or
-            `DynamoDbStore`, for object stores without put-if-absent. All writers of the table must
-            use it.
+        manifest_store: an `ExternalStore` for the versions, such as `SqliteStore` or
+            `DynamoDbStore`, for object stores without conditional puts. All writers of the table
+            must use it.
         commit_lock: a lock for the same purpose: a function that is called with the number of the
-            version to be made and returns a context manager, async or not, which is held during the
+            new version and returns a context manager, async or not, which is held during the
             commit.
         default_scan_options: `columns` and fields of `ScanOptions` that `scanner`, `to_table` and
             other scans use unless the call sets them; `schema` is then the schema of such a scan.
-            Takes, counts and scans of a single fragment ignore them. Other versions checked out
-            from the dataset keep them.
+            Takes, counts and scans of a single fragment ignore them. Versions checked out from the
+            dataset inherit them.
 
     Raises:
-        NotFoundError: no dataset at `uri`, or no such version or tag.
+        NotFoundError: there is no dataset at `uri`, or no such version or tag.
         UnsupportedError: the table uses a feature that this release of alance does not know.
         InvalidInputError: a bad URI or option.
     """
@@ -119,7 +119,7 @@ async def dataset(
         snapshot = await opening.open_snapshot(uri, version=version, asof=asof, **place)
         opened = Dataset(snapshot, defaults)
     if defaults:
-        await opened.scanner()._load()  # what `schema` parses with
+        await opened.scanner()._load()  # the modules that `schema` needs for parsing
     return opened
 
 
@@ -175,22 +175,22 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
     @property
     def config(self) -> dict[str, str]:
-        """Configuration of the table; a copy."""
+        """Configuration of the table, as a copy."""
         return dict(self._snapshot.manifest.config)
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Metadata of the table, free for users; a copy."""
+        """Metadata of the table, for users' own entries, as a copy."""
         return dict(self._snapshot.manifest.table_metadata)
 
     @property
     def timestamp(self) -> datetime | None:
-        """Time of the commit of this version, in UTC. None if the manifest has no time."""
+        """Time of the commit of this version, in UTC; None if the manifest has no time."""
         return self._snapshot.manifest.timestamp
 
     @property
     def branch(self) -> str | None:
-        """Name of the branch of this version. None on the main branch."""
+        """Name of the branch of this version; None on the main branch."""
         return self._snapshot.manifest.branch
 
     @property
@@ -200,7 +200,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
     @property
     def summary(self) -> ChangeSummary:
-        """Counts of what the call did that returned this dataset, such as `num_deleted_rows`.
+        """Counts of the effects of the call that returned this dataset, such as `num_deleted_rows`.
 
         Empty if the dataset was opened. docs/versions.md lists the keys.
         """
@@ -208,14 +208,12 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
     @property
     def staleness(self) -> float | None:
-        """Seconds since this was the latest version for certain. None unless the dataset was opened
-        with `follow`.
-        """
+        """Seconds since this was certainly the latest version; None without `follow`."""
         return None
 
     @property
     def session(self) -> Session:
-        """Session that this dataset reads through."""
+        """Session with which this dataset reads."""
         return self._snapshot.session
 
     @property
@@ -285,7 +283,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Raises:
             RowNotFoundError: a row id without a live row.
-            InvalidInputError: an unknown column, or something else than row ids.
+            InvalidInputError: an unknown column, or values that are not row ids.
         """
         return await take_rows(self._snapshot, row_ids, columns)
 
@@ -300,14 +298,12 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Raises:
             RowNotFoundError: no such fragment or row, or a deleted row.
-            InvalidInputError: an unknown column, or something else than addresses.
+            InvalidInputError: an unknown column, or values that are not addresses.
         """
         return await take_addresses(self._snapshot, addresses, columns)
 
     def new_file_session(self) -> FileSession:
-        """Return a session for single files below this branch's folder, by relative path. Sends
-        no request.
-        """
+        """Return a session for single files below this branch's folder. Sends no request."""
         table = self._snapshot.table
         return file_session.FileSession(self._snapshot.session, table.store, table.key)
 
@@ -337,8 +333,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         columns: Columns = None,
         **options: Unpack[ScanArguments],
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Scan as a stream of record batches, read ahead of the consumer. Close the iterator to
-        stop early.
+        """Scan as a stream of record batches, read ahead of the consumer.
 
         Cost: as `Scanner.to_batches`.
 
@@ -360,7 +355,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     async def to_table(self, columns: Columns = None, **options: Unpack[ScanArguments]) -> pa.Table:
         """Scan into memory.
 
-        Cost: as `to_batches`. Memory: the table and what is read ahead.
+        Cost: as `to_batches`. Memory: the table, and the batches read ahead.
 
         Example:
 
@@ -388,8 +383,8 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Args:
             columns: as for `take`.
-            blob_mode: `lazy` gives blobs as files, `bytes` as bytes, `descriptions` as the values
-                that `to_table` gives.
+            blob_mode: `lazy` returns blobs as files, `bytes` as bytes, `descriptions` as in
+                `to_table`.
             options: the fields of `ScanOptions`, and the arguments of pyarrow's `Table.to_pandas`.
 
         Raises:
@@ -425,8 +420,8 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         hundreds of columns.
 
         Args:
-            small_rows: fragments of fewer rows count as small.
-            with_column_bytes: report the bytes of each column as well.
+            small_rows: number of rows below which a fragment counts as small.
+            with_column_bytes: True to also report the bytes of each column.
 
         Raises:
             InvalidInputError: a negative `small_rows`.
@@ -441,8 +436,8 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     ) -> int:
         """Count the rows, or the rows for which a filter is true.
 
-        Cost: without a filter no request (a GET for each deletion file of unknown count apart);
-        with a filter a scan of its columns, or an index alone if it answers the filter.
+        Cost: without a filter no request, except a GET for each deletion file of unknown count;
+        with a filter a scan of its columns, or only an index if that answers the filter.
 
         Example:
 
@@ -451,8 +446,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Args:
             filter: SQL text or a pyarrow expression; None: all rows.
-            params: values for the `?` of the filter's text, in their order, or a mapping for
-                `:name`.
+            params: values for the `?` in the filter's text, in order, or a mapping for `:name`.
 
         Raises:
             InvalidInputError: a bad filter, an unknown column, or wrong parameters.
@@ -481,7 +475,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Args:
             aggregates: SQL aggregates by the names of the output columns.
             group_by: as `columns` of `take`; None: one group of all rows.
-            memory_bytes: bound of the groups held in memory.
+            memory_bytes: maximum bytes of the groups in memory.
             options: the fields of `ScanOptions`, such as `filter`.
 
         Raises:
@@ -496,7 +490,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Cost: as `to_table` with a limit.
 
         Args:
-            num_rows: number of rows at most.
+            num_rows: maximum number of rows.
             columns: as for `take`.
 
         Raises:
@@ -509,12 +503,13 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     ) -> pa.Table:
         """Read distinct rows drawn at random, in dataset order.
 
-        Cost: as `take` of as many rows.
+        Cost: as `take` of the same number of rows.
 
         Args:
             num_rows: number of rows.
             columns: as for `take`.
-            seed: the same seed gives the same rows of the same version; None: a new draw each time.
+            seed: the same seed returns the same rows of the same version; None: a new sample each
+                time.
 
         Raises:
             InvalidInputError: `num_rows` is larger than the number of rows.
@@ -524,9 +519,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
 
 class _FollowingDataset(Dataset):
-    """The dataset of `dataset(uri, follow=...)`: each use of it is one of the latest version that
-    is known then.
-    """
+    """Dataset of `dataset(uri, follow=...)`: each use reads the latest known version."""
 
     __slots__ = ("_follower",)
 
@@ -547,13 +540,11 @@ class _FollowingDataset(Dataset):
 
     @property
     def staleness(self) -> float:
-        """Seconds since this was the latest version for certain."""
+        """Seconds since this was certainly the latest version."""
         return self._follower.staleness
 
     async def checkout_latest(self) -> Dataset:  # type: ignore[override]  # of one version
-        """Open the latest version, which this dataset then has as well. Callers that wait at the
-        same time share a look.
-        """
+        """Open the latest version, to which this dataset moves. Callers share a poll."""
         return Dataset(await self._follower.refresh(), self._scan_defaults)
 
     def _on(self, snapshot: Snapshot) -> Dataset:  # type: ignore[override]  # of one version

@@ -22,8 +22,8 @@ class Deferred(ModuleType):
         else:
             delete = Deferred("alance.ops.rows.delete")
 
-    A verb first lets a thread import its modules, so that the import does not block the loop:
-    `await self._load(delete)`.
+    A verb first has a thread import its modules, so that the import does not block the loop: `await
+    self._load(delete)`.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -37,8 +37,8 @@ def lazy(
 
     Args:
         module: name of the re-exporting module.
-        places: module of each public name, with `:name` behind it if the name is another one
-            there; a submodule names itself.
+        places: module of each public name, followed by `:name` if the module uses another name; a
+            submodule has its own module.
     """
 
     def find(name: str) -> Any:

@@ -22,7 +22,7 @@ class TableNotFoundError(NotFoundError):
     """The table does not exist.
 
     Attributes:
-        uri: the requested place, without credentials.
+        uri: the requested URI, without credentials.
     """
 
     def __init__(self, message: str = "", uri: str = "") -> None:
@@ -46,7 +46,7 @@ class BucketNotFoundError(NotFoundError):
     """The store has no such bucket or container.
 
     Attributes:
-        bucket: its URI, without credentials.
+        bucket: URI of the bucket, without credentials.
     """
 
     def __init__(self, message: str = "", bucket: str = "") -> None:
@@ -55,7 +55,7 @@ class BucketNotFoundError(NotFoundError):
 
 
 class RowNotFoundError(NotFoundError):
-    """No such row in this version.
+    """This version has no such row.
 
     Attributes:
         keys: keys, row ids or row addresses of the missing rows.
@@ -83,7 +83,7 @@ class ColumnNotFoundError(InvalidInputError):
 
 
 class CorruptFileError(AlanceError):
-    """Bytes contradict the format."""
+    """The bytes of a file contradict the format."""
 
 
 class UnsupportedError(AlanceError, NotImplementedError):
@@ -91,11 +91,11 @@ class UnsupportedError(AlanceError, NotImplementedError):
 
 
 class MissingPackageError(UnsupportedError, ImportError):
-    """An optional package is not installed; the message says how to install it."""
+    """An optional package is not installed; the message has the command that installs it."""
 
 
 class StoreError(AlanceError, OSError):
-    """The store failed: network, permission, or a server's error that outlived the retries.
+    """The store failed: network, permission, or a server error that remained after all retries.
 
     Attributes:
         retryable: True if the same call may succeed later (5xx, 429, resets, timeouts).
@@ -115,11 +115,11 @@ class AccessError(StoreError, PermissionError):
 
 
 class ForkedError(AlanceError, RuntimeError):
-    """The process was forked, and the client of stores does not work in it; use spawn."""
+    """The process was forked, and the stores' client does not work in the child; use spawn."""
 
 
 class AlreadyExistsError(AlanceError, FileExistsError):
-    """An object that was to be created exists already."""
+    """An object that was to be created already exists."""
 
 
 class CommitConflictError(AlanceError):
@@ -131,11 +131,11 @@ class RetryableConflictError(CommitConflictError):
 
 
 class CommitStateUnknownError(AlanceError):
-    """The outcome of a commit is unknown: the store did not answer before the deadline."""
+    """The outcome of a commit is unknown, because the store did not answer before the deadline."""
 
 
 class BatchTooLargeError(UnsupportedError):
-    """Raised for rows that Arrow cannot hold in one batch, as text of more than 2 GiB.
+    """Arrow cannot hold the rows in one batch, as for text of more than 2 GiB.
 
     Scans and takes catch it and make several batches. Callers see it if a single row is too large,
     or if they need all rows in one batch.
@@ -143,7 +143,7 @@ class BatchTooLargeError(UnsupportedError):
 
 
 class _KernelErrors:
-    """Context manager that turns errors of kernels into errors of alance: `with kernel_errors:`."""
+    """Context manager that converts kernel errors to alance's: `with kernel_errors:`."""
 
     def __enter__(self) -> None:
         pass

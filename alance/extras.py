@@ -6,21 +6,21 @@ from alance.errors import MissingPackageError
 
 
 def missing(what: str, extra: str) -> MissingPackageError:
-    """Return the error of something that needs the packages of an extra; `what` says it."""
+    """Return the error for a feature (`what`) that needs the packages of an extra."""
     return MissingPackageError(f"{what}: {installing(extra)}")
 
 
 def installing(extra: str) -> str:
-    """Return how to install the packages of an extra, for error messages.
+    """Return the command that installs the packages of an extra, for error messages.
 
-    The hint names the packages instead of `alance[extra]`. So it is right however alance was
+    The command names the packages instead of `alance[extra]`. So it is correct however alance was
     installed (index, wheel or clone), and does not change alance itself.
     """
-    from importlib.metadata import PackageNotFoundError, requires  # only errors need it
+    from importlib.metadata import PackageNotFoundError, requires  # needed only for errors
 
     try:
         lines = requires("alance") or []
-    except PackageNotFoundError:  # alance is not installed; its sources are on the path
+    except PackageNotFoundError:  # alance is not installed; only its sources are on the path
         lines = []
     mark = f'extra == "{extra}"'
     packages = [line.partition(";")[0].strip() for line in lines if mark in line.replace("'", '"')]

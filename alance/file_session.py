@@ -32,7 +32,7 @@ else:
 
 
 class ListResult(NamedTuple):
-    """Folders and files that lie directly in a folder, as sorted paths in the session's folder.
+    """Folders and files directly in a folder, as sorted paths relative to the session's folder.
 
     Attributes:
         common_prefixes: paths of the folders.
@@ -50,8 +50,8 @@ class FileSession:
         await files.upload_file("rows.lance", "day/rows.lance")
         table = await (await files.open_reader("day/rows.lance")).to_table()
 
-    Paths are relative to the folder: `/` between their parts, none of them empty, `.` or `..`.
-    All calls share the store and its connections.
+    Paths are relative to the folder. Their parts are separated by `/`, and none is empty, `.` or
+    `..`. All calls share the store and its connections.
     """
 
     __slots__ = ("_folder", "_session", "_store")
@@ -86,7 +86,7 @@ class FileSession:
 
         Args:
             path: path of the file.
-            columns: the reader has only these columns; None: all.
+            columns: names of the columns that the reader has; None: all.
 
         Raises:
             NotFoundError, InvalidInputError, CorruptFileError: as from `FileReader.open`.
@@ -124,22 +124,22 @@ class FileSession:
         )
 
     async def open_packed_blob_writer(self, path: str, blob_id: int) -> PackedBlobWriter:
-        """Return a writer of an object beside a data file that holds several blobs.
+        """Return a writer of an object for several blobs of a data file.
 
         Cost: no request.
 
         Args:
             path: path of the data file, which ends in `.lance`.
-            blob_id: number of the object, from 1 on, different for each object of the data file.
+            blob_id: number of the object, at least 1, unique among the objects of the data file.
 
         Raises:
-            InvalidInputError: another path or number.
+            InvalidInputError: an invalid path or number.
         """
         await self._session.engine.pool.load(writers)
         return writers.PackedBlobWriter(self._session.engine, self._location(path), blob_id)
 
     async def open_dedicated_blob_writer(self, path: str, blob_id: int) -> DedicatedBlobWriter:
-        """Return a writer of an object beside a data file that is a single blob.
+        """Return a writer of an object for a single blob of a data file.
 
         Cost: no request.
 
@@ -147,13 +147,13 @@ class FileSession:
             path, blob_id: as for `open_packed_blob_writer`.
 
         Raises:
-            InvalidInputError: another path or number.
+            InvalidInputError: an invalid path or number.
         """
         await self._session.engine.pool.load(writers)
         return writers.DedicatedBlobWriter(self._session.engine, self._location(path), blob_id)
 
     async def contains(self, path: str) -> bool:
-        """Return True if there is a file of this path; a folder does not count.
+        """Return True if there is a file at a path; a folder does not count.
 
         Cost: one HEAD.
 
@@ -161,7 +161,7 @@ class FileSession:
             path: path of the file.
 
         Raises:
-            InvalidInputError: a path that leads elsewhere.
+            InvalidInputError: the path leads outside the folder.
             StoreError: the store failed.
         """
         try:
@@ -180,14 +180,14 @@ class FileSession:
             path: path of the folder; None for the session's folder.
 
         Raises:
-            InvalidInputError: a path that leads elsewhere.
+            InvalidInputError: the path leads outside the folder.
             StoreError: the store failed.
         """
         metas = self._session.engine.scheduler.list(self._below(path), reason="list files")
         return sorted([self._shown(meta.path) async for meta in metas])
 
     async def list_with_delimiter(self, path: str | None = None) -> ListResult:
-        """Return the folders and files that lie directly in a folder.
+        """Return the folders and files directly in a folder.
 
         Cost: as `list`.
 
@@ -206,7 +206,7 @@ class FileSession:
         )
 
     async def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Read bytes of a file, past all caches.
+        """Read bytes of a file, bypassing all caches.
 
         Cost: one GET; none for no bytes.
 
@@ -216,8 +216,8 @@ class FileSession:
             length: number of bytes.
 
         Raises:
-            InvalidInputError: the file ends before, a negative number, or a path that leads
-                elsewhere.
+            InvalidInputError: the file ends before the range, a number is negative, or the path
+                leads outside the folder.
             NotFoundError: no such file.
             StoreError: the store failed.
         """
@@ -253,13 +253,13 @@ class FileSession:
         await self._store.delete([location.removeprefix(self._store.root)])
 
     async def upload_file(self, local_path: str | os.PathLike[str], remote_path: str) -> None:
-        """Copy a file of this machine to the store. An existing file is replaced as a whole.
+        """Copy a local file to the store. An existing file is replaced as a whole.
 
         Cost: one PUT; for large files one per part. Memory: a piece of 8 MiB, and the parts that
         are under way.
 
         Args:
-            local_path: path of the file on this machine.
+            local_path: path of the local file.
             remote_path: path of the copy, in the session's folder.
 
         Raises:
@@ -270,15 +270,15 @@ class FileSession:
         await self._copy(local.root + path, self._location(remote_path), "upload")
 
     async def download_file(self, remote_path: str, local_path: str | os.PathLike[str]) -> None:
-        """Copy a file of the store to this machine, where it appears as a whole, or not at all.
+        """Copy a file from the store to a local file, which appears as a whole or not at all.
 
-        Missing folders are made, and an existing file is replaced.
+        Missing folders are created, and an existing file is replaced.
 
         Cost: one HEAD, and a GET per 8 MiB. Memory: a piece of 8 MiB.
 
         Args:
             remote_path: path of the file, in the session's folder.
-            local_path: path of the copy on this machine.
+            local_path: path of the local copy.
 
         Raises:
             NotFoundError: no such file.

@@ -28,7 +28,7 @@ class FileVersion(Enum):
         """Parse a version number or alias (`legacy`, `stable`, `next`).
 
         Raises:
-            InvalidInputError: the text is neither a known number nor an alias.
+            InvalidInputError: the text is neither a known number nor a known alias.
         """
         name = ALIASES.get(text, text)
         try:
@@ -39,10 +39,10 @@ class FileVersion(Enum):
 
     @classmethod
     def from_footer(cls, major: int, minor: int) -> FileVersion:
-        """Return the version of a footer's two numbers.
+        """Return the version for the two numbers in a footer.
 
         Raises:
-            UnsupportedError: the numbers are unknown, as of a later format.
+            UnsupportedError: the numbers are unknown, as for a later format.
         """
         if (major, minor) in FOOTERS:
             return FOOTERS[major, minor]

@@ -1,4 +1,4 @@
-"""FileReader and FileWriter: one Lance file by itself, without a table around it."""
+"""FileReader and FileWriter: a single Lance file, independent of any table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ else:
     sources = Deferred("alance.ops.write.sources")
     page_writer = Deferred("alance.file.write.page_writer")
 
-BATCH_ROWS: Final = 64 << 10  # default number of rows of a batch
+BATCH_ROWS: Final = 64 << 10  # default number of rows per batch
 NOT_OPEN: Final = "expected a writer inside of its `async with` block"
 
 
@@ -67,7 +67,7 @@ class FileReader:
         store: Store,
     ) -> None:
         self._session = session
-        self._store = store  # else the registry may drop it
+        self._store = store  # otherwise the registry may drop the store
         self._source = source
         self._container = container
         self._schema = schema
@@ -90,13 +90,13 @@ class FileReader:
 
         Args:
             uri: URI or path of the file; with `store`, a path inside the store.
-            columns: the reader has only these columns; None: all.
+            columns: names of the columns that the reader has; None: all.
             place: `store`, `storage_options` and `session`, as for `dataset`.
 
         Raises:
-            NotFoundError: no such object.
+            NotFoundError: there is no such object.
             InvalidInputError: a bad URI or option, or the file has no such column.
-            CorruptFileError: not a Lance file.
+            CorruptFileError: the object is not a Lance file.
         """
         session, opened, path = open_store(uri, **place)
         engine = session.engine
@@ -146,7 +146,7 @@ class FileReader:
     async def global_buffer(self, index: int) -> bytes:
         """Return the content of a global buffer.
 
-        Cost: one GET, unless the buffer lies in the last 64 KiB of the file.
+        Cost: one GET, unless the buffer is in the last 64 KiB of the file.
 
         Args:
             index: number of the buffer; 0 is the schema.
@@ -164,11 +164,12 @@ class FileReader:
     async def describe(self) -> FileDescription:
         """Describe columns and pages of the file: their encodings and their bytes.
 
-        Cost: the metadata of all columns, which the file's last 64 KiB mostly hold; else one GET.
+        Cost: none if the metadata of all columns is in the file's last 64 KiB, as is usual; else
+        one GET.
 
         Raises:
-            UnsupportedError: a file of version 0.1.
-            CorruptFileError: metadata that contradict the file.
+            UnsupportedError: the file has version 0.1.
+            CorruptFileError: the metadata contradict the file.
         """
         await self._session.engine.pool.load(description)
         return await self._session.engine.drive(
@@ -189,7 +190,7 @@ class FileReader:
 
         Raises:
             InvalidInputError: a position beyond the end, or an unknown column.
-            CorruptFileError: bytes that contradict the format.
+            CorruptFileError: the file contradicts the format.
         """
         positions = as_positions(rows, "rows")
         if len(positions) and positions.max() >= self.num_rows:
@@ -227,7 +228,7 @@ class FileReader:
 
         Raises:
             InvalidInputError: rows beyond the file, or an unknown column.
-            CorruptFileError: bytes that contradict the format.
+            CorruptFileError: the file contradicts the format.
         """
         engine = self._session.engine
         stop = self.num_rows if stop is None else stop
@@ -268,7 +269,7 @@ class FileReader:
 
 
 class FileWriter:
-    """Writer of a Lance data file, which appears as a whole at the end of the block, or not at all.
+    """Writer of a Lance data file, which appears as a whole at the end of the block or not at all.
 
         async with FileWriter.open("s3://bucket/rows.lance", schema) as writer:
             await writer.write(batch)
@@ -319,11 +320,12 @@ class FileWriter:
 
         Args:
             uri: URI or path of the object; with `store`, a path inside the store.
-            schema: schema of the file, to which batches are cast; None: that of the first batch.
+            schema: schema of the file, to which batches are cast; None: the schema of the first
+                batch.
             version: "0.1", "2.0", "2.1", "2.2", or "stable", which is 2.2.
-            page_bytes: bytes of a page's values, before they are encoded.
-            buffer_bytes: bytes of rows that may wait for their pages, of all columns; None: 40 MiB,
-                or 1 MiB per column if that is more, up to 128 MiB.
+            page_bytes: bytes of a page's values before encoding.
+            buffer_bytes: maximum bytes of rows that wait for their pages, in all columns; None: 1
+                MiB per column, but at least 40 and at most 128 MiB.
             place: `store`, `storage_options` and `session`, as for `dataset`.
 
         Raises:
@@ -345,7 +347,7 @@ class FileWriter:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Arrow schema of the file. None before the first batch, if `open` got no schema."""
+        """Arrow schema of the file; None before the first batch if `open` got no schema."""
         return self._schema
 
     @property
@@ -355,7 +357,7 @@ class FileWriter:
 
     @property
     def num_rows(self) -> int:
-        """Rows written so far."""
+        """Number of rows written so far."""
         return 0 if self._writer is None else self._writer.num_rows
 
     @property
@@ -369,7 +371,7 @@ class FileWriter:
 
     @property
     def columns(self) -> dict[int, int]:
-        """Column of each field that has a column, by field id.
+        """Column number of each field that has a column, by field id.
 
         Raises:
             InvalidInputError: the writer's block has not ended.
@@ -385,7 +387,7 @@ class FileWriter:
             key, value: texts; an entry with this key is replaced.
 
         Raises:
-            InvalidInputError: the writer's block is not open, or something else than text.
+            InvalidInputError: the writer's block is not open, or a value is not text.
         """
         self._check_open()
         if not isinstance(key, str) or not isinstance(value, str):
@@ -393,14 +395,14 @@ class FileWriter:
         self._metadata[key] = value
 
     def add_global_buffer(self, data: bytes) -> int:
-        """Add a global buffer, and return its number for `FileReader.global_buffer`, from 1 on.
+        """Add a global buffer, and return its number (from 1) for `FileReader.global_buffer`.
 
         Args:
-            data: content of the buffer, which stays in memory until the block ends.
+            data: content of the buffer, which is held in memory until the block ends.
 
         Raises:
-            InvalidInputError: the writer's block is not open, or something else than bytes.
-            UnsupportedError: a file of version 0.1, which cannot have such buffers.
+            InvalidInputError: the writer's block is not open, or `data` is not bytes.
+            UnsupportedError: the file has version 0.1, which has no global buffers.
         """
         self._check_open()
         if self._version is FileVersion.V0_1:
@@ -413,13 +415,13 @@ class FileWriter:
     async def write(self, data: Data) -> None:
         """Add rows. Waits while too many bytes are under way to the store.
 
-        Cost: one PUT at the end of the block; for larger files a request per 8 MiB, as they fill.
+        Cost: one PUT at the end of the block; for larger files a request for every 8 MiB.
 
         Args:
             data: anything that `write_dataset` accepts.
 
         Raises:
-            InvalidInputError: rows that do not fit the schema, or the writer's block is over.
+            InvalidInputError: rows do not fit the schema, or the writer's block has ended.
             StoreError: the store failed.
         """
         self._check_open()
@@ -434,7 +436,7 @@ class FileWriter:
                 is_begun = True
                 await inner.write(batch)
         except BaseException:
-            self._is_open = not is_begun  # once begun, a part of the rows is in the file
+            self._is_open = not is_begun  # once it has begun, a part of the rows is in the file
             raise
 
     async def __aenter__(self) -> Self:
@@ -472,7 +474,7 @@ class FileWriter:
     def _begin(self, schema: pa.Schema) -> DataFileWriter:
         self._schema = schema
         fields = Schema.from_arrow(schema)
-        self._metadata = {**fields.metadata, **self._metadata}  # it is at the end of the file
+        self._metadata = {**fields.metadata, **self._metadata}  # at the end of the file
         self._writer = page_writer.writer_of(self._version)(
             self._upload,
             Schema(fields.fields, self._metadata),

@@ -1,4 +1,4 @@
-"""DatasetFragment: reads of one fragment of a dataset, and new columns of it."""
+"""DatasetFragment: reads of one fragment of a dataset, and new columns for it."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ else:
     writer = Deferred("alance.ops.write.write")
 
 
-MAX_ROWS: Final = (1 << 32) - 1  # of a fragment, whose rows have addresses of 32 bits
-MAX_BYTES: Final = 1 << 62  # of a file that is not cut
+MAX_ROWS: Final = (1 << 32) - 1  # of a fragment, whose row offsets have 32 bits
+MAX_BYTES: Final = 1 << 62  # of a file without a limit
 
 
 class DatasetFragment(Framed):
@@ -78,7 +78,7 @@ class DatasetFragment(Framed):
 
     @property
     def fragment_id(self) -> int:
-        """Id of the fragment, which it keeps for life."""
+        """Id of the fragment, which never changes."""
         return int(self._snapshot.manifest.fragments.ids[self._position])
 
     @property
@@ -87,12 +87,12 @@ class DatasetFragment(Framed):
 
     @property
     def metadata(self) -> Fragment:
-        """Data files, deletion file and row count, as the manifest has them."""
+        """Record of the fragment in the manifest: data files, deletion file and row count."""
         return self._handle.fragment
 
     @property
     def physical_rows(self) -> int:
-        """Rows stored, deleted ones included."""
+        """Number of stored rows, including deleted ones."""
         return self._handle.num_physical_rows
 
     async def count_rows(
@@ -201,7 +201,7 @@ class DatasetFragment(Framed):
         Cost: as `to_table` with a limit.
 
         Args:
-            num_rows: number of rows at most.
+            num_rows: maximum number of rows.
             columns: as for `Dataset.take`.
 
         Raises:
@@ -211,17 +211,17 @@ class DatasetFragment(Framed):
         return await self.to_table(columns, limit=num_rows)
 
     async def validate(self) -> None:
-        """Check that the fragment's files are what the version says; see `Dataset.validate`.
+        """Check that the fragment's files agree with the manifest; see `Dataset.validate`.
 
-        This checks that each data file is there, its size, footer and version, and the numbers of
-        rows of its columns; the rows of the deletion file and their count; and, where all that is
-        right, the objects that hold blobs of live rows. Other values are not read.
+        The checks are: existence, size, footer and version of each data file, and the numbers of
+        rows of its columns; the rows of the deletion file and their count; and, if all of that is
+        correct, the objects with blobs of live rows. Other values are not read.
 
-        Cost: one GET a file (two where a footer is larger than 64 KiB); a scan of the descriptions
+        Cost: one GET per file (two if a footer is larger than 64 KiB); a scan of the descriptions
         of blobs, and a HEAD or LIST for their objects.
 
         Raises:
-            CorruptFileError: with all findings, one a line.
+            CorruptFileError: there are findings; the message lists all of them, one per line.
             StoreError: the store failed.
         """
         await self._snapshot.engine.pool.load(validate)
@@ -248,14 +248,14 @@ class DatasetFragment(Framed):
         Args:
             dataset_uri: URI of the table, which need not exist yet.
             data: as for `write_dataset`.
-            fragment_id: the id in the result; an append replaces it by a new one. None: 0.
+            fragment_id: id in the result, which an append replaces by a new one; None: 0.
             mode, schema, data_storage_version, progress, blobs, place: as for `write_fragments`.
 
         Returns:
             The fragment for `operations.Append` or `operations.Overwrite`, a protobuf message.
 
         Raises:
-            InvalidInputError: no rows, more rows than a fragment holds, or as from
+            InvalidInputError: there are no rows, or more rows than a fragment can hold; or as from
                 `write_fragments`.
             AlreadyExistsError, AccessError, UnsupportedError, StoreError: as from
                 `write_fragments`.
@@ -292,12 +292,12 @@ class DatasetFragment(Framed):
         Args:
             filename: name of the file in the folder `data` of this branch.
             dataset: the table.
-            fragment_id: the id in the result; an append replaces it by a new one.
+            fragment_id: id in the result, which an append replaces by a new one.
 
         Raises:
-            NotFoundError: no such file.
-            InvalidInputError: a column that the table lacks, or of another type.
-            CorruptFileError: not a Lance file.
+            NotFoundError: there is no such file.
+            InvalidInputError: the table lacks a column, or has it with another type.
+            CorruptFileError: the file is not a Lance file.
         """
         await dataset._snapshot.engine.pool.load(data_files)
         return await data_files.create_from_file(dataset, filename, fragment_id)
@@ -308,18 +308,18 @@ class DatasetFragment(Framed):
         """Mark the rows for which a predicate is true as deleted, without a commit.
 
         Many processes can share a delete. Each calls this for its fragments. Then one of them
-        commits `operations.Delete(fragments, ids)` on the version that all of them read:
-        `fragments` are the results, `ids` those of fragments for which the result was None.
+        commits `operations.Delete(fragments, ids)` on the version that all of them read. There,
+        `fragments` are the results, and `ids` are the ids of fragments whose result was None.
 
         Cost: a scan of the predicate's columns, and a PUT.
 
         Args:
             predicate: SQL text or a pyarrow expression.
-            params: values for its `?`, in their order, or by name for `:name`.
+            params: values for `?` in the predicate, in order, or a mapping for `:name`.
 
         Returns:
-            The fragment with its new deletion file, a protobuf message. If no row matches, the
-            fragment as it was; if no row is left, None.
+            The fragment with its new deletion file, as a protobuf message; the unchanged fragment
+            if no row matches; None if no row remains.
 
         Raises:
             InvalidInputError: bad SQL, an unknown column, or a predicate that is not boolean.
@@ -334,8 +334,8 @@ class DatasetFragment(Framed):
         Cost: a GET of the deletion file if it is not cached, and a PUT.
 
         Args:
-            offsets: from 0, in any order, with deleted rows counted in; a list, numpy or Arrow
-                array of integers. Rows that are deleted already stay deleted.
+            offsets: offsets from 0, in any order, which count deleted rows as well; a list, numpy
+                or Arrow array of integers. Already deleted rows remain deleted.
 
         Raises:
             InvalidInputError: an offset beyond the end.
@@ -353,25 +353,25 @@ class DatasetFragment(Framed):
     ) -> tuple[DataFragment, tuple[FieldMessage, ...]]:
         """Write new columns of this fragment, without a commit.
 
-        For backfills that many processes share: each process calls this for its fragments, and one
-        process commits `operations.Merge(fragments, schema)` with all fragments, in their order, on
-        the version that they were made from. Both parts can be pickled. A returned fragment is
-        finished: after a crash only the others have to be made again, on the same version. A
-        `checkpoint_file` of a `batch_udf` stays.
+        Use it for backfills by many processes: each process calls this for its fragments, and one
+        process commits `operations.Merge(fragments, schema)` with all fragments, in order, on the
+        version that was read. Both parts of a result can be pickled. After a crash only the missing
+        fragments have to be computed again, on the same version. A `checkpoint_file` of a
+        `batch_udf` is not removed.
 
         Cost: a scan of the columns that are read, and the new file.
 
         Args:
             transforms: as for `Dataset.add_columns`, with rows of this fragment.
-            read_columns: columns that the function gets; None: all.
-            batch_size: most rows that are computed at once.
+            read_columns: columns that are passed to the function; None: all.
+            batch_size: maximum number of rows that are computed at once; None: chosen by the pages.
 
         Returns:
-            The fragment with one more file, and the fields of the table with the new columns;
+            The fragment with one more file, and the fields of the table with the new columns, as
             protobuf messages.
 
         Raises:
-            InvalidInputError: a column that exists, bad SQL, too many or too few rows, values
+            InvalidInputError: a column already exists, bad SQL, too many or too few rows, or values
                 that do not fit.
         """
         await self._snapshot.engine.pool.load(columns_add)
@@ -390,7 +390,7 @@ class DatasetFragment(Framed):
         *,
         batch_size: int | None = None,
     ) -> tuple[DataFragment, tuple[FieldMessage, ...]]:
-        """Same as `add_columns`, under pylance's name.
+        """Call `add_columns`, under pylance's name and with pylance's arguments.
 
         Cost: as `add_columns`.
 
@@ -409,10 +409,10 @@ class DatasetFragment(Framed):
     ) -> tuple[DataFragment, tuple[FieldMessage, ...]]:
         """Write the columns of other data, joined by a key, without a commit.
 
-        Cost: a scan of the key column, and the new file. Memory: the data.
+        Cost: a scan of the key column, and the new file. Memory: that of the data.
 
         Args:
-            data: anything that `write_dataset` accepts; all its columns but the key are added.
+            data: anything that `write_dataset` accepts; all its columns except the key are added.
             left_on: key column of the table, or `_rowid` or `_rowaddr`.
             right_on: key column of the data; None: the same name.
 
@@ -420,7 +420,7 @@ class DatasetFragment(Framed):
             The fragment with one more file, and the fields of the table with the new columns.
 
         Raises:
-            InvalidInputError: a column that exists, a key that is missing or of another type.
+            InvalidInputError: a column already exists, or a key is missing or of another type.
         """
         await self._snapshot.engine.pool.load(columns_join)
         return await columns_join.merge_into_fragment(
@@ -436,19 +436,19 @@ class DatasetFragment(Framed):
     ) -> DataReplacementGroup:
         """Write new values of existing columns, without a commit.
 
-        `operations.DataReplacement` takes the results, of any fragments; the same columns must be
+        `operations.DataReplacement` takes the results of any fragments; the same columns must be
         replaced in all of them.
 
         Cost: a scan of the columns that are read, and the new file.
 
         Args:
             transforms: as for `Dataset.replace_columns`, with rows of this fragment.
-            read_columns: columns that the function gets; None: all.
-            batch_size: most rows that are computed at once.
+            read_columns: columns that are passed to the function; None: all.
+            batch_size: maximum number of rows that are computed at once; None: chosen by the pages.
 
         Raises:
-            InvalidInputError: a column that does not exist, values that its type cannot hold, too
-                many or too few rows.
+            InvalidInputError: a column does not exist, its type cannot hold a value, or there are
+                too many or too few rows.
         """
         await self._snapshot.engine.pool.load(columns_add)
         return await columns_add.replace_in_fragment(
@@ -462,18 +462,18 @@ class DatasetFragment(Framed):
     async def update_columns(
         self, data: Data, left_on: str = "_rowid", right_on: str | None = None
     ) -> tuple[DataFragment, tuple[int, ...], bytes]:
-        """Write new values of columns for the rows whose keys the data has, without a commit.
+        """Write new values of columns for the rows whose keys are in the data, without a commit.
 
-        Rows keep their places. `operations.Update` takes the results as `updated_fragments`,
-        `fields_modified` and, by the fragment's id, `updated_fragment_offset_bitmaps`; with
-        `update_mode=1`, which means that columns are rewritten.
+        Rows keep their addresses. `operations.Update` takes the results as `updated_fragments`,
+        `fields_modified` and, by the fragment's id, `updated_fragment_offset_bitmaps`, together
+        with `update_mode=1`, which means that columns are rewritten.
 
-        Cost: a scan of the key column and of the changed columns, and the new file. Memory: the
-        data.
+        Cost: a scan of the key column and of the changed columns, and the new file. Memory: that of
+        the data.
 
         Args:
-            data: anything that `write_dataset` accepts: a key, and columns that exist. Of several
-                rows with the same key the last one counts.
+            data: anything that `write_dataset` accepts, with a key and existing columns. If several
+                rows have the same key, the last one is used.
             left_on: key column of the table, or `_rowid` or `_rowaddr`.
             right_on: key column of the data; None: the same name.
 
@@ -482,7 +482,7 @@ class DatasetFragment(Framed):
             rows with a key in the data, as a roaring bitmap.
 
         Raises:
-            InvalidInputError: a column that does not exist, or values that its type cannot hold.
+            InvalidInputError: a column does not exist, or its type cannot hold a value.
         """
         await self._snapshot.engine.pool.load(columns_join)
         return await columns_join.update_in_fragment(

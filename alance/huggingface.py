@@ -4,8 +4,8 @@
     for batch in stream.shuffle(seed=7).batch(32):
         ...
 
-The other way needs nothing of this module: `alance.write_dataset` takes the datasets of Hugging
-Face, of both kinds, and a table that was made from one keeps their features.
+The other direction does not need this module: `alance.write_dataset` accepts both kinds of Hugging
+Face datasets, and the resulting table retains their features.
 """
 
 from __future__ import annotations
@@ -50,18 +50,20 @@ def to_datasets(
     version: int | str | None = None,
     storage_options: StorageOptions | None = None,
 ) -> datasets.IterableDataset | datasets.Dataset:
-    """Return a version as a dataset of Hugging Face.
+    """Return a version of a table as a dataset of Hugging Face.
 
-    Cost: one LIST and one GET for a URI. A stream reads when it is iterated, a scan for each
-    fragment; without `streaming` all rows are read now, into memory.
+    Cost: one LIST and one GET for a URI. A stream reads when it is iterated, by a scan for each
+    fragment; without `streaming` all rows are read into memory now.
 
     Args:
-        source: a URI or path; or an open dataset, whose credentials go to no spawned worker.
-        columns: names, paths or output name -> SQL expression; None: all. Blobs are their bytes.
-        filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
-        streaming: True returns an `IterableDataset` whose shards are the fragments: as many workers
-            of a loader read side by side, and `shuffle` first shuffles the shards. False returns a
-            `Dataset`.
+        source: a URI or path; or an open dataset, whose credentials are not sent to spawned
+            workers.
+        columns: names, paths, or SQL expressions by output name; None: all. Blobs are read as
+            bytes.
+        filter: SQL text or a pyarrow expression; `params` has the values for its `?` or `:name`.
+        streaming: True to return an `IterableDataset` with a shard for each fragment: up to that
+            many workers of a loader read concurrently, and `shuffle` first shuffles the shards.
+            False to return a `Dataset`.
         version, storage_options: version and options for a URI; see `alance.dataset`.
 
     Raises:
@@ -93,7 +95,7 @@ def to_datasets(
 
 @dataclass(frozen=True)
 class _DatasetRows:
-    """Scan of a version by shards. Can be pickled."""
+    """Scan of a version, one shard per fragment. Can be pickled."""
 
     dataset: sync.Dataset
     columns: Columns

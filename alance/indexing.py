@@ -1,4 +1,4 @@
-"""An index in parts, which several processes or machines share."""
+"""Index builds that several processes or machines share."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 TASK_BYTES: Final = 64 << 20
-MAX_TASKS: Final = 512  # runs that are merged at once
+MAX_TASKS: Final = 512  # maximum number of runs that are merged at once
 RANGE_BYTES: Final = 256 << 20
 MEMORY_BYTES: Final = 256 << 20
 
@@ -53,21 +53,21 @@ _PLACES: Final = {
     "IndexTask": "alance.ops.index.parts",
 }
 
-if not TYPE_CHECKING:  # else any name would check
+if not TYPE_CHECKING:  # otherwise any name would type-check
     __getattr__, __dir__ = lazy(__name__, _PLACES)
 
 
 class IndexBuild:
-    """Index build in parts, for values, vectors or texts: one process plans, any number execute
-    tasks, one merges and commits. For texts there is nothing to merge: tasks write its partitions.
+    """Index build by several processes, for values, vectors or texts.
 
         plan = await IndexBuild.plan(dataset, "user", "BTREE")
         parts = [await task.execute(dataset) for task in plan.tasks]
         segment = await IndexBuild.merge(dataset, plan, parts)
         dataset = await IndexBuild.commit(dataset, plan, segment)
 
-    Plans, tasks, parts and segments can be pickled. Nothing is in a version before the commit:
-    builds that are never committed leave files that a cleanup removes.
+    One process plans, any number of processes execute tasks, and one merges and commits. Plans,
+    tasks, parts and segments can be pickled. A build that is never committed leaves files that a
+    cleanup removes.
     """
 
     __slots__ = ()
@@ -90,10 +90,9 @@ class IndexBuild:
         texts: TextIndexArguments | None = None,
         values: ValueIndexArguments | None = None,
     ) -> IndexPlan:
-        """Plan tasks over all fragments of a version, of about equal bytes of values and row
-        numbers.
+        """Plan tasks over all fragments of a version, with about equal bytes.
 
-        Cost: no request, and some 10 us per fragment. For vectors the training: a take of the
+        Cost: no request, and some 10 us per fragment. For vectors also the training: a take of the
         sample, k-means, two PUTs.
 
         Args:
@@ -101,13 +100,14 @@ class IndexBuild:
             column: name or dotted path.
             index_type: as for `Dataset.create_index`.
             name: default: `{column}_idx`.
-            replace: replace an index of that name on that column; False: raise an error.
-            task_bytes: approximate bytes of a task; a fragment is never cut.
-            max_tasks: upper bound of the number of tasks, which then get more bytes each.
+            replace: True to replace an index of that name on that column; False to raise an error.
+            task_bytes: approximate bytes of values and row numbers per task; a fragment is never
+                split.
+            max_tasks: maximum number of tasks, which get more bytes each if needed.
             memory_bytes: bytes that a task sorts at once; more are spilled to its local disk.
-            done: parts of an earlier plan, for a new plan after others rewrote fragments. Parts
-                that are still valid become part of this plan, and its tasks are for the other
-                fragments. For vectors the earlier training is used, and options are ignored.
+            done: parts of an earlier plan, for a new plan after other commits rewrote fragments.
+                Parts that are still valid are reused, and the tasks are for the other fragments.
+                For vectors the earlier training is reused, and options are ignored.
             metric: metric of vectors, as for `Dataset.create_index`.
             vectors: options of a vector index; see `VectorIndexOptions`.
             texts: options of an inverted index, as for `Dataset.create_index`.
@@ -115,8 +115,8 @@ class IndexBuild:
 
         Raises:
             InvalidInputError: an unknown column, a column that this kind cannot index, or options
-                that do not suit it.
-            UnsupportedError: another type of index, or addresses that are translated late.
+                that do not fit the column.
+            UnsupportedError: an unknown type of index, or a table with a deferred remap of indices.
             AlreadyExistsError: the name is in use.
         """
         await dataset._load(index_parts)
@@ -147,8 +147,7 @@ class IndexBuild:
         range_bytes: int = RANGE_BYTES,
         memory_bytes: int = MEMORY_BYTES,
     ) -> list[IndexRange]:
-        """Cut the values of a B-tree or bitmap index, or the partitions of vectors that are to be
-        linked, into ranges of about equal bytes, which can be merged anywhere:
+        """Split the merge into ranges of about equal bytes, which can be merged on any machine:
 
             ranges = await IndexBuild.ranges(dataset, plan, parts)
             pages = [await each.execute(dataset) for each in ranges]
@@ -159,19 +158,20 @@ class IndexBuild:
         Args:
             dataset: any version of the table.
             plan: from `plan`.
-            parts: a part of each task of the plan, in any order.
-            range_bytes: approximate bytes of a range; there are at most 128. All rows of a value,
-                or of a partition, are in the same range. For vectors a sixteenth of it, since
-                linking takes longer.
-            memory_bytes: memory of the merge of a range, but at least 512 KiB per part.
+            parts: the parts of all tasks of the plan, in any order.
+            range_bytes: approximate bytes per range; there are at most 128 ranges. All rows of a
+                value, or of a partition of vectors, are in the same range. Ranges of vectors get a
+                sixteenth of it, because linking takes longer than merging.
+            memory_bytes: memory for merging a range, but at least 512 KiB per part.
 
         Returns:
-            An empty list if one range is enough, and for other kinds of indices: `merge` then does
-            all the work. Codes of vectors without graphs lie in one file, which cannot be split;
-            for texts there is nothing to merge.
+            The ranges: of values of a B-tree or bitmap index, or of partitions of vectors with
+            graphs. Empty if one range is enough, and for other kinds of indices; `merge` then does
+            all the work.
 
         Raises:
-            InvalidInputError: parts that do not cover each fragment of the plan's version once.
+            InvalidInputError: the parts do not cover each fragment of the plan's version exactly
+                once.
         """
         await dataset._load(index_parts)
         return await index_parts.ranges(
@@ -191,27 +191,28 @@ class IndexBuild:
     ) -> IndexSegment:
         """Merge the parts of all tasks into the files of the index.
 
-        Cost: the parts' bytes once, in GETs of `memory_bytes / 4 / parts`, at least 256 KiB; the
-        files' PUTs. Memory: about `memory_bytes`, but at least 512 KiB per part, and the pages
-        being written; for a bitmap index the rows of one value, for vectors the rows of one
+        Cost: a read of the parts' bytes, in GETs of `memory_bytes / 4 / parts` (at least 256 KiB);
+        the files' PUTs. Memory: about `memory_bytes`, but at least 512 KiB per part, and the pages
+        being written; for a bitmap index also the rows of one value, for vectors those of one
         partition.
 
         Args:
             dataset: any version of the table.
             plan: from `plan`.
-            parts: a part of each task of the plan, in any order.
-            pages: results of all `ranges` of these parts, in any order. Then only the table of a
-                B-tree's pages remains to be written (one PUT), the runs of a bitmap index, or the
-                codes and the graphs of the partitions of vectors.
-            memory_bytes: bound of the memory.
-            on_rows: called repeatedly with the number of merged rows; for a bitmap index, of row
-                sets.
+            parts: the parts of all tasks of the plan, in any order.
+            pages: results of all `ranges` of these parts, in any order. Then the merge only writes
+                the page table of a B-tree (one PUT), the file of a bitmap index, or the codes and
+                graphs of vectors. None: there are no ranges.
+            memory_bytes: approximate memory of the merge.
+            on_rows: called repeatedly with the number of merged rows, or for a bitmap index of
+                merged row sets; None: not called.
 
         Raises:
-            InvalidInputError: parts or pages that do not cover each fragment, or each range, once.
-            NotFoundError: a part, or the version, is gone.
+            InvalidInputError: the parts do not cover each fragment, or the pages each range,
+                exactly once.
+            NotFoundError: a part or the version has been removed.
             CorruptFileError: the bytes of a part have changed since it was written.
-            StoreError: the store failed; no file of the index stays, but the parts do.
+            StoreError: the store failed; the index's files are removed, the parts remain.
         """
         await dataset._load(index_parts)
         return await index_parts.merge(
@@ -226,12 +227,12 @@ class IndexBuild:
         segment: IndexSegment,
         **commit: Unpack[CommitArguments],
     ) -> Dataset:
-        """Make the index part of the next version, and remove its parts.
+        """Commit the index as part of the next version, and remove its parts.
 
-        Rows that others appended since the plan are scanned until `optimize.optimize_indices()`.
+        Rows that were appended after the plan are scanned until `optimize.optimize_indices()`.
 
-        Cost: a commit; one request to delete; if tasks wrote files of the index, a LIST of its
-        folder, and another request to delete if killed attempts left files there.
+        Cost: a commit, and one DELETE; if tasks wrote files of the index, a LIST of its folder, and
+        another DELETE if killed attempts left files there.
 
         Args:
             dataset: any version of the table.
@@ -240,8 +241,9 @@ class IndexBuild:
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            RetryableConflictError: others rewrote fragments of the plan, or made such an index.
-                The index's files are gone, the parts stay: plan again with them as `done`.
+            RetryableConflictError: other commits rewrote fragments of the plan, or created such an
+                index. The index's files are removed, but the parts remain: plan again with them as
+                `done`.
             CommitConflictError: a newer version rules the index out.
         """
         await dataset._load(index_parts)
@@ -251,9 +253,9 @@ class IndexBuild:
 
     @classmethod
     async def discard(cls, dataset: Dataset, parts: Sequence[IndexPart]) -> None:
-        """Remove the files of parts that are not needed, as far as the store can be reached.
+        """Remove the files of parts that are not needed. Errors of the store are ignored.
 
-        Cost: one request to delete. Raises no error.
+        Cost: one DELETE. Raises no error.
 
         Args:
             dataset: any version of the table.

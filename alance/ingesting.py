@@ -1,4 +1,4 @@
-"""`ingest`: a stream of batches, or of changes by key, into a table, committed now and then."""
+"""`ingest`: a stream of batches, or of changes by key, into a table, with periodic commits."""
 
 from __future__ import annotations
 
@@ -89,42 +89,41 @@ def ingest(
     Sends no request before its block begins. The sinks and inserts of one session on one table
     share versions; any number of tasks may write to one sink.
 
-    With `on` it takes changes by key instead: rows to upsert, and keys to delete. A commit is then
-    a merge of the last change of each key into the latest version.
+    With `on`, the sink takes changes by key instead: rows to upsert, and keys to delete. A commit
+    is then a merge of the last change of each key into the latest version.
 
     Args:
         uri: path or URI of the table; see `dataset`.
-        schema: of a table that is to be created; None: that of the first batch.
+        schema: schema of a new table; None: the schema of the first batch.
         on: key columns; see `Sink.upsert` and `Sink.delete`. None: rows are appended.
-        kind: column that says what `write` does with a row: `insert`, `update` and `upsert` are the
-            same, `delete` needs the key columns alone. It is no column of the table. None: all rows
-            are upserted.
-        envelope: `debezium`: `write` takes change events with `op` (c, r, u, d), and the rows in
-            the structs `before` and `after`; other columns are ignored.
-        max_buffer_bytes: bytes of rows in memory that are not encoded yet; `write` waits for room.
-            With `on`: half of it bounds the changes in memory, which are committed when it is full.
-        max_rows_per_file: rows after which a new file begins.
+        kind: name of the column with the kind of change for `write`, which is not a column of the
+            table: `insert`, `update` and `upsert` mean the same, `delete` needs only the key
+            columns. None: all rows are upserted.
+        envelope: `debezium` if `write` gets change events with `op` (c, r, u, d), and the rows in
+            the structs `before` and `after`; other columns are ignored. None: plain rows.
+        max_buffer_bytes: maximum bytes of rows in memory that are not yet encoded; `write` waits
+            for room. With `on`, changes in memory are committed when they reach half of it.
+        max_rows_per_file: number of rows after which a new file begins.
         max_bytes_per_file: a file ends after the batch that reaches this size.
-        max_file_age: seconds from a file's first row to its end; None: up to the commit. Not with
-            `on`.
+        max_file_age: seconds from a file's first row to its end; None: a file ends at the commit.
+            Not allowed with `on`.
         commit_interval: seconds from the first row to the commit; None: only by size, by `flush`
             and at the end.
         commit_rows, commit_bytes: number of rows, or of bytes of files, that cause a commit.
-        producer: name of the writer. Its batches are numbered from 1 on, and the number of the last
-            batch is recorded in each version: after a crash, a new sink of the same name has it as
-            `last_sequence`. Only one sink at a time should have a name: of two that write the same
-            numbers, one fails.
-        history: number of versions that are searched for the last batch of a producer, and for
-            tokens.
+        producer: name of the writer. Its batches are numbered from 1 on, and each version records
+            the number of the last batch. After a crash, a new sink with the same name has this
+            number as `last_sequence`. Only one sink at a time should use a name: if two write the
+            same numbers, one of them fails.
+        history: number of versions that are searched for tokens and for the producer's last batch.
         data_storage_version, stable_row_ids: settings of a new table.
         properties: recorded in each transaction.
         blobs: options of blobs of version 2; see `BlobOptions`.
-        auto_compact: number of small fragments that are joined in the background as soon as they
-            are there, as by `Optimize.auto_compact` with the table's options of compaction; `close`
-            looks a last time, and waits for the compaction. None: never.
-        maintain: policy by which the table is maintained in the background, after some commits and
-            at the end, as by `Dataset.maintain`; True: the policy in the table's configuration.
-            Not together with `auto_compact`.
+        auto_compact: number of small fragments at which these are joined in the background, as by
+            `Optimize.auto_compact` with the table's compaction options; `close` checks a last time
+            and waits for the compaction. None: never.
+        maintain: policy for maintaining the table in the background, after some commits and at the
+            end, as by `Dataset.maintain`; True: the policy in the table's configuration; None:
+            never. Not allowed with `auto_compact`.
         place: `store`, `storage_options` and `session`, as for `dataset`.
 
     Raises:
@@ -166,9 +165,9 @@ class Sink:
     loop.
 
     Accepted rows are committed later: by interval or size, by `flush`, and at the end of the block.
-    An error in the block, or a cancellation, drops rows that are not committed: they never become
-    visible, and their files are removed. So does an error of the store, which all later calls raise
-    again.
+    An error in the block, a cancellation or an error of the store drops the uncommitted rows, which
+    then never become visible, and removes their files. After an error of the store, all later calls
+    raise it again.
     """
 
     def __init__(
@@ -196,7 +195,7 @@ class Sink:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Schema to which batches are cast. None before the first batch of a new table."""
+        """Schema to which batches are cast; None before the first batch of a new table."""
         if self._ingest is None:
             return self._schema
         return self._ingest.schema
@@ -208,17 +207,17 @@ class Sink:
 
     @property
     def compaction(self) -> AutoCompactionMetrics | None:
-        """Counters of the compactions in the background. None without `auto_compact`."""
+        """Counters of the compactions in the background; None without `auto_compact`."""
         return None if self._compactor is None else self._compactor.metrics
 
     @property
     def maintenance(self) -> MaintenanceMetrics | None:
-        """Counters of the maintenance in the background. None without `maintain`."""
+        """Counters of the maintenance in the background; None without `maintain`."""
         return None if self._maintainer is None else self._maintainer.metrics
 
     @property
     def last_sequence(self) -> int:
-        """Number of the producer's last batch that is committed; 0: none."""
+        """Number of the producer's last committed batch; 0 if there is none."""
         return 0 if self._ingest is None else self._ingest.last_sequence
 
     @property
@@ -231,32 +230,31 @@ class Sink:
     async def write(
         self, data: Data, *, token: str | None = None, sequence: int | None = None
     ) -> bool:
-        """Accept rows, or changes; waits while the buffer is full. They become visible by the next
-        commit.
+        """Accept rows or changes for the next commit. Waits while the buffer is full.
 
-        A call that is cancelled while it waits accepts nothing of a batch.
+        A batch whose call is cancelled while it waits is not accepted.
 
-        Cost: no request of its own; the files' PUTs as they fill, and for each commit two rounds.
-        With `on` a commit is a LIST, and a merge by an index of the keys or a scan of the key
-        columns.
+        Cost: PUTs of full files in the background, and two rounds per commit. With `on`, a commit
+        is a LIST, and a merge by an index of the keys or by a scan of the key columns.
 
         Args:
-            data: anything that `write_dataset` accepts; with `kind` or `envelope` a feed of such
-                changes. With a token, or a producer, all of it is
-                committed in one version, and held in memory until then; else each of its batches is
-                accepted by itself.
-            token: a unique name of these rows: they are skipped if rows of this name were accepted
-                before, or are in one of the table's last versions.
-            sequence: number of this write among those of the producer, ascending; skipped if it
-                is not above those accepted or committed. None: the next one.
+            data: anything that `write_dataset` accepts; with `kind` or `envelope` a feed of
+                changes. With a token or a producer, all of it is committed in one version, and held
+                in memory until then; otherwise each of its batches is accepted separately.
+            token: a unique name of these rows, which are skipped if rows with this name were
+                already accepted, or are in one of the table's last versions; None: no name.
+            sequence: number of this write among the producer's writes, ascending; the write is
+                skipped if the number is not above those already accepted or committed. None: the
+                next number.
 
         Returns:
             False if the rows were skipped.
 
         Raises:
-            InvalidInputError: rows that do not fit the table, or the sink is not open.
-            CommitConflictError: others have committed the same batches, or changed the columns.
-            AlanceError: the error by which the sink failed before.
+            InvalidInputError: rows do not fit the table, or the sink is not open.
+            CommitConflictError: another writer has committed the same batches, or changed the
+                columns.
+            AlanceError: the error of an earlier failure of the sink.
         """
         self._check(token)
         if self._options.on is not None:
@@ -306,12 +304,13 @@ class Sink:
     async def delete(
         self, keys: Data, *, token: str | None = None, sequence: int | None = None
     ) -> bool:
-        """Accept keys whose rows are deleted; keys without a row are ignored. For sinks with `on`.
+        """Accept keys of rows to delete; keys without a row are ignored. For sinks with `on`.
 
         Cost: as `write`.
 
         Args:
-            keys: anything that `write_dataset` accepts, with the key columns; others are ignored.
+            keys: anything that `write_dataset` accepts, with the key columns; other columns are
+                ignored.
             token, sequence: as for `write`.
 
         Returns:
@@ -328,13 +327,15 @@ class Sink:
     async def flush(self) -> int:
         """Commit all accepted rows, and return the number of a version in which they are visible.
 
-        Cost: the files that are not written yet, and two rounds; no request if all is committed.
+        Cost: the files that are not yet written, and two rounds; no request if everything is
+        committed.
 
         Raises:
-            InvalidInputError: nothing was written yet and there is no table, or the sink is not
+            InvalidInputError: nothing has been written and there is no table, or the sink is not
                 open.
-            CommitConflictError: others have committed the same batches, or changed the columns.
-            AlanceError: the error by which the sink failed.
+            CommitConflictError: another writer has committed the same batches, or changed the
+                columns.
+            AlanceError: the error of a failure of the sink.
         """
         self._check()
         if self._ingest is None:
@@ -342,13 +343,14 @@ class Sink:
         return (await self._ingest.flush()).version
 
     async def close(self) -> None:
-        """Commit all accepted rows, and end. May be called twice.
+        """Commit all accepted rows, and end the sink. May be called twice.
 
         Cost: as `flush`; with `auto_compact` also a last compaction.
 
         Raises:
-            CommitConflictError: others have committed the same batches, or changed the columns.
-            AlanceError: the error by which the sink failed.
+            CommitConflictError: another writer has committed the same batches, or changed the
+                columns.
+            AlanceError: the error of a failure of the sink.
         """
         is_open, self._is_open = self._is_open, False
         if is_open and self._ingest is not None:
@@ -361,9 +363,9 @@ class Sink:
                 raise
 
     async def abort(self) -> None:
-        """Drop all rows that are not committed, and end. May be called twice.
+        """Drop all uncommitted rows, and end the sink. May be called twice.
 
-        Cost: DELETEs of the files that no version has. Raises no error.
+        Cost: DELETEs of the uncommitted files. Raises no error.
         """
         self._is_open = False
         for task in self._upkeep:
@@ -394,7 +396,7 @@ class Sink:
         """Accept changes.
 
         Args:
-            form: method of `Feed` that makes changes of the data.
+            form: method of `Feed` that converts the data to changes.
         """
         options, pool = self._options, self._session.engine.pool
         if options.on is None:
@@ -435,7 +437,7 @@ class Sink:
             return self._ingest
 
     async def _begin(self, schema: pa.Schema | None) -> None:
-        """Begin, if there is a table or columns to create it with."""
+        """Begin to write, if there is a table or columns for a new one."""
         least, policy = self._options.auto_compact, self._maintain
         pool = self._session.engine.pool
         if least is not None:
@@ -447,7 +449,7 @@ class Sink:
             opened = await ingest_open.open_ingest(self._session, self._table, schema, options)
         else:
             await pool.load(feed, stream)
-            if schema is not None:  # refused before a table is made
+            if schema is not None:  # raises before a table is created
                 feed.Feed(schema, options.on, options.kind, options.envelope)
             opened = await ingest_open.open_ingest(
                 self._session, self._table, schema, options, stream.MergeChunk
@@ -472,7 +474,7 @@ class Sink:
 
     @property
     def _upkeep(self) -> list[UpkeepTask]:
-        """Tasks in the background; one at most."""
+        """Return the background tasks: at most one."""
         return [task for task in (self._compactor, self._maintainer) if task is not None]
 
     def _check(self, token: str | None = None) -> None:

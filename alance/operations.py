@@ -1,7 +1,7 @@
 """Operations of transactions, for commits of distributed writers by `alance.commit`.
 
-Fragments, fields and files are protobuf messages of the format (`write_fragments` returns
-fragments), so that parts that this release does not know are preserved.
+Fragments, fields and files are protobuf messages of the format, as from `write_fragments`, so that
+parts that this release does not know are preserved.
 """
 
 from alance.format.table.operations import (

@@ -1,4 +1,4 @@
-"""Upkeep of a table's files: compaction, at once or in parts that several processes share."""
+"""Upkeep of a table's files: compaction in one call, or by several processes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _PLACES: Final = {
     "parse_duration": "alance.ops.cleanup.policy",
 }
 
-if not TYPE_CHECKING:  # else any name would check
+if not TYPE_CHECKING:  # otherwise any name would type-check
     __getattr__, __dir__ = lazy(__name__, _PLACES)
 
 
@@ -85,17 +85,17 @@ class Optimize:
         """Rewrite small fragments, and fragments with many deleted rows, into larger fragments.
 
         Rows keep their order, their versions, and their row ids if these are stable. Deleted rows
-        and dropped columns are removed from the new files. Two versions are made, or none if there
-        is nothing to do. Indices follow the rows to their new addresses, or later with
-        `defer_index_remap`. The fragments of an index that cannot follow stay as they are, unless
-        `uncover_indices`; `summary["warnings"]` then names the index. The other keys of `summary`
-        are `fragments_removed`, `fragments_added`, `files_removed`, `files_added`. Others may
-        append meanwhile.
+        and dropped columns are removed from the new files. Two versions are committed, or none if
+        there is nothing to do. Indices are remapped to the new addresses, or later with
+        `defer_index_remap`. The fragments of an index that cannot be remapped are not rewritten,
+        unless `uncover_indices` is set; `summary["warnings"]` then names the index. The other keys
+        of `summary` are `fragments_removed`, `fragments_added`, `files_removed`, `files_added`.
+        Concurrent appends are allowed.
 
-        Cost: a scan of the fragments, many at a time; the writing of their rows; two commits;
-        reading and writing the segments of indices that cover them, without `defer_index_remap`.
-        Memory: for each concurrent task, the batches read ahead and the rows of the next pages; 24
-        bytes per row with stable row ids, 8 bytes per deleted row.
+        Cost: a scan of the fragments, many at a time; a write of their rows; two commits; without
+        `defer_index_remap`, a read and a write of the index segments that cover them. Memory: for
+        each concurrent task, the batches read ahead and the rows of the pages being filled; 24
+        bytes per row with stable row ids; 8 bytes per deleted row.
 
         Example:
 
@@ -104,20 +104,20 @@ class Optimize:
             assert len(dataset.fragments) == 1
 
         Args:
-            properties: recorded in the transaction.
+            properties: texts by key, recorded in the transaction.
             message: a commit message, recorded in the transaction.
-            max_retries: attempts after the first, if others committed first.
+            max_retries: number of attempts after the first one, for when other commits are first.
             options: see `CompactionOptions`.
 
         Raises:
-            RetryableConflictError: others deleted or changed rows of these fragments; no file of
-                the attempt stays.
-            UnsupportedError: files of a version that alance does not write; an index that has to
-                be rewritten after `defer_index_remap` (see `optimize_indices`), of a kind that
-                alance does not write; `defer_index_remap` on a table with stable row ids.
-            InvalidInputError: an option out of its range.
-            CorruptFileError, NotFoundError: an index that cannot be read, without
-                `uncover_indices`.
+            RetryableConflictError: other commits deleted or changed rows of these fragments; all
+                new files are removed.
+            UnsupportedError: alance does not write the file version; an index whose remap was
+                deferred (see `optimize_indices`) is of a kind that alance does not write; or
+                `defer_index_remap` is set for a table with stable row ids.
+            InvalidInputError: an option is out of range.
+            CorruptFileError, NotFoundError: an index cannot be read, and `uncover_indices` is not
+                set.
         """
         await self._dataset._load(compact, compact_plan)
         after = await compact.compact_files(
@@ -134,43 +134,41 @@ class Optimize:
         interval: float = 60.0,
         **options: Unpack[CompactionArguments],
     ) -> AutoCompaction:
-        """Return a block during which the table is compacted in the background, for tables with
-        many small commits.
+        """Return an `async with` block in which the table is compacted in the background.
 
             async with dataset.optimize.auto_compact(interval=300):
                 await serve()
 
-        A task looks for new versions at intervals. It joins the longest run of fragments at the end
-        of the table in which all fragments together have four times the rows of the largest one, so
-        that rows are rewritten only into a fragment that is four times larger (with a smaller
-        `min_fragments`, so many times). Appends are never disturbed. A delete or
-        update of rows that are being joined wins over the compaction; if the compaction committed
-        first, the delete or update runs again, as beside any other writer.
+        Use it for tables with many small commits. A task polls for new versions. It joins the
+        longest run of fragments at the end of the table that together have four times the rows of
+        the largest one. So each rewrite puts a row into a fragment that is at least four times
+        larger (or `min_fragments` times, if that is less). Appends are never disturbed. A delete or
+        update of rows that are being joined takes precedence over the compaction; if the compaction
+        is committed first, the delete or update is retried, as with any other writer.
 
         Failures are logged, counted in `metrics`, and tried again later. At the end of the block
-        the task looks a last time. If the block ends with an error, or is cancelled, a running
-        compaction is dropped, and none of its files stays.
+        the task polls a last time. If the block ends with an error, or is cancelled, a running
+        compaction is dropped and its files are removed.
 
-        Old versions keep the small files until a cleanup. Fragments that an index covers are joined
-        only with others that it covers.
+        Old versions retain the small files until a cleanup. Fragments that an index covers are
+        joined only with others that it covers.
 
         Cost: a LIST per `interval`; a GET for a new version; compactions as by `compact_files`.
 
         Args:
-            min_fragments: compact as soon as so many fragments can be joined; an integer of 2 or
-                more.
-            interval: seconds between looks.
+            min_fragments: number of joinable fragments at which a compaction begins; 2 or more.
+            interval: seconds between polls.
             options: see `CompactionOptions`.
 
         Raises:
-            InvalidInputError: an option out of its range; raised when the block begins.
+            InvalidInputError: an option is out of range; raised when the block begins.
         """
         return AutoCompaction(self._dataset, min_fragments, interval, options)
 
     async def enable_auto_cleanup(
         self, auto_cleanup_config: AutoCleanupConfig, **commit: Unpack[CommitArguments]
     ) -> Dataset:
-        """Configure cleanup after commits, which all writers of the table do from then on.
+        """Configure cleanups after commits, which all writers of the table then make.
 
         Cost: a commit.
 
@@ -192,7 +190,7 @@ class Optimize:
     async def disable_auto_cleanup(self, **commit: Unpack[CommitArguments]) -> Dataset:
         """Remove the settings of `enable_auto_cleanup`.
 
-        Cost: a commit; without such settings no request, and no version is made.
+        Cost: a commit; without such settings no request, and no version is committed.
 
         Args:
             commit: see `alance.types.CommitArguments`.
@@ -217,26 +215,26 @@ class Optimize:
         retrain: bool = False,
         **commit: Unpack[CommitArguments],
     ) -> Dataset:
-        """Extend indices to all fragments; indices of kinds that alance does not write stay.
+        """Extend indices to all fragments, except indices of kinds that alance does not write.
 
         A new segment replaces the latest segment of each index. It covers the fragments of the
         latest segment and the fragments that were not covered. If all fragments were covered, no
-        version is made.
+        version is committed.
 
         - B-trees and bitmap indices: the files of the latest segment are merged with the rows that
           were not covered. Small segments are built again from the column, as are other scalar
           indices, indices of JSON values, and indices of tables with stable row ids.
         - Vector indices: the new segment replaces the latest segments that are not larger than
-          those after them, so that an index has few segments, and a row is rewritten a few times at
-          most. Codes are reused, and only vectors that were not covered are read. If partitions
+          those after them, so that an index has few segments, and a row is rewritten only a few
+          times. Codes are reused, and only vectors that were not covered are read. If partitions
           would grow to more than four times the rows for which centroids were computed, centroids
           and codes are computed again, and all vectors of the segment are read.
 
         `summary` has `segments_added`, the number of new segments, and `warnings`.
 
         If the table was compacted with `defer_index_remap`, all indices are first rewritten with
-        the new addresses of their rows, even those that `index_names` lacks. This makes a version
-        of its own.
+        the new addresses of their rows, in a separate version, even those that are not in
+        `index_names`.
 
         Cost: a scan of each indexed column in the fragments of the new segment; if files are
         merged, only in the fragments that were not covered, and a read of the files; the new files'
@@ -251,18 +249,19 @@ class Optimize:
 
         Args:
             num_indices_to_merge: number of latest segments that the new segment replaces; 0: it
-                covers only fragments that were not covered, and replaces none. None: as above.
-            index_names: extend only these indices; None: all.
-            retrain: replace all segments by one new segment of all fragments.
+                replaces none, and covers only fragments that were not covered; None: as described
+                above.
+            index_names: names of the indices to extend; None: all.
+            retrain: True to replace all segments by one new segment of all fragments.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
             NotFoundError: no such index.
             InvalidInputError: a negative number of segments.
-            UnsupportedError: an index has to be rewritten after `defer_index_remap`, and alance
-                does not write its kind.
-            CorruptFileError: a segment that cannot be read; `retrain` does not read segments.
-            RetryableConflictError: others rewrote the fragments at every attempt.
+            UnsupportedError: an index with a deferred remap is of a kind that alance does not
+                write.
+            CorruptFileError: a segment cannot be read; `retrain` does not read segments.
+            RetryableConflictError: other commits rewrote the fragments at every attempt.
         """
         await self._dataset._load(index_extend)
         after = await index_extend.optimize_indices(
@@ -291,7 +290,7 @@ class UpkeepBlock(ABC):
 
     @property
     def dataset(self) -> Dataset:
-        """Dataset of the last version that was seen or made."""
+        """Dataset of the last version that the task has seen or committed."""
         return self._dataset if self._task is None else self._dataset._on(self._task.last)
 
     async def __aenter__(self) -> Self:
@@ -329,7 +328,7 @@ class AutoCompaction(UpkeepBlock):
 
     @property
     def metrics(self) -> AutoCompactionMetrics | None:
-        """Counters of the compactions so far. None before the block has begun."""
+        """Counters of the compactions so far; None before the block has begun."""
         return None if self._task is None else self._task.metrics
 
     async def _begin(self) -> Compactor:
@@ -343,7 +342,7 @@ class AutoCompaction(UpkeepBlock):
 
 
 class Compaction:
-    """Compaction in parts: one process plans, any number execute tasks, one commits.
+    """Compaction by several processes: one plans, any number execute tasks, one commits.
 
         plan = await Compaction.plan(dataset, target_rows_per_fragment=1_000_000)
         results = [await task.execute(dataset) for task in plan.tasks]
@@ -357,9 +356,9 @@ class Compaction:
 
     @classmethod
     async def plan(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> CompactionPlan:
-        """Plan which fragments to rewrite together.
+        """Plan a compaction: groups of fragments to rewrite together.
 
-        Cost: no request if the manifest records how many rows are deleted; else a GET for each
+        Cost: no request if the manifest records the numbers of deleted rows; else a GET for each
         deletion file of unknown count.
 
         Args:
@@ -367,16 +366,16 @@ class Compaction:
             options: the fields of `CompactionOptions`.
 
         Raises:
-            InvalidInputError: an option out of its range.
-            UnsupportedError: files of a version that alance does not write, or a fragment-reuse
-                index, without `defer_index_remap`.
+            InvalidInputError: an option is out of range.
+            UnsupportedError: alance does not write the file version; or the table has a
+                fragment-reuse index, and `defer_index_remap` is not set.
         """
         await dataset._load(compact, compact_plan)
         return await compact.plan(dataset._snapshot, compact_plan.CompactionOptions(**options))
 
     @classmethod
     async def execute(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> Dataset:
-        """Plan, execute and commit at once.
+        """Plan, execute and commit a compaction.
 
         Cost: as `Optimize.compact_files`.
 
@@ -406,23 +405,23 @@ class Compaction:
     ) -> Dataset:
         """Replace fragments by the rewritten fragments of some or all results.
 
-        Indices follow, or follow later if the plan had `defer_index_remap`.
+        Indices are remapped, or later if the plan had `defer_index_remap`.
 
-        Cost: two commits; reading and writing the segments of indices that cover the fragments.
+        Cost: two commits; a read and a write of the index segments that cover the fragments.
 
         Args:
             dataset: any version of the table.
             results: results of tasks.
-            uncover_indices: an index that cannot be read loses these fragments; False: raise an
-                error.
+            uncover_indices: True to let an index that cannot be read lose these fragments; False to
+                raise an error.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            RetryableConflictError: others deleted or changed rows of these fragments. The new files
-                stay: the other results can still be committed.
+            RetryableConflictError: other commits deleted or changed rows of these fragments. The
+                new files remain, so that the other results can still be committed.
             CommitConflictError: a newer version rules the rewrite out.
             InvalidInputError: two results for one fragment.
-            CorruptFileError, NotFoundError, UnsupportedError: an index that cannot be read.
+            CorruptFileError, NotFoundError, UnsupportedError: an index cannot be read.
         """
         await dataset._load(compact)
         snapshot = await compact.commit(

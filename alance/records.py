@@ -1,9 +1,9 @@
 """Dataclasses whose methods are compiled when they are first called.
 
 `dataclasses` compiles six functions for each class, which takes up to a millisecond, and a process
-uses few of the classes that it imports. Here a class gets its slots at once and its methods when
-they are first used: `__init__` is generated from the fields, and the other methods are taken from a
-twin that `dataclasses` makes. Type checkers see `dataclasses.dataclass`.
+uses few of the classes that it imports. In this module a class gets its slots at once and its
+methods at their first use: `__init__` is generated from the fields, and the other methods are taken
+from a twin class that `dataclasses` creates. Type checkers see `dataclasses.dataclass`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, *, slots=False, **options):
-        """Make a dataclass; classes without slots are made by `dataclasses` itself."""
+        """Create a dataclass; `dataclasses` itself creates classes without slots."""
         if not slots:
             return standard(cls, **options)
         return partial(_slotted, **options) if cls is None else _slotted(cls, **options)
@@ -37,14 +37,14 @@ _NAMES: Final = (
     "__match_args__",
     *["__replace__"] * (sys.version_info >= (3, 13)),
 )
-_OF_INSTANCES: Final = ("__dict__", "__weakref__")  # classes with slots have none of them
+_OF_INSTANCES: Final = ("__dict__", "__weakref__")  # classes with slots have neither
 
 
 def _slotted(
     cls: type, frozen: bool = False, eq: bool = True, repr: bool = True, kw_only: bool = False
 ) -> type:
     written = {name: value for name, value in vars(cls).items() if name not in _OF_INSTANCES}
-    if "__eq__" in written and written["__hash__"] is None:  # which Python put there
+    if "__eq__" in written and written["__hash__"] is None:  # Python has set it
         del written["__hash__"]
     own = [name for name, kind in get_annotations(cls).items() if "ClassVar" not in str(kind)]
     source = _ClassSource(
@@ -70,10 +70,10 @@ def _again(cls: type, body: dict[str, Any]) -> type:
 
 
 class _ClassSource:
-    """Source code of a class in terms of attributes, from which methods are generated.
+    """Attributes of a class as it was written, from which methods are generated.
 
     Args:
-        body: attributes of the class as it was written, without slots.
+        body: attributes of the class without slots.
         own: names of the fields that the class adds to those of its bases.
         options: options of the dataclass.
 
@@ -90,16 +90,16 @@ class _ClassSource:
         self._options = options
 
     def attribute(self, name: str) -> Any:
-        """Return an attribute that `dataclasses` would have added."""
+        """Return an attribute that `dataclasses` would have added to the class."""
         if name == "__init__":
             return _init(self.slotted, self._fields(), self._options)
         options = dict(self._options)
-        if name != "__dataclass_params__":  # that has all options; else compile few functions
+        if name != "__dataclass_params__":  # it contains all options
             options["frozen"] &= any(map(is_dataclass, self.slotted.__bases__))
             options["init"] = False
             options["eq"] = name == "__eq__"
             options["repr"] = name == "__repr__"
-            options["unsafe_hash"] = name == "__hash__"  # the same function as of frozen classes
+            options["unsafe_hash"] = name == "__hash__"  # the same function as for frozen classes
         twin: type = standard(**options)(_again(self.slotted, {**self._body}))
         return vars(twin)[name]
 
@@ -113,7 +113,7 @@ class _ClassSource:
 
 
 class _Later:
-    """Attribute of a class that is made when it is first read."""
+    """Attribute of a class that is computed at its first read."""
 
     __slots__ = ("_name", "_source")
     _name: str
@@ -143,7 +143,7 @@ def _delete_attribute(record: Any, name: str) -> None:
 
 
 def _is_fixed(record: Any, name: str) -> bool:
-    """True if an attribute is frozen: any of a dataclass, but only fields in other subclasses."""
+    """True if an attribute is frozen: any of a dataclass, but only fields of other subclasses."""
     return "__dataclass_fields__" in vars(type(record)) or name in record.__dataclass_fields__
 
 
@@ -165,7 +165,7 @@ _FROZEN: Final = {
 
 
 class _Absent:
-    """Default of a parameter whose value a factory makes."""
+    """Default of a parameter whose value comes from a factory."""
 
     def __repr__(self) -> str:
         return "<factory>"
@@ -182,7 +182,7 @@ def _init(cls: type, own: Iterable[Field[Any]], options: dict[str, bool]) -> Fun
     bases = [base for base in cls.__mro__[:0:-1] if is_dataclass(base)]
     parts = {part.name: part for base in bases for part in fields(base)}
     parts |= {part.name: part for part in own}
-    by_name = {  # True for parameters that are keyword-only, which come last
+    by_name = {  # True for keyword-only parameters, which come last
         name: kw_only if part.kw_only is MISSING else part.kw_only for name, part in parts.items()
     }
     constants: dict[str, Any] = {"_absent": _Absent(), "_set": object.__setattr__}

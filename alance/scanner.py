@@ -1,4 +1,4 @@
-"""Scanner: a scan that is decided and not yet run."""
+"""Scanner: a scan whose columns and options are set, but which has not run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
     class Scannable(Protocol):
-        """A dataset, or a fragment of one."""
+        """Protocol of a dataset or a fragment."""
 
         @property
         def scanner(self) -> Callable[..., Scanner]:
@@ -105,7 +105,7 @@ class Scanner:
 
     @property
     def _search_module(self) -> ModuleType | None:
-        """Module of the kind of search that the scan is. Returns None for other scans."""
+        """Return the module for the scan's kind of search; None if it is not a search."""
         if self._options.full_text_query is not None:
             return text_search
         return None if self._options.nearest is None else nearest
@@ -122,18 +122,18 @@ class Scanner:
 
     @outermost
     async def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """Stream the batches, fetched and decoded ahead under the budgets of the options.
+        """Stream the batches, fetched and decoded ahead within the budgets of the options.
 
-        Closing the iterator (or leaving `async for` early and closing it) cancels the reads ahead.
+        Closing the iterator cancels the reads ahead.
 
-        Cost: a round of requests for the footers of fragments that are not cached, and one for page
-        tables beyond the last 64 KiB of a file; then a round per span of rows, and one more for
-        columns that are read late. Spans are read ahead within `io_buffer_bytes`, so that their
-        rounds overlap. `explain` counts the requests.
+        Cost: a round of requests for uncached footers of fragments, and one for page tables outside
+        the last 64 KiB of a file; then a round per span of rows, and one more for columns that are
+        read late. Spans are read ahead within `io_buffer_bytes`, so that their rounds overlap.
+        `explain` counts the requests.
 
         Raises:
             InvalidInputError: an unknown column, a bad filter or option.
-            CorruptFileError: files that contradict the format.
+            CorruptFileError: a file contradicts the format.
             StoreError: the store failed.
         """
         blobs, options = self._blobs_as_bytes, self._options
@@ -158,7 +158,7 @@ class Scanner:
             for batch in cut_table(table, options):
                 yield batch
             return
-        if options.order_by and (await self._schema()).names:  # rows without columns are alike
+        if options.order_by and (await self._schema()).names:  # rows without columns are all equal
             table = await ordering.sorted_table(self._snapshot, self._columns, options)
             for batch in cut_table(table, options):
                 yield batch
@@ -183,18 +183,18 @@ class Scanner:
     async def to_pandas(
         self, *, blob_mode: BlobMode = "lazy", **options: Unpack[FrameArguments]
     ) -> pd.DataFrame:
-        """Read all rows into a DataFrame of pandas, which a thread makes.
+        """Read all rows into a DataFrame of pandas, which is built in a thread.
 
         Cost: as `to_table`; with `lazy` also a HEAD for each whole object that rows name by URI.
 
         Args:
-            blob_mode: `lazy` gives a `BlobFile` for each blob, `bytes` its content, `descriptions`
-                the struct that `to_table` gives; nulls are None. Blobs inside of structs and lists
-                are included. Scans with `blob_handling="all_binary"` give bytes.
+            blob_mode: `lazy` for a `BlobFile` per blob, `bytes` for its content, `descriptions` for
+                the struct as in `to_table`; nulls are None. This includes blobs inside structs and
+                lists. Scans with `blob_handling="all_binary"` always return bytes.
             options: options of pyarrow's `Table.to_pandas`.
 
         Raises:
-            InvalidInputError: another `blob_mode`, an unknown column, a bad filter or option.
+            InvalidInputError: an unknown `blob_mode` or column, or a bad filter or option.
             MissingPackageError: pandas is not installed.
             UnsupportedError: `bytes` of blobs in maps or fixed-size lists.
             CorruptFileError, StoreError: as from `to_batches`.
@@ -208,7 +208,7 @@ class Scanner:
         blob_mode: BlobMode = "lazy",
         **options: Unpack[FrameArguments],
     ) -> pd.DataFrame:
-        """Return `to_pandas` with each `BlobFile` replaced by `as_file` of it."""
+        """Return the result of `to_pandas`, with `as_file` applied to each `BlobFile`."""
         check_choice("blob_mode", blob_mode, get_args(BlobMode))
         snapshot, pool = self._snapshot, self._snapshot.engine.pool
         await _load_optional(pool, "pandas")
@@ -238,7 +238,7 @@ class Scanner:
         return self._options.with_row_address or ROW_ADDRESS in (self._columns or ())
 
     async def to_polars(self) -> pl.DataFrame:
-        """Read all rows into a DataFrame of Polars, which a thread makes.
+        """Read all rows into a DataFrame of Polars, which is built in a thread.
 
         Cost: as `to_table`.
 
@@ -255,8 +255,8 @@ class Scanner:
     async def count_rows(self) -> int:
         """Count the rows of the scan.
 
-        Cost: no request if the manifest has the answer; an index alone if it answers the filter;
-        else a scan of the filter's columns. For a scan that searches, the search.
+        Cost: no request if the manifest has the answer; only an index if that answers the filter;
+        else a scan of the filter's columns. For a search, the search.
 
         Raises:
             InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
@@ -276,14 +276,14 @@ class Scanner:
 
         `count(x)` does not count nulls. The other aggregates ignore nulls, and are null if all
         values are null. NaN is greater than all numbers. A sum of integers is int64 or uint64, a
-        sum of floats float64, a sum of decimals has ten more digits; `avg` is float64, for decimals
-        of 128 bits a decimal of four more digits after the point.
+        sum of floats float64, a sum of decimals has ten more digits; `avg` is float64, but for
+        decimals of 128 bits a decimal with four more decimal places.
 
-        Cost: a scan of the used columns, in batches that are folded as they come. `count(*)` alone
-        is a count. Without a filter, limit or group, `min` and `max` of columns of integers, texts,
-        dates and times read only the zones that statistics name. Memory: that of a scan, 32 MiB of
-        batches, and the groups; for many groups batches up to a quarter of `memory_bytes`, and the
-        groups three times.
+        Cost: a scan of the used columns, in batches that are aggregated as they arrive. `count(*)`
+        alone costs as much as `count_rows`. Without a filter, limit or group, `min` and `max` of
+        columns of integers, texts, dates and times read only the zones that statistics select.
+        Memory: that of a scan, 32 MiB of batches, and the groups; with many groups, batches of up
+        to a quarter of `memory_bytes`, and three times the groups.
 
         Example:
 
@@ -293,16 +293,16 @@ class Scanner:
         Args:
             aggregates: SQL text by the name of the output column: `count(*)`, or `count`, `min`,
                 `max`, `sum` or `avg` of an expression. The columns of the scan itself are ignored.
-            group_by: names or paths of columns, or a mapping of names to SQL expressions; null is a
-                group of its own. None: all rows are one group, even if there are no rows.
-            memory_bytes: bound of the groups.
+            group_by: names or paths of columns, or a mapping of names to SQL expressions; nulls
+                form their own group. None: all rows are one group, even if there are no rows.
+            memory_bytes: maximum bytes of the groups.
 
         Returns:
             The groups, in any order: the columns of `group_by`, then the aggregates.
 
         Raises:
             InvalidInputError: an unknown column, bad SQL, a type without such an aggregate, a sum
-                that its type cannot hold, more groups than `memory_bytes` hold.
+                that its type cannot hold, or more groups than fit in `memory_bytes`.
             UnsupportedError: DISTINCT, and aggregates that only `Dataset.sql` has.
         """
         await load_readers(self._snapshot, {"": "true"})
@@ -312,7 +312,7 @@ class Scanner:
         )
 
     def _rows(self, columns: Columns) -> Scanner:
-        """Return the same scan of other columns, for batches that are only folded."""
+        """Return the same scan of other columns, whose batches will only be aggregated."""
         rows = Scanner(self._snapshot, columns, self._options)
         rows._is_folded = True
         return rows
@@ -333,13 +333,13 @@ class Scanner:
     async def analyze_plan(self, count_rows: bool = False) -> str:
         """Run the scan, drop its rows, and return a report.
 
-        The text is that of `explain`, followed by what the run did: rows and batches; requests,
-        bytes and time by reason; cache hits. `alance.trace` records each request of any code.
+        The text is that of `explain`, followed by measurements of the run: rows and batches;
+        requests, bytes and time by reason; cache hits. For single requests, use `alance.trace`.
 
-        Cost: that of `explain`, and of the scan.
+        Cost: that of `explain`, and that of the scan.
 
         Args:
-            count_rows: run `count_rows` instead.
+            count_rows: True to run `count_rows` instead.
 
         Raises:
             InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
@@ -360,12 +360,12 @@ class Scanner:
 
         The result also has the columns that are read first and late. `print` shows it as text.
 
-        Cost: reads footers, page tables and deletion files that are not cached, and does not cache
-        them; reads and caches the parts of indices by which the scan would find its rows.
+        Cost: a read of uncached footers, page tables and deletion files, which are not cached; and
+        of the parts of indices by which the scan would find its rows, which are cached.
 
         Raises:
             InvalidInputError: an unknown column, a bad filter or option.
-            CorruptFileError: files that contradict the format.
+            CorruptFileError: a file contradicts the format.
             StoreError: the store failed.
         """
         if self._options.full_text_query is not None:
@@ -386,9 +386,7 @@ async def _load_optional(pool: DecodePool, package: str) -> None:
 
 
 class Framed:
-    """`to_pandas` for classes with a `scanner` method, shared by the async and the blocking
-    face.
-    """
+    """`to_pandas` for classes with a `scanner` method, shared by the async and the blocking API."""
 
     __slots__ = ()
 
@@ -400,7 +398,7 @@ class Framed:
         blob_mode: BlobMode = "lazy",
         **options: Any,
     ) -> pd.DataFrame:
-        """Scan into a DataFrame with each `BlobFile` replaced by `as_file` of it."""
+        """Scan into a DataFrame, with `as_file` applied to each `BlobFile`."""
         of_scan, of_frame = split_arguments(options)
         scanner = self.scanner(columns, **of_scan)
         return await scanner._frame(as_file, blob_mode=blob_mode, **of_frame)

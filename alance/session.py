@@ -65,9 +65,7 @@ class StoreArguments(OpenArguments, total=False):
 
 
 class TableArguments(StoreArguments, total=False):
-    """Keyword arguments for opening a table, including the store of its versions; see
-    `alance.dataset`.
-    """
+    """Keyword arguments for opening a table and its versions' store; see `alance.dataset`."""
 
     manifest_store: ExternalStore | None
     commit_lock: CommitLock | None
@@ -76,43 +74,44 @@ class TableArguments(StoreArguments, total=False):
 class Session:
     """Scheduler, caches and threads that the reads of one event loop share.
 
-    A session belongs to the loop that first uses it. Closing it cancels everything that is under
-    way and leaves nothing pending; `async with Session() as session:` does so at the end. Each loop
-    also has a session of its own, for datasets that are opened without a session: these can be used
-    in any loop.
+    A session belongs to the loop that first uses it. Closing it cancels all work under way and
+    waits for its end; `async with Session() as session:` does so at the end of the block. Each loop
+    also has its own session, for datasets that are opened without a session; such datasets can be
+    used in any loop.
 
-    An argument that is None comes from an environment variable of its name, such as
-    `ALANCE_CACHE_BYTES=1GiB` or `ALANCE_TIMEOUT=30`, and otherwise has its default.
+    An argument that is None is read from the environment variable of its name, such as
+    `ALANCE_CACHE_BYTES=1GiB` or `ALANCE_TIMEOUT=30`; without the variable, the default is used.
 
     Args:
         cache_bytes: budget of the search cache (manifests, footers, page tables, deletions); 256
             MiB.
-        max_requests: requests in flight to one store; by default as suits the kind of store.
-        io_buffer_bytes: bytes that one scan may fetch ahead of the consumer, and that all large
-            takes together may hold of their input and output; 256 MiB.
-        block_cache_bytes: budget of the block cache: data of remote stores that takes and searches
-            read; 256 MiB. Scans do not fill it.
+        max_requests: maximum number of requests under way to one store; by default that of the kind
+            of store.
+        io_buffer_bytes: maximum bytes that a scan fetches ahead of its consumer, and that all large
+            takes together hold as input and output; 256 MiB.
+        block_cache_bytes: budget of the block cache (data of remote stores that takes and searches
+            have read); 256 MiB. Scans do not use it.
         decode_threads: threads that decode; by default one per processor, at most 8.
         timeout: seconds that a request to a remote store may take, with all its attempts and
             pauses, before it fails with a `StoreError`; 60. A second is added per 64 KiB of its
-            body, which is the lowest accepted rate. `timeout` among the storage options (of one
-            attempt) takes its place for that store.
-        connect_timeout: seconds that a connection may take, 5; it is tried again within `timeout`.
-            `connect_timeout` among the storage options takes its place.
-        cache_dir: folder of the disk cache: manifests, footers, page tables and deletions of remote
-            tables outlive the process there, checksummed, so that a take in a new process costs two
-            rounds, LIST and data. Processes may share it. Its bytes are those of the tables, not
-            encrypted, and readable by its owner only; whoever may read the folder can read them
-            without a right to read the store. By default nothing is cached on disk.
-        cache_dir_bytes: bound of that folder, 1 GiB; the least recently used entries are removed
-            first.
-        trust_versions: take a version that is opened by number from the disk cache without a
-            request, which saves a round. Use it only if no table is ever deleted and made again at
-            the same place: the old table would be seen there.
+            body, which is the lowest accepted rate. `timeout` in the storage options (of one
+            attempt) overrides it for that store.
+        connect_timeout: seconds that connecting may take, 5; it is retried within `timeout`.
+            `connect_timeout` in the storage options overrides it.
+        cache_dir: folder of the disk cache, which stores manifests, footers, page tables and
+            deletions of remote tables with checksums. A take in a new process then costs two
+            rounds: LIST and data. Processes may share the folder. Its files have unencrypted bytes
+            of the tables, which only the owner can read, even without access to the store. By
+            default nothing is cached on disk.
+        cache_dir_bytes: maximum size of that folder, 1 GiB; the least recently used entries are
+            removed first.
+        trust_versions: True to read a version opened by number from the disk cache without a
+            request, which saves a round. Use it only if no table is ever deleted and created again
+            at the same place; otherwise the old table would be read.
     """
 
-    # Returns the objects of the managed blobs of versions, for the cleanup after a commit. It needs
-    # scans, of which commits know nothing, so `alance.datasets` sets it.
+    # Returns the objects of the managed blobs of versions, for the cleanup after a commit. This
+    # needs scans, which commits cannot import, so `alance.datasets` sets it.
     _object_reader: ClassVar[Callable[[Session, Table], Awaitable[ObjectsOf]]]
 
     def __init__(
@@ -178,12 +177,12 @@ class Session:
 
     @property
     def decode_threads(self) -> int:
-        """Threads of the decode pool."""
+        """Number of threads of the decode pool."""
         return self._decode_threads
 
     @property
     def engine(self) -> Engine:
-        """Scheduler, caches and pool; created at the first use inside a running loop."""
+        """Scheduler, caches and pool; created at the first use in a running loop."""
         try:  # inlined, because each step of a read gets the engine
             loop = asyncio.get_running_loop()
         except RuntimeError as error:
@@ -226,16 +225,12 @@ class Session:
         return self.engine.cache.stats
 
     def size_bytes(self) -> int:
-        """Return the bytes that the search cache (see `cache_stats`) and the block cache hold in
-        memory.
-        """
+        """Return the bytes in memory of the search cache and the block cache."""
         engine = self._engine
         return 0 if engine is None else engine.cache.stats.num_bytes + engine.scheduler.block_bytes
 
     def readings(self) -> Iterator[Reading]:
-        """Iterate over the current sizes of queues and caches, and counts of running work; see
-        `alance.observe`.
-        """
+        """Yield sizes of queues and caches, and counts of running work; see `alance.observe`."""
         engine = self._engine
         if engine is None:
             return
@@ -249,13 +244,13 @@ class Session:
     async def settled(self, timeout_s: float = 60.0) -> int:
         """Wait until the cleanup of cancelled calls has ended.
 
-        Cancelled calls return within a second. If the store does not answer, the files that they
-        wrote, and that no version has, are removed after that.
+        Cancelled calls return within a second. If the store is slow, the uncommitted files that
+        they wrote are removed after that.
 
         Cost: no request of its own.
 
         Args:
-            timeout_s: seconds to wait at most.
+            timeout_s: maximum seconds to wait.
 
         Returns:
             Number of cleanups that are still running.
@@ -266,7 +261,7 @@ class Session:
         return await self.engine.background.settled(timeout_s)
 
     async def clear_disk_cache(self) -> None:
-        """Empty `cache_dir` for all processes that share it. Removing the folder does the same.
+        """Empty `cache_dir` for all processes that share it, as deleting the folder does.
 
         Cost: no request.
 
@@ -279,7 +274,7 @@ class Session:
 
     @classmethod
     def of_loop(cls) -> Session:
-        """Return the running loop's own session, which is made on first use.
+        """Return the running loop's own session, which is created at its first use.
 
         Raises:
             UnsupportedError: no event loop of asyncio is running.
@@ -293,8 +288,8 @@ class Session:
             for reference in _of_loop.keyrefs():
                 other = reference()
                 if other is not None and other.is_closed():
-                    # The session references its loop, which would keep the entry forever. Threads
-                    # that start loops at the same time may have removed it already.
+                    # The session references its loop, which would keep the entry forever.
+                    # Concurrent threads that start loops may already have removed it.
                     _of_loop.pop(other, None)
             session = _of_loop[loop] = cls()
             session._is_own, session._loop = True, loop
@@ -302,14 +297,13 @@ class Session:
 
     @classmethod
     def of_any_loop(cls) -> Session:
-        """Return a stand-in for the own session of each loop in which it is used."""
+        """Return a session that stands for the own session of each loop in which it is used."""
         return _of_any_loop
 
     async def aclose(self) -> None:
-        """Cancel everything under way and wait for it, write out the disk cache, and end the
-        threads.
+        """Cancel all work under way, wait for its end, flush the disk cache, and end the threads.
 
-        The cleanup of cancelled calls has two seconds to end; then it is dropped. May be called
+        The cleanup of cancelled calls gets two seconds to end, and is then dropped. May be called
         twice.
 
         Cost: no request of its own. Raises no error.
@@ -346,7 +340,7 @@ class Session:
 
 
 def _or_variable(value: T | None, name: str, parse: Callable[[str], T], usual: D) -> T | D:
-    """Return a budget: the argument, else the environment variable, else the default.
+    """Return a setting: the argument, or the environment variable, or the default.
 
     Raises:
         InvalidInputError: the variable's value is invalid.
@@ -395,14 +389,14 @@ def table_at(uri: str | os.PathLike[str], **place: Unpack[TableArguments]) -> tu
 
 
 def _taken_from(place: StoreArguments, kind: type[StoreArguments]) -> Session:
-    """Take the session out of the arguments, or the loop's own; refuse unknown arguments."""
+    """Remove the session from the arguments, and return it or the loop's own session."""
     if unknown := place.keys() - kind.__annotations__.keys():
         raise unexpected(unknown, kind.__annotations__)
     return place.pop("session", None) or Session.of_loop()
 
 
 def _no_loop() -> UnsupportedError:
-    """Return the error for a caller without a running event loop of asyncio, as under trio."""
+    """Return the error for a caller without a running asyncio event loop, as under trio."""
     return UnsupportedError(
         "no event loop of asyncio is running: under trio or another library use `alance.sync` "
         "in a thread (`trio.to_thread.run_sync`); without a loop `alance.sync` or `asyncio.run`"
@@ -412,20 +406,18 @@ def _no_loop() -> UnsupportedError:
 def queues_of(session: Session) -> dict[str, CommitQueue]:
     """Return a session's queues of waiting appends, by the location of the table.
 
-    A loop's own session stands for that of the running loop.
+    For a loop's own session, the queues are those of the running loop.
     """
     return _here(session)._commit_queues
 
 
 def followers_of(session: Session) -> WeakSet[Follower] | None:
-    """The followers of a session that look for versions; of an own one those here. None if the
-    session is closed.
-    """
+    """Return the followers of a session that poll for versions; None if the session is closed."""
     here = _here(session)
     return None if here._closed else here._followers
 
 
 def _here(session: Session) -> Session:
-    """The session that is used in the running loop: a loop's own stands for those of others."""
+    """Return the session for the running loop, which replaces another loop's own session."""
     is_elsewhere = session._is_own and session._loop is not asyncio.get_running_loop()
     return Session.of_loop() if is_elsewhere else session

@@ -5,10 +5,10 @@
     rows = dataset.take([7, 42])
 
 The classes are derived from the async classes, so that a verb is written, documented and tested
-once. A name is derived, and its module imported, when it is first used. All calls run on one
-background event loop in a daemon thread, so that concurrent threads share requests as concurrent
-tasks do. Scans implement the Arrow PyCapsule stream protocol: polars, duckdb, pandas and pyarrow
-read them directly.
+once. A name is derived, and its module imported, at its first use. All calls run on one background
+event loop in a daemon thread, so that concurrent threads share requests as concurrent tasks do.
+Scans implement the Arrow PyCapsule stream protocol: polars, duckdb, pandas and pyarrow read them
+directly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from alance.blocking import OwnLoop
 
 _background: Final = OwnLoop("alance.sync")
 
-# Classes that have a blocking face, with the public module of each.
+# Classes that have a blocking version, with the public module of each.
 _CLASSES: Final = {
     "AutoCompaction": "alance.optimize",
     "BlobFile": "alance",
@@ -74,7 +74,7 @@ _SAME: Final = tuple(
     name for name in alance.__all__ if name not in _CLASSES and name not in _FUNCTIONS
 )
 
-_faces: Final[dict[type, type]] = {}  # of the classes that were asked for, or came as results
+_faces: Final[dict[type, type]] = {}  # blocking classes derived so far
 
 
 def __getattr__(name: str) -> Any:
@@ -94,7 +94,7 @@ def __dir__() -> list[str]:
 
 
 def _face_of(kind: type) -> type | None:
-    """Return the blocking face of a class; None if it has none."""
+    """Return the blocking version of a class; None if it has none."""
     for base in kind.__mro__:
         name = base.__name__
         if base not in _faces and name in _CLASSES and base.__module__.startswith("alance."):
@@ -105,7 +105,7 @@ def _face_of(kind: type) -> type | None:
 
 
 def _wrap(value: Any) -> Any:
-    """Replace async objects by their blocking faces, also in lists, tuples and dicts."""
+    """Replace async objects by their blocking versions, also inside lists, tuples and dicts."""
     kind = type(value)
     face = _face_of(kind)
     if face is not None:
@@ -122,7 +122,7 @@ def _has_faces(values: Iterable[Any]) -> bool:
 
 
 def _unwrap(value: Any) -> Any:
-    """Replace blocking faces by their async objects, also in dicts."""
+    """Replace blocking objects by their async originals, also inside dicts."""
     if type(value) is dict:
         return {name: _unwrap(item) for name, item in value.items()}
     return value._inner if type(value) in _faces.values() else value
@@ -162,7 +162,7 @@ def _public_members(async_class: type) -> dict[str, Any]:
 
 
 def _face(async_class: type) -> type:
-    """Derive the blocking face of a class: the same public names, each blocking."""
+    """Derive the blocking version of a class: the same public names, all blocking."""
 
     def __init__(self: Any, inner: Any) -> None:
         self._inner = inner
@@ -188,7 +188,7 @@ def _face(async_class: type) -> type:
     if hasattr(async_class, "__aenter__"):
         members["__enter__"] = _enter
         members["__exit__"] = _exit
-    if hasattr(async_class, "__getattr__"):  # it only raises helpful errors
+    if hasattr(async_class, "__getattr__"):  # it only raises errors with hints
         members["__getattr__"] = async_class.__getattr__
     if hasattr(async_class, "_repr_html_"):
         members["_repr_html_"] = _blocking(async_class._repr_html_, is_method=True)
@@ -202,10 +202,10 @@ def _face(async_class: type) -> type:
         members |= {"__getitem__": members["open_table"], "__contains__": members["table_exists"]}
         members |= {"__iter__": _iter_tables, "__len__": _len_tables}
     bases: tuple[type, ...] = ()
-    if "readall" in members:  # libraries that read Python's binary files accept it
+    if "readall" in members:  # for libraries that accept Python's binary files
         bases = (io.BufferedIOBase,)
         members |= {"read1": members["read"], "__del__": _leave_open}
-    # If threads derive the same class at once, all get the class of the first thread.
+    # If threads derive the same class concurrently, all of them get the first thread's class.
     return _faces.setdefault(async_class, type(async_class.__name__, bases, members))
 
 
@@ -230,7 +230,7 @@ def _to_pandas(self: Any, *args: Any, **options: Any) -> Any:
 
 
 def _leave_open(self: Any) -> None:
-    """Do nothing: the object holds no resources, and closing it would need the loop."""
+    """Do nothing: the object holds no resources, and closing it would require the loop."""
 
 
 def _len(self: Any) -> int:
@@ -239,12 +239,12 @@ def _len(self: Any) -> int:
 
 
 def _iter_tables(self: Any) -> Iterator[str]:
-    """The names of the tables of the root, in order."""
+    """Iterate over the sorted names of the tables in the root."""
     return iter(self.list_tables())
 
 
 def _len_tables(self: Any) -> int:
-    """The number of tables of the root."""
+    """Return the number of tables in the root."""
     return len(self.list_tables())
 
 

@@ -1,4 +1,4 @@
-"""Tables by name: in a folder, or of a catalog server.
+"""Tables by name: in a folder, or from a catalog server.
 
 A folder has the layout of LanceDB and Lance's directory namespace; a server speaks the REST
 protocol of Lance namespaces. `alance.connect` returns a `Catalog`, which opens, creates, renames

@@ -1,4 +1,4 @@
-"""Interface between a catalog and the backend that keeps its names."""
+"""Interface between a catalog and the backend that stores its names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from alance.io.opening.credentials import StorageOptions
 
-# names of a namespace, or a table's name after those of its namespace
+# names of a namespace, or of a table: those of its namespace, then its own
 Names: TypeAlias = tuple[str, ...]
 TableName: TypeAlias = str | Sequence[str]
 
@@ -33,11 +33,11 @@ class Place:
     storage_options: StorageOptions | None = None
 
     def __repr__(self) -> str:
-        return f"Place({self.uri!r})"  # options hold secrets
+        return f"Place({self.uri!r})"  # options contain secrets
 
 
 class Backend(Protocol):
-    """Keeps the names of tables and namespaces."""
+    """Protocol of a backend, which stores the names of tables and namespaces."""
 
     @property
     def uri(self) -> str:
@@ -56,12 +56,12 @@ class Backend(Protocol):
         """Return the place of a table.
 
         Raises:
-            TableNotFoundError: no table of that name.
+            TableNotFoundError: there is no table of that name.
         """
         ...
 
     async def begin(self, names: Names) -> Place:
-        """Return the place for a new table; its name may be reserved from then on.
+        """Return the place for a new table, whose name may be reserved from then on.
 
         Raises:
             AlreadyExistsError: the name is in use.
@@ -69,11 +69,11 @@ class Backend(Protocol):
         ...
 
     async def finish(self, names: Names, place: Place) -> None:
-        """Register a table that `begin` started, now that it is written."""
+        """Register a table that was begun by `begin` and has been written."""
         ...
 
     async def abandon(self, names: Names, place: Place) -> None:
-        """Release the name of a table that `begin` started and that will not be written."""
+        """Release the name of a table that was begun by `begin` and will not be written."""
         ...
 
     async def drop(self, names: Names) -> None: ...
@@ -82,10 +82,10 @@ class Backend(Protocol):
 
 
 def names_of(name: TableName, what: str) -> Names:
-    """Return the names in an identifier after checking them.
+    """Check the names in an identifier, and return them.
 
     Raises:
-        InvalidInputError: not text, empty, or not valid as a part of a path.
+        InvalidInputError: a name is not text, is empty, or is not valid in a path.
     """
     if not isinstance(name, Iterable):
         raise InvalidInputError(f"{what} {name!r}: expected a name, or a sequence of names")
@@ -103,7 +103,7 @@ def table_names(name: TableName) -> Names:
     """Return the names of a table: its namespace's names, then its own.
 
     Raises:
-        InvalidInputError: no name, or a name that is not valid.
+        InvalidInputError: there is no name, or a name is invalid.
     """
     names = names_of(name, "table")
     if not names:
@@ -115,7 +115,7 @@ def namespace_names(name: TableName) -> Names:
     """Return the names of a namespace; empty for the root.
 
     Raises:
-        InvalidInputError: a name that is not valid.
+        InvalidInputError: a name is invalid.
     """
     return names_of(name, "namespace")
 

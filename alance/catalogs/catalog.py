@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitArguments
     from alance.ops.write.sources import Data
 
-ABANDON_S: Final = 60.0  # to undo a table that was begun
+ABANDON_S: Final = 60.0  # seconds to undo the beginning of a table
 _log: Final = logging.getLogger(__name__)
 
 
@@ -42,10 +42,10 @@ async def connect(
 ) -> Catalog:
     """Open a catalog of tables: a folder, or a server.
 
-    A folder has its tables as `name.lance`, as LanceDB lays them out; a table `__manifest` in it,
-    if there is one, has namespaces and the tables in them. A server speaks the REST protocol of
-    Lance namespaces; it returns the places of tables, and may return credentials for them, which
-    are renewed before they expire.
+    A folder contains its tables as `name.lance`, like LanceDB; a table `__manifest` in it, if there
+    is one, lists namespaces and the tables in them. A server speaks the REST protocol of Lance
+    namespaces. It returns the places of tables, and may return credentials for them, which are
+    renewed before they expire.
 
     Cost: no request.
 
@@ -55,7 +55,7 @@ async def connect(
         headers: headers of each request to a server, such as `Authorization`.
         storage_options: options of a folder's store; for a server, options of tables for which it
             returns none.
-        session: shared scheduler, cache and limits; by default the event loop's own.
+        session: shared scheduler, cache and limits; None: the session of the event loop.
 
     Raises:
         InvalidInputError: a bad URI or option.
@@ -102,15 +102,15 @@ class Catalog:
     async def list_tables(
         self, namespace: TableName = (), *, include_declared: bool = True
     ) -> list[str]:
-        """Return the names of the tables of a namespace, in order.
+        """Return the sorted names of the tables of a namespace.
 
         Cost: in a folder a LIST to open `__manifest`, a scan of it if there is one, and for the
         root one LIST per thousand tables; from a server a request per page.
 
         Args:
             namespace: default: the root.
-            include_declared: include names that another program has declared for tables that are
-                not written yet. False costs one more LIST per table of a folder.
+            include_declared: True to include names that were declared for tables that are not yet
+                written. False costs one more LIST per table of a folder.
 
         Raises:
             NotFoundError: no such namespace.
@@ -119,7 +119,7 @@ class Catalog:
         return sorted(await self._backend.list_tables(names, include_declared=include_declared))
 
     async def list_namespaces(self, parent: TableName = ()) -> list[str]:
-        """Return the names of the namespaces directly in another namespace, in order.
+        """Return the sorted names of the namespaces directly in another namespace.
 
         Cost: in a folder a LIST to open `__manifest`, and a scan of it if there is one; from a
         server a request per page.
@@ -145,7 +145,7 @@ class Catalog:
             properties: texts by key, stored with the namespace.
 
         Raises:
-            AlreadyExistsError: there is such a namespace.
+            AlreadyExistsError: the namespace already exists.
             NotFoundError: no such parent namespace.
             InvalidInputError: a bad name, or the root.
         """
@@ -189,12 +189,12 @@ class Catalog:
             data: anything that `write_dataset` accepts; None: no rows, which needs `schema`.
             mode: `create`: the name must be unused; `overwrite` replaces rows and schema, `append`
                 adds rows; both create the table if it does not exist.
-            exist_ok: with `create`, open a table that exists, and write nothing.
+            exist_ok: with `create`: True to open an existing table, without writing anything.
             schema, stable_row_ids: as for `write_dataset`.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            AlreadyExistsError: the table exists, and the mode is `create` without `exist_ok`.
+            AlreadyExistsError: the table exists, the mode is `create`, and `exist_ok` is False.
             NotFoundError: no such namespace.
             InvalidInputError: a bad name, mode or data; neither data nor schema.
         """
@@ -282,7 +282,7 @@ class Catalog:
         return True
 
     async def place(self, table: TableName) -> Place:
-        """Return the `uri` and the `storage_options` of a table, for calls that this class lacks.
+        """Return the `uri` and the `storage_options` of a table, for functions outside this class.
 
         Cost: in a folder a LIST to open `__manifest`, a scan of it if there is one, and a LIST for
         a table of the root; from a server a request.
@@ -299,8 +299,9 @@ class Catalog:
     async def rename_table(self, table: TableName, new: TableName) -> None:
         """Rename a table, or move it to another namespace.
 
-        Tables of the root of a folder are moved with their data, which is copied on stores other
-        than local disks; see `alance.distributed.move_table`. The data of other tables stays.
+        Tables in the root of a folder are moved with their data, which is copied on stores other
+        than local disks; see `alance.distributed.move_table`. The data of other tables is not
+        moved.
 
         Cost: as `place`, twice, and an update of `__manifest`, or a move of the data; from a server
         a request.

@@ -1,4 +1,4 @@
-"""A catalog behind a client of Lance namespaces: a server's client, or any `LanceNamespace`.
+"""A catalog that is accessed by a client of Lance namespaces, such as the REST client.
 
 These clients block, so each call runs in a thread. Their errors become alance's errors by the
 protocol's error codes.
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from alance.catalogs.backend import Names
     from alance.io.opening.credentials import StorageOptions
 
-TIME_LIMITS: Final = (10.0, 60.0)  # seconds to connect, and for an answer
-ANSWER_S: Final = 180.0  # for a whole answer, even if each part arrives in time
+TIME_LIMITS: Final = (10.0, 60.0)  # seconds to connect, and to wait for an answer
+ANSWER_S: Final = 180.0  # seconds for a whole answer, even if each part arrives in time
 PAGE: Final = 1000  # names in one answer
 TRIES: Final = 3  # retries of a request
-MAX_IDLE_PAGES: Final = 1000  # a server that filters may send pages without names
-MAX_NAMES: Final = 10_000_000  # in one namespace: a gigabyte
+MAX_IDLE_PAGES: Final = 1000  # pages without a new name; a server that filters may send some
+MAX_NAMES: Final = 10_000_000  # names in one namespace: a gigabyte
 
 # Error codes of the protocol.
 _ERRORS: Final[Mapping[int, type[AlanceError]]] = {
@@ -157,7 +157,7 @@ class ClientBackend:
         """Return the names of all pages of an answer.
 
         Raises:
-            StoreError: the pages do not end, or a page is not a list of names.
+            StoreError: the listing is endless, or a page is not a list of names.
         """
         result: dict[str, None] = {}
         token: str | None = None
@@ -196,17 +196,17 @@ class ClientBackend:
             ) from error
 
     def call(self, method: str, request: str, names: Names, **fields: Any) -> Any:
-        """Call the client; blocks.
+        """Call the client. Blocks.
 
         Raises:
-            AlanceError: by the code of the client's error.
+            AlanceError: the error for the code of the client's error.
         """
         models = _models()
         present = {name: value for name, value in fields.items() if value is not None}
         try:
             message = getattr(models, request)(id=list(names), **present)
             return getattr(self._client, method)(message)
-        except _values_refused() as error:  # the error and its text contain the values
+        except _values_refused() as error:  # the error and its text contain the rejected values
             places = {".".join(map(str, detail["loc"])) for detail in error.errors()}
             what = f"{request} or its answer is not of the protocol: {', '.join(sorted(places))}"
             raise StoreError(f"catalog {self.uri}: {shown(names)!r}: {what}") from None
@@ -214,7 +214,7 @@ class ClientBackend:
             raise self._error_of(error, method, names) from error
 
     def _error_of(self, error: Exception, method: str, names: Names) -> AlanceError:
-        """Translate a client's error."""
+        """Convert a client's error to an error of alance."""
         code: Any = error.code if _is_of_protocol(error) else None  # type: ignore[attr-defined]
         status: Any = getattr(error, "status", None)
         text = str(error)
@@ -235,7 +235,7 @@ class ClientBackend:
 
 
 class Vended:
-    """Provider of a table's credentials that the catalog issues and renews."""
+    """Provider of a table's credentials, which the catalog issues and renews."""
 
     def __init__(self, backend: ClientBackend, names: Names, first: dict[str, Any]) -> None:
         self._backend = backend
@@ -246,7 +246,7 @@ class Vended:
         return f"Vended({shown(self._names)!r})"
 
     def fetch_storage_options(self) -> dict[str, Any]:
-        """Return credentials and their expiry; the first call returns those already received."""
+        """Return credentials and their expiry; the first call returns those received."""
         first, self._first = self._first, None
         if first is not None:
             return first
@@ -301,7 +301,7 @@ _OPTIONS: Final[Mapping[str, Any]] = {"delimiter": DELIMITER, "_request_timeout"
 
 
 def _joined(request: Any) -> str:
-    """Return the identifier of a request as in URLs; the root is the delimiter."""
+    """Return the identifier of a request as it is in URLs; the root is the delimiter alone."""
     return DELIMITER.join(request.id) or DELIMITER
 
 
@@ -320,7 +320,8 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
     except ImportError as error:
         raise _no_client() from error
     configuration: Any = Configuration(host=uri.rstrip("/"))
-    # Headers may hold secrets under any name, so they are not sent to other servers on redirect.
+    # Headers may contain secrets under any name, so they are not sent to other servers after a
+    # redirect.
     secrets = Retry.DEFAULT_REMOVE_HEADERS_ON_REDIRECT.union(headers)
     configuration.retries = Retry(TRIES, remove_headers_on_redirect=secrets)
     client = ApiClient(configuration)
@@ -330,12 +331,12 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
 
 def _is_of_protocol(error: Exception) -> bool:
     """True if an error's code belongs to the protocol; other libraries have their own codes."""
-    errors = sys.modules.get("lance_namespace.errors")  # not imported: no such error can be raised
+    errors = sys.modules.get("lance_namespace.errors")  # not imported: no such error exists
     return errors is not None and isinstance(error, errors.LanceNamespaceError)
 
 
 def _values_refused() -> Any:
-    """Return the exception type raised by messages with values outside of the protocol."""
+    """Return the exception type that messages raise for values that the protocol does not allow."""
     from pydantic import ValidationError
 
     return ValidationError

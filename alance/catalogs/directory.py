@@ -2,9 +2,9 @@
 
 `__manifest` has a row for each namespace and table: `object_id` is the primary key, the names
 joined by `$`; `object_type` is `namespace` or `table`; `location` is a table's folder below the
-catalog's. A table of the root is identified by its folder, and may have a row. A table of a
-namespace is identified only by its row, which is written after the data and deleted before it, so a
-name always means a whole table.
+catalog's. A table in the root is identified by its folder, and may have a row. A table in a
+namespace is identified only by its row, which is written after the data and deleted before it. So a
+name always stands for a complete table.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DirectoryBackend:
         self._query = mark + query
         self._options = options
         self._session = session
-        session.engine.registry.open(uri, storage_options=options)  # fails early for a bad URI
+        session.engine.registry.open(uri, storage_options=options)  # raises early for a bad URI
 
     @property
     def uri(self) -> str:
@@ -182,7 +182,7 @@ class DirectoryBackend:
             manifest.check_namespace(rows, namespace)
         if _row(rows, names, "table") or (not namespace and await self._is_in_root(name)):
             raise _taken(self.uri, names, "table")
-        if not namespace:  # the folder is the name: the write fails if it exists
+        if not namespace:  # the folder reserves the name: the write fails if it exists
             return self._place(name + SUFFIX)
         # A unique folder, independent of other attempts.
         return self._place(f"{uuid.uuid4().hex[:8]}_{DELIMITER.join(names)}")
@@ -238,7 +238,7 @@ class _CatalogManifest:
         return rows.to_pylist()  # type: ignore[no-any-return]
 
     async def rows(self, *objects: Names) -> list[dict[str, Any]]:
-        """Return the rows of tables and namespaces with these names, by one scan."""
+        """Return the rows of tables and namespaces with one of these names, by one scan."""
         condition = f"object_id IN ({', '.join('?' * len(objects))})"
         return await self._rows(condition, [DELIMITER.join(names) for names in objects])
 
@@ -262,10 +262,10 @@ class _CatalogManifest:
         return {name: location for name, location in locations.items() if DELIMITER not in name}
 
     def check_namespace(self, rows: Iterable[dict[str, Any]], names: Names) -> None:
-        """Check that a namespace is among rows.
+        """Check that the rows include a namespace.
 
         Raises:
-            NotFoundError: it is not.
+            NotFoundError: the namespace does not exist.
         """
         if _row(rows, names, "namespace") is None:
             raise NotFoundError(f"catalog {self.uri!r}: no namespace {shown(names)!r}")
@@ -304,7 +304,7 @@ class _CatalogManifest:
 
 
 def _row(rows: Iterable[dict[str, Any]], names: Names, kind: str) -> dict[str, Any] | None:
-    """Return the row with these names and this kind, or None."""
+    """Return the row with these names and this kind; None if there is none."""
     key = (DELIMITER.join(names), kind)
     return next((row for row in rows if (row["object_id"], row["object_type"]) == key), None)
 
@@ -314,10 +314,10 @@ def _taken(uri: str, names: Names, kind: str) -> AlreadyExistsError:
 
 
 def _checked(location: Any, names: Names) -> str:
-    """Return the folder of a table after checking that it is below the catalog's.
+    """Check that the folder of a table is below the catalog's folder, and return it.
 
     Raises:
-        CorruptFileError: it is not.
+        CorruptFileError: the folder is outside the catalog.
     """
     text = str(location or "")
     path = posixpath.normpath(text)

@@ -44,7 +44,7 @@ def add_version(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reclaimable(parser: argparse.ArgumentParser) -> None:
-    """Add the option that counts what a cleanup would free."""
+    """Add the option to count the bytes that a cleanup would free."""
     parser.add_argument(
         "--reclaimable",
         action="store_true",
@@ -86,7 +86,7 @@ def version(text: str) -> int | str:
 
 
 def options(pairs: Iterable[tuple[str, str]] | None) -> dict[str, Any]:
-    """Convert `KEY=VALUE` pairs to arguments; texts of numbers and booleans become such values."""
+    """Convert `KEY=VALUE` pairs to arguments; numbers and booleans become values."""
     values: dict[str, Any] = {}
     for key, text in pairs or ():
         values[key] = {"true": True, "false": False}.get(text.lower(), text)
@@ -112,7 +112,7 @@ async def opened(args: argparse.Namespace) -> Dataset:
     """Open the table at the requested version and branch.
 
     Raises:
-        InvalidInputError: both a branch and a tag are given.
+        InvalidInputError: both a branch and a tag are requested.
     """
     number = getattr(args, "version", None)
     branch = getattr(args, "branch", None)

@@ -1,4 +1,4 @@
-"""Budget of maintenance over several tables, some of which are maintained at a time."""
+"""Budget of maintenance of several tables, some of which are maintained concurrently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Share:
-    """Part of a budget that the run of a table may spend. None: no limit."""
+    """Part of a budget that the run for one table may spend. None means no limit."""
 
     num_bytes: int | None
     num_requests: int | None
@@ -23,11 +23,11 @@ class Share:
 
     @property
     def is_limited(self) -> bool:
-        """True if any of the three has a limit."""
+        """True if any of the three numbers is limited."""
         return (self.num_bytes, self.num_requests, self.seconds) != (None, None, None)
 
     def limit(self, policy: MaintenancePolicy) -> MaintenancePolicy:
-        """Return the policy with a budget of its own that is no larger than the share."""
+        """Return the policy with its budget limited to the share."""
         return replace(
             policy,
             max_bytes=_least(policy.max_bytes, self.num_bytes),
@@ -37,14 +37,14 @@ class Share:
 
 
 class Budget:
-    """Bytes, requests and seconds of all tables together.
+    """Budget of bytes, requests and seconds for all tables together.
 
     Args:
-        num_bytes, num_requests, seconds: None: no limit.
-        at_once: number of tables that share what is left.
+        num_bytes, num_requests, seconds: the budget; None: no limit.
+        at_once: number of tables that share the rest of the budget.
 
     Raises:
-        InvalidInputError: a number that is not above 0.
+        InvalidInputError: a number is not positive.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Budget:
         self._num_free = at_once
 
     def take(self) -> Share | None:
-        """Return the share of the next table. None: the budget is spent."""
+        """Return the share of the next table; None if the budget is spent."""
         seconds = None if self._end is None else self._end - time.monotonic()
         share = Share(
             _part(self._num_bytes, self._num_free),
@@ -82,10 +82,10 @@ class Budget:
         return share
 
     def give_back(self, share: Share, report: MaintenanceReport | None) -> None:
-        """Return what a run has not spent.
+        """Return the unspent part of a share to the budget.
 
         Args:
-            report: of the run; None: it failed, and its share counts as unspent.
+            report: report of the run; None: the run failed, and its share counts as unspent.
         """
         self._num_free += 1
         steps = () if report is None else report.steps

@@ -106,7 +106,7 @@ async def write(args: argparse.Namespace) -> OutputFacts:
 
 async def append(args: argparse.Namespace) -> OutputFacts:
     """Append the rows of files to a table."""
-    dataset = await opened(args)  # fails if there is no table; a write would create it
+    dataset = await opened(args)  # raises if there is no table, which a write would create
     return await _written(args, "append", dataset.schema)
 
 

@@ -67,7 +67,7 @@ async def validate(args: argparse.Namespace) -> Text:
 
 
 async def repair(args: argparse.Namespace) -> Text:
-    """Show or apply the repairs of a table; exit status 2 if something is still to be repaired."""
+    """Show or apply the repairs of a table; exit status 2 if damage remains."""
     if args.dry_run and args.yes:
         raise alance.InvalidInputError("--dry-run and --yes: expected one of them")
     report = await alance.repair(

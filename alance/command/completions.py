@@ -1,4 +1,4 @@
-"""Command `completions`: scripts by which a shell completes subcommands and options."""
+"""Command `completions`: scripts with which a shell completes subcommands and options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def add_to(parsers: Parsers, whole: argparse.ArgumentParser) -> None:
-    """Add the subcommand; it completes the subcommands that were added before it."""
+    """Add the subcommand, which completes the subcommands that were added before it."""
     summary = "print completions of a shell, to be sourced"
     parser = parsers.add_parser("completions", help=summary, description=summary)
     parser.add_argument("shell", choices=SHELLS)

@@ -1,7 +1,7 @@
 """Reader of files for `write` and `append`: streams the rows file by file.
 
-A folder stands for all files below it. Folders named `key=value` right above a file are partition
-columns, as Hive, Spark and DuckDB write them: one value for all rows of the file.
+A folder stands for all files below it. The folders `key=value` directly above a file are partition
+columns, as in Hive, Spark and DuckDB: each gives one value for all rows of the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from alance.serve.json_columns import parsed, table_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# pyarrow's names of file formats, by the ending of a file's name.
+# pyarrow's name of each file format, by the suffix of file names.
 FORMATS = {
     ".parquet": "parquet",
     ".csv": "csv",
@@ -33,8 +33,8 @@ FORMATS = {
     ".ipc": "ipc",
     ".feather": "ipc",
 }
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # stands for null
-JSON_BLOCK_BYTES = 1 << 20  # JSON lines that become one batch
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # name for null
+JSON_BLOCK_BYTES = 1 << 20  # bytes of JSON lines that become one batch
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
@@ -45,7 +45,7 @@ class RowFile:
 
     Attributes:
         form: pyarrow's name of the file's format.
-        folders: partition values as text, by key; None is null.
+        folders: partition values as text, by key; None stands for null.
     """
 
     path: str
@@ -53,11 +53,12 @@ class RowFile:
     folders: Mapping[str, str | None]
 
     def schema(self, partitions: pa.Schema, types: pa.Schema | None) -> pa.Schema:
-        """Return the file's own columns, then the partition columns that it does not have itself.
+        """Return the columns in the file, followed by the partition columns that it lacks.
 
         Args:
             partitions: the partition columns of all files.
-            types: schema of the target table, by which JSON files are read; None infers it.
+            types: schema of the target table, by which JSON files are read; None: types are
+                inferred.
         """
         own = types if types is not None and self.form == "json" else self.own_schema()
         return pa.schema([*own, *(f for f in partitions if f.name not in own.names)])
@@ -76,14 +77,14 @@ def reader_of(
 
     Args:
         paths: files, and folders of files.
-        form: format of all files; None takes it from the endings of their names.
-        types: schema of the target table, by which JSON is read, because JSON has few types. None
-            infers types from the files.
-        with_folders: make partition columns of folders named `key=value`.
+        form: format of all files; None: the format is that of each file's suffix.
+        types: schema of the target table, by which JSON is read, because JSON has few types; None:
+            types are inferred from the files.
+        with_folders: True to make partition columns of folders named `key=value`.
 
     Raises:
         InvalidInputError: a file does not exist, cannot be read, is of an unknown format, or has
-            other columns than the first file.
+            columns that differ from those of the first file.
     """
     files = [file for path in paths for file in _files(Path(path), form, with_folders)]
     if not files:
@@ -121,12 +122,12 @@ def _files(path: Path, form: str | None, with_folders: bool) -> list[RowFile]:
 
 
 def _is_hidden(name: str) -> bool:
-    """True for names of files and folders without data; `_year=2024` has a column `_year`."""
+    """True for names of files and folders without data; `_year=2024` is a partition, though."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def _folders(path: Path) -> dict[str, str | None]:
-    """Parse the `key=value` folders right above a file; the outermost one is first."""
+    """Parse the `key=value` folders directly above a file, the outermost first."""
     folders: dict[str, str | None] = {}
     for folder in path.absolute().parents:
         key, sign, text = folder.name.partition("=")
@@ -137,7 +138,7 @@ def _folders(path: Path) -> dict[str, str | None]:
 
 
 def _partitions(files: Sequence[RowFile], types: pa.Schema | None) -> pa.Schema:
-    """Return the partition columns, typed as in the table, or else by the values of all files."""
+    """Return the partition columns, typed as in the table or by the values of all files."""
     texts: dict[str, set[str]] = {}
     for file in files:
         for key, text in file.folders.items():
@@ -149,7 +150,7 @@ def _partitions(files: Sequence[RowFile], types: pa.Schema | None) -> pa.Schema:
 
 
 def _type_of(texts: set[str]) -> pa.DataType:
-    """Infer a type from texts: integer or date if all have its form, else text (`007` is text)."""
+    """Infer a type: integer or date if all texts have that form, else text (`007` is text)."""
     if not texts:
         return pa.string()
     if all(_INTEGER.fullmatch(text) and str(int(text)) == text for text in texts):
@@ -169,7 +170,7 @@ def _is_date(text: str) -> bool:
 
 
 def _batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterator[pa.RecordBatch]:
-    """Read a file and validate its batches: pyarrow does not check offsets and UTF-8 when it reads.
+    """Read a file and validate its batches, because pyarrow does not check offsets and UTF-8.
 
     Raises:
         InvalidInputError: the file cannot be read, or its rows do not fit the schema.
@@ -193,7 +194,7 @@ def _own_batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterato
     else:
         names = file.own_schema().names if file.folders else schema.names
         own = pa.schema([field for field in schema if field.name in names])
-        if file.form == "json":  # a dataset would leave out fields that only late rows have
+        if file.form == "json":  # a dataset would omit fields that only late rows have
             options = json.ParseOptions(explicit_schema=own, unexpected_field_behavior="error")
             rows = json.open_json(file.path, parse_options=options)
         else:
@@ -203,7 +204,7 @@ def _own_batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterato
 
 
 def _completed(batch: pa.RecordBatch, file: RowFile, schema: pa.Schema) -> pa.RecordBatch:
-    """Complete a batch to a schema: add the partition columns, and nulls for other columns."""
+    """Complete a batch to a schema: add partition columns, and nulls for other columns."""
     if batch.schema.names == schema.names:
         return batch
     columns = []
@@ -253,7 +254,7 @@ def _format_of(path: Path) -> str:
     """Return pyarrow's name of a file's format.
 
     Raises:
-        InvalidInputError: the ending of the file's name is unknown.
+        InvalidInputError: the suffix of the file's name is unknown.
     """
     form = FORMATS.get(path.suffix.lower())
     if form is None:

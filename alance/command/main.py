@@ -30,7 +30,7 @@ Exit status: 0 done, 1 failed, 2 wrong arguments or findings, 130 interrupted.""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand: results go to the output, errors and progress to the error output."""
+    """Run a subcommand, and return its exit status. Results go to stdout, errors to stderr."""
     args = parser().parse_args(arguments)
     try:
         return asyncio.run(_run(args))
@@ -53,7 +53,7 @@ async def _run(args: argparse.Namespace) -> int:
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """Parser that escapes its errors: they quote arguments, such as file names chosen by others."""
+    """Parser that escapes its error messages, which quote arguments such as foreign file names."""
 
     def error(self, message: str) -> NoReturn:
         super().error(escaped(message))

@@ -79,7 +79,7 @@ def add_to(parsers: Parsers) -> None:
 
 
 async def health(args: argparse.Namespace) -> OutputFacts:
-    """Show the state of the table by which maintenance decides."""
+    """Show the state of the table on which maintenance decides."""
     state = await (await opened(args)).health(reclaimable=args.reclaimable)
     values = {name: getattr(state, name) for name in state.__dataclass_fields__}
     values["deleted_share"] = state.deleted_share
@@ -124,10 +124,10 @@ async def maintain(args: argparse.Namespace) -> OutputRows | Text | None:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM do what SIGINT does: a step under way is dropped, and the lease given back."""
+    """Let SIGTERM act like SIGINT: a step under way is dropped, and the lease is released."""
     try:
         before = signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
-    except ValueError:  # in no main thread
+    except ValueError:  # not in the main thread
         yield
         return
     try:
@@ -138,10 +138,10 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Result:
-    """A table with the report of its run, or the text of the error instead.
+    """Result for one table: the report of its run, or the text of the error.
 
     Attributes:
-        name: of the table in its catalog; empty: the command names the table itself.
+        name: name of the table in its catalog; empty if the command names the table itself.
     """
 
     name: str
@@ -160,14 +160,14 @@ def _has_failed(result: _Result) -> bool:
 
 
 def _is_waiting(result: _Result) -> bool:
-    """True if the budget had no room for the table, or for one of its steps."""
+    """True if the budget was too small for the table or for one of its steps."""
     if result.report is None:
         return result.error == NOT_REACHED
     return any(step.outcome == "over budget" for step in result.report.steps)
 
 
 def _shown(result: _Result) -> str:
-    """Return what a run did, for people."""
+    """Format the effects of a run for users."""
     text = str(result.error if result.report is None else result.report)
     if not result.name:
         return text
@@ -177,10 +177,10 @@ def _shown(result: _Result) -> str:
 
 
 async def _opened(args: argparse.Namespace) -> Catalog | Dataset:
-    """Return the table at the URI; if there is none, the catalog.
+    """Open the table at the URI, or the catalog if there is no table.
 
     Raises:
-        TableNotFoundError: there is neither.
+        TableNotFoundError: there is neither a table nor a catalog.
     """
     is_server = str(args.uri).startswith(("http://", "https://"))
     if not is_server:  # no table can be changed over HTTP
@@ -200,7 +200,7 @@ async def _catalog(args: argparse.Namespace) -> Catalog:
 
 
 async def _names(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the names of all tables below a namespace that are written."""
+    """Return the names of all written tables below a namespace."""
     tables = await catalog.list_tables(namespace, include_declared=False)
     names = [(*namespace, table) for table in tables]
     for below in await catalog.list_namespaces(namespace):
@@ -214,10 +214,11 @@ async def _round(
     """Maintain the table, or each table of the catalog.
 
     Args:
-        start: number of the table to begin with, so that each has its turn if budgets are short.
+        start: number of the table to begin with, so that all tables get a turn if budgets are
+            small.
 
     Returns:
-        The results in the order of the tables, and where to begin the next time.
+        The results in the order of the tables, and `start` for the next round.
     """
     budget = Budget(args.max_bytes, args.max_requests, args.max_seconds, args.at_once)
     if not isinstance(tables, alance.Catalog):
@@ -246,7 +247,7 @@ async def _round(
 
 
 async def _itself(dataset: Dataset) -> Dataset:
-    return dataset  # `maintain` goes to the latest version itself
+    return dataset  # `maintain` itself opens the latest version
 
 
 async def _tried(
@@ -255,7 +256,7 @@ async def _tried(
     args: argparse.Namespace,
     budget: Budget,
 ) -> _Result:
-    """Maintain a table; what fails is an error of the result.
+    """Maintain a table; a failure becomes the error of the result.
 
     Raises:
         AlanceError: the only table of a single run failed.
@@ -267,7 +268,7 @@ async def _tried(
     try:
         dataset = await opening()
         policy = None
-        if args.rule or share.is_limited:  # beside the rules of the table, which may change
+        if args.rule or share.is_limited:  # in addition to the rules of the table, which may change
             dataset = await dataset.checkout_latest()
             rules = {f"alance.maintenance.{rule}": value for rule, value in args.rule or ()}
             own = alance.MaintenancePolicy.from_config({**dataset.config, **rules})

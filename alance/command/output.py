@@ -1,4 +1,4 @@
-"""Output of subcommands: facts and tables, by `rich` for people or as JSON for programs."""
+"""Output of subcommands: facts and tables, by `rich` for users or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from alance.serve.values import plain
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-PIPE_WIDTH = 240  # characters of a line if the output is no terminal
+PIPE_WIDTH = 240  # characters per line if the output is not a terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class OutputFacts:
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """A table: a mapping per row, all with the same keys; `columns` has the keys without rows."""
+    """A table: mappings with the same keys, one per row; `columns` has the keys without rows."""
 
     rows: Sequence[Mapping[str, Any]]
     columns: Sequence[str] = ()
@@ -38,7 +38,7 @@ class OutputRows:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text to print, and the values to print instead as JSON."""
+    """Text to print, and the values to print as JSON instead."""
 
     text: str
     values: Any = None
@@ -46,7 +46,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Value shown on several lines of a table cell."""
+    """A value shown on several lines of a table cell."""
 
     texts: Sequence[str]
 
@@ -55,7 +55,7 @@ Output: TypeAlias = OutputFacts | OutputRows | Text
 
 
 def show(output: Output, *, as_json: bool) -> None:
-    """Print an output: as text, or rows as JSON lines and facts as one JSON object."""
+    """Print an output: as text, or as JSON (lines for rows, one object for facts)."""
     if as_json:
         _print_json(output)
     elif isinstance(output, Text):
@@ -75,14 +75,14 @@ def human_bytes(num_bytes: int) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Serialize a value as standard JSON: NaN and infinities become null."""
+    """Serialize a value as standard JSON; NaN and infinities become null."""
     try:
         text = _ENCODER.encode(value)
     except ValueError:
         text = _ENCODER.encode(_finite(value))
     return text.replace(
         "\x7f", "\\u007f"
-    )  # DEL: the only control character that the encoder does not escape
+    )  # DEL, the only control character that the encoder does not escape
 
 
 _ENCODER = json.JSONEncoder(default=plain, allow_nan=False)
@@ -125,7 +125,7 @@ def _as_table(output: OutputFacts | OutputRows) -> None:
         table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
         for name in names:
             is_right = name in output.right
-            header = Cell(escaped(name))  # not a str, in which rich reads [ ] as markup
+            header = Cell(escaped(name))  # not a str, in which rich interprets [ ] as markup
             table.add_column(header, justify="right" if is_right else "left", overflow="fold")
         for row in output.rows:
             table.add_row(*(Cell(_cell(row.get(name))) for name in names))

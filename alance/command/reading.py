@@ -170,7 +170,7 @@ async def cat(args: argparse.Namespace) -> None:
 
 
 async def sql(args: argparse.Namespace) -> OutputRows | None:
-    """Run a query; return its result as a table, or print it as a stream if a format is given."""
+    """Run a query; return its result as a table, or stream it if a format is requested."""
     dataset = await opened(args)
     others = {
         name: await alance.dataset(uri, storage_options=storage(args))
@@ -219,7 +219,7 @@ def _writer(form: str, schema: pa.Schema) -> Any:
     """Return a context manager whose `write_batch` writes to standard output.
 
     Raises:
-        InvalidInputError: a binary format, and standard output is a terminal.
+        InvalidInputError: the format is binary, and standard output is a terminal.
     """
     sink: Any = sys.stdout.buffer
     if form == "csv":
@@ -238,7 +238,7 @@ def _writer(form: str, schema: pa.Schema) -> Any:
 
 
 class _Csv:
-    """Writer of CSV; values of types that CSV lacks (bytes, lists, structs, ...) are JSON."""
+    """Writer of CSV; values of types that CSV lacks (bytes, lists, structs, ...) become JSON."""
 
     def __init__(self, sink: Any, schema: pa.Schema) -> None:
         from pyarrow import csv

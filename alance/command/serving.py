@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
 GRACE_S = 30
 DRAIN_S = 2.0
-MOST_MS = (1 << 31) - 1  # largest timeout that the system accepts
+MOST_MS = (1 << 31) - 1  # largest timeout in milliseconds that the system accepts
 
 
 def add_to(parsers: Parsers) -> None:
@@ -97,7 +97,7 @@ def add_to(parsers: Parsers) -> None:
 
 
 async def serve(args: argparse.Namespace) -> None:
-    """Serve until a signal comes; then finish the requests and commit the accepted rows.
+    """Serve until a signal arrives; then finish the requests and commit the accepted rows.
 
     Raises:
         InvalidInputError: two tables have the same name, there is no token and the host is
@@ -127,7 +127,7 @@ async def serve(args: argparse.Namespace) -> None:
         service.app,
         host=args.host,
         port=args.port,
-        http="h11",  # it bounds the heads of requests; uvicorn's httptools parser does not
+        http="h11",  # it limits the heads of requests; uvicorn's httptools parser does not
         ws="none",
         lifespan="off",
         access_log=False,
@@ -149,18 +149,18 @@ async def serve(args: argparse.Namespace) -> None:
 def _server_class(
     service: Service, tables: Iterable[str], args: argparse.Namespace
 ) -> type[uvicorn.Server]:
-    """Return uvicorn's server class, changed to end in order and to print its address."""
+    """Return uvicorn's server class with an orderly shutdown, which also prints its address."""
     import uvicorn
 
     class TableServer(uvicorn.Server):
-        """Server that ends after a signal with exit status 0, once all rows are committed."""
+        """Server that exits with status 0 after a signal, once all rows are committed."""
 
         def handle_exit(self, sig: int, frame: Any) -> None:
             service.drain()
             self.should_exit = True
 
         async def shutdown(self, sockets: Any = None) -> None:
-            """Stop listening, and give callers time to close their connections first."""
+            """Stop listening, but let callers close their connections first."""
             for server in self.servers:
                 server.close()
             loop = asyncio.get_running_loop()
@@ -171,7 +171,7 @@ def _server_class(
 
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
-            # All objects of now live to the end: without freezing them, each run of the cycle
+            # All present objects live until the end: unless they are frozen, each run of the cycle
             # collector would block the loop for 60 ms.
             gc.collect()
             gc.freeze()

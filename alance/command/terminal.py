@@ -1,4 +1,4 @@
-"""Escaping of text for terminals: names and values of tables come from others."""
+"""Escaping of text for terminals, because names and values of tables come from other users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 # Unicode categories: control characters; format characters, such as those that change the direction
 # of text; surrogates; line and paragraph separators.
 CONTROLS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-FILLERS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")  # letters without a shape
+FILLERS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")  # invisible letters
 
 
 def escaped(text: str, allowed: str = "") -> str:
@@ -56,5 +56,5 @@ class EscapedFormatter(logging.Formatter):
     """Formatter that escapes log records: they quote paths and names chosen by callers."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format and escape a record; line ends stay, because a traceback has several lines."""
+        """Format and escape a record; line ends remain, because a traceback has several lines."""
         return escaped(super().format(record), allowed="\n\t")

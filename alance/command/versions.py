@@ -107,7 +107,7 @@ async def diff(args: argparse.Namespace) -> OutputFacts:
 
 
 async def tail(args: argparse.Namespace) -> None:
-    """Print changes as JSON lines: one for each row, and one for each change without rows."""
+    """Print changes as JSON lines: one per row, and one for each change without rows."""
     dataset = await opened(args)
     since = args.since
     changes = dataset.follow(

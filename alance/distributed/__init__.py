@@ -14,7 +14,7 @@ or added meanwhile: `ColumnsAcross`;
 will name: `remove_data_files`;
 - records of data files that were written singly: `create_data_file`, and
 `DatasetFragment.create_from_file`;
-- new columns, one task a fragment: `ColumnBackfill`;
+- new columns, one task per fragment: `ColumnBackfill`;
 - rows selected on executors, to delete or replace in one commit: `delete_rows`, `replace_rows`,
 `RowUpdate`, `SourceGaps`; keys that concurrent merges must insert only once: `inserted_keys`; row
 ids of rows that a custom transaction moves: `with_row_ids`, `row_ids_of`;

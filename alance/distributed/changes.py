@@ -1,4 +1,4 @@
-"""Rows that versions of a table added, and batches of a producer that they hold."""
+"""Rows that versions of a table added, and the batches of a producer that a table has."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Added:
 
     Attributes:
         filter: condition of the new rows; None: all rows are new.
-        replaced_by: the operation that replaced rows, if the new rows cannot be identified; None:
+        replaced_by: the operation that replaced rows, if the new rows cannot be identified; None if
             they can.
     """
 
@@ -66,7 +66,7 @@ async def added_by(dataset: Dataset, version: int) -> Added:
         version: number of the version.
 
     Raises:
-        NotFoundError: the version was cleaned up.
+        NotFoundError: the version has been removed by a cleanup.
     """
     snapshot = dataset._snapshot
     now, before = await asyncio.gather(_version(snapshot, version), _version(snapshot, version - 1))
@@ -100,7 +100,7 @@ async def last_sequence(uri: str, producer: str, **place: Unpack[OpenArguments])
     are searched.
 
     Cost: a LIST and a GET. For a producer that the latest version does not record, such as a new
-    one: all manifests that cleanup has left, 16 at a time.
+    one, a GET for each existing manifest, 16 at a time.
 
     Args:
         uri: URI of the table.
@@ -126,7 +126,7 @@ async def last_sequence(uri: str, producer: str, **place: Unpack[OpenArguments])
         try:
             return await load.load_manifest(engine, place, keep=False)
         except NotFoundError:
-            return None  # cleaned up meanwhile
+            return None  # removed by a cleanup meanwhile
 
     for start in range(0, len(places), CHANGED_MANIFESTS_AT_ONCE):
         chunk = places[start : start + CHANGED_MANIFESTS_AT_ONCE]

@@ -1,4 +1,4 @@
-"""Maps columns of one version to rows of another: renamed, added later, or with other members."""
+"""Mapping of a version's columns to rows of another: renamed, new, or with other members."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class FieldSource:
     """Source of a field's values in the rows of another version.
 
     Attributes:
-        source: name of the field in the other version; None: it lacks the field, values are null.
-        type: Arrow type of these nulls.
+        source: name of the field in the other version; None: it lacks the field, so values are
+            null.
+        type: Arrow type of the nulls if the field is missing.
         members: sources of the members of a struct if they differ; empty: values are used as read.
     """
 
@@ -39,7 +40,7 @@ class FieldSource:
         return self.name == self.source and not self.members
 
     def of(self, array: pa.Array | None, count: int) -> pa.Array:
-        """Return the values of the field, from the column of the other version. CPU.
+        """Return the values of the field, from the column of the other version. CPU work.
 
         Args:
             array: values of `source`; None if the other version lacks the field.
@@ -66,8 +67,8 @@ class FieldSource:
 class ColumnsAcross:
     """Mapping from columns of a reference version to those of another version. Can be pickled.
 
-    Fields are matched by id. A field whose id the other version lacks is matched by name, with
-    fields whose ids the reference does not know.
+    Fields are matched by id. A field whose id the other version lacks is matched by name, but only
+    to fields whose ids the reference lacks.
     """
 
     fields: tuple[FieldSource, ...]
@@ -77,7 +78,7 @@ class ColumnsAcross:
         """Match columns of a reference version with fields of another version.
 
         Args:
-            reference: version whose names and types of columns the rows shall have.
+            reference: version with the names and types of columns for the rows.
             dataset: version whose rows are read.
             names: top-level columns of the reference, and meta columns.
 
@@ -109,12 +110,12 @@ class ColumnsAcross:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Columns to read in the other version."""
+        """Names of the columns to read in the other version."""
         sources = (field.source for field in self.fields if field.source is not None)
         return tuple(dict.fromkeys(sources)) or (ROW_ADDRESS,)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert rows of the other version to the columns of the reference. CPU.
+        """Convert rows of the other version to the columns of the reference. CPU work.
 
         Args:
             batch: rows of the other version.
@@ -132,7 +133,7 @@ def _source(field: Field, other_fields: Sequence[Field], reference_ids: set[int]
     """Match a field with the fields of another version.
 
     Args:
-        other_fields: fields of the other version at the same place.
+        other_fields: fields of the other version with the same parent.
         reference_ids: ids of all fields of the reference version.
     """
     kind = field.logical_arrow().type

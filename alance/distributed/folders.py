@@ -54,7 +54,7 @@ async def list_folders(uri: str, **place: Unpack[OpenArguments]) -> list[str]:
 async def list_tables(uri: str, suffix: str, **place: Unpack[OpenArguments]) -> list[str]:
     """Return the sorted names, without a suffix, of the tables directly in a folder.
 
-    Cost: a LIST per thousand names, and one per name with the suffix, 32 at once.
+    Cost: a LIST per thousand names, and one per name with the suffix, 32 at a time.
 
     Args:
         uri: URI of the folder.
@@ -73,7 +73,7 @@ async def list_tables(uri: str, suffix: str, **place: Unpack[OpenArguments]) -> 
 
 
 async def tables_among(uris: Iterable[str], **place: Unpack[OpenArguments]) -> list[bool]:
-    """Return for each URI True if a table exists there. Cost: a LIST each, 32 at once."""
+    """Return for each URI whether a table exists there. Cost: a LIST each, 32 at a time."""
 
     async def checks() -> AsyncGenerator[Awaitable[bool], None]:
         for uri in uris:
@@ -122,11 +122,11 @@ async def remove_folder(uri: str, names: tuple[str, ...], **place: Unpack[OpenAr
 
 
 async def move_table(uri: str, target: str, **place: Unpack[OpenArguments]) -> None:
-    """Move a table to another place of the same store, with all versions, branches and tags.
+    """Move a table to another place in the same store, with all versions, branches and tags.
 
     On a local disk the folder is renamed. On other stores all objects are copied, the manifests
-    last, and then deleted. Nobody may write to the table meanwhile. An interrupted move leaves the
-    table at its old place, and at the new place objects that are not a table.
+    last, and then deleted. Nobody may write to the table meanwhile. After an interrupted move the
+    table is at its old place, and the objects at the new place are not a table.
 
     Cost: on other stores a LIST, a COPY per object, and the cost of `drop`.
 
@@ -138,8 +138,8 @@ async def move_table(uri: str, target: str, **place: Unpack[OpenArguments]) -> N
     Raises:
         NotFoundError: no such table.
         AlreadyExistsError: there are objects at the target.
-        InvalidInputError: a single branch, a target on another store, or a table whose versions are
-            in an external store.
+        InvalidInputError: `uri` is a single branch, the target is on another store, or the table's
+            versions are in an external store.
         StoreError: the store failed, or the target is on another local disk.
     """
     session, source = table_at(uri, **place)

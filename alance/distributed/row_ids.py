@@ -27,18 +27,18 @@ NO_ROW: Final = (1 << 64) - 1
 def with_row_ids(
     fragment: DataFragment, row_ids: range | pa.Array | pa.ChunkedArray | Iterable[int]
 ) -> DataFragment:
-    """Return a new fragment whose first rows keep existing ids: rows that were rewritten.
+    """Return a new fragment whose first rows, which are rewritten rows, keep their existing ids.
 
     The commit assigns new ids to the remaining rows. Use it for `operations.Update`, which must
     also remove these rows from their old fragments: this is not checked. Only the commit can assign
     ids of new rows, since the manifest counts them.
 
     Args:
-        fragment: from `alance.write_fragments`; it is not changed.
+        fragment: fragment from `alance.write_fragments`; it is not changed.
         row_ids: ids in row order; at most as many as rows.
 
     Raises:
-        InvalidInputError: ids that are not integers from 0 on, too many, or repeated.
+        InvalidInputError: the ids are negative, not integers, too many, or repeated.
     """
     if not isinstance(row_ids, range):
         row_ids = _numbers(row_ids)
@@ -46,7 +46,7 @@ def with_row_ids(
         raise InvalidInputError(
             f"row ids: {len(row_ids)} of them, the fragment has {fragment.physical_rows} rows"
         )
-    ids = _numbers(row_ids)  # a range, which may be huge, is expanded only now
+    ids = _numbers(row_ids)  # a range, which may be huge, is expanded only here
     if (ids == NO_ROW).any():
         raise InvalidInputError(f"row ids: {NO_ROW}: stands for no row, expected a smaller one")
     if len(np.unique(ids)) < len(ids):
@@ -64,9 +64,9 @@ def row_ids_of(fragment: DataFragment) -> pa.UInt64Array:
         fragment: record of the fragment.
 
     Raises:
-        InvalidInputError: a fragment without ids.
-        UnsupportedError: ids outside of the manifest: scan the fragment's `_rowid`.
-        CorruptFileError: bytes that are not row ids.
+        InvalidInputError: the fragment has no ids.
+        UnsupportedError: the ids are not in the manifest; scan the fragment's `_rowid` instead.
+        CorruptFileError: the bytes are not row ids.
     """
     kind = fragment.WhichOneof("row_id_sequence")
     if kind is None:
@@ -81,7 +81,7 @@ def _numbers(row_ids: Any) -> UInt64s:
     """Convert ids to an array.
 
     Raises:
-        InvalidInputError: not integers from 0 on.
+        InvalidInputError: an id is negative or not an integer.
     """
     array = _array(row_ids)
     if array is not None and array.min(initial=0) >= 0:
@@ -101,10 +101,10 @@ def _numbers(row_ids: Any) -> UInt64s:
 
 
 def _array(row_ids: Any) -> npt.NDArray[np.integer[Any]] | None:
-    """Return ids as an integer array, or None if each has to be checked."""
+    """Return ids as an integer array; None if each id has to be checked."""
     array = row_ids
     if isinstance(array, range):
-        array = np.arange(array.start, array.stop, array.step)  # becomes floats beyond 63 bits
+        array = np.arange(array.start, array.stop, array.step)  # becomes floats above 63 bits
     elif isinstance(array, pa.Array | pa.ChunkedArray):
         is_plain = pa.types.is_integer(array.type) and not array.null_count
         array = as_numbers(array) if is_plain else None

@@ -2,7 +2,7 @@
 
 A task receives all metadata that it needs and reads no manifest: the record of the version without
 fragments, and the records of its fragments. Only the driver reads a manifest of a million
-fragments. Splits are rows of fragments of about equal bytes.
+fragments. A split is a set of rows of some fragments; splits have about equal bytes.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def open_record(
     """Open a version with some of its fragments, or none. Sends no request.
 
     Args:
-        record: from `version_record`.
-        uri: URI of the table; for a version of a branch, of that branch or of the table.
+        record: result of `version_record`.
+        uri: URI of the table; for a version of a branch, URI of that branch or of the table.
         fragments: serialized records of fragments.
         place: `storage_options` and `session`, as for `dataset`.
     """
@@ -84,7 +84,7 @@ def open_record(
 def in_any_loop(dataset: Dataset, storage_options: StorageOptions | None = None) -> Dataset:
     """Return the version for any event loop of this process, or of a forked child.
 
-    The result keeps its credentials, which a pickle does not. Sends no request.
+    Unlike a pickle, the result has its credentials. Sends no request.
 
     Args:
         dataset: a dataset of any loop or session.
@@ -108,11 +108,11 @@ def fragments_of(dataset: Dataset) -> Sequence[Fragment]:
 
 
 BLOB: Final = b"lance-encoding:blob"
-MAX_PIECES: Final = 4096  # fragments of one split, whose message then stays below a megabyte
-FILE_COST: Final = 64 << 10  # cost of opening a file, in bytes that could be read meanwhile
+MAX_PIECES: Final = 4096  # fragments per split, whose message then is below a megabyte
+FILE_COST: Final = 64 << 10  # cost of opening a file, as the number of bytes read in that time
 UNKNOWN_BYTES: Final = 64 << 20  # assumed size of a file that the manifest does not record
-WORTH_A_TASK: Final = 1 << 20  # about the bytes read while a task starts
-MIN_ROWS: Final = 4096  # smallest piece of a fragment
+WORTH_A_TASK: Final = 1 << 20  # about the number of bytes read while a task starts
+MIN_ROWS: Final = 4096  # minimum rows of a piece of a fragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Piece:
 
     Attributes:
         fragment: record of the fragment in the manifest.
-        start, stop: physical rows; `stop` None: to the end.
+        start, stop: range of physical rows; if `stop` is None, to the end.
     """
 
     fragment: bytes
@@ -130,7 +130,7 @@ class Piece:
 
 
 def field_ids(dataset: Dataset, columns: Sequence[str]) -> frozenset[int] | None:
-    """Return the ids of the fields that a read of columns needs; None if only meta columns.
+    """Return the ids of the fields that a read of columns needs; None for only meta columns.
 
     Args:
         dataset: the version.
@@ -159,10 +159,10 @@ def plan_splits(
         fragments: see `fragments_of`.
         fields: ids of the fields to read; None: all.
         split_bytes: approximate encoded bytes of a split.
-        min_splits: lower bound of splits, if the bytes suffice.
-        parallelism: number of concurrent tasks: splits become smaller if some tasks would have
+        min_splits: minimum number of splits, if there are enough bytes.
+        parallelism: number of concurrent tasks; splits become smaller if some tasks would have
             none.
-        limit: upper bound of rows to read.
+        limit: maximum number of rows to read; None: no limit.
         is_filtered: True if a filter may drop any of the rows.
     """
     if limit is not None:
@@ -191,7 +191,7 @@ def plan_splits(
 
 
 def _first(fragments: Sequence[Fragment], limit: int) -> Iterator[Fragment]:
-    """Yield the first fragments, until they surely hold `limit` rows."""
+    """Yield the first fragments that are certain to have `limit` rows."""
     left = limit
     for fragment in fragments:
         if left <= 0:
@@ -201,7 +201,7 @@ def _first(fragments: Sequence[Fragment], limit: int) -> Iterator[Fragment]:
 
 
 def _pieces(fragment: Fragment, size: int, target: int) -> Iterator[tuple[Piece, int]]:
-    """Yield a fragment as a whole, or cut into parts of equal rows."""
+    """Yield a fragment whole, or in pieces of equal numbers of rows."""
     record, rows = _record(fragment), fragment.physical_rows
     count = min(-(-size // target), rows // MIN_ROWS)
     if size <= target * 1.25 or count < 2:
@@ -264,11 +264,11 @@ async def read_split(
 
     Args:
         record, uri: as for `open_record`.
-        split: from `plan_splits`.
+        split: split from `plan_splits`.
         columns: names, or paths of members of structs.
         options: options of the scan.
-        flat: members are columns of their own; False: they stay inside their parents, which then
-            also have the members that the filter needs; see `member_paths`.
+        flat: True to return members as columns; False to return them inside their parents, which
+            may then have further members that the filter needs; see `member_paths`.
         place: as for `open_record`.
 
     Raises:
@@ -297,8 +297,8 @@ async def read_extremes(
 
     Args:
         record, uri, split, place: as for `read_split`.
-        columns: columns of types with an order; no floats.
-        options: without a filter or limit.
+        columns: columns of types with an order, except floats.
+        options: options of the scan, without a filter or limit.
 
     Raises:
         CorruptFileError: files that contradict the format.
@@ -311,7 +311,7 @@ async def read_extremes(
 
 
 def member_paths(schema: pa.Schema, kept: pa.Schema) -> list[str]:
-    """Return the paths to read for columns of a table whose structs may lack members.
+    """Return the paths to read for columns whose structs may lack members of the table.
 
     Args:
         schema: schema of the table.
@@ -330,7 +330,7 @@ def member_paths(schema: pa.Schema, kept: pa.Schema) -> list[str]:
 
 def _members(path: tuple[str, ...], field: pa.Field, kept: pa.DataType) -> list[str]:
     whole = [join_path(path)]
-    if _has_blobs(field):  # blob bytes are filled in only for whole columns
+    if _has_blobs(field):  # the bytes of blobs are only read for whole columns
         return whole
     if pa.types.is_struct(field.type) and pa.types.is_struct(kept):
         names = [member.name for member in kept]

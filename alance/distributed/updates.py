@@ -1,4 +1,4 @@
-"""An update that many processes share: each computes the new values of its rows."""
+"""Updates by many processes, each of which computes the new values of its rows."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class RowUpdate:
     where: str | None = None
 
     def check(self, dataset: Dataset) -> list[str]:
-        """Return the columns that a task reads, or raise an error before any task reads.
+        """Check the update before any task reads; return the columns that a task reads.
 
         Args:
             dataset: the version.
 
         Raises:
-            InvalidInputError: an unknown column, bad SQL, a type that does not cast.
-            UnsupportedError: a field inside a column.
+            InvalidInputError: an unknown column, bad SQL, or a type that cannot be cast.
+            UnsupportedError: an update of a field inside a column.
         """
         schema = dataset._snapshot.schema
         assignments = self._parsed(dataset)

@@ -1,9 +1,9 @@
-"""Changes that many processes share: their preparation, commit and cleanup.
+"""Changes by many processes: their preparation, commit and cleanup.
 
 `alance.write_fragments` writes the files of new rows, and `alance.commit` makes a version of them.
-For rows that are deleted or replaced, the driver receives their places as roaring bitmaps by
-fragment, and with stable row ids the ids of moved rows. New columns are written one task a
-fragment; an interrupted job can take over finished files.
+For deleted or replaced rows, the driver receives roaring bitmaps of their offsets by fragment, and
+with stable row ids the ids of moved rows. New columns are written by one task per fragment; after
+an interruption, finished files are reused.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 def append_schema(dataset: Dataset) -> pa.Schema:
-    """Return the Arrow schema of rows that are appended to a version.
+    """Return the Arrow schema of rows to append to a version.
 
     Args:
         dataset: the version.
@@ -63,7 +63,7 @@ def append_schema(dataset: Dataset) -> pa.Schema:
 
 
 def new_table(schema: pa.Schema, fragments: Sequence[DataFragment]) -> Overwrite:
-    """Return the operation that creates a table of fragments, or replaces all rows by them.
+    """Return the operation that creates a table from fragments, or replaces all rows by them.
 
     Args:
         schema: schema with which the fragments were written.
@@ -100,7 +100,7 @@ def has_fields_of(dataset: Dataset, schema: pa.Schema) -> bool:
 
 
 def producer_properties(producer: str, sequence: int) -> dict[str, str]:
-    """Return the `properties` of a commit of one batch, which make it commit only once.
+    """Return `properties` for a batch's commit, which prevent a second commit of the batch.
 
     A commit raises a `CommitConflictError` if the table already has this batch, or a later batch of
     the producer; `last_sequence` returns the last batch that a table has.
@@ -139,7 +139,7 @@ async def remove_data_files(
             location = table.new_data_file(DataFile.from_protobuf(file).path)
             places.append(table.registry.resolve(location))
     for store, path in places:
-        with suppress(AlanceError):  # cleanup will remove the orphan
+        with suppress(AlanceError):  # a cleanup will remove the orphan
             await store.delete([path])
 
 
@@ -192,7 +192,7 @@ def release_memory(kept_bytes: int) -> None:
     """Return unused memory to the system at the end of a task, which takes some ms.
 
     Args:
-        kept_bytes: bytes of blocks that decoding will use again.
+        kept_bytes: bytes of blocks that are not returned, because decoding will use them again.
     """
     _kernels.release_memory(kept_bytes)
     pa.default_memory_pool().release_unused()
@@ -204,12 +204,12 @@ async def delete_rows(dataset: Dataset, offsets: Mapping[int, Int64s], predicate
     Cost: the deletion files of the fragments that lose rows, and a commit.
 
     Args:
-        dataset: the version in which the rows were found.
+        dataset: the version to which the offsets apply.
         offsets: physical offsets of live rows by fragment id; shape (n,), sorted and unique.
-        predicate: recorded in the transaction as the condition of the rows.
+        predicate: condition of the rows, which is recorded in the transaction.
 
     Raises:
-        RetryableConflictError: others changed the same rows; find them again.
+        RetryableConflictError: other commits changed the same rows; determine the rows again.
         CommitConflictError: a newer version rules this one out.
     """
     change = Delete(predicate=predicate)
@@ -226,7 +226,7 @@ def inserted_keys(dataset: Dataset, on: Sequence[str] = ()) -> InsertedKeys:
     Args:
         dataset: the version that the merge reads.
         on: columns by which the merge finds rows of the table; empty if it compares rows in another
-            way, so that it may insert any key.
+            way, which means that it may insert any key.
 
     Raises:
         InvalidInputError: the table has no such column.
@@ -250,18 +250,18 @@ async def replace_rows(
     Cost: the deletion files of the fragments that lose rows, and a commit.
 
     Args:
-        dataset: the version in which the rows were found.
+        dataset: the version to which the offsets apply.
         offsets: physical offsets of live rows by fragment id; shape (n,), sorted and unique.
         moved: records of fragments with new values of these rows.
         inserted: records of fragments with other rows.
         row_ids: ids of the moved rows, in the order of `moved`; required if ids are stable.
         columns: columns with new values; None: all.
         keys: keys of the rows in `inserted` if a merge adds them because the table lacks them, see
-            `inserted_keys`. None: the rows are added in any case.
+            `inserted_keys`; None: the rows are added in any case.
 
     Raises:
-        RetryableConflictError: others changed the same rows, or may have inserted the same keys;
-            find them again.
+        RetryableConflictError: other commits changed the same rows, or may have inserted the same
+            keys; determine the rows again.
         CommitConflictError: a newer version rules this one out.
     """
     snapshot = dataset._snapshot
@@ -300,14 +300,14 @@ class SourceGaps:
 
     @classmethod
     def of(cls, dataset: Dataset, source: pa.Schema) -> SourceGaps | None:
-        """Return the gaps of a source. Returns None if it has all columns.
+        """Return the gaps of a source; None if it has all columns.
 
         Args:
             dataset: the version whose rows are replaced.
             source: columns, or members of structs, that have new values.
 
         Raises:
-            InvalidInputError: columns that the table lacks, or types that never fit it.
+            InvalidInputError: the table lacks a column, or a type never fits it.
             UnsupportedError: missing columns have blobs that cannot be moved.
         """
         base = dataset._snapshot
@@ -337,8 +337,8 @@ class SourceGaps:
             source: schema of the rows.
 
         Raises:
-            InvalidInputError: columns that the table lacks, types that never fit it, or a missing
-                column that is not nullable.
+            InvalidInputError: the table lacks a column, a type never fits it, or a missing column
+                is not nullable.
         """
         schema = dataset._snapshot.schema
         source_schema = pa.schema(source_fields(schema, source))
@@ -354,10 +354,10 @@ class SourceGaps:
 
         Args:
             dataset: the version with its fragments; see `open_record`.
-            batches: with a column `_rowaddr`, the address of the replaced row.
+            batches: rows with a column `_rowaddr`, the address of the replaced row.
 
         Raises:
-            InvalidInputError: values that do not fit the table.
+            InvalidInputError: a value does not fit the table.
             StoreError: the store failed.
         """
         run = dataset._snapshot.engine.pool.run
@@ -390,7 +390,7 @@ class ColumnBackfill:
     Attributes:
         transforms: SQL text by column, or a `BatchUdf`.
         read_columns: columns passed to a function; None: all.
-        batch_size: upper bound of rows computed at once.
+        batch_size: maximum number of rows computed at once; None: chosen by the pages.
     """
 
     transforms: Transforms
@@ -434,7 +434,7 @@ class ColumnBackfill:
             nothing to write.
 
         Raises:
-            InvalidInputError: values that do not fit; no file remains.
+            InvalidInputError: a value does not fit; the file is removed.
         """
         handle = fragment._handle
         await fragment._snapshot.prepare([handle])
@@ -461,8 +461,8 @@ class ColumnBackfill:
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: a fragment without its file.
-            RetryableConflictError: others committed first.
+            InvalidInputError: a fragment has no file in `files`.
+            RetryableConflictError: another commit was first.
             CommitConflictError: a newer version rules this one out.
         """
         options = CommitOptions(**commit)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from alance.datasets import Dataset
     from alance.scanner import Scanner
 
-COUNTED_ROWS: Final = 64 << 10  # rows of a batch of nulls, which is returned repeatedly
-# File that Arrow's own scanner would read. It fails, because no file can be below this path.
+COUNTED_ROWS: Final = 64 << 10  # rows per batch of nulls, which is returned repeatedly
+# Path of a file for Arrow's own scanner, which must never be used. Reading fails, because no file
+# can be below this path.
 NOWHERE: Final = "/dev/null/an ArrowDataset is read by its own `scanner` and `to_batches` alone"
 
 
@@ -83,11 +84,12 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
 
     Requested columns and filters become a scan, and nothing else is read. Filters are pyarrow
     expressions, and use statistics and indices; blobs are returned as their bytes. Calls block the
-    calling thread, which must not be the event loop's. Made by `Dataset.to_arrow_dataset`.
+    calling thread, which must not be the event loop's. Created by `Dataset.to_arrow_dataset`.
 
     Attributes:
-        limit: most rows of each scan; None for all. For callers that know more than the engine.
-        counts: True if only the number of rows matters: values are null, and are not read.
+        limit: maximum number of rows per scan; None for all. For callers that know a limit which
+            the engine does not pass.
+        counts: True if only the number of rows matters; values are then null, and are not read.
     """
 
     def __init__(self, dataset: Dataset, bridge: Bridge | None = None) -> None:
@@ -118,7 +120,7 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **_: object,
     ) -> ArrowScanner:
-        """Return a scan; pyarrow's other options, about the way of reading, are ignored."""
+        """Return a scan; further options of pyarrow, which only tune reading, are ignored."""
         scanner = self._scan(columns, filter, batch_size=batch_size, limit=self.limit)
         return (CountingScanner if self.counts else ArrowScanner)(scanner, self._bridge)
 
@@ -163,7 +165,7 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
         return self._bridge.run(lambda: self._dataset.take(indices, columns))
 
     def get_fragments(self, filter: object = None) -> Iterator[ArrowFragment]:
-        """Return one fragment with all rows: a scan reads the table's fragments concurrently."""
+        """Return one fragment with all rows, whose scan reads concurrently."""
         return iter([ArrowFragment(self)])
 
     def _scan(
@@ -189,27 +191,27 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
 
     @property
     def children(self) -> NoReturn:
-        """Refused: a table consists of no other datasets."""
+        """Raise an error: a table does not consist of other datasets."""
         self._refuse("children")
 
     def filter(self, *_: object, **__: object) -> NoReturn:
-        """Refused: filters are given to scans."""
+        """Raise an error: filters are passed to scans."""
         self._refuse("filter")
 
     def replace_schema(self, *_: object, **__: object) -> NoReturn:
-        """Refused: a version has one schema."""
+        """Raise an error: a version has a fixed schema."""
         self._refuse("replace_schema")
 
     def sort_by(self, *_: object, **__: object) -> NoReturn:
-        """Refused: `Dataset.scanner(order_by=)` sorts."""
+        """Raise an error: `Dataset.scanner(order_by=)` sorts."""
         self._refuse("sort_by")
 
     def join(self, *_: object, **__: object) -> NoReturn:
-        """Refused: joins are what engines are for."""
+        """Raise an error: joins are left to engines."""
         self._refuse("join")
 
     def join_asof(self, *_: object, **__: object) -> NoReturn:
-        """Refused: joins are what engines are for."""
+        """Raise an error: joins are left to engines."""
         self._refuse("join_asof")
 
 

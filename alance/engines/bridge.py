@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# If a loop does not begin a call for so many seconds, it waits for the engine itself: a deadlock.
-# A loop that is only busy begins within milliseconds.
+# If a loop does not begin a call within this number of seconds, it waits for the engine itself: a
+# deadlock. A loop that is merely busy begins within milliseconds.
 STALL_S: Final = 10.0
 
 BLOCKED: Final = (
@@ -32,16 +32,16 @@ ENDED: Final = "the query was stopped, or the event loop of its dataset has ende
 
 
 class Bridge:
-    """Bridge into the event loop in which it is created.
+    """Bridge from blocking threads into the event loop in which it is created.
 
-    Calls run with the context variables of the creator, so that a trace of the creator sees them.
+    Calls run with the context variables of the creator, so that they appear in the creator's trace.
 
     Args:
         is_off_loop: True if the engine runs in threads of alance, so that the loop never waits for
-            it, even if it is busy for long.
+            it.
 
     Attributes:
-        error: first error of alance; an engine may replace its text.
+        error: first error of alance, for engines that replace its text.
     """
 
     def __init__(self, *, is_off_loop: bool = False) -> None:
@@ -57,8 +57,8 @@ class Bridge:
         """Run work in the loop to its end; an interrupt cancels it there.
 
         Raises:
-            InvalidInputError: called from the loop's own thread, or while the loop waits for the
-                engine; the loop has ended, or the call was stopped.
+            InvalidInputError: the call came from the loop's own thread, or while the loop waits for
+                the engine; or the loop has ended, or the call was stopped.
         """
         try:
             return self._run(work)
@@ -102,7 +102,7 @@ class Bridge:
             self._pending.discard(future)
 
     def iterate(self, scanner: Scanner) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a scan, which is closed with this iterator."""
+        """Yield the batches of a scan, which is closed together with this iterator."""
         batches = scanner.to_batches()
 
         async def following() -> pa.RecordBatch | None:
@@ -117,7 +117,7 @@ class Bridge:
             while (batch := self.run(following)) is not None:
                 yield batch
         finally:
-            # The cycle collector may run this in any thread, even the loop's: do not wait.
+            # The cycle collector may run this in any thread, even the loop's, so it must not wait.
             with suppress(RuntimeError):  # the loop has ended, and the scan with it
                 self._loop.call_soon_threadsafe(close)
 

@@ -1,8 +1,9 @@
 """Limits and counts of queries that DuckDB does not push down to the scan.
 
-DuckDB 2.0 asks an Arrow dataset only for columns and a filter: for no limit, and for `count(*)` it
-asks for the first column. Its own plan of the query has both. If the plan begins with a single scan
-whose rows reach a limit or a count unchanged, the scan stops at the limit or counts the rows.
+DuckDB 2.0 passes only columns and a filter to an Arrow dataset. It passes no limit, and for
+`count(*)` it requests the first column. Its own plan of the query shows both. If the plan begins
+with a single scan whose rows reach a limit or a count unchanged, the scan stops at the limit or
+counts the rows.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
 SCAN: Final = "PYTHON_ARROW_SCAN"
 LIMITS: Final = ("LIMIT", "STREAMING_LIMIT")
 COUNT: Final = "UNGROUPED_AGGREGATE"
-MOST_ROWS: Final = 1 << 60  # `LIMIT NULL` is 2 ** 63 - 1 there
+MOST_ROWS: Final = 1 << 60  # `LIMIT NULL` is 2 ** 63 - 1 in a plan
 WORDS: Final = re.compile(
     r"\b(limit|count|fetch)\b", re.IGNORECASE
-)  # these queries are planned twice
+)  # queries with one of these words are planned twice
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """The request of one scan of a query, besides columns and a filter.
+    """Limit or count that a query needs from its scan, in addition to columns and a filter.
 
     Attributes:
-        limit: the scan may stop after this number of rows; None for all rows.
+        limit: number of rows after which the scan may stop; None for all rows.
         counts: True if only the number of rows is needed.
     """
 
@@ -45,7 +46,7 @@ class Pushed:
 def pushed(
     connection: duckdb.DuckDBPyConnection, statements: Sequence[duckdb.Statement], params: Params
 ) -> Pushed:
-    """Return the limit or count of a query with one scan, and neither for other queries.
+    """Return the limit or count of a query with a single scan; neither for other queries.
 
     Cost: DuckDB plans the query once more if the text has one of `WORDS`. No rows are read.
     """
@@ -58,12 +59,12 @@ def pushed(
         rows = connection.execute(f"explain (format json) {query}", params).fetchall()
         roots = json.loads(rows[0][1])
     except (duckdb.Error, ValueError):
-        return Pushed()  # running the query raises it again
+        return Pushed()  # running the query raises the error again
     return _of_chain(_chain(roots))
 
 
 def _chain(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the operators of a plan from the scan up; empty if the plan branches."""
+    """Return the operators of a plan, from the scan upwards; empty if the plan branches."""
     chain: list[dict[str, Any]] = []
     while nodes:
         if len(nodes) != 1:

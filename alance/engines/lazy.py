@@ -1,8 +1,8 @@
 """Datasets as lazy frames of Polars, which request columns, a predicate and a number of rows.
 
 For any pyarrow dataset, Polars converts as much of a predicate as it can to a pyarrow expression.
-`_filter_of` passes it a dataset that records this expression. Polars filters the result again, for
-the rest of the predicate, and for values that it compares in another way.
+`_filter_of` passes a dataset that records this expression. Polars filters the result again, because
+of the rest of the predicate, and of values that it compares differently.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
 
-# Types whose values compare in our filters as in Polars. Decimals and categories do not, nor does
-# float32, which may be compared with a number that it cannot represent.
+# Types whose values compare in alance's filters as in Polars. Decimals and categories do not; nor
+# does float32, which may be compared with a number that it cannot represent.
 SHARED: Final = (
     types.is_boolean,
     types.is_integer,
@@ -42,7 +42,7 @@ SHARED: Final = (
 
 
 def lazy_frame(dataset: Dataset) -> pl.LazyFrame:
-    """See `Dataset.to_polars_lazy`."""
+    """Return a lazy frame; see `Dataset.to_polars_lazy`."""
     source = ArrowDataset(dataset)
     bridge, schema = source._bridge, source.schema
 
@@ -60,7 +60,7 @@ def lazy_frame(dataset: Dataset) -> pl.LazyFrame:
 
 
 def _filter_of(predicate: pl.Expr | None, source: ArrowDataset) -> pc.Expression | None:
-    """Return a filter that is true for all rows of a predicate; None if none is known."""
+    """Return a filter that is true for all rows that match a predicate; None if none is known."""
     if predicate is None:
         return None
     fields = [source.schema.field(name) for name in predicate.meta.root_names()]
@@ -79,16 +79,16 @@ def _filter_of(predicate: pl.Expr | None, source: ArrowDataset) -> pc.Expression
 
 
 class _FilterProbe(ArrowDataset):
-    """A dataset without rows that keeps the filter of a scan."""
+    """A dataset without rows that records the filter of a scan."""
 
     condition: pc.Expression | None = None
 
     def to_batches(self, *_: object, filter: object = None, **__: object) -> Iterator[object]:
-        """Keep the filter. Returns no batches."""
+        """Record the filter. Returns no batches."""
         self.condition = filter
         return iter(())
 
     def to_table(self, *_: object, filter: object = None, **__: object) -> pa.Table:
-        """Keep the filter. Returns no rows. Called by older releases of Polars."""
+        """Record the filter. Returns no rows. Called by older releases of Polars."""
         self.condition = filter
         return self.schema.empty_table()

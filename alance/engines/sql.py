@@ -1,7 +1,7 @@
-"""SQL by DuckDB: a query runs in a thread of its own, and reads datasets by scans.
+"""SQL by DuckDB: a query runs in its own thread, and reads datasets by scans.
 
-Rows are read on demand. A query can read the passed tables and nothing else: files, extensions and
-Python variables are out of its reach, unless settings allow them.
+Rows are read on demand. A query can read only the passed tables: files, extensions and Python
+variables are inaccessible, unless settings allow them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ T = TypeVar("T")
 
 SQL_BATCH_ROWS: Final = 64 << 10
 TABLE: Final = "dataset"  # name of the dataset itself in queries
-AGAIN_S: Final = 0.05  # between interrupts: DuckDB forgets one that comes before it runs
+AGAIN_S: Final = 0.05  # between interrupts: DuckDB ignores them before the query runs
 CLOSED: Final = {"enable_external_access": False, "python_enable_replacements": False}
 BOUNDS: Final = frozenset({"memory_limit", "threads"})  # settings that reused databases may have
-MOST_IDLE: Final = 4  # idle databases; each has threads of its own, and a few MB
-# Concurrent queries of a loop: the threads of more would keep the interpreter from the loop
+MOST_IDLE: Final = 4  # idle databases; each has its own threads, and a few MB
+# Concurrent queries of a loop: the threads of more queries would starve the loop of the
+# interpreter.
 QUERIES_OF_A_LOOP: Final = 8
 
-# By the loop's own session, which is dropped when the loop ends: a semaphore belongs to a loop.
+# By the loop's own session, which is dropped when the loop ends, because a semaphore belongs to a
+# loop.
 _waiting: Final[WeakKeyDictionary[Session, asyncio.Semaphore]] = WeakKeyDictionary()
 
 
@@ -94,7 +96,7 @@ async def sql_table(
     tables: Mapping[str, object] | None,
     settings: Mapping[str, object] | None,
 ) -> pa.Table:
-    """Return the result of a query in memory; see `Dataset.sql`."""
+    """Run a query, and return its result in memory; see `Dataset.sql`."""
     async with _turns():
         batches = [batch async for batch in sql_batches(dataset, query, params, tables, settings)]
     return pa.Table.from_batches(batches)
@@ -103,7 +105,7 @@ async def sql_table(
 def _turns() -> asyncio.Semaphore:
     """Return the semaphore that limits the running queries of this event loop.
 
-    Streams do not use it: a caller may leave them half read while it starts other queries.
+    Streams do not use it, because a caller may leave them half read while it starts other queries.
     """
     return _waiting.setdefault(Session.of_loop(), asyncio.Semaphore(QUERIES_OF_A_LOOP))
 
@@ -138,7 +140,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _tables(error: Exception, sources: Mapping[str, object]) -> str:
-    """Return the names of the tables, for an error of a table that does not exist."""
+    """List the tables for the error of a missing table."""
     if not isinstance(error, duckdb.CatalogException) or "Table with name" not in str(error):
         return ""
     others = [name for name in sources if name != TABLE]
@@ -147,7 +149,7 @@ def _tables(error: Exception, sources: Mapping[str, object]) -> str:
 
 
 def _with_json(arrow: pa.DataType, type_: Any) -> pa.DataType:
-    """Return a column's Arrow type with JSON marked as such, which DuckDB returns as plain strings.
+    """Return a column's Arrow type, with the JSON type where DuckDB returns plain strings for JSON.
 
     Args:
         arrow: the type in DuckDB's result.
@@ -192,7 +194,7 @@ class _Databases:
         return duckdb.connect(config=dict(config))
 
     def give_back(self, config: Mapping[str, Any], database: duckdb.DuckDBPyConnection) -> None:
-        """Keep an unchanged database for a later query; close it if enough are kept."""
+        """Return an unchanged database to the pool; close it if the pool is full."""
         is_closed = config.items() >= CLOSED.items() and config.keys() <= CLOSED.keys() | BOUNDS
         with self._lock:
             if is_closed and len(self._idle) < MOST_IDLE:
@@ -201,7 +203,7 @@ class _Databases:
         database.close()
 
     def after_fork(self) -> None:
-        """Forget the databases, which would wait for threads of the parent."""
+        """Forget the databases, which would wait for the parent's threads."""
         self._lock = threading.Lock()
         lifecycle.inherit(self._idle)
         self._idle = []
@@ -211,9 +213,9 @@ _databases: Final = _Databases()
 
 
 class _Query:
-    """A query and its thread, in which all calls of DuckDB for it run, off the loop.
+    """A query and its thread, in which all its calls of DuckDB run.
 
-    If the query is left early, it is interrupted, and its end is not awaited.
+    A query that is closed early is interrupted; its end is not awaited.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -224,7 +226,7 @@ class _Query:
         self._database: Any = None
         self._connection: Any = None
         self._reader: pa.RecordBatchReader | None = None
-        self._schema: pa.Schema | None = None  # schema of the result; None for the reader's
+        self._schema: pa.Schema | None = None  # schema of the result; None: that of the reader
         self._changes_nothing = False
         self._has_ended = False  # True if the query has ended without an error
         self._closing = threading.Lock()
@@ -268,7 +270,7 @@ class _Query:
             statement.type is duckdb.StatementType.SELECT for statement in statements
         )
         request = pushed(self._connection, statements, params)
-        for table in tables:  # a request has values only if one table is scanned
+        for table in tables:  # a limit or count is known only if one table is scanned
             table.limit, table.counts = request.limit, request.counts
         relation = self._connection.sql(query, params=params)
         if relation is None:
@@ -289,7 +291,7 @@ class _Query:
         return batch if batch is None or self._schema is None else batch.cast(self._schema)
 
     def _interrupt(self) -> None:
-        """Interrupt the thread until it has closed: DuckDB may not have begun the query yet."""
+        """Interrupt the query until its thread ends, because it may not have begun yet."""
         while True:
             with self._closing:
                 if self._is_closed.is_set():

@@ -55,16 +55,16 @@ _READINGS: Final = {
 
 
 class OpenTelemetry(Observer):
-    """Observer that makes spans of requests and commits, and metrics of all events.
+    """Observer that creates spans for requests and commits, and metrics for all events.
 
         observe.add(observe.OpenTelemetry())
 
     A span is a child of the caller's span; if a request serves several callers, of the first
-    caller's.
+    caller's span.
 
     Args:
-        meter_provider, tracer_provider: None uses the global providers.
-        spans: False makes no spans, which cost some ten microseconds per request.
+        meter_provider, tracer_provider: providers; None: the global ones.
+        spans: False to create no spans, each of which costs some ten microseconds.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class OpenTelemetry(Observer):
             make(f"alance.{plain}", callbacks=[_reader(name)], unit=unit)
 
     def on_request(self, event: RequestEnded) -> None:
-        """Count a request, and make a span of it.
+        """Count a request, and create its span.
 
         Args:
             event: the request.
@@ -128,7 +128,7 @@ class OpenTelemetry(Observer):
         self._retries.add(1, {"store": event.store, "cause": cause, "refused": refused})
 
     def on_commit(self, event: CommitEnded) -> None:
-        """Count a commit, and make a span of it.
+        """Count a commit, and create its span.
 
         Args:
             event: the commit.

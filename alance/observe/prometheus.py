@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from alance.io.events.observing import CommitEnded, RequestEnded, RetryDecided
 
-# Upper bounds in seconds, from cached answers over near and far stores to throttling ones.
+# Upper bounds in seconds, for cached answers, near and far stores, and throttling stores.
 BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -59,15 +59,15 @@ class _Histogram:
 class Metrics(Observer):
     """Observer that counts events, and formats them with the current readings for Prometheus.
 
-    Labels are the store (a bucket), the table, the kind of request and its outcome, and never a
-    path, key or credential; so there are few time series.
+    Labels are the store (a bucket), the table, the kind of request and its outcome, never a path,
+    key or credential. So there are few time series.
     """
 
     content_type = CONTENT_TYPE
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # loops of several threads may report events
-        # By the name of the metric and the values of its labels.
+        self._lock = threading.Lock()  # loops in several threads may report events
+        # By name of the metric and values of its labels.
         self._counts: defaultdict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
         self._times: defaultdict[tuple[str, tuple[str, ...]], _Histogram] = defaultdict(_Histogram)
 

@@ -1,4 +1,4 @@
-"""HTTP service over tables, which `alance serve` runs and other applications can mount.
+"""HTTP service for tables, which `alance serve` runs and other applications can mount.
 
     service = alance.serve.Service({"items": "s3://bucket/items"}, ingest=True)
     async with service:

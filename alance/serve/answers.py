@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-# Bytes of rows that are written in one step, which holds the interpreter for 1 to 5 ms
+# Bytes of rows that are serialized in one step, which blocks the interpreter for 1 to 5 ms.
 ANSWER_STEP_BYTES = 64 << 10
 VERSION = "alance-version"  # header with the table version of an answer
 
@@ -32,7 +32,7 @@ def plain_answer(dataset: Dataset, **values: Any) -> Response:
 
 
 async def rows_answer(request: Request, dataset: Dataset, rows: pa.Table) -> Response:
-    """Answer with the rows of a table: whole if they are few, else as a stream.
+    """Answer with the rows of a table: at once if they are few, else as a stream.
 
     Raises:
         Refused: the caller accepts neither JSON nor Arrow.
@@ -56,14 +56,14 @@ async def stream_answer(
     batches: AsyncGenerator[pa.RecordBatch, None],
     schema: pa.Schema | None = None,
 ) -> Response:
-    """Answer with rows as they come; `batches` is closed when the caller leaves.
+    """Answer with rows as they arrive; `batches` is closed if the caller disconnects.
 
     Args:
-        schema: schema of the batches; None takes it from the first batch, which must exist.
+        schema: schema of the batches; None: that of the first batch, which must exist.
 
     Raises:
         Refused: the caller accepts neither JSON nor Arrow.
-        AlanceError: the first batch fails. If a later batch fails, the answer is cut off.
+        AlanceError: the first batch fails. If a later batch fails, the answer is truncated.
     """
     is_arrow = _accepts_arrow(request)
     try:
@@ -93,7 +93,7 @@ async def stream_answer(
 
 
 class _Streamed(StreamingResponse):
-    """Streaming response that does not watch for a disconnect, because the gate does."""
+    """Streaming response that does not watch for a disconnect, because the gate does so."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.stream_response(send)
@@ -109,7 +109,7 @@ def _accepts_arrow(request: Request) -> bool:
     """Return True if Arrow comes before JSON in the `Accept` header.
 
     Raises:
-        Refused: the header has neither.
+        Refused: the header accepts neither.
     """
     accepted = request.headers.get("accept", "*/*").lower()
     kinds = [part.partition(";")[0].strip() for part in accepted.split(",")]
@@ -174,7 +174,7 @@ def _arrow(schema: pa.Schema) -> Callable[[pa.RecordBatch | None], bytes]:
 
 
 class _AnswerChunks:
-    """A file object whose content is taken out after each batch."""
+    """File object whose content is removed after each batch."""
 
     closed = False
 
@@ -189,7 +189,7 @@ class _AnswerChunks:
         pass
 
     def take(self) -> bytes:
-        """Return the bytes written since the last call."""
+        """Remove and return the bytes written since the last call."""
         content = b"".join(self._parts)
         self._parts.clear()
         return content

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from alance.serve.service import Service
 
 TOKEN_LENGTH = 200
-DICTIONARY_BATCH = 2  # of Arrow's enum MessageHeader
+DICTIONARY_BATCH = 2  # value in Arrow's enum MessageHeader
 
 
 def application(service: Service) -> Gate:
@@ -77,7 +77,7 @@ class Routes:
         return PlainTextResponse("ok")
 
     async def ready(self, _: Request) -> Response:
-        """Answer with the tables' versions; 503 before all tables are open, and once draining."""
+        """Answer with the tables' versions; 503 until all are open, and once draining."""
         if self._service.is_draining:
             raise Refused(503, "Stopping", "the service is shutting down")
         versions = {name: table.now.version for name, table in self._service.tables.items()}
@@ -114,7 +114,7 @@ class Routes:
         )
 
     async def health(self, request: Request) -> Response:
-        """Answer with the state that maintenance judges, and with what it did."""
+        """Answer with the state that maintenance checks, and with its finished steps."""
         table = self._table(request)
         dataset = table.now
         reclaimable = request.query_params.get("reclaimable", "false")
@@ -141,7 +141,7 @@ class Routes:
         return plain_answer(dataset, row=json_rows(row)[0])
 
     async def verb(self, request: Request) -> Response:
-        """Answer a POST: run its verb on the table."""
+        """Answer a POST: run the verb in its path on the table."""
         table = self._table(request)
         name = request.path_params["verb"]
         run = getattr(self, f"_{name}", None) if name in VERBS else None
@@ -150,7 +150,7 @@ class Routes:
         is_arrow = type_of(request.headers.get("content-type", "")) == ARROW
         if name == "rows":
             return await self._rows(request, table, is_arrow)
-        if is_arrow:  # the gate lets Arrow bodies be larger than JSON
+        if is_arrow:  # the gate allows Arrow bodies to be larger than JSON
             raise Refused(415, "UnknownType", f"{name}: {ARROW}, expected {JSON}")
         values = arguments_of(name, await request.body())
         response: Response = await run(request, table, values)
@@ -229,7 +229,7 @@ class Routes:
         return plain_answer(table.now)
 
     async def _rows(self, request: Request, table: ServedTable, is_arrow: bool) -> Response:
-        """Add rows, once per idempotency key; answer when they are committed."""
+        """Add rows, once per idempotency key; answer after they are committed."""
         if not self._service.ingest:
             raise Refused(403, "Forbidden", "rows: this service was started without ingestion")
         token = request.headers.get("idempotency-key", "")
@@ -263,7 +263,7 @@ class Routes:
         return await asyncio.to_thread(table_of, rows, table.now.schema)
 
     async def failed(self, _: Request, error: Exception) -> Response:
-        """Answer with the status and the text of an error of alance; texts have no credentials."""
+        """Answer with the status and text of an error of alance, without credentials."""
         assert isinstance(error, alance.AlanceError)
         values: dict[str, object] = {"error": type(error).__name__, "detail": str(error)}
         if isinstance(error, alance.CommitStateUnknownError):
@@ -294,7 +294,7 @@ class Routes:
     def _searched(
         self, dataset: Dataset, values: dict[str, Any], vector: Sequence[object] = ()
     ) -> dict[str, Any]:
-        """Return the arguments of a search after a check of their bounds.
+        """Return the arguments of a search after checking their limits.
 
         Each of several vectors has `k` results.
         """
@@ -329,7 +329,7 @@ def _is_vector(kind: Any) -> bool:
 
 
 def _shown(dataset: Dataset) -> list[str]:
-    """Default columns of an answer: all but vectors, which are long."""
+    """Return the default columns of an answer: all except vectors, which are long."""
     return [field.name for field in dataset.schema if not _is_vector(field.type)]
 
 
@@ -342,7 +342,7 @@ def _vector_column(dataset: Dataset) -> str:
 
 
 def _arrow_rows(body: bytes) -> pa.Table:
-    """Read an Arrow stream and validate it: pyarrow does not check offsets and UTF-8 on reading.
+    """Read an Arrow stream and validate it, because pyarrow does not check offsets and UTF-8.
 
     Raises:
         InvalidInputError: the stream is invalid or compressed, or has far more rows than bytes.
@@ -353,7 +353,7 @@ def _arrow_rows(body: bytes) -> pa.Table:
                 raise InvalidInputError("rows: compressed Arrow, expected a stream without")
         rows = pa.ipc.open_stream(body).read_all()
         rows.validate(full=True)
-        str(rows.schema)  # its names are text
+        str(rows.schema)  # raises if the names are not text
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         if isinstance(error, InvalidInputError):
             raise
@@ -364,7 +364,7 @@ def _arrow_rows(body: bytes) -> pa.Table:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Return True if a batch is compressed: a few such bytes may become gigabytes.
+    """Return True if a batch is compressed, because a few such bytes may become gigabytes.
 
     Source: Arrow's Message.fbs, RecordBatch.compression, which pyarrow does not expose.
     """

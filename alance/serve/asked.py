@@ -69,7 +69,7 @@ NEEDED: Final[Mapping[str, Sequence[str]]] = {
     "search": ("text", "vector"),
     "rows": ("rows",),
 }
-# Types of list items; `vector` is a list of lists in a query of several vectors.
+# Types of list items; in a query of several vectors, `vector` is a list of lists.
 _ITEMS: Final[Mapping[str, Kinds]] = {
     "columns": (str,),
     "on": (str,),
@@ -82,10 +82,10 @@ _ITEMS: Final[Mapping[str, Kinds]] = {
 def arguments_of(verb: str, body: bytes) -> dict[str, Any]:
     """Parse and check the members of a request's object; an empty body is an empty object.
 
-    Members that are null are left out.
+    Members that are null are omitted.
 
     Raises:
-        InvalidInputError: the body is no JSON object, or a member is unknown, missing or of the
+        InvalidInputError: the body is not a JSON object, or a member is unknown, missing or of the
             wrong type.
     """
     try:

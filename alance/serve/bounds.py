@@ -11,21 +11,21 @@ JSON_BYTES = 1 << 20  # Python's parser blocks all threads for 10 ms per MiB
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of a service. The session limits the memory for reading.
+    """Limits of a service. The session limits the memory for reads.
 
     Attributes:
         requests: number of requests served at the same time; further requests wait.
         waiting: number of requests that may wait; further requests are answered 503 at once.
         body_bytes: bytes of a request's body. A JSON body may have at most 1 MiB, because only
             Arrow is parsed off the event loop.
-        rows: rows of an answer that is held in memory whole: `k` (times the number of vectors, or
-            times `refine_factor`), keys, positions, sorted rows.
+        rows: maximum rows of an answer that is held in memory as a whole: `k` (times the number of
+            vectors, or times `refine_factor`), keys, positions, sorted rows.
         sql_memory: memory of one SQL query, as DuckDB writes sizes. DuckDB does not count the
             value of a single function call: `range(100000000)` still takes gigabytes.
-        seconds: time of a request, from its turn to the last byte of its answer.
+        seconds: maximum time of a request, from its turn to the last byte of its answer.
 
     Raises:
-        InvalidInputError: a bound is not above zero.
+        InvalidInputError: a limit is not positive.
     """
 
     requests: int = 64

@@ -1,17 +1,17 @@
-"""HTTP statuses of errors."""
+"""HTTP statuses for errors."""
 
 from __future__ import annotations
 
 import alance
 
-STATUSES = {  # the first class that fits decides
+STATUSES = {  # the first matching class decides
     alance.BucketNotFoundError: 500,
     alance.NotFoundError: 404,
     alance.InvalidInputError: 400,
     alance.UnsupportedError: 501,
     alance.AlreadyExistsError: 409,
     alance.CommitConflictError: 409,
-    alance.CommitStateUnknownError: 500,  # unlike 504: no proxy or client retries it by itself
+    alance.CommitStateUnknownError: 500,  # not 504, which proxies and clients retry
     alance.AccessError: 500,
 }
 
@@ -26,8 +26,8 @@ UNKNOWN_OUTCOME = {
 def status_of(error: alance.AlanceError) -> int:
     """Return the HTTP status of an error; docs/service.md has the table.
 
-    Errors of a store are 503 if a retry may help, else 502. Faults of the service or of its files
-    are 500.
+    Errors of a store are 503 if a retry may succeed, else 502. Faults of the service or of its
+    files are 500.
     """
     if isinstance(error, alance.StoreError) and not isinstance(error, alance.AccessError):
         return 503 if error.retryable else 502

@@ -1,8 +1,8 @@
 """Gate of a service: checks tokens and hosts, and limits concurrency, sizes and time of requests.
 
-A request first has its token and host checked, then waits for its turn, then its body is read, and
-then the application works on it. The application is cancelled if the time is over or the caller
-leaves.
+For each request, the gate checks the token and the host, waits for the request's turn, reads the
+body, and calls the application. The application is cancelled if the time is over or the caller
+disconnects.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 CLOSE = (b"connection", b"close")
-FREE = ("/health/live", "/health/ready")  # probes of orchestrators: no token, no turn
+FREE = ("/health/live", "/health/ready")  # probes of orchestrators need no token and no turn
 log = logging.getLogger("alance.serve")
 
 
@@ -66,17 +66,17 @@ class Refused(Exception):
 
 
 class Gate:
-    """ASGI middleware; see the module.
+    """ASGI middleware; see the module docstring.
 
     Args:
         app: the application behind the gate.
         bounds: limits of requests.
-        token: token that requests must carry; None lets all requests in.
-        hosts: host names by which requests may call the service; empty allows any. Names keep out
+        token: token that requests must have; None: all requests are allowed.
+        hosts: host names with which requests may call the service; empty: any name. Names exclude
             web pages whose own domain resolves to this machine (DNS rebinding).
 
     Attributes:
-        is_draining: True adds `Connection: close` to every answer.
+        is_draining: True to add `Connection: close` to every answer.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Gate:
     async def _body(
         self, headers: dict[bytes, bytes], method: str, receive: Receive
     ) -> bytes | None:
-        """Read a whole body. Returns None if the caller has left.
+        """Read a whole body; None if the caller has disconnected.
 
         Raises:
             Refused: the body is too large, or of an unknown type.
@@ -179,13 +179,13 @@ class Gate:
                 raise Refused(413, "TooLarge", detail, closes=True)  # the rest is not read
             if not message.get("more_body", False):
                 break
-        # HTML forms, which any web page may send, have neither type.
+        # HTML forms, which any web page may send, have neither of these types.
         if method == "POST" and num_bytes and kind not in (JSON, ARROW):
             raise Refused(415, "UnknownType", f"content-type {kind!r}: expected {JSON} or {ARROW}")
         return b"".join(parts)
 
     async def _run(self, scope: Message, body: bytes, receive: Receive, send: Send) -> None:
-        """Run the application until the request is answered or its caller leaves."""
+        """Run the application until the request is answered or its caller disconnects."""
         gone = asyncio.create_task(_until_gone(receive))
         unread = [body]
 
@@ -206,7 +206,7 @@ class Gate:
             await asyncio.gather(work, gone, return_exceptions=True)
 
     def lines(self) -> Iterator[str]:
-        """Yield the numbers of requests and their seconds, as lines for Prometheus."""
+        """Yield counts and durations of requests as lines for Prometheus."""
         yield "# HELP alance_serve_requests_total Requests answered (status 0: callers left)."
         yield "# TYPE alance_serve_requests_total counter"
         for (verb, status), count in sorted(self._counts.items()):
@@ -230,7 +230,7 @@ def type_of(content_type: str) -> str:
 def _check_framing(scope: Message) -> None:
     """Refuse a request with ambiguous framing.
 
-    A proxy might see another end of such a request, which allows request smuggling.
+    A proxy might disagree about the end of such a request, which allows request smuggling.
     """
     names = {name for name, _ in scope["headers"]}
     if b"transfer-encoding" not in names:
@@ -249,7 +249,7 @@ async def _until_gone(receive: Receive) -> None:
 
 
 class _HttpAnswer:
-    """Sender of an answer that remembers its status; 0 before the answer begins."""
+    """Sender of an answer that records its status; 0 before the answer begins."""
 
     def __init__(self, send: Send, gate: Gate) -> None:
         self._send = send

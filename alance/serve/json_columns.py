@@ -36,7 +36,7 @@ _WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
 
 
 class Misfit(Exception):
-    """Raised for a value that its type cannot represent; `path` leads from the column to it."""
+    """Raised for a value that its type cannot represent; `path` leads to it from the column."""
 
     def __init__(self, value: object, expected: str, *path: object) -> None:
         super().__init__(value, expected)
@@ -45,7 +45,7 @@ class Misfit(Exception):
         self.path = path
 
     def below(self, *path: object) -> Misfit:
-        """Return the same error, with the path of a parent in front."""
+        """Return the same error, with the path of a parent prepended."""
         return Misfit(self.value, self.expected, *path, *self.path)
 
     def __str__(self) -> str:
@@ -55,10 +55,10 @@ class Misfit(Exception):
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Convert rows to a table with all columns that any row names; a missing member is null.
+    """Convert rows to a table of all columns that occur in a row; a missing member is null.
 
     Raises:
-        ColumnNotFoundError: a row names a column that the schema does not have.
+        ColumnNotFoundError: a row has a column that the schema lacks.
         InvalidInputError: a column cannot represent a value.
     """
     names = dict.fromkeys(name for row in rows for name in row)
@@ -75,10 +75,10 @@ def parsed(text: bytes | str, *, exact: bool) -> Any:
     """Parse JSON.
 
     Args:
-        exact: return fractions as decimals with all their digits instead of floats.
+        exact: True to return fractions as decimals with all digits; False for floats.
 
     Raises:
-        ValueError: the text is not JSON; NaN and Infinity are not JSON.
+        ValueError: the text is not JSON; NaN and Infinity are no JSON either.
     """
     return json.loads(text, parse_constant=_no_constant, parse_float=Decimal if exact else None)
 
@@ -117,7 +117,7 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which arrays are built: without extension or dictionary."""
+    """Return the type in which arrays are built: a type without extensions or dictionaries."""
     if isinstance(kind, pa.BaseExtensionType):
         return _storage(kind.storage_type)
     if pa.types.is_dictionary(kind):
@@ -256,7 +256,7 @@ def _decimal(value: object, kind: pa.DataType) -> Decimal:
 
 
 def _digits(value: object, expected: str) -> Decimal:
-    """Convert a number, or its text, to a decimal with exactly the digits shown."""
+    """Convert a number, or its text, to a decimal with exactly the same digits."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise Misfit(value, expected)
     text = str(value)

@@ -69,7 +69,7 @@ def json_values(array: pa.Array) -> list[Any]:
 
 
 def _single(array: pa.Array) -> tuple[pa.Array, Callable[[Any], Any]]:
-    """Return values of a type without parts, and the conversion of each to JSON."""
+    """Return the values of a type without children, and the conversion of each to JSON."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         return array.cast(pa.int64()), lambda value: moments.timestamp_text(value, kind)
@@ -87,7 +87,7 @@ def _single(array: pa.Array) -> tuple[pa.Array, Callable[[Any], Any]]:
         return array, str
     if is_binary(kind):
         return array, lambda value: base64.b64encode(value).decode()
-    return array, str  # an interval; only queries compute them, no column has the type
+    return array, str  # an interval, which only queries compute: no column has this type
 
 
 def is_binary(kind: pa.DataType) -> bool:
@@ -102,7 +102,7 @@ def is_binary(kind: pa.DataType) -> bool:
 
 @lru_cache(256)
 def _is_plain(kind: pa.DataType) -> bool:
-    """True if `to_pylist` of a type returns JSON values."""
+    """True if `to_pylist` of this type returns JSON values."""
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_map(kind):
         return False
     if pa.types.is_struct(kind):
@@ -126,7 +126,7 @@ def _each(array: pa.Array, text: Callable[[Any], Any]) -> list[Any]:
 
 def _floats(array: pa.Array) -> list[Any]:
     values: list[float | None] = array.to_pylist()
-    if np.isfinite(array.to_numpy(zero_copy_only=False)).all():  # nulls are NaN there
+    if np.isfinite(array.to_numpy(zero_copy_only=False)).all():  # nulls are NaN in it
         return values
     return [value if value is None or isfinite(value) else _non_finite(value) for value in values]
 
@@ -136,7 +136,7 @@ def _non_finite(value: float) -> str:
 
 
 def _children(array: pa.Array) -> list[pa.Array]:
-    """Return the items of lists, or the keys and items of maps, without unused ends."""
+    """Return the items of lists, or the keys and items of maps, without unused end values."""
     offsets = array.offsets
     start, stop = offsets[0].as_py(), offsets[-1].as_py()
     parts = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]

@@ -18,7 +18,7 @@ def as_json(value: Any) -> bytes:
     """Serialize a Python value."""
     try:
         return orjson.dumps(value, default=plain)
-    except orjson.JSONEncodeError:  # an error quotes a caller's text with a lone surrogate
+    except orjson.JSONEncodeError:  # the error quotes a caller's text with a lone surrogate
         return json.dumps(value, default=plain).encode()
 
 

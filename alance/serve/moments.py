@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}  # of a second's fraction
+DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}  # digits of a second's fraction
 DAY: Final = 86_400  # seconds
 CYCLE: Final = 146_097  # days of 400 years, after which the calendar repeats
 _EPOCH: Final = date(1970, 1, 1).toordinal()
@@ -24,7 +24,7 @@ _ZONE: Final = re.compile(r"(?:Z|z|([+-])(\d\d):?(\d\d)(?::(\d\d))?)\Z", re.ASCI
 
 
 def date_text(days: int) -> str:
-    """Format days since 1970-01-01 as a date; a year outside 0 to 9999 has a sign."""
+    """Format days since 1970-01-01 as a date; years outside 0 to 9999 have a sign."""
     cycles, rest = divmod(days + _EPOCH - _BASE, CYCLE)
     day = date.fromordinal(_BASE + rest)
     year = day.year + 400 * cycles
@@ -47,7 +47,7 @@ def days_of(text: str) -> int:
 
 
 def time_text(value: int, unit: str) -> str:
-    """Format units since midnight as a time of day; the fraction has 0, 6 or 9 digits."""
+    """Format units since midnight as a time of day with a fraction of 0, 6 or 9 digits."""
     seconds, fraction = divmod(value, 10 ** DIGITS[unit])
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
@@ -72,7 +72,7 @@ def time_of(text: str, unit: str) -> int:
 
 
 def timestamp_text(value: int, kind: pa.TimestampType) -> str:
-    """Format a timestamp: local time and offset if the type has a zone, else without an offset."""
+    """Format a timestamp: as local time with an offset if the type has a zone, else without."""
     seconds, fraction = divmod(value, 10 ** DIGITS[kind.unit])
     offset = timedelta() if kind.tz is None else _offset(seconds, kind.tz)
     days, rest = divmod(seconds + int(offset.total_seconds()), DAY)
@@ -108,7 +108,7 @@ def seconds_value(value: int, unit: str) -> float | str:
 
 
 def whole(value: Decimal, digits: int) -> int:
-    """Multiply a decimal by 10 ** digits; digits are negative for a decimal of negative scale.
+    """Multiply a decimal by 10 ** digits; `digits` is negative for a type of negative scale.
 
     Raises:
         ValueError: the product is not a whole number.
@@ -127,7 +127,7 @@ def whole(value: Decimal, digits: int) -> int:
 
 
 def _offset(seconds: int, name: str) -> timedelta:
-    """Return a zone's offset from UTC at a time; zero if the time is outside of Python's range."""
+    """Return a zone's offset from UTC at a time; zero if the time is outside Python's range."""
     zone = _zone(name)
     try:
         offset = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(zone)
@@ -140,7 +140,7 @@ def _offset(seconds: int, name: str) -> timedelta:
 def _zone(name: str) -> tzinfo:
     try:
         zone: tzinfo = pa.lib.string_to_tzinfo(name)
-    except (ValueError, LookupError, pa.ArrowException):  # a name that this machine does not know
+    except (ValueError, LookupError, pa.ArrowException):  # this machine does not know the name
         return UTC
     return zone
 

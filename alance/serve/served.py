@@ -1,4 +1,4 @@
-"""Table of a service: follows the newest version, and adds rows through a sink."""
+"""Table of a service: follows the newest version, and adds rows by a sink."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ log = logging.getLogger("alance.serve")
 class ServedTable:
     """A table of a service.
 
-    A reload replaces `now`. A request takes `now` once, and uses that version to its end.
+    A reload replaces `now`. A request reads `now` once, and uses that version to its end.
 
     Attributes:
         uri: URI of the table; without secrets once it is open.
         key: key columns separated by commas; None for the table's primary key.
-        reclaimable_bytes: bytes that a cleanup would free, as last counted; None before.
+        reclaimable_bytes: bytes that a cleanup would free, by the last count; None if never
+            counted.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class ServedTable:
         self._maintainer: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the newest version, and follow the table from now on.
+        """Open the newest version, and begin to follow the table.
 
         Raises:
             ColumnNotFoundError: the table lacks a key column.
@@ -82,7 +83,7 @@ class ServedTable:
             self._maintainer = asyncio.create_task(_run_until_cancelled(self._maintenance))
 
     def stop_maintenance(self) -> None:
-        """Begin to end maintenance: a step under way is dropped, and none of its files stays."""
+        """Begin to stop maintenance: a step under way is dropped, and its files are removed."""
         # A second cancellation would interrupt the removal of files.
         if self._maintainer is not None and not self._maintainer.cancelling():
             self._maintainer.cancel()
@@ -103,7 +104,7 @@ class ServedTable:
         """The served version.
 
         Raises:
-            StoreError: the table is not open yet, or is closed; retryable.
+            StoreError: the table is not open (yet, or any more); retryable.
         """
         if self._dataset is None:
             raise alance.StoreError(f"table {self.uri!r}: is not open", retryable=True)
@@ -116,7 +117,7 @@ class ServedTable:
         """
         before = self.now
         newest = await before.checkout_latest()
-        # A recreated table starts with lower numbers, so they are accepted unless another reload
+        # A recreated table starts with lower numbers, so these are accepted unless another reload
         # has finished during this one.
         if self._dataset is before or newest.version > self.now.version:
             self._dataset = newest
@@ -126,7 +127,8 @@ class ServedTable:
         """Return the state of the table, and counters of its maintenance by this service.
 
         Args:
-            reclaimable: also count what a cleanup would free; reads all versions.
+            reclaimable: True to also count the bytes that a cleanup would free, which reads all
+                versions.
 
         Raises:
             NotFoundError, StoreError: as from `Dataset.health`.
@@ -155,7 +157,7 @@ class ServedTable:
 
         Args:
             keys: values; lists of values if the key has several columns.
-            column: names separated by commas; None leaves the keys as they are.
+            column: names separated by commas; None: keys are returned as they are.
 
         Raises:
             ColumnNotFoundError: a key column does not exist.
@@ -176,7 +178,7 @@ class ServedTable:
         ]
 
     async def append(self, rows: Data, token: str) -> tuple[int, bool]:
-        """Add rows, once per token; return when they are committed.
+        """Add rows, once per token; return after they are committed.
 
         Callers that wait at the same time share a version.
 
@@ -185,7 +187,7 @@ class ServedTable:
             token: unique name of these rows.
 
         Returns:
-            A version that has the rows, and True if this call added them.
+            The number of a version with the rows, and True if this call added them.
 
         Raises:
             InvalidInputError: the rows do not fit the table.
@@ -214,7 +216,7 @@ class ServedTable:
             return self._sink
 
     async def _drop(self, sink: Sink) -> None:
-        """Drop a failed sink, unless a flush succeeds: then only the caller's rows were wrong."""
+        """Drop a failed sink, unless a flush succeeds: then only a caller's rows were invalid."""
         with suppress(alance.AlanceError):
             await sink.flush()
             return
@@ -227,7 +229,7 @@ class ServedTable:
             await asyncio.sleep(self._reload_s)
             try:
                 await self.reload()
-            except alance.AlanceError as error:  # go on with the current version
+            except alance.AlanceError as error:  # continue with the current version
                 log.warning("%s: no newer version: %s", self.uri, error)
 
 
@@ -252,7 +254,7 @@ def _fields_of(dataset: Dataset, column: str) -> list[Any]:
 
 
 def _key(value: object, field: Any) -> object:
-    """Convert text, of a path or of JSON, to a column's type; return other values as they are."""
+    """Convert text, from a path or JSON, to a column's type; return other values as they are."""
     if not isinstance(value, str) or pa.types.is_string(field.type):
         return value
     try:

@@ -1,4 +1,4 @@
-"""HTTP service over tables: opens, follows and closes them, and has the application."""
+"""HTTP service for tables: opens, follows and closes them, and has the application."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ MAINTAIN_S = 60.0
 
 
 class Service:
-    """Service of tables over HTTP; docs/service.md describes its requests.
+    """HTTP service for tables; docs/service.md describes its requests.
 
     Args:
         tables: URIs of tables by their names in paths.
-        key: key column, or several separated by commas; for all tables, or by table. None uses
-            the primary key of each table.
-        ingest: True allows requests that add rows.
-        maintain: policy by which the tables are maintained in the background, as by
-            `Dataset.maintaining`; True takes the policy in the configuration of each table.
+        key: key column, or several separated by commas; for all tables, or by table; None: the
+            primary key of each table.
+        ingest: True to allow requests that add rows.
+        maintain: policy for maintaining the tables in the background, as by `Dataset.maintaining`;
+            True: the policy in the configuration of each table; None: no maintenance.
         maintain_s: seconds between runs of maintenance.
-        sql: True allows SQL queries, which can read these tables alone, and no files.
-        token: token that requests must carry as `Authorization: Bearer TOKEN`; None lets all
-            requests in.
-        hosts: host names by which requests may call the service; empty allows any.
-        reload_s: seconds between checks for newer versions; 0 checks at `POST .../reload` only.
+        sql: True to allow SQL queries, which can read only these tables, and no files.
+        token: token that requests must have as `Authorization: Bearer TOKEN`; None: all requests
+            are allowed.
+        hosts: host names with which requests may call the service; empty: any name.
+        reload_s: seconds between checks for newer versions; 0: only at `POST .../reload`.
         bounds: limits of requests.
         storage_options: options of all tables; see `alance.dataset`.
-        session: session with the caches to use; None creates one.
+        session: session with the caches to use; None: a new session.
 
     Raises:
         InvalidInputError: there are no tables, a name is empty or has a slash, the token is empty,
-            a time is not above 0, or `key` names an unknown table.
+            a time is not positive, or `key` names an unknown table.
         MissingPackageError: Starlette, uvicorn or orjson is not installed.
     """
 
@@ -103,7 +103,7 @@ class Service:
 
     @property
     def read_ahead(self) -> dict[str, Any]:
-        """Options of a scan that bound its read-ahead to the share of one request."""
+        """Options of a scan that limit its read-ahead to the share of one request."""
         share = max(1, self._session.io_buffer_bytes // self.bounds.requests)
         return {"io_buffer_bytes": share, "batch_readahead": 1}
 
@@ -114,14 +114,14 @@ class Service:
 
     @property
     def is_draining(self) -> bool:
-        """True once `drain` was called."""
+        """True after `drain` was called."""
         return self._gate.is_draining
 
     def drain(self) -> None:
         """Ask callers to close their connections before the server does.
 
-        From now on each answer has `Connection: close`, and `/health/ready` is 503. If the server
-        closed an idle connection first, a request already under way on it would get no answer.
+        From now on each answer has `Connection: close`, and `/health/ready` is 503. If instead the
+        server closed an idle connection, a request already under way on it would get no answer.
         Maintenance ends at once.
         """
         self._gate.is_draining = True
@@ -153,7 +153,7 @@ class Service:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit the accepted rows and close all tables; call it after the last request."""
+        """Commit the accepted rows and close all tables; to be called after the last request."""
         await self._close()
 
     @asynccontextmanager

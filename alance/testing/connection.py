@@ -47,7 +47,7 @@ class Request:
 
     @property
     def copy_source(self) -> str | None:
-        """Object to copy from, in the S3 or GCS dialect; None if the request is no copy."""
+        """Return the object to copy from, in the S3 or GCS dialect; None if there is none."""
         headers = self.headers
         return headers.get("x-amz-copy-source") or headers.get("x-goog-copy-source")
 
@@ -146,7 +146,7 @@ def unchunk(data: bytes) -> tuple[bytes, int] | None:
     chunks may carry signatures.
 
     Raises:
-        ValueError: the size of a chunk is no number.
+        ValueError: the size of a chunk is not a number.
     """
     payload: list[bytes] = []
     at = 0
@@ -171,9 +171,9 @@ class Connection(asyncio.Protocol):
     Attributes:
         busy: True while a request is being answered; later requests wait in the buffer.
         open: False once the connection is closed by either side.
-        lost: set when the connection is gone.
-        free: time on the monotonic clock from which the bandwidth limit lets the next bytes pass.
-        waiter: done when the client has read enough to write more; None if writing is possible.
+        lost: set when the connection is closed.
+        free: monotonic time from which the bandwidth limit allows the next bytes.
+        waiter: future that is done when more can be written; None if writing is possible now.
     """
 
     ids: Final = itertools.count(1)
@@ -269,7 +269,7 @@ class Connection(asyncio.Protocol):
         return body
 
     def finished(self, record: dict[str, Any]) -> None:
-        """Record the end of an answer, and go on with the next request."""
+        """Record the end of an answer, and continue with the next request."""
         self._end(record)
         self.busy = False
         if self._is_last:
@@ -287,7 +287,7 @@ class Connection(asyncio.Protocol):
         """Reset the connection at once."""
         self._end(record)
         self.open = False
-        with contextlib.suppress(OSError):  # the client may have left
+        with contextlib.suppress(OSError):  # the client may have disconnected
             sock = self.transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self.transport.abort()

@@ -40,7 +40,7 @@ Record: TypeAlias = dict[str, Any]
 
 
 def phases(records: list[Record]) -> int:
-    """Return the largest number of requests that do not overlap in time.
+    """Return the largest number of requests of which none overlap in time.
 
     This is the longest chain in which each request may depend on the previous answer.
     """
@@ -93,7 +93,7 @@ class Recording:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds: requests of a round do not depend on each other's answers.
+        """Number of rounds; requests of a round do not depend on each other's answers.
 
         At most 1 unless the weather's `waits_for` is set.
         """
@@ -105,7 +105,7 @@ class Recording:
 
 
 class Lab:
-    """A server in a process of its own, which runs during a `with` block.
+    """A server in a separate process, which runs during a `with` block.
 
     It shares neither interpreter nor event loop with the client, so it does not slow the client.
 
@@ -238,7 +238,7 @@ class Lab:
             time.sleep(0.01)
 
     def gcs_options(self) -> dict[str, str]:
-        """Storage options for alance, to reach the objects as `gs://`."""
+        """Return storage options with which alance accesses the objects as `gs://`."""
         key = {
             "gcs_base_url": self.endpoint,
             "disable_oauth": True,
@@ -249,7 +249,7 @@ class Lab:
         return {"google_service_account_key": json.dumps(key), "allow_http": "true"}
 
     def lance_options(self) -> dict[str, str]:
-        """Storage options for alance and pylance, to reach the objects as `s3://`."""
+        """Return storage options with which alance and pylance access the objects as `s3://`."""
         return {
             "endpoint": self.endpoint,
             "access_key_id": "lab",
@@ -262,7 +262,7 @@ class Lab:
 
 def main() -> None:
     """Run the command line."""
-    from alance.testing.server import serve  # needed in the server's process only
+    from alance.testing.server import serve  # needed only in the server's process
 
     parser = argparse.ArgumentParser(prog="python -m alance.testing.lab")
     commands = parser.add_subparsers(required=True)

@@ -192,7 +192,7 @@ class ObjectStore:
         return fd
 
     def forget(self, path: str) -> None:
-        """Close the open file at a path, because it changes."""
+        """Close the open file at a path, because the file changes."""
         fd = self.fds.pop(path, None)
         if fd is not None:
             os.close(fd)
@@ -213,7 +213,7 @@ class ObjectStore:
 
     def write(self, bucket: Bucket, key: str, data: Content) -> StoredBlob:
         """Create or replace an object."""
-        self.path(bucket, key)  # refuses the key before anything is written
+        self.path(bucket, key)  # raises for a bad key before anything is written
         temp = f"{self.temp}/{next(self._tags):x}"
         with open(temp, "wb", buffering=0) as out:
             view = memoryview(data)
@@ -248,7 +248,7 @@ def check_write(blob: StoredBlob | None, headers: dict[str, str]) -> None:
 
     Raises:
         Fault: a condition does not hold.
-        ValueError: the generation is no number.
+        ValueError: the generation is not a number.
     """
     generation = headers.get("x-goog-if-generation-match")
     if generation is not None and int(generation) != (0 if blob is None else blob.generation):

@@ -1,4 +1,4 @@
-"""Operations of S3 and GCS over an `ObjectStore`: objects, listings, uploads. No timing here.
+"""Operations of S3 and GCS on an `ObjectStore`: objects, listings, uploads. No timing here.
 
 GCS documents that multipart uploads take no preconditions, so the lab refuses them. A completed
 upload of GCS replaces any object with its name.
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from alance.testing.objects import Part
 
-PAGE: Final = 1000  # most entries of a page, as in S3
-LAST: Final = "\U0010ffff"  # sorts behind any character of a key
+PAGE: Final = 1000  # maximum entries per page, as in S3
+LAST: Final = "\U0010ffff"  # sorts after any character of a key
 
 
 def entries(
@@ -44,8 +44,8 @@ def entries(
     """Yield objects and common prefixes in order, all greater than `after`; prefixes have no blob.
 
     Args:
-        delimiter: keys that are equal up to the first delimiter behind `prefix` become one common
-            prefix; no keys do if it is empty.
+        delimiter: keys that are equal up to the first delimiter after `prefix` become one common
+            prefix; empty: there are no common prefixes.
     """
     keys = bucket.keys
     at = max(bisect.bisect_left(keys, prefix), bisect.bisect_right(keys, after) if after else 0)
@@ -67,7 +67,7 @@ def list_objects(bucket: Bucket, req: Request) -> Answer:
     """Answer ListObjectsV2.
 
     Raises:
-        ValueError: `max-keys` is no number.
+        ValueError: `max-keys` is not a number.
     """
     query = req.query
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
@@ -97,7 +97,7 @@ def list_objects(bucket: Bucket, req: Request) -> Answer:
 
 
 def unending(answer: Answer, req: Request, *, is_hollow: bool) -> Answer:
-    """Turn the last page of a listing into one with a next page.
+    """Give the last page of a listing a next page.
 
     The next page is the same page again; with `is_hollow`, an empty page.
     """
@@ -197,7 +197,7 @@ class Multipart:
         return Answer(200, [("ETag", tag)])
 
     def complete(self, req: Request) -> Answer:
-        """Answer CompleteMultipartUpload, with conditions; drops parts that are not named."""
+        """Answer CompleteMultipartUpload, with conditions; drops parts that it does not name."""
         refuse_conditions(req)
         bucket, parts = self.store.bucket(req.bucket), self.upload(req)
         check_write(bucket.blobs.get(req.key), req.headers)
@@ -259,7 +259,7 @@ class StoreService:
         }
 
     def __call__(self, req: Request) -> Answer:
-        """Apply a request to the store, and return its answer, also if it fails."""
+        """Apply a request to the store, and return its answer, which may be an error."""
         try:
             handler = self.table.get(req.op)
             if handler is None:
@@ -272,7 +272,7 @@ class StoreService:
         except (ValueError, KeyError) as problem:
             return error(400, message=f"{req.op} {req.key}: {problem!r}")
         except OSError as problem:
-            # A key below an object or above others, or files moved by hand.
+            # A key below an object or above others, or files that were moved by hand.
             return error(400, message=f"{req.op} {req.key}: the folder: {problem.strerror}")
 
     def get(self, req: Request) -> Answer:
@@ -294,7 +294,7 @@ class StoreService:
             headers.append(("Content-Range", f"bytes {start}-{stop - 1}/{blob.size}"))
         req.record["range"] = [start, stop]
         path = self.store.path(bucket, req.key)
-        self.store.fd(path)  # raises before the answer begins if the file is gone
+        self.store.fd(path)  # raises before the answer begins if the file is missing
         return Answer(status, headers, path=path, start=start, stop=stop)
 
     def put(self, req: Request) -> Answer:

@@ -1,9 +1,9 @@
 """Rounds of requests, detected by dependencies and not by the clock.
 
-A client sends all requests that depend on no pending answer before it only waits. So the server
-holds requests back until all threads of the client's process sleep, and then lets all held requests
-go on: they are one round. On a busy machine a thread that waits for a processor does not sleep, so
-rounds take longer there, but their number is the same.
+Before a client waits, it has sent all requests that depend on no pending answer. So the server
+holds requests back until all threads of the client's process sleep, and then releases them all:
+they are one round. A thread that waits for a processor does not sleep, so on a busy machine rounds
+take longer, but their number is the same.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-PAUSE_S: Final = 0.003  # between two looks at the client
-LOOKS: Final = 6  # consecutive looks at a sleeping client; all that it sent has arrived by then
-MOST_LOOKS: Final = 20_000  # then even a client that never sleeps gets its answers
+PAUSE_S: Final = 0.003  # seconds between two checks of the client
+LOOKS: Final = 6  # consecutive checks of a sleeping client; its requests have arrived by then
+MOST_LOOKS: Final = 20_000  # checks after which even a client that never sleeps gets its answers
 
 
 class Rounds:
@@ -40,7 +40,7 @@ class Rounds:
         self._held: list[tuple[asyncio.Event, Callable[[], None]]] = []
 
     def enter(self, lost: asyncio.Event, go: Callable[[], None]) -> None:
-        """Call `go` once the client only waits; at once if requests are not held back.
+        """Call `go` once the client sleeps; at once if requests are not held back.
 
         Args:
             lost: set when the client no longer waits for the request.
@@ -82,13 +82,13 @@ def is_asleep(process: int) -> bool:
 
 
 def _state(path: str) -> bytes:
-    """Return the letter of a thread's state, which stands behind its name in brackets.
+    """Return the letter of a thread's state, which follows its name in brackets.
 
     Uses system calls for speed: each look reads the state of dozens of threads.
     """
     try:
         file = os.open(path, os.O_RDONLY)
-    except OSError:  # it has ended
+    except OSError:  # the thread has ended
         return b"Z"
     try:
         return os.read(file, 1024).rpartition(b") ")[2][:1] or b"Z"
