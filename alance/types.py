@@ -297,5 +297,5 @@ __all__ = [
     "VersionInfo",
 ]
 
-if not TYPE_CHECKING:  # else any name would check
+if not TYPE_CHECKING:  # otherwise any name would type-check
     __getattr__, __dir__ = lazy(__name__, _PLACES)

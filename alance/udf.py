@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class BatchUdf:
-    """Function from a batch of rows to a batch of new columns, for `Dataset.add_columns`.
+    """Function that converts a batch of rows to a batch of new columns, for `Dataset.add_columns`.
 
     A call of the object calls the function.
 
     Attributes:
         output_schema: schema of the result; None: determined by a call with one row.
         checkpoint_file: file that records finished fragments; None: no file.
-        concurrency: concurrent calls at most.
+        concurrency: maximum number of concurrent calls.
     """
 
     __slots__ = ("checkpoint_file", "concurrency", "function", "output_schema")
@@ -59,16 +59,16 @@ def batch_udf(
     *,
     concurrency: int = 1,
 ) -> Callable[[Callable[[pa.RecordBatch], Any]], BatchUdf]:
-    """Turn a function into a `BatchUdf`; used as a decorator.
+    """Decorate a function to make it a `BatchUdf`.
 
     Args:
         output_schema: names and types of the new columns; None: determined by a call with the first
             row of the table.
         checkpoint_file: path of a SQLite file on a local disk. It records finished batches and
             fragments, so that a run with the same file after a crash continues there. It is removed
-            when the version is made.
-        concurrency: concurrent calls at most. The function must allow it: a function that is not
-            async then runs in several threads.
+            when the version is committed.
+        concurrency: maximum number of concurrent calls. The function must support it: if it is not
+            async, it runs in several threads.
     """
 
     def wrap(function: Callable[[pa.RecordBatch], Any]) -> BatchUdf:

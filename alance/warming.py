@@ -1,4 +1,4 @@
-"""`warm_up`: imports and threads for which a service's first requests would wait."""
+"""`warm_up`: imports and threads for which a service's first requests would otherwise wait."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ VERBS: Final = (
     "alance.ops.rows.update",
     "alance.ops.upkeep.compact",
 )
-STARTED_S: Final = 5.0  # seconds for the pool's threads to meet
+STARTED_S: Final = 5.0  # seconds until all threads of the pool must have started
 
 
 async def warm_up(*, session: Session | None = None) -> None:
-    """Import what takes, scans, searches, appends and changes need, and start the threads.
+    """Import the modules of takes, scans, searches, appends and changes, and start the threads.
 
-    Without it the first filter waits a tenth of a second for the parser of SQL, and the first
-    append as long for the writers. Await it when a service starts, before or after the tables are
-    opened. The work is done in threads, so that the loop stays free. A second call takes almost no
+    Without it the first filter waits a tenth of a second for the SQL parser, and the first append
+    as long for the writers. Await it when a service starts, before or after the tables are opened.
+    The work is done in threads, so that the loop is not blocked. A second call takes almost no
     time.
 
     Cost: no request.
 
     Args:
-        session: session whose threads are started; None: the loop's own.
+        session: session whose threads are started; None: the loop's own session.
     """
     engine = (session or Session.of_loop()).engine
     await engine.pool.load(*VERBS, *FILTER, LOOK_UP, *SQL, *GRAMMAR, *ENGINE)
@@ -69,4 +69,4 @@ def _meet(met: threading.Barrier) -> None:
     try:
         met.wait(STARTED_S)
     except threading.BrokenBarrierError:
-        return  # the pool is busy, so its threads have started
+        return  # the pool is busy, so its threads have already started

@@ -1,4 +1,4 @@
-"""Writing tables: `write_dataset`, and its two halves for distributed writers."""
+"""Writing of tables: `write_dataset`, and its two steps for distributed writers."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ async def write_dataset(
 ) -> Dataset:
     """Write rows as a new table, append them to a table, or replace its rows.
 
-    An error or a cancellation leaves the table as it was, and removes the data files.
+    After an error or a cancellation the table is unchanged, and the data files are removed.
 
-    Cost: a LIST to look for the table, and a GET of its latest version if that is not cached; the
-    data, in multipart uploads; beside its last object the transaction's file and a LIST; then the
-    manifest, put if absent.
+    Cost: a LIST to find the table, and a GET of its latest version if that is not cached; multipart
+    uploads of the data; together with the last of them, the transaction's file and a LIST; then a
+    conditional PUT of the manifest.
 
     Example:
 
@@ -86,52 +86,56 @@ async def write_dataset(
         assert await dataset.count_rows() == 3
 
     Args:
-        data: a Table, RecordBatch, reader, a Dataset or Scanner of alance or pyarrow, anything
-            with the Arrow stream protocol (pandas, polars, DuckDB), a list of dicts or pydantic
-            models, a dict of lists or arrays (a numpy array of two dimensions is a column of
-            vectors, and so are, without `schema`, lists of floats of one length of Python or
-            pandas in a column `vector` or `embedding`, as float32), or an iterable or async
-            iterable of Tables or RecordBatches. Streams are never held as a whole.
+        data: a Table, RecordBatch, reader, a Dataset or Scanner of alance or pyarrow, anything with
+            the Arrow stream protocol (pandas, polars, DuckDB), a list of dicts or pydantic models,
+            a dict of lists or arrays, or an iterable or async iterable of Tables or RecordBatches.
+            A numpy array of two dimensions is a column of vectors. Without `schema`, so are lists
+            of floats of equal length, from Python or pandas, in a column `vector` or `embedding`;
+            they become float32. Streams are never held in memory as a whole.
         uri: path or URI of the table; see `dataset`.
-        mode: `create`: there must be no table; `append`: rows are cast to the table's schema,
-            columns that they lack are null; `overwrite`: rows and schema are replaced, older
-            versions stay. The latter two create a table if there is none.
-        schema: schema of the rows, for iterables that may be empty, or to cast the batches.
-        max_rows_per_file: rows after which a new file begins.
+        mode: `create`: the table must not exist; `append`: rows are cast to the table's schema, and
+            columns that they lack are null; `overwrite`: rows and schema are replaced, but older
+            versions remain. `append` and `overwrite` create the table if it does not exist.
+        schema: schema to which batches are cast; required for iterables that may be empty; None:
+            that of the data.
+        max_rows_per_file: number of rows after which a new file begins.
         max_bytes_per_file: a file ends after the batch that reaches this size.
-        data_storage_version: "0.1", "2.0", "2.1" or "2.2" of new files; None: the version of the
-            table, or 2.2. "2.3" is unstable: it is written with a warning, and later releases may
-            not read it.
-        stable_row_ids: (new tables) rows get ids that compaction and updates keep.
-        v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
+        data_storage_version: version of new files: "0.1", "2.0", "2.1" or "2.2"; None: the version
+            of the table, or 2.2 for a new table. "2.3" is unstable: it is written with a warning,
+            and later releases may not read it.
+        stable_row_ids: (new tables) True to give rows ids that compactions and updates retain.
+        v2_manifest_paths: (new tables) True for manifest names by which one LIST finds the latest
+            version.
         progress: called with a `Progress` after each batch; or an object with pylance's `begin` and
             `complete`, which are called for each fragment (`types.FragmentWriteProgress`).
         blobs: options of blobs of version 2; see `BlobOptions`.
-        statistics: write statistics of zones of rows into files of 2.1 and 2.2, by which filters
-            skip zones (docs/statistics.md); costs about 5 % of the time of writing.
-        auto_cleanup_options: (new tables) all writers clean up old versions from then on:
-            `{"interval": 20, "older_than_seconds": 86400}` and `retain_versions`. The options are
-            kept in the table's configuration, where they can be changed.
-        initial_bases: (new tables) folders elsewhere that may hold its data files.
-        target_bases: names or paths of base paths of the table, to which new data files go in
-            turn; the table's own URI stands for its folder. None: only the table's folder. See
+        statistics: True to write statistics of zones of rows into files of 2.1 and 2.2, by which
+            filters skip zones (docs/statistics.md); takes about 5 % of the time of writing.
+        auto_cleanup_options: (new tables) options of cleanups after commits by all writers, such as
+            `{"interval": 20, "older_than_seconds": 86400}`, or with `retain_versions`. They are
+            stored in the table's configuration, where they can be changed. None: no cleanups.
+        initial_bases: (new tables) folders outside the table's folder that may contain its data
+            files.
+        target_bases: names or paths of the table's base paths to which new data files are written
+            in turn; the table's own URI stands for its folder. None: only the table's folder. See
             docs/bases.md.
-        target_all_bases: new data files go to all base paths in turn; True: to the table's folder
-            first, False: not to the table's folder.
-        properties: recorded in the transaction.
+        target_all_bases: True to write new data files in turn to the table's folder and all base
+            paths; False to exclude the table's folder; None: as `target_bases`.
+        properties: texts by key, recorded in the transaction.
         message: a commit message, recorded in the transaction.
-        max_retries: attempts of the commit after the first, if others committed first.
+        max_retries: number of attempts of the commit after the first one, for when other commits
+            are first.
         place: `store`, `storage_options`, `session`, `manifest_store` and `commit_lock`, as for
             `dataset`.
 
     Raises:
-        AlreadyExistsError: there is a table, and the mode is `create`.
-        InvalidInputError: data of another kind, or that does not fit the schema; a base path that
-            the table lacks, or that is another table's folder.
-        AccessError: a base path without credentials for it (docs/security.md).
-        UnsupportedError: a type, file version or table feature that is not written.
+        AlreadyExistsError: the table exists, and the mode is `create`.
+        InvalidInputError: the data is of an unknown kind or does not fit the schema; or a base path
+            is not one of the table's, or is another table's folder.
+        AccessError: there are no credentials for a base path (docs/security.md).
+        UnsupportedError: alance does not write a type, file version or table feature.
         CommitConflictError: a concurrent commit rules this one out.
-        CommitStateUnknownError: the store did not tell if the commit landed.
+        CommitStateUnknownError: it is unknown whether the version was committed.
         StoreError: the store failed.
     """
     session = place.get("session") or Session.of_loop()
@@ -215,32 +219,32 @@ async def write_fragments(
     target_all_bases: bool | None = None,
     **place: Unpack[StoreArguments],
 ) -> list[DataFragment] | Transaction:
-    """Write rows to data files without a commit. Many writers can do so for one `commit`.
+    """Write rows to data files without a commit. Many writers can do this for one `commit`.
 
-    Cost: the data. By URI first a LIST to look for the table, and a GET of its latest version if
-    that is not cached. Mode `overwrite` looks for the table only with `return_transaction`, or if
-    files go to base paths that it has already.
+    Cost: uploads of the data. By URI also a LIST to find the table, and a GET of its latest version
+    if that is not cached; mode `overwrite` needs these only with `return_transaction`, or if files
+    are written to existing base paths.
 
     Args:
         data: as for `write_dataset`.
-        dataset_or_uri: the table.
-        return_transaction: return a transaction, for `commit` and `commit_batch`.
-        mode: `append`: rows are cast to the table's schema and get its field ids; if there is no
-            table, and in the other modes, rows keep their own schema. `create`: there must be no
-            table.
+        dataset_or_uri: the table, as an open dataset or a URI.
+        return_transaction: True to return a transaction, for `commit` and `commit_batch`.
+        mode: `append`: rows are cast to the table's schema and get its field ids; if the table does
+            not exist, and in the other modes, rows keep their own schema. `create`: the table must
+            not exist.
         schema, max_rows_per_file, max_bytes_per_file, data_storage_version: as for `write_dataset`.
         progress, blobs, statistics, target_bases, target_all_bases: as for `write_dataset`.
-        initial_bases: (new tables) bases with their ids; `operations.Overwrite` takes the same, as
+        initial_bases: (new tables) base paths with their ids, which `operations.Overwrite` takes as
             messages.
         place: `store`, `storage_options` and `session`, as for `dataset`; only by URI.
 
     Returns:
-        Fragments for `operations.Append` or `operations.Overwrite`, protobuf messages; or the
-        transaction with this operation. Both can be pickled. The rows are in no version until they
-        are committed. Cleanup removes files that are never committed.
+        Fragments for `operations.Append` or `operations.Overwrite`, as protobuf messages; or the
+        transaction with this operation. Both can be pickled. The rows are not part of the table
+        until they are committed. Cleanup removes files that are never committed.
 
     Raises:
-        AlreadyExistsError: there is a table, and the mode is `create`.
+        AlreadyExistsError: the table exists, and the mode is `create`.
         InvalidInputError, AccessError, UnsupportedError, StoreError: as from `write_dataset`.
     """
     options = WriteOptions.of(
@@ -284,33 +288,32 @@ async def commit(
     max_retries: int = MAX_RETRIES,
     **place: Unpack[TableArguments],
 ) -> Dataset:
-    """Make an operation (see `alance.operations`) the next version of a table.
+    """Commit an operation (see `alance.operations`) as the next version of a table.
 
-    Cost: a GET of the version that the operation was computed from, then two rounds; by URI
-    without `read_version` a LIST more. Versions that others committed since cost a GET each.
+    Cost: a GET of the version from which the operation was computed, then two rounds; by URI
+    without `read_version` also a LIST. Each version committed since then costs a GET.
 
     Args:
-        dataset_or_uri: the table.
-        operation: an operation, or a transaction such as `write_fragments` returns. A transaction
-            that was committed is not committed again: its version is returned, while that exists.
-        read_version: the version that the operation was computed from; None: that of the dataset,
-            or the latest at the URI. A transaction has its own.
-        detached: make a version outside of the table's history, under a random number.
+        dataset_or_uri: the table, as an open dataset or a URI.
+        operation: an operation, or a transaction as from `write_fragments`. A transaction that is
+            already committed is not committed again: its version is returned, if that still exists.
+        read_version: the version from which the operation was computed; None: that of the dataset,
+            or the latest at the URI. Not allowed for a transaction, which has its own.
+        detached: True to commit a version outside the table's history, with a random number.
         commit_timeout: timedelta or seconds, greater than 0, after which the commit with all its
-            attempts is cancelled, as by `asyncio.timeout`. None: no attempt begins after a minute.
+            attempts is cancelled, as by `asyncio.timeout`; None: no attempt begins after a minute.
         data_storage_version, stable_row_ids: for a new table; as for `write_dataset`.
         properties, message, max_retries: as for `write_dataset`.
         place: `store`, `storage_options`, `session`, `manifest_store` and `commit_lock`, as for
             `dataset`; only by URI.
 
     Raises:
-        NotFoundError: no such version.
-        InvalidInputError: the operation does not fit the version, or an argument is out of its
-            range.
+        NotFoundError: there is no such version.
+        InvalidInputError: the operation does not fit the version, or an argument is out of range.
         CommitConflictError: a concurrent commit rules this one out.
-        CommitStateUnknownError: the store did not tell if the commit landed, within
-            `commit_timeout` or at all.
-        StoreError: the store failed; or `commit_timeout` is over, and no version was made.
+        CommitStateUnknownError: it is unknown whether the version was committed, possibly because
+            of `commit_timeout`.
+        StoreError: the store failed; or `commit_timeout` is over, and no version was committed.
     """
     options = WriteOptions.of(
         MAX_ROWS_PER_FILE,
@@ -340,7 +343,7 @@ class BulkCommitResult(TypedDict):
 
     Attributes:
         dataset: the new version.
-        merged: the transaction that made it.
+        merged: the transaction of the new version.
     """
 
     dataset: Dataset
@@ -360,18 +363,17 @@ async def commit_batch(
 ) -> BulkCommitResult:
     """Commit the appends of many writers as one version of a table, in the order of the argument.
 
-    Cost: a GET of the oldest version that a transaction was computed from, then two rounds.
-    Versions that others committed since cost a GET each.
+    Cost: a GET of the oldest version from which a transaction was computed, then two rounds. Each
+    version committed since then costs a GET.
 
     Args:
-        dataset_or_uri: the table.
-        transactions: appends, such as `write_fragments` returns with `return_transaction`. They may
-            be computed from any versions of the table.
+        dataset_or_uri: the table, as an open dataset or a URI.
+        transactions: appends, as from `write_fragments` with `return_transaction`. They may be
+            computed from different versions of the table.
         detached, commit_timeout, properties, message, max_retries, place: as for `commit`.
 
     Raises:
-        InvalidInputError: no transactions, a transaction that is not an append, or the same one
-            twice.
+        InvalidInputError: there are no transactions, or one is not an append or is repeated.
         RetryableConflictError: a newer version already contains some of them.
         NotFoundError, CommitConflictError, CommitStateUnknownError, StoreError: as from `commit`.
     """

@@ -1,4 +1,4 @@
-"""Server of the lab: answers requests under the weather's latency and faults, and logs them.
+"""Server of the lab: answers requests with the weather's latency and faults, and logs them.
 
 It listens on a loopback address only and checks no signatures. Paths below `/_lab/` control the
 lab itself.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def control(server: Server, method: str, target: str, body: bytes) -> tuple[int, bytes]:
-    """Answer a request for the log, the weather, a rescan or statistics: status and JSON."""
+    """Answer a request for the log, weather, rescan or statistics; return status and JSON."""
     path, _, query = target.partition("?")
     try:
         match path.removeprefix("/_lab/"):
@@ -68,8 +68,8 @@ def _stats(server: Server) -> dict[str, float]:
 
 
 CUTS: Final = frozenset({"truncate", "reset_mid", "stall_mid", "trickle"})
-TRICKLE_S: Final = 1.0  # between two bytes
-PACED_CHUNK: Final = 64 * 1024  # under a bandwidth limit: small steps make an even flow
+TRICKLE_S: Final = 1.0  # seconds between two bytes
+PACED_CHUNK: Final = 64 * 1024  # bytes per step under a bandwidth limit: small, for an even flow
 
 
 class Delivery:
@@ -86,11 +86,11 @@ class Delivery:
         spawn: Callable[[Coroutine[None, None, None]], None],
     ) -> None:
         self._store, self._weather, self._spawn = store, weather, spawn
-        self._free = 0.0  # monotonic time from which the total limit lets more bytes pass
+        self._free = 0.0  # monotonic time from which the total limit allows more bytes
         self._date = (0, "")
 
     def pace(self, conn: Connection, num_bytes: int, mbps: float = 0.0) -> float:
-        """Reserve bandwidth for some bytes; return the seconds until they may have passed."""
+        """Reserve bandwidth for some bytes; return the seconds until they may be sent."""
         values, now, wait = self._weather.values, time.monotonic(), 0.0
         limit = min((x for x in (mbps, values["conn_mbps"]) if x), default=0.0)
         if limit:
@@ -104,7 +104,7 @@ class Delivery:
     def reply(
         self, conn: Connection, req: Request, answer: Answer, rule: Rule | None = None
     ) -> None:
-        """Write an answer, with the fault of a rule."""
+        """Write an answer, and apply the fault of a rule."""
         record, length = req.record, answer.length
         record["st"], record["out"] = answer.status, 0 if req.method == "HEAD" else length
         if not conn.open:
@@ -160,7 +160,7 @@ class Delivery:
         trickles = rule is not None and rule.action == "trickle"
         stop = answer.length if trickles else first
         step = PACED_CHUNK if mbps or self._weather.values["conn_mbps"] else CHUNK
-        # A duplicate: if the object is replaced meanwhile, the answer keeps the old content.
+        # A duplicate: the answer has the old content even if the object is replaced meanwhile.
         fd = os.dup(self._store.fd(answer.path)) if answer.path is not None else None
         at = 0
         try:
@@ -192,7 +192,7 @@ class Delivery:
         if not conn.open:
             conn.reset(req.record)
         elif cut == "reset_mid":
-            await asyncio.sleep(0.02)  # so that the client has what was written
+            await asyncio.sleep(0.02)  # so that the client receives what was written
             conn.reset(req.record)
         elif cut == "stall_mid":
             await conn.lost.wait()
@@ -207,7 +207,7 @@ HOST = "127.0.0.1"
 
 
 class Server:
-    """Server of objects under a weather.
+    """Server of objects with the latency and faults of a weather.
 
     Attributes:
         log: record of each request, in the order of arrival: `n` number, `conn` connection; `t0`
@@ -234,13 +234,13 @@ class Server:
         task.add_done_callback(self._tasks.discard)
 
     def finish(self, record: dict[str, Any]) -> None:
-        """Count a request as ended."""
+        """Count the end of a request."""
         self.in_flight -= 1
 
     def arrived(
         self, conn: Connection, method: str, target: str, headers: dict[str, str], body: Content
     ) -> None:
-        """Begin a request; `Connection` learns of its end by `finished`, `close` or `reset`."""
+        """Begin a request, whose end calls `finished`, `close` or `reset` of the `Connection`."""
         if target.startswith("/_lab/"):
             self._control(conn, method, target, body)
             return
@@ -330,10 +330,10 @@ class Server:
         conn.busy = False
 
     async def run(self, port: int, ready: Callable[[int], None]) -> None:
-        """Serve until a signal (SIGTERM, SIGINT) comes or the parent process ends.
+        """Serve until a signal (SIGTERM, SIGINT) arrives or the parent process ends.
 
         Args:
-            port: 0 for any free port.
+            port: port to listen on; 0 for any free port.
             ready: called with the port once the server listens.
         """
         self.loop = asyncio.get_running_loop()

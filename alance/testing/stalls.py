@@ -24,10 +24,11 @@ TASKS: Final = "/proc/self/task"
 class Stalls:
     """Context manager that times every callback of the running loop.
 
-    A callback's time is its work, and its waits in a sleep, a read or a lock. It excludes waits of
-    this process for a processor, so that a busy machine measures the same as an idle one, and the
-    cycle collector, whose pauses grow with the program's objects. If the system does not measure
-    waits for a processor (Linux does, in `/proc/self/task/*/schedstat`), only work counts.
+    A callback's time is its processor time plus its waits in a sleep, a read or a lock. It excludes
+    waits of this process for a processor, so that a busy machine gives the same result as an idle
+    one, and the cycle collector, whose pauses grow with the program's objects. If the system does
+    not measure waits for a processor (Linux does, in `/proc/self/task/*/schedstat`), only processor
+    time counts.
 
     Attributes:
         longest_callback: seconds of the longest callback.
@@ -108,7 +109,7 @@ class Queues:
             return 0.0
         for thread in os.listdir(TASKS):
             if thread not in self._files:
-                with contextlib.suppress(OSError):  # it has ended
+                with contextlib.suppress(OSError):  # the thread has ended
                     self._files[thread] = os.open(f"{TASKS}/{thread}/schedstat", os.O_RDONLY)
         for thread, file in list(self._files.items()):
             try:

@@ -40,27 +40,28 @@ CONDITIONS: Final = ("if-none-match", "if-match", "x-goog-if-generation-match")
 
 @dataclass(slots=True)
 class Rule:
-    """A fault, and the requests that it hits.
+    """A fault, and the requests to which it applies.
 
     The actions:
         status: answer with `status`, `code` and `retry_after` (seconds); do not apply the request.
         reset: reset the connection; do not apply the request.
-        stall: neither apply nor answer the request, until the client leaves.
+        stall: neither apply nor answer the request, until the client disconnects.
         slow: answer `delay_ms` later, with a body at `mbps`.
-        late: apply and answer the request once the faults are changed, even if the client has left.
+        late: apply and answer the request once the faults are changed, even if the client has
+            disconnected.
         truncate, reset_mid, stall_mid: after `after_bytes` of the body, close, reset or stop.
         trickle: after `after_bytes` of the body, send one byte per second.
         apply_status, apply_reset, apply_stall: apply the request, then act as without `apply_`.
         endless, hollow: (listings) claim a next page, which is the same page again, or empty.
 
-    A rule skips the first `skip` requests that it applies to, and then hits each with probability
-    `p`, at most `times` requests.
+    A rule skips the first `skip` requests that meet its conditions. Then its action is applied to
+    each with probability `p`, and to at most `times` requests.
     """
 
     action: str
     method: str | None = None
     op: str | None = None
-    key: str | None = None  # regular expression to search in "bucket/key"
+    key: str | None = None  # regular expression to search for in "bucket/key"
     p: float = 1.0
     skip: int = 0
     times: int | None = None
@@ -79,7 +80,7 @@ class Rule:
         re.compile(self.key or "")
 
     def meets(self, req: Request) -> bool:
-        """Return True if the rule applies to a request."""
+        """Return True if a request meets the rule's conditions."""
         return (
             self.method in (None, req.method)
             and self.op in (None, req.op)
@@ -87,7 +88,7 @@ class Rule:
         )
 
     def strikes(self, die: random.Random) -> bool:
-        """Count a request that the rule applies to; return True if it is hit."""
+        """Count a request that meets the conditions; return True if the action is applied to it."""
         self.seen += 1
         if self.seen <= self.skip or (self.times is not None and self.hits >= self.times):
             return False
@@ -186,7 +187,7 @@ class Weather:
         return delay
 
     def fault(self, req: Request) -> Rule | None:
-        """Return the first rule that hits a request; None if none does."""
+        """Return the first rule whose action is applied to a request; None if there is none."""
         for rule in self.rules:
             if rule.meets(req) and rule.strikes(self._die):
                 return rule

@@ -11,8 +11,9 @@
         for batch in DataLoader(stream, batch_size=None):
             train(batch["pixels"], batch["label"])
 
-Both block, as PyTorch does: reads run in the event loop of a thread of this module. A dataset keeps
-the version that it was made with, in the workers of a loader as well. See docs/training.md.
+Both block, as PyTorch does: reads run in an event loop in a thread of this module. A dataset
+remains at the version with which it was created, also in the workers of a loader. See
+docs/training.md.
 """
 
 from alance.extras import missing

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES: Final = 64 << 20  # stored bytes of a window: some tens of requests on any store
 WINDOW_ROWS: Final = (1 << 10, 1 << 18)  # least and most rows of a default window
-CHUNKS: Final = 16  # chunks of a window: more would mix better, and read shorter runs of rows
-AHEAD: Final = 1  # windows that are read while batches of another window are returned
+CHUNKS: Final = 16  # chunks per window: more would mix better, but read shorter runs of rows
+AHEAD: Final = 1  # windows that are read while batches of another one are returned
 
 
 class IterableDataset(torch.utils.data.IterableDataset):
@@ -48,34 +48,34 @@ class IterableDataset(torch.utils.data.IterableDataset):
     the ranks of `torch.distributed`, and a rank's batches over the workers of its loader. Each
     batch is returned once per epoch, for any number of workers.
 
-    With `shuffle` the table is cut into chunks of neighbouring rows, which are shuffled. Then
+    With `shuffle` the table is cut into chunks of consecutive rows, which are shuffled. Then
     windows of `window_rows` rows are read, and their rows are shuffled. The next window is read
-    while batches of this one are returned, also without workers. Two or three windows are in
+    while batches of the current one are returned, also without workers. Two or three windows are in
     memory.
 
-    Cost: when it is created, one LIST and one GET for a URI, and with a filter a scan of its
-    columns, of which 8 bytes per row stay in memory. Then a scan for each chunk of a window, or a
-    take for each window if chunks are small or there is a filter; without `shuffle` and `filter`,
-    a scan.
+    Cost: to create it, one LIST and one GET for a URI, and with a filter a scan of its columns, and
+    memory of 8 bytes per matching row. Then a scan for each chunk of a window, or a take for each
+    window if chunks are small or there is a filter; without `shuffle` and `filter`, one scan.
 
     Args:
         source: a URI or path; or an open dataset of `alance` or `alance.sync`. Forked workers read
             with its credentials; spawned ones with those of their environment, or of
             `storage_options`.
-        batch_size: rows of a batch.
-        columns: names, paths or output name -> SQL expression; None: all.
-        filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
-        shuffle: rows in another order for each epoch; else in the order of the table.
+        batch_size: number of rows per batch.
+        columns: names, paths, or SQL expressions by output name; None: all.
+        filter: SQL text or a pyarrow expression; `params` has the values for its `?` or `:name`.
+        shuffle: True for a new random order in each epoch; False for the order of the table.
         seed: seed of the shuffling, the same for all ranks.
-        drop_last: all ranks return the same number of batches, all of `batch_size` rows; the
-            remaining rows are skipped in this epoch.
-        window_rows: rows that are read and shuffled together; None: the rows of 64 MiB as stored,
-            1,024 to 262,144.
-        chunk_rows: neighbouring rows that are read as one run; None: a window has 16 runs.
-        rank, world_size: None takes them from `torch.distributed` when the dataset is first
-            iterated or pickled, or 0 and 1 if it is not initialised.
-        transform: function from an Arrow batch to the returned batch; None: `to_tensors`. Runs in
-            the process that iterates; pickled with the dataset.
+        drop_last: True if all ranks return the same number of batches, all of `batch_size` rows;
+            the remaining rows are skipped in this epoch.
+        window_rows: number of rows that are read and shuffled together; None: the rows in 64 stored
+            MiB, between 1,024 and 262,144.
+        chunk_rows: number of consecutive rows per chunk; None: a 16th of a window.
+        rank, world_size: this process's rank, and the number of ranks; None: those of
+            `torch.distributed` when the dataset is first iterated or pickled, or 0 and 1 if it is
+            not initialised.
+        transform: function that converts an Arrow batch to the returned batch; None: `to_tensors`.
+            It runs in the process that iterates, and is pickled with the dataset.
         fill: value that replaces nulls, see `to_tensors`.
         version: version of the table at a URI.
         storage_options: see `alance.dataset`; workers get the same options.
@@ -135,13 +135,13 @@ class IterableDataset(torch.utils.data.IterableDataset):
         )
         # In shared memory: persistent workers read the next epoch's number from it.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
-        # The next batch, and the end of this process's batches; None: its share of all others.
+        # Next batch, and end of this process's batches; None: its share of all remaining ones.
         self._progress: tuple[int, int | None] = (0, None)
-        self._begin = self._progress  # where the next iteration begins
-        self._shares: list[tuple[int, int]] | None = None  # of workers, from a loaded state
+        self._begin = self._progress  # progress at which the next iteration begins
+        self._shares: list[tuple[int, int]] | None = None  # of the workers, from a loaded state
 
     def __getstate__(self) -> dict[str, Any]:
-        self._find_rank()  # workers cannot find it themselves
+        self._find_rank()  # workers cannot determine it themselves
         return dict(vars(self))
 
     @property
@@ -154,12 +154,12 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return self._epoch_order().num_batches
 
     def set_epoch(self, epoch: int) -> None:
-        """Shuffle for another epoch, and begin with its first batch; also in persistent workers.
+        """Shuffle for another epoch, and begin at its first batch, also in persistent workers.
 
-        Has no effect if the epoch is the same, as after `load_state_dict`.
+        Has no effect for the current epoch, as after `load_state_dict`.
 
         Raises:
-            InvalidInputError: a negative number.
+            InvalidInputError: the number is negative.
         """
         if epoch < 0:
             raise InvalidInputError(f"epoch={epoch}: expected at least 0")
@@ -181,10 +181,10 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def state_dict(self) -> dict[str, Any]:
         """Return the position of this process as numbers and texts, for `load_state_dict`.
 
-        It counts the batches that this process has returned. So use it for loaders without workers,
-        or for loaders that call it in their workers (`StatefulDataLoader` of torchdata), and
-        `state_after` for all others. With `drop_last`, ranks have the same state after the same
-        number of steps.
+        The position counts the batches that this process has returned. So use it with loaders
+        without workers, or with loaders that call it in their workers (`StatefulDataLoader` of
+        torchdata), and `state_after` with all others. With `drop_last`, ranks have the same state
+        after the same number of steps.
         """
         start, stop = self._progress
         worker, num_workers = _worker()
@@ -194,16 +194,16 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def state_after(self, num_batches: int, num_workers: int) -> dict[str, Any]:
         """Return the positions of a loader's workers after some batches, for `load_state_dict`.
 
-        Use it for PyTorch's own `DataLoader`, which takes batches from its workers by turns
-        (`in_order`) and does not ask them for their positions.
+        Use it with PyTorch's own `DataLoader`, which takes batches from its workers in turn
+        (`in_order`) and does not request their positions.
 
         Args:
             num_batches: number of batches that the loader has returned from this dataset.
-            num_workers: number of the loader's workers, 0 for none.
+            num_workers: number of the loader's workers; 0 for none.
 
         Raises:
-            InvalidInputError: more batches than the epoch has left, or another number of workers
-                than in the state that the loader began with.
+            InvalidInputError: the rest of the epoch has fewer batches, or the number of workers
+                differs from that in the state with which the loader began.
         """
         if num_batches < 0 or num_workers < 0:
             raise InvalidInputError(
@@ -221,15 +221,15 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return {**place, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Begin the next iteration where the state was taken.
+        """Begin the next iteration at the position of a state.
 
-        A loader with any number of workers may continue from the state of a loader without workers.
-        The state of one worker continues in the same worker of the same number of workers, the
-        state of several workers with the same number of workers. The state is for one epoch;
-        `set_epoch` sets the next epoch.
+        A state of a loader without workers can be loaded with any number of workers. A state of a
+        worker must be loaded in the same worker of the same number of workers, and a state of
+        several workers with the same number of workers. The state is for one epoch; `set_epoch`
+        sets the next epoch.
 
         Raises:
-            InvalidInputError: the state is that of another version, seed, size or worker.
+            InvalidInputError: the state is for another version, seed, size or worker.
         """
         for name, value in self._identity().items():
             if name not in state or state[name] != value:
@@ -293,7 +293,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def _batches(
         self, order: Order, first: int, last: int
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the batches, cut from windows; views of the windows unless these are shuffled."""
+        """Yield batches cut from windows; they are views if the windows are not shuffled."""
         size, rest = order.batch_size, None
         windows: AsyncIterator[pa.RecordBatch | Shuffled]
         if order.seed is None and self._table.has_all_rows:
@@ -345,10 +345,10 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
 @dataclass(frozen=True)
 class Shuffled:
-    """A window whose rows are put in order batch by batch.
+    """A window whose rows are permuted batch by batch.
 
     A batch is copied just before it is returned, so it is in the processor's cache, and the memory
-    of the last batch is used again. That costs half of ordering the whole window at once.
+    of the last batch is reused. This takes half the time of permuting the whole window at once.
     """
 
     window: pa.RecordBatch
@@ -359,12 +359,12 @@ class Shuffled:
         return len(self.picks)
 
     def slice(self, start: int, length: int | None = None) -> pa.RecordBatch:
-        """Copy rows of the window in their new order; arguments as of `pa.RecordBatch.slice`."""
+        """Copy rows of the window in their new order; arguments as for `pa.RecordBatch.slice`."""
         stop = None if length is None else start + length
         return self.window.take(pa.array(self.picks[start:stop]))
 
 
 def _worker() -> tuple[int, int]:
-    """Return the number of this worker and the number of workers; 0 and 1 outside a loader."""
+    """Return the number of this worker, and the number of workers; 0 and 1 outside a loader."""
     info = torch.utils.data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)

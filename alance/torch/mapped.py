@@ -1,4 +1,4 @@
-"""Map-style datasets: samples by number; one take reads a batch of samples."""
+"""Map-style datasets: samples by number; one take reads a whole batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Samples(Sequence[Any]):
     """Samples of one take, which PyTorch may access one by one.
 
     Attributes:
-        batch: all samples: the result of `transform`, by default columns by name.
+        batch: all samples, as returned by `transform`; by default columns by name.
     """
 
     def __init__(self, batch: Any, num_rows: int) -> None:
@@ -56,20 +56,21 @@ def collate(samples: Samples) -> Any:
 class MapDataset:
     """Rows of a table as samples: `dataset[7]`, or for a loader `DataLoader(dataset, ...)`.
 
-    A sample is a dict of its columns, tensors or Python objects. Can be pickled, as loaders do for
-    their workers, which read the same version.
+    A sample is a dict of its columns: tensors or Python objects. The dataset can be pickled, as
+    loaders do for their workers, which then read the same version.
 
-    Cost: when it is created, one LIST and one GET for a URI, and with a filter a scan of its
-    columns, of which 8 bytes per row stay in memory. Then a take for each batch.
+    Cost: to create it, one LIST and one GET for a URI, and with a filter a scan of its columns, and
+    memory of 8 bytes per matching row. Then a take for each batch.
 
     Args:
         source: a URI or path; or an open dataset of `alance` or `alance.sync`. Forked workers read
             with its credentials; spawned ones with those of their environment, or of
             `storage_options`.
-        columns: names, paths or output name -> SQL expression; None: all.
-        filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
-        transform: function from an Arrow batch to a mapping of columns, or to a sequence of
-            samples. None: `to_tensors`. Runs in the process that reads; pickled with the dataset.
+        columns: names, paths, or SQL expressions by output name; None: all.
+        filter: SQL text or a pyarrow expression; `params` has the values for its `?` or `:name`.
+        transform: function that converts an Arrow batch to a mapping of columns, or to a sequence
+            of samples; None: `to_tensors`. It runs in the process that reads, and is pickled with
+            the dataset.
         fill: value that replaces nulls, see `to_tensors`.
         version: version of the table at a URI.
         storage_options: see `alance.dataset`; workers get the same options.
@@ -106,7 +107,7 @@ class MapDataset:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> Samples:
-        """Read several samples, in this order, by one take.
+        """Read several samples by one take, in the order of `indices`.
 
         Raises:
             IndexError: an index is out of range.
@@ -122,10 +123,10 @@ class MapDataset:
 def transform_of(
     transform: Callable[[pa.RecordBatch], Any] | None, fill: Fill
 ) -> Callable[[pa.RecordBatch], Any]:
-    """Return the function that turns Arrow batches into batches of a loader.
+    """Return the function that converts Arrow batches to batches of a loader.
 
     Raises:
-        InvalidInputError: both `transform` and `fill` are given.
+        InvalidInputError: both `transform` and `fill` are set.
     """
     if transform is None:
         return partial(to_tensors, fill=fill)

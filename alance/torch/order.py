@@ -1,4 +1,4 @@
-"""Order of the rows in an epoch, computed from numbers alone.
+"""Order of the rows in an epoch, computed from row numbers without data.
 
 The table is cut into chunks, which are read whole and shuffled. The shuffled sequence is cut into
 equal parts, one per rank. A part is cut into windows, in which rows are shuffled, and then into
@@ -30,10 +30,10 @@ class Order:
 
     Attributes:
         num_rows: number of rows of the whole table.
-        batch_size: rows of a batch; the last batch may have fewer, unless `drop_last`.
-        chunk_rows: neighbouring rows that stay together before windows are shuffled.
-        window_rows: rows that are read and shuffled together, of several chunks.
-        seed: seed of the shuffling, with the epoch; None for the order of the table.
+        batch_size: number of rows per batch; the last batch may have fewer, unless `drop_last`.
+        chunk_rows: number of consecutive rows that stay together until windows are shuffled.
+        window_rows: number of rows, of several chunks, that are read and shuffled together.
+        seed: seed of the shuffling and the epoch; None for the order of the table.
     """
 
     num_rows: int
@@ -50,7 +50,8 @@ class Order:
     def part(self) -> range:
         """The rank's range of positions in the shuffled chunks.
 
-        With `drop_last` all ranks have the same number, so that they make the same number of steps.
+        With `drop_last`, all parts have the same length, so that ranks make the same number of
+        steps.
         """
         if self.drop_last:
             size = self.num_rows // self.world_size
@@ -75,7 +76,7 @@ class Order:
         return range(len(self.part))[first * self.batch_size : last * self.batch_size]
 
     def windows(self, first: int, last: int) -> list[tuple[int, range]]:
-        """Return the numbers of the windows that hold some batches, each with its range of rows."""
+        """Return the numbers of the windows that contain some batches, and their ranges of rows."""
         places, size = self.places(first, last), self.window_rows
         start, stop = places.start, places.stop
         return [
@@ -90,18 +91,17 @@ class Order:
 
         Args:
             number: number of the window.
-            requested: requested places in the window.
+            requested: requested positions in the window.
 
         Returns:
-            Row numbers of the table, with rows of a chunk next to each other; and for each
-            requested place the index of its row among them. The second is None if rows are not
-            shuffled.
+            Row numbers in the table, with the rows of a chunk next to each other; and for each
+            requested position the index of its row among them, or None if rows are not shuffled.
         """
         start = self.part.start + number * self.window_rows
         places = np.arange(start, min(start + self.window_rows, self.part.stop), dtype=np.int64)
         if self.seed is None:
             return places[requested.start : requested.stop], None
-        # Each window has a stream of random numbers of its own, as the chunks have.
+        # Each window, like the chunks, has its own stream of random numbers.
         random = np.random.default_rng([self.seed, self.epoch, 1, self.rank, number])
         picks = random.permutation(len(places))[requested.start : requested.stop]
         if len(picks) < len(places):
@@ -119,7 +119,7 @@ class Order:
 
     @cached_property
     def _chunks(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Numbers of the chunks in shuffled order, and the end of each in that order."""
+        """Return the numbers of the chunks in shuffled order, and the end of each in that order."""
         count = -(-self.num_rows // self.chunk_rows)
         chunks = np.random.default_rng([self.seed or 0, self.epoch, 0]).permutation(count)
         sizes = np.minimum(self.num_rows - chunks * self.chunk_rows, self.chunk_rows)

@@ -1,4 +1,4 @@
-"""Version of a table that any process can read, by an event loop of this module."""
+"""A version of a table that any process can read, by an event loop of this module."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | alance.Dataset | sync.Dataset"
 
 loop: Final = OwnLoop("alance.torch")
-RUN_ROWS: Final = 4096  # mean rows of runs from which scans cost less than a take
+RUN_ROWS: Final = 4096  # mean length of runs from which scans cost less than a take
 
 
 class TorchTable:
     """Rows of a version for which a filter is true.
 
-    Other processes use it without a request: forked processes as it is, other processes pickled. A
-    pickle contains the `storage_options`, but not the credentials of a dataset that was passed
-    open, unless its options have `pickle_secrets`.
+    Other processes use it without a request: forked processes inherit it, and others get it
+    pickled. A pickle contains the `storage_options`; it contains the credentials of an open dataset
+    only if its options have `pickle_secrets`.
 
     Attributes:
         columns: columns to read.
-        num_rows: number of rows that the filter keeps, or of all rows.
+        num_rows: number of rows that match the filter, or of all rows.
         row_bytes: approximate stored bytes of a row of all columns.
         version: version of the dataset.
     """
@@ -51,7 +51,7 @@ class TorchTable:
         version: int | str | None,
         storage_options: StorageOptions | None,
     ) -> None:
-        # The async dataset, if `source` is a blocking face.
+        # The async dataset, if `source` is a blocking one.
         dataset: object = getattr(source, "_inner", source)
         owner = storage_options
         if isinstance(source, str | os.PathLike):
@@ -74,7 +74,7 @@ class TorchTable:
             self.dataset = in_any_loop(self.dataset, self._options)
 
     async def _learn(self, filter: str | pc.Expression | None, params: Params) -> None:
-        """Count the rows, and read 0 rows, so that errors are raised here and not in a worker."""
+        """Count the rows and read 0 of them, so that errors are raised here and not in a worker."""
         dataset = self.dataset
         fragments = fragments_of(dataset)
         num_rows = sum(fragment.physical_rows for fragment in fragments)
@@ -94,11 +94,11 @@ class TorchTable:
         return self._addresses is None
 
     def scan(self, rows: range) -> AsyncIterator[pa.RecordBatch]:
-        """Scan a range of rows, with read-ahead; only if `has_all_rows`."""
+        """Scan a range of rows with read-ahead; only if `has_all_rows`."""
         return self.dataset.to_batches(self.columns, offset=rows.start, limit=len(rows))
 
     async def read(self, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        """Read rows by their numbers among the rows of the filter, in this order.
+        """Read rows by their numbers among the rows that match the filter, in the given order.
 
         Cost: one take, or a scan for each run of consecutive rows if runs are long.
         """

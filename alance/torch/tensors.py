@@ -1,4 +1,4 @@
-"""Conversion of Arrow batches to tensors, without a copy of numbers and fixed-size lists."""
+"""Conversion of Arrow batches to tensors, without copying numbers and fixed-size lists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BFLOAT16: Final = "lance.bfloat16"
 def to_tensors(
     batch: pa.RecordBatch, *, fill: Fill = None
 ) -> dict[str, torch.Tensor | list[object]]:
-    """Convert the columns of a batch; return them by name.
+    """Convert the columns of a batch to tensors or lists, by name.
 
     | Arrow | result |
     | --- | --- |
@@ -33,15 +33,17 @@ def to_tensors(
     | fixed-shape tensors | a tensor of shape (rows, *shape) |
     | others: texts, bytes, times, lists of any length, structs | a list of Python objects |
 
-    Tensors are views of the batch's memory, except booleans and columns with filled nulls: to
-    change them in place changes the batch.
+    Tensors are views of the batch's memory, except booleans and columns with filled nulls: changing
+    them in place changes the batch.
 
     Args:
         fill: value that replaces nulls in tensors: a number for all columns, or numbers by column.
-            It replaces each item of a null fixed-size list. Lists of Python objects keep None.
+            It replaces each item of a null fixed-size list. In lists of Python objects, nulls are
+            None.
 
     Raises:
-        InvalidInputError: a column has nulls but no `fill`, or `fill` does not fit its type.
+        InvalidInputError: a column has nulls and there is no `fill`, or `fill` does not fit its
+            type.
     """
     columns: dict[str, torch.Tensor | list[object]] = {}
     for field, values in zip(batch.schema, batch.columns, strict=True):
@@ -90,7 +92,7 @@ def _tensor(field: pa.Field, values: pa.Array, fill: float | None) -> torch.Tens
         return _with_fill(
             values,
             fill,
-            # Items of a null list are arbitrary, perhaps null, and are overwritten.
+            # Items of a null list are arbitrary, possibly null, and are overwritten.
             lambda: _tensor(
                 kind.value_field, items, 0 if fill is None and values.null_count else fill
             ).unflatten(0, (len(values), size)),
@@ -117,7 +119,7 @@ def _bfloat16(values: pa.Array) -> torch.Tensor:
 def _with_fill(
     values: pa.Array, fill: float | None, make: Callable[[], torch.Tensor]
 ) -> torch.Tensor:
-    """Return the tensor of `make`, with nulls replaced by the fill in a copy."""
+    """Return the tensor of `make`, after replacing nulls by the fill in a copy."""
     if not values.null_count:
         return make()
     _check(values, fill)
@@ -141,6 +143,6 @@ def _check(values: pa.Array, fill: float | None) -> None:
         fits = isinstance(fill, bool)
     elif pa.types.is_integer(kind):
         fits = isinstance(fill, int)
-        pa.scalar(fill, kind)  # raises beyond its bounds
+        pa.scalar(fill, kind)  # raises if out of range
     if not fits:
         raise InvalidInputError(f"fill={fill!r}: expected a value of {kind}")

@@ -1,6 +1,6 @@
 """Methods of `Dataset` grouped by subject (rows, columns, indices, versions, upkeep, search).
 
-Each method is a one-line call into `ops`, which it imports on first use; no logic belongs here. May
+Each method calls a function of `ops`, which it imports at its first use; no logic belongs here. May
 import `ops` and below (layer 8 of docs/architecture.md).
 """
 
@@ -25,10 +25,10 @@ class Verbs(
     MaintenanceVerbs,
     IndexVerbs,
 ):
-    """Methods that change a dataset; each returns the dataset of the version that it makes.
+    """Methods that change a dataset; each returns the dataset of the version that it commits.
 
-    The new version is this handle's version with the change, on top of whatever others have
-    committed since. If that is impossible, the method raises a `CommitConflictError`, or a
+    The change is computed from this handle's version, and is committed on top of later versions of
+    other writers. If it conflicts with them, the method raises a `CommitConflictError`, or a
     `RetryableConflictError` if the same call on the latest version may succeed.
     """
 

@@ -19,7 +19,7 @@ class Handle:
     __slots__ = ("_scan_defaults", "_snapshot")
 
     def __init_subclass__(cls) -> None:
-        """Let Python's messages about wrong arguments name `Dataset`, not a group of verbs."""
+        """Make Python's messages about wrong arguments name `Dataset`, not a group of verbs."""
         for name, member in vars(cls).items():
             if isinstance(member, FunctionType):
                 member.__qualname__ = f"Dataset.{name}"
@@ -30,12 +30,12 @@ class Handle:
 
     def _on(self, snapshot: Snapshot) -> Self:
         """Return a handle of another version with the same scan defaults; `self` if it is the
-        same version.
+        same.
         """
         return self if snapshot is self._snapshot else type(self)(snapshot, self._scan_defaults)
 
     def _pinned(self) -> Self:
-        """Return a handle that stays at this version."""
+        """Return a handle that remains at this version."""
         return self
 
     if not TYPE_CHECKING:  # a type checker finds missing attributes by itself

@@ -41,17 +41,17 @@ class BlobVerbs(Handle):
             assert await photo.read(4) == b"\xff\xd8\xff\xe0"
 
         Args:
-            column: name, or dotted path of a blob inside of structs.
+            column: name, or dotted path of a blob inside structs.
             indices, row_ids, addresses: the rows, by exactly one of the three.
-            buffer_size: least number of bytes to fetch at once; later reads of the same file use
-                the rest.
+            buffer_size: minimum number of bytes per fetch; later reads of the same file use the
+                rest.
 
         Returns:
             A file for each row; None for a null blob.
 
         Raises:
-            InvalidInputError: not a blob column, or a position beyond the end.
-            NotFoundError: a row id or address without a live row.
+            InvalidInputError: the column is not of blobs, or a position is beyond the end.
+            NotFoundError: a row id or address has no live row.
         """
         await self._load(blobs)
         return await blobs.take_blobs(
@@ -80,7 +80,7 @@ class BlobVerbs(Handle):
             column, indices, row_ids, addresses: as for `take_blobs`.
 
         Returns:
-            The address and the bytes of each row; None instead of bytes for a null blob.
+            The address and the bytes of each row; None as the bytes of a null blob.
 
         Raises:
             InvalidInputError, NotFoundError: as from `take_blobs`.
@@ -103,20 +103,20 @@ class BlobVerbs(Handle):
         request. Memory: the requested bytes.
 
         Args:
-            column: name, or dotted path of a blob inside of structs.
-            requests: triples of row, offset in its blob, and length in bytes; a row may stand in
-                several.
+            column: name, or dotted path of a blob inside structs.
+            requests: triples of row, offset in its blob, and length in bytes; a row may occur
+                repeatedly.
             selector: kind of the rows in `requests`: stable row ids, addresses, or positions in the
                 table.
 
         Returns:
             Number of the request, address of the row, and bytes, in the order of `requests`; None
-            instead of bytes for a null blob, whatever part of it is requested.
+            as the bytes of a null blob, whichever part is requested.
 
         Raises:
-            InvalidInputError: not a blob column, an unknown selector, or a range beyond the end of
-                a blob.
-            NotFoundError: no such row.
+            InvalidInputError: the column is not of blobs, the selector is unknown, or a range ends
+                beyond a blob.
+            NotFoundError: there is no such row.
         """
         await self._load(blobs)
         return await blobs.read_blob_ranges(self._snapshot, column, requests, selector)

@@ -1,4 +1,4 @@
-"""Methods that tell how a table changes."""
+"""Methods that report changes of a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
 
 
 class ChangeVerbs(Handle):
-    """Follow a table."""
+    """Follow the changes of a table."""
 
     __slots__ = ()
 
@@ -34,18 +34,18 @@ class ChangeVerbs(Handle):
                 apply(change.kind, change.rows)
                 token = change.token
 
-        Of a version, deleted rows come first, then updated, then inserted ones, in batches. Each
-        change has a token: a later call with it goes on behind that change, exactly, if it has the
-        same columns, filter and `batch_size`. Compactions and indices make no changes. With stable
-        row ids a row keeps its `_rowid` through all changes. Without them `_rowid` is the address,
-        and an update that moves a row comes as a deletion and an insertion.
+        For each version, deleted rows come first, then updated and then inserted rows, in batches.
+        Each change has a token: a later call with the token continues exactly after that change, if
+        it has the same columns, filter and `batch_size`. Compactions and indices are no changes.
+        With stable row ids a row keeps its `_rowid` in all changes. Without them `_rowid` is the
+        address, and an update that moves a row is a deletion and an insertion.
 
-        Versions that this process commits are seen at once, those of others by a LIST after 0.1
-        seconds, then after twice the time, up to `max_interval`.
+        Versions that this process commits are noticed at once. Other versions are noticed by
+        polling: after 0.1 seconds, then after twice the time, up to `max_interval`.
 
-        Cost: while nothing happens, a LIST for each look. For a version, a GET of its manifest, a
-        scan of the fragments that differ, for the changed rows and columns alone, and the deletion
-        files. Memory: some 100 bytes for each row of the fragments that differ, and a batch.
+        Cost: a LIST per poll. For each version, a GET of its manifest and of deletion files, and a
+        scan of only the changed rows and requested columns. Memory: some 100 bytes for each row of
+        the fragments that differ, and a batch.
 
         Example:
 
@@ -54,24 +54,24 @@ class ChangeVerbs(Handle):
                 assert (change.kind, change.rows["id"].to_pylist()) == ("insert", [100])
 
         Args:
-            since: a version after which to begin; a token; `snapshot` for the rows of this dataset,
-                as insertions, and then the changes after it. None: the version of this dataset.
+            since: a version after which to begin; a token; `snapshot` for the rows of this dataset
+                as insertions, and then the changes after it; None: the version of this dataset.
             columns: names; None: all columns of each version. `_rowid` follows them.
-            filter: SQL text or a pyarrow expression. The changes are those of the rows that it
-                keeps: an update by which a row begins or ends to match is an insertion or deletion.
-            params: values for the `?` of the filter, in order, or a mapping for `:name`.
-            before: also give updated and deleted rows as they were. False: of deleted rows only
-                `_rowid`, unless there is a filter.
-            batch_size: rows of a batch at most.
-            wait: False: end at the latest version.
-            max_interval: seconds between looks, at most.
+            filter: SQL text or a pyarrow expression. The changes are those of matching rows: an
+                update after which a row matches, or no longer matches, is an insertion or deletion.
+            params: values for the `?` in the filter, in order, or a mapping for `:name`.
+            before: True to also return the former values of updated and deleted rows; False:
+                deleted rows have only `_rowid`, unless there is a filter.
+            batch_size: maximum number of rows per batch.
+            wait: True to wait for further versions; False to end at the latest version.
+            max_interval: maximum seconds between polls.
 
         Raises:
             VersionNotFoundError: a version whose changes are needed has been removed; the message
-                names where to begin anew.
-            NotFoundError: the table is gone, or was dropped and made again.
-            InvalidInputError: `since` is none of these; an option is out of its range; a filter
-                that does not fit the table.
+                says from which version to begin again.
+            NotFoundError: the table has been removed, or was dropped and created again.
+            InvalidInputError: `since` is none of these, an option is out of range, or the filter
+                does not fit the table.
             ColumnNotFoundError: a version lacks one of the columns.
             CorruptFileError, StoreError: a file cannot be read.
         """

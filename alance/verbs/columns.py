@@ -40,12 +40,12 @@ class ColumnVerbs(Handle):
     ) -> Self:
         """Add columns.
 
-        Each fragment gets one more data file with the new columns; existing files stay as they are.
-        An existing struct gets the fields that it lacks.
+        Each fragment gets one more data file with the new columns; existing files do not change. An
+        existing struct gets the fields that it lacks.
 
         Cost: a scan of the columns that are read, the new files, and two rounds for the commit;
-        columns of nulls cost the commit alone. If others append rows meanwhile, only the new
-        fragments are computed again.
+        columns of nulls cost only the commit. If rows are appended meanwhile, only the additional
+        fragments are computed in a further attempt.
 
         Example:
 
@@ -53,21 +53,20 @@ class ColumnVerbs(Handle):
             assert await dataset.get(3, "id", ["double"]) == {"double": 0.6}
 
         Args:
-            transforms: one of
-                - a mapping of the new column's name to SQL text or a pyarrow expression;
-                - a function, async or not, that is called with a batch of live rows and returns a
-                  batch, table or frame of as many rows; see `alance.batch_udf`;
-                - rows: a row for each live row of the table, in its order, in any form that
-                  `write_dataset` accepts;
-                - a pyarrow Field, a list of Fields, or a Schema: columns of nulls.
-            read_columns: columns that the function gets, `_rowid` and `_rowaddr` included; None:
-                all.
-            batch_size: most rows that are computed at once.
+            transforms: one of - a mapping of names of new columns to SQL texts or pyarrow
+                expressions; - a function, async or not, that is called with a batch of live rows
+                and returns a batch, table or frame with the same number of rows; see
+                `alance.batch_udf`; - a row for each live row of the table, in the table's order, in
+                any form that `write_dataset` accepts; - a pyarrow Field, a list of Fields, or a
+                Schema: columns of nulls.
+            read_columns: columns that are passed to the function, possibly `_rowid` and `_rowaddr`;
+                None: all.
+            batch_size: maximum number of rows that are computed at once; None: chosen by the pages.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: a column that exists, bad SQL, too many or too few rows, values that
-                do not fit. The table is unchanged, and the new files are removed.
+            InvalidInputError: a column already exists, bad SQL, too many or too few rows, or values
+                that do not fit. The table is unchanged, and the new files are removed.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_add)
@@ -88,8 +87,8 @@ class ColumnVerbs(Handle):
     ) -> Self:
         """Change names, nullability and types of columns.
 
-        Cost: a change of names and nullability is a commit, after a scan for nulls if nulls become
-        forbidden. A cast writes the column again under a new field id, in one more file per
+        Cost: a commit for names and nullability, after a scan for nulls if a column becomes
+        non-nullable. A cast writes the column again under a new field id, to one more file per
         fragment.
 
         Example:
@@ -98,15 +97,15 @@ class ColumnVerbs(Handle):
             print(dataset.schema.names)  # ['id', 'cost', 'kind', 'text', 'vector']
 
         Args:
-            alterations: mappings with `path` (`a` or `a.b`, as before all changes) and at least one
-                of `name`, `nullable` (bool) and `data_type` (a pyarrow type).
+            alterations: mappings with `path` (`a` or `a.b`, before any of the changes) and at least
+                one of `name`, `nullable` (bool) and `data_type` (a pyarrow type).
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: no such column, a name that is taken, nulls in a column that would
-                forbid them, a value that the new type cannot hold (fractions of floats are
-                shortened without an error), an index on a column that is cast, or a cast together
-                with a column that forbids nulls. The table is unchanged.
+            InvalidInputError: there is no such column, a name is taken, a column that becomes
+                non-nullable has nulls, the new type cannot hold a value (rounding of floats is no
+                error), a column to cast has an index, or columns are cast and made non-nullable
+                in the same call. The table is unchanged.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_alter)
@@ -150,21 +149,21 @@ class ColumnVerbs(Handle):
     ) -> Self:
         """Add the columns of other data, joined by a key: a left join.
 
-        A row gets the values of the last row of the data with its key, or nulls; null keys are
+        A row gets the values of the data's last row with the same key, or nulls; null keys are
         equal.
 
-        Cost: a scan of the key column, the new files, and two rounds for the commit. Memory: the
-        data.
+        Cost: a scan of the key column, the new files, and two rounds for the commit. Memory: that
+        of the data.
 
         Args:
-            data: anything that `write_dataset` accepts; all its columns but the key are added.
+            data: anything that `write_dataset` accepts; all its columns except the key are added.
             left_on: key column of the table, or `_rowid` or `_rowaddr`.
             right_on: key column of the data; None: the same name.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: a column that exists, a key that is missing or of another type, rows
-                without a match for a column that is not nullable. The table is unchanged.
+            InvalidInputError: a column already exists, a key is missing or of another type, or rows
+                have no match and a column is not nullable. The table is unchanged.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_join)
@@ -182,20 +181,20 @@ class ColumnVerbs(Handle):
     ) -> Self:
         """Replace the values of existing columns in all rows.
 
-        New files take the place of the old values; other columns are not touched. Indices of the
-        replaced columns no longer cover the fragments.
+        New files replace the old values; other columns are not rewritten. Indices of the replaced
+        columns no longer cover the fragments.
 
         Cost: a scan of the columns that are read, the new files, and two rounds for the commit.
 
         Args:
             transforms: as for `add_columns`; values are cast to the columns' types.
-            read_columns: columns that the function gets; None: all.
-            batch_size: most rows that are computed at once.
+            read_columns: columns that are passed to the function; None: all.
+            batch_size: maximum number of rows that are computed at once; None: chosen by the pages.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: a column that does not exist, values that its type cannot hold, too
-                many or too few rows. The table is unchanged.
+            InvalidInputError: a column does not exist, its type cannot hold a value, or there are
+                too many or too few rows. The table is unchanged.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_add)

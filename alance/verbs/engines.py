@@ -1,4 +1,4 @@
-"""Methods that hand a dataset to other engines."""
+"""Methods that pass a dataset to other engines."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from alance.ops.read import blob_bytes
     from alance.ops.version.conditions import Params
 else:
-    blob_bytes = Deferred("alance.ops.read.blob_bytes")  # engines see blobs as their bytes
+    blob_bytes = Deferred("alance.ops.read.blob_bytes")  # engines read blobs as bytes
     arrow = Deferred("alance.engines.arrow")
     lazy = Deferred("alance.engines.lazy")
     sql = Deferred("alance.engines.sql")
 
 
 class EngineVerbs(Handle):
-    """SQL by DuckDB, and datasets that DuckDB, Polars and others read; see docs/engines.md."""
+    """Run SQL by DuckDB, and pass datasets to DuckDB, Polars and others; see docs/engines.md."""
 
     __slots__ = ()
 
@@ -41,8 +41,9 @@ class EngineVerbs(Handle):
     ) -> pa.Table:
         """Run a SQL query by DuckDB, in a thread; the dataset is the table `dataset`.
 
-        Cost: for each place where a dataset stands in the query, a scan of the columns and filters
-        that DuckDB pushes down. Memory: the result, and DuckDB's own, bounded by `settings`.
+        Cost: for each occurrence of a dataset in the query, a scan with the columns and filters
+        that DuckDB pushes down. Memory: the result, and DuckDB's own memory, which `settings` can
+        limit.
 
         Example:
 
@@ -51,15 +52,15 @@ class EngineVerbs(Handle):
 
         Args:
             query: a query in DuckDB's SQL.
-            params: values for its `?` in their order, or a mapping for `$name`.
+            params: values for `?` in order, or a mapping for `$name`.
             tables: other tables by their names in the query: datasets, Arrow tables and readers,
                 frames of pandas and Polars.
             settings: settings of DuckDB, such as `{"memory_limit": "1GB", "threads": 2}`. Queries
-                reach tables only; `{"enable_external_access": True}` lets them read files as well.
+                read only tables; `{"enable_external_access": True}` lets them read files as well.
 
         Raises:
-            InvalidInputError: bad SQL, an unknown column, values that do not cast, a table or a
-                setting that DuckDB refuses; and whatever scans raise.
+            InvalidInputError: bad SQL, an unknown column, values that cannot be cast, a table or a
+                setting that DuckDB refuses; or as from scans.
             MissingPackageError: DuckDB is not installed.
         """
         await self._load(sql, blob_bytes)
@@ -78,7 +79,7 @@ class EngineVerbs(Handle):
 
         A result without rows is one empty batch. Closing the iterator ends the query.
 
-        Cost: as `sql`. Memory: DuckDB's own, bounded by `settings`, and a batch.
+        Cost: as `sql`. Memory: a batch, and DuckDB's own memory, which `settings` can limit.
 
         Args:
             query, params, tables, settings: as for `sql`.
@@ -93,11 +94,10 @@ class EngineVerbs(Handle):
                 yield batch
 
     async def to_arrow_dataset(self) -> pa.dataset.Dataset:
-        """Return this version as a pyarrow dataset for engines that read these: DuckDB, Polars, ...
+        """Return this version as a pyarrow dataset, for engines such as DuckDB and Polars.
 
         The engine's columns and filters become a scan in this event loop. The loop has to keep
-        running meanwhile, so call engines by `asyncio.to_thread`. Blob columns are given as their
-        bytes.
+        running meanwhile, so call engines by `asyncio.to_thread`. Blob columns are read as bytes.
 
         Cost: no request before the engine reads.
         """

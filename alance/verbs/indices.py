@@ -1,4 +1,4 @@
-"""Methods that make, drop, list and measure indices."""
+"""Methods that create, drop, list and measure indices."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TEXT_KINDS: Final = ("INVERTED", "FTS")
 
 
 class IndexVerbs(Handle):
-    """Make, drop and list indices. Filters and searches use them without being told."""
+    """Create, drop and list indices. Filters and searches use them automatically."""
 
     __slots__ = ()
 
@@ -64,17 +64,17 @@ class IndexVerbs(Handle):
         train: bool = True,
         **options: Unpack[ScalarIndexArguments],
     ) -> Self:
-        """Make an index of the values of a column, over all rows of this version.
+        """Create an index of the values of a column, over all rows of this version.
 
-        - "BTREE" holds all values in order: for many distinct values, ranges, points.
-        - "BITMAP" holds the rows of each value: for a few thousand distinct values at most.
+        - "BTREE" stores all values in order: for many distinct values, ranges, single values.
+        - "BITMAP" stores the rows of each value: for at most a few thousand distinct values.
         - "LABEL_LIST" does so for the items of lists (`array_has`, `array_has_any`,
           `array_has_all`).
-        - "NGRAM" does so for each three letters or digits of texts (`contains`, `LIKE`,
+        - "NGRAM" does so for each sequence of three letters or digits in texts (`contains`, `LIKE`,
           `regexp_like`).
-        - "FM" finds each part of a text by itself, whatever its length (`contains`, `LIKE`).
-        - "ZONEMAP" and "BLOOMFILTER" are small and rule out zones of 8192 rows: by their least and
-          greatest value, or by a bloom filter of their values (`=`, `IN`).
+        - "FM" finds substrings of any length without reading texts (`contains`, `LIKE`).
+        - "ZONEMAP" and "BLOOMFILTER" are small and rule out zones of 8192 rows: by the least and
+          greatest value, or by a bloom filter of the values (`=`, `IN`).
         - "JSON" is an index of one of these kinds over the values at a `path` of JSON documents
           (`json_get_int(json_get(j, 'a'), 'b')`), all of one type: integers, numbers, texts or
           booleans.
@@ -83,10 +83,10 @@ class IndexVerbs(Handle):
         Filters use the index here and in pylance; `scanner().explain()` names it. Rows that are
         appended later are scanned until `optimize.optimize_indices()`.
 
-        Cost: a scan of the column; PUTs of the index's files; a commit. Memory: `memory_bytes` (256
-        MiB), but at least some 100 MiB, for the scan and the rows sorted at once, and twice as much
-        for n-grams; further rows are spilled to the local disk. Kinds with row sets also hold the
-        rows of one key.
+        Cost: a scan of the column; PUTs of the index's files; a commit. Memory: `memory_bytes`
+        (default 256 MiB, in practice at least some 100 MiB) for the scan and the rows that are
+        sorted at once, and twice that for n-grams; further rows are spilled to the local disk.
+        Kinds with row sets also hold the rows of one key.
 
         Example:
 
@@ -98,16 +98,17 @@ class IndexVerbs(Handle):
             index_type: a kind from the list above; or an object with `index_type` and `parameters`,
                 such as pylance's `IndexConfig`.
             name: default: `{column}_idx`.
-            replace: replace an index of that name on that column; False: raise an error.
-            train: False makes an index that does not cover any row yet.
-            options: of the commit, such as `max_retries` (attempts after the first, if other
-                writers rewrote the fragments or committed first); of zones and JSON as in
-                `alance.types.ValueIndexArguments`, of texts as in `TextIndexArguments`.
+            replace: True to replace an index of that name on that column; False to raise an error.
+            train: False to create an index that does not cover any rows.
+            options: options of the commit, such as `max_retries` (number of attempts after the
+                first one, for when other writers rewrite the fragments or commit first); options of
+                the index as in `alance.types.ValueIndexArguments`, or `TextIndexArguments` for
+                texts.
 
         Raises:
             InvalidInputError: an unknown column, a column that this kind cannot index, bad options,
                 or JSON values of several types, arrays or objects at the path.
-            UnsupportedError: another type of index.
+            UnsupportedError: an unknown type of index.
             AlreadyExistsError: the name is in use.
             RetryableConflictError: other writers rewrote the fragments at every attempt.
         """
@@ -140,14 +141,14 @@ class IndexVerbs(Handle):
         max_retries: int = MAX_RETRIES,
         **options: Unpack[IndexArguments],
     ) -> Self:
-        """Make an index of a column of vectors or of texts, over all rows of this version.
+        """Create an index of a column of vectors or of texts, over all rows of this version.
 
-        Vectors are partitioned by the nearest of `num_partitions` centroids, which k-means finds in
-        a sample; a search reads the partitions nearest to its query. "IVF_FLAT" stores the vectors
-        themselves, "IVF_SQ" a byte per number, "IVF_RQ" `num_bits` per number, "IVF_PQ"
+        Vectors are partitioned by the nearest of `num_partitions` centroids, which k-means computes
+        from a sample; a search reads the partitions nearest to its query. "IVF_FLAT" stores the
+        vectors themselves, "IVF_SQ" a byte per number, "IVF_RQ" `num_bits` per number, "IVF_PQ"
         `num_sub_vectors` codes. "IVF_HNSW_FLAT", "IVF_HNSW_SQ" and "IVF_HNSW_PQ" add a graph per
         partition with `m` links per row, so that a search compares only some of its rows. Null
-        vectors and vectors that are not finite are in no index. pylance can search and extend the
+        vectors and vectors that are not finite are not indexed. pylance can search and extend the
         index.
 
         "INVERTED" (or "FTS") is for `search_text`: a posting list for each word of a column of
@@ -155,11 +156,11 @@ class IndexVerbs(Handle):
 
         Rows that are appended later are scanned until `optimize.optimize_indices()`.
 
-        Cost: vectors: a take of the sample, k-means, a scan of the column, PUTs of the index's
-        files, a commit. Texts: a scan, PUTs and a commit. Memory: vectors: about twice
-        `memory_bytes`, the largest partition, and what is read ahead; with graphs also, per thread,
-        a partition in float32 and some 24 m bytes per row of it. Texts: `memory_bytes`, after which
-        a partition of the index is written.
+        Cost: for vectors a take of the sample, k-means, a scan of the column, PUTs of the index's
+        files, and a commit; for texts a scan, PUTs and a commit. Memory: for vectors about twice
+        `memory_bytes`, the largest partition, and the read-ahead; with graphs also, per thread, a
+        partition in float32 and some 24 m bytes per row of it. For texts `memory_bytes`, after
+        which a partition of the index is written.
 
         Example:
 
@@ -174,18 +175,19 @@ class IndexVerbs(Handle):
                 "IVF_HNSW_PQ"; "INVERTED" or "FTS".
             name: default: `{column}_idx`.
             metric: "l2", "cosine", "dot"; or "hamming" for uint8 with "IVF_FLAT".
-            replace: replace an index of that name on that column; False: raise an error.
-            progress: called with an `alance.types.IndexProgress` after each part of the work; for
-                vectors only. A further attempt begins again.
-            properties: recorded in the transaction.
+            replace: True to replace an index of that name on that column; False to raise an error.
+            progress: called with an `alance.types.IndexProgress` after each part of the work, only
+                for vectors; a retry begins again. None: not called.
+            properties: texts by key, recorded in the transaction.
             message: a commit message, recorded in the transaction.
-            max_retries: attempts after the first, if other writers rewrote the fragments.
+            max_retries: number of attempts after the first one, for when other writers rewrite the
+                fragments.
             options: see `alance.types.VectorIndexArguments` and `TextIndexArguments`.
 
         Raises:
-            InvalidInputError: a column without vectors or texts, options that do not suit it, or
-                `progress` for texts.
-            UnsupportedError: another type of index.
+            InvalidInputError: the column has neither vectors nor texts, options do not fit it, or
+                `progress` is set for texts.
+            UnsupportedError: an unknown type of index.
             AlreadyExistsError: the name is in use.
             RetryableConflictError: other writers rewrote the fragments at every attempt.
         """
@@ -211,12 +213,12 @@ class IndexVerbs(Handle):
         name: str,
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Drop an index of any type. Its files stay until no version needs them any more.
+        """Drop an index of any type. Cleanup removes its files when no version needs them.
 
         Cost: a commit.
 
         Args:
-            name: name of the index, as `list_indices` has it.
+            name: name of the index, as in `list_indices`.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
@@ -228,10 +230,10 @@ class IndexVerbs(Handle):
         return self._on(after)
 
     def list_indices(self) -> list[dict[str, Any]]:
-        """Return the indices of this version, an entry per segment, ordered by name.
+        """List the indices of this version, one entry per segment, ordered by name.
 
         Each entry has `name`, `type` (`BTree`, `IVF_PQ`), `uuid`, `fields` (paths of columns),
-        `version` (the version that the segment was built from), `fragment_ids` (the set of
+        `version` (the version from which the segment was built), `fragment_ids` (the set of
         fragments that it covers; some may no longer exist) and `base_id`. An entry
         `__lance_mem_wal` means that the table has a MemWAL, whose rows are not read.
 
@@ -245,7 +247,7 @@ class IndexVerbs(Handle):
         Cost: a GET for each deletion file of unknown count; otherwise no request.
 
         Raises:
-            CorruptFileError: a deletion file that contradicts the format.
+            CorruptFileError: a deletion file contradicts the format.
         """
         await self._load(index_list)
         return await index_list.describe_indices(self._snapshot)
@@ -260,8 +262,8 @@ class IndexVerbs(Handle):
         of others. Vector indices add `metric_type`, `num_partitions` and `partitions`, each with
         its `size` in rows, deleted rows included.
 
-        Cost: the heads of the index's files, once, but none for texts; a GET for each deletion file
-        of unknown count.
+        Cost: a read of the headers of the index's files, once (none for texts); a GET for each
+        deletion file of unknown count.
 
         Args:
             name: name of the index.
@@ -276,20 +278,19 @@ class IndexVerbs(Handle):
     async def centroids(
         self, *, index_name: str | None = None, column: str | None = None
     ) -> pa.FixedSizeListArray:
-        """Return the centroids of the first segment of a vector index, in the order of its
-        partitions.
+        """Return the centroids of a vector index's first segment, in the order of its partitions.
 
-        They have the type in which they are stored. With the metric `cosine` their length is 1.
-        `index_statistics` has the sizes of the partitions.
+        They have the stored type. With the metric `cosine` their length is 1. `index_statistics`
+        has the sizes of the partitions.
 
         Cost: one or two GETs.
 
         Args:
             index_name: name of the index.
-            column: column whose first vector index is used; without `index_name`.
+            column: instead of `index_name`: column whose first vector index is used.
 
         Raises:
-            InvalidInputError: neither argument is given, or the index is not a vector index.
+            InvalidInputError: neither argument is set, or the index is not a vector index.
             NotFoundError: no such index, or no vector index on the column.
             CorruptFileError: its files contradict the format.
         """
@@ -297,26 +298,26 @@ class IndexVerbs(Handle):
         return await index_manage.centroids(self._snapshot, index_name, column)
 
     async def remap_row_addrs(self, addrs: object) -> pa.Array | None:
-        """Translate addresses of rows that compactions with `defer_index_remap` moved to current
-        ones.
+        """Translate addresses of rows from before compactions with `defer_index_remap`.
 
         This works until `optimize_indices` or `compact_files` has rewritten the indices.
 
-        Cost: no request while the manifest holds the translation, or without such a compaction; a
-        larger translation has a file of its own, which each call reads by one GET.
+        Cost: no request if the manifest contains the translation, or without such a compaction; one
+        GET per call for a large translation, which is in a separate file.
 
         Args:
             addrs: values of `_rowaddr`; a list, numpy or Arrow array of integers.
 
         Returns:
-            Addresses in the same order, uint64: null for rows that such a compaction dropped,
-                unchanged for rows that none moved. None if the table has no such compaction.
+            Current addresses in the same order, uint64: null for rows that such a compaction
+                dropped, unchanged for rows that none moved. None if the table has no such
+                compaction.
 
         Raises:
-            InvalidInputError: values that are not addresses.
+            InvalidInputError: a value is not an address.
             CorruptFileError, NotFoundError: the translation's file contradicts the format, or is
-                gone.
-            UnsupportedError: a translation in a later form of the format.
+                missing.
+            UnsupportedError: the translation is in a later version of the format.
         """
         await self._load(index_late)
         return await index_late.remap(self._snapshot, as_positions(addrs, "addrs"))
@@ -330,19 +331,19 @@ class IndexVerbs(Handle):
     ) -> None:
         """Read an index into the session's caches, so that the first query does not wait for it.
 
-        Cost: all of its files, in a few rounds. Entries beyond `cache_bytes` are evicted again.
+        Cost: a read of all its files, in a few rounds. Entries beyond `cache_bytes` are evicted
+        again.
 
         Args:
             name: name of the index.
-            with_position: for texts, also read the positions of words, which phrases need.
+            with_position: True to also read, for texts, the positions of words, which phrases need.
             index_segments: UUIDs of the segments to read; None: all.
 
         Raises:
             NotFoundError: no such index or segment.
-            InvalidInputError: positions of an index without positions, or `index_segments` that are
-                not UUIDs.
-            UnsupportedError: a kind of index that is not kept in memory.
-            CorruptFileError: files that contradict the format.
+            InvalidInputError: the index has no positions, or `index_segments` are not UUIDs.
+            UnsupportedError: the kind of index is not cached in memory.
+            CorruptFileError: a file contradicts the format.
         """
         await self._load(prewarm)
         await prewarm.prewarm_index(

@@ -23,9 +23,7 @@ else:
 
 
 class KeyVerbs(Handle):
-    """Look up rows by key: a scan with the filter `column IN keys`, by an index if the column
-    has one.
-    """
+    """Look up rows by key: by an index of the column if it has one, otherwise by a scan."""
 
     __slots__ = ()
 
@@ -34,11 +32,12 @@ class KeyVerbs(Handle):
     ) -> dict[str, Any] | None:
         """Look up the row with a key.
 
-        Concurrent callers share one lookup: hundreds of them cost the requests of one. A cancelled
-        caller does not disturb the others.
+        Concurrent callers share one lookup, so that hundreds of them cost the requests of one. A
+        cancelled caller does not affect the others.
 
-        Cost: by a B-tree or bitmap index on the column one round of requests when warm, for the
-        row; at most four rounds cold. Without an index a scan of the column; see `explain_get`.
+        Cost: with a B-tree or bitmap index on the column, one round of requests for the row if the
+        index is cached, at most four rounds otherwise. Without an index, a scan of the column; see
+        `explain_get`.
 
         Example:
 
@@ -47,13 +46,13 @@ class KeyVerbs(Handle):
 
         Args:
             key: a value of the column's kind; for several columns a tuple. A key that the column
-                cannot hold, such as None or 300 in a column of int8, matches no row.
+                cannot hold, such as None, or 300 for a column of int8, matches no row.
             column: name or path of the key column, or several; None: the table's primary key.
                 Integers, text, bytes (and UUIDs), decimals, dates and times can be keys.
             columns: as for `to_table`.
 
         Returns:
-            Python values by column. None if no row has the key.
+            Python values by column; None if no row has the key.
 
         Raises:
             InvalidInputError: a key of another kind, an unknown column, a column whose values
@@ -96,8 +95,7 @@ class KeyVerbs(Handle):
         *,
         missing: Missing = "error",
     ) -> pa.Table:
-        """Look up the rows with many keys, in the order of the keys; repeated keys give repeated
-        rows.
+        """Look up the rows with many keys, in the order of the keys, which may be repeated.
 
         Cost: as `get`, one lookup for all keys.
 
@@ -109,11 +107,12 @@ class KeyVerbs(Handle):
         Args:
             keys: a list, or an Arrow or numpy array; for several columns a list of tuples.
             column, columns: as for `get`.
-            missing: treatment of a key without a row: `error`; `skip` leaves it out; `null` gives a
-                row of nulls in its place, so the result has a row for each key.
+            missing: treatment of a key without a row: `error` raises an error; `skip` omits the
+                key; `null` returns a row of nulls for it, so that the result has a row for each
+                key.
 
         Raises:
-            RowNotFoundError: keys without a row; the attribute `keys` lists all of them.
+            RowNotFoundError: some keys have no row; the attribute `keys` lists them.
             InvalidInputError: as from `get`.
         """
         await self._load(lookups)
@@ -122,8 +121,7 @@ class KeyVerbs(Handle):
     async def explain_get(
         self, key: object, column: KeyColumn = None, columns: Columns = None
     ) -> Explanation:
-        """Return the requests that `get` would send, and the index that it would ask. `print` shows
-        them.
+        """Return the requests that `get` would send, and the index that it would use.
 
         Cost: as `Scanner.explain`.
 

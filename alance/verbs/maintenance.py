@@ -1,4 +1,4 @@
-"""Methods that keep a table in good order by a policy."""
+"""Methods that maintain a table by a policy."""
 
 from __future__ import annotations
 
@@ -21,27 +21,26 @@ else:
     health = Deferred("alance.ops.maintain.health")
     run = Deferred("alance.ops.maintain.run")
 
-INTERVAL: Final = 60.0  # seconds between runs in the background, by default
+INTERVAL: Final = 60.0  # default seconds between runs in the background
 
 
 class MaintenanceVerbs(Handle):
-    """Keep a table in good order, and tell in which state it is."""
+    """Maintain a table, and report its state."""
 
     __slots__ = ()
 
     async def maintain(
         self, policy: MaintenancePolicy | None = None, *, dry_run: bool = False
     ) -> MaintenanceReport:
-        """Do the upkeep that is due in the latest version: compact, extend indices, delete expired
-        rows, remove old versions.
+        """Do the maintenance that is due: compact, extend indices, delete expired rows, clean up.
 
-        The run does a step, looks at the table again, and ends when nothing is due or its budget is
-        spent. Each step is a commit of its own, beside any other writers; a step that they overtake
-        is left to the next run. Runs of several processes share a lease: one works, the others
-        report its holder.
+        The run executes a step on the latest version, reads the state of the table again, and ends
+        when nothing is due or its budget is spent. Each step is a separate commit, and other
+        writers may commit meanwhile; a step that loses to them is left to the next run. Runs of
+        several processes share a lease: one works, the others report its holder.
 
-        Cost: three LISTs if nothing is due, and a GET once a run has been recorded; else the steps,
-        as the report estimates them, and some nine requests for the lease.
+        Cost: three LISTs if nothing is due, and a GET if a run is recorded; otherwise the steps, as
+        estimated in the report, and some nine requests for the lease.
 
         Example:
 
@@ -51,16 +50,16 @@ class MaintenanceVerbs(Handle):
         Args:
             policy: rules; None for those of the table's configuration, with defaults for missing
                 rules; see `MaintenancePolicy.to_config`.
-            dry_run: only report which steps are due, and their cost. Nothing is written.
+            dry_run: True to only report the steps that are due, and their cost.
 
         Returns:
-            The steps with their reasons and outcomes. `checkout_latest` gives the version after
+            The steps with their reasons and outcomes. `checkout_latest` opens the version after
             them.
 
         Raises:
             InvalidInputError: the policy in the configuration cannot be parsed, or `ttl_column` is
-                no timestamp or date column.
-            NotFoundError: the table is gone.
+                not a timestamp or date column.
+            NotFoundError: the table has been removed.
             CorruptFileError: a manifest cannot be read.
             StoreError: the store failed. The version of the last completed step is the latest.
         """
@@ -71,14 +70,14 @@ class MaintenanceVerbs(Handle):
     def maintaining(
         self, policy: MaintenancePolicy | None = None, *, interval: float = INTERVAL
     ) -> Maintenance:
-        """Return a block during which `maintain` runs in the background.
+        """Return an `async with` block in which `maintain` runs in the background.
 
             async with dataset.maintaining(interval=300):
                 await serve()
 
         Failures are logged, counted in `metrics`, and tried again later. At the end of the block
         the task runs a last time. If the block ends with an error, or is cancelled, a step under
-        way is dropped, and none of its files stays.
+        way is dropped and its files are removed.
 
         Cost: that of `maintain` for each interval.
 
@@ -87,17 +86,16 @@ class MaintenanceVerbs(Handle):
             interval: seconds between runs.
 
         Raises:
-            InvalidInputError: an interval that is not above 0; raised when the block begins.
+            InvalidInputError: `interval` is not positive; raised when the block begins.
         """
         return Maintenance(cast("Dataset", self), policy, interval)
 
     async def health(self, *, reclaimable: bool = False) -> TableHealth:
-        """Return the state of this version that maintenance judges: small fragments, deleted rows,
-        rows that indices lack, versions, the last run.
+        """Return the state on which maintenance decides, such as numbers of deleted rows.
 
-        Cost: two LISTs, and a GET once a run of `maintain` has been recorded; a GET for each
-        deletion file whose count the manifest does not record (old writers). With `reclaimable`
-        nine LISTs, one more for each branch, and a GET for each version, tag and branch.
+        Cost: two LISTs, and a GET if a run of `maintain` is recorded; a GET for each deletion file
+        whose row count is not in the manifest (old writers). With `reclaimable` nine LISTs, one
+        more for each branch, and a GET for each version, tag and branch.
 
         Example:
 
@@ -105,15 +103,15 @@ class MaintenanceVerbs(Handle):
             assert health.num_rows == 100 and health.deleted_share == 0
 
         Args:
-            reclaimable: also count the files and bytes that a cleanup by the policy in the table's
-                configuration would free now.
+            reclaimable: True to also count the files and bytes that a cleanup by the policy in the
+                table's configuration would free now.
 
         Raises:
-            NotFoundError: the table is gone.
-            CorruptFileError: the manifests have names of both schemes; with `reclaimable`, a
-                manifest cannot be read.
-            InvalidInputError, UnsupportedError: only with `reclaimable`: the policy cannot be
-                parsed; a version has an unknown feature.
+            NotFoundError: the table has been removed.
+            CorruptFileError: the manifests' names mix the two naming schemes; or, with
+                `reclaimable`, a manifest cannot be read.
+            InvalidInputError, UnsupportedError: with `reclaimable`: the policy cannot be parsed, or
+                a version has an unknown feature.
             StoreError: the store failed.
         """
         await self._load(health)
@@ -137,7 +135,7 @@ class Maintenance(UpkeepBlock):
 
     @property
     def metrics(self) -> MaintenanceMetrics | None:
-        """Counters of the runs so far. None before the block has begun."""
+        """Counters of the runs so far; None before the block has begun."""
         return None if self._task is None else self._task.metrics
 
     async def _begin(self) -> Maintainer:

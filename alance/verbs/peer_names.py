@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# As docs/from-pylance.md has them; `tests/test_from_pylance.py` compares the two.
+# As in docs/from-pylance.md; `tests/test_from_pylance.py` compares the two.
 COUNTERPARTS: Final = {
     "commit": "alance.commit",
     "commit_batch": "alance.commit_batch",
@@ -33,7 +33,7 @@ COUNTERPARTS: Final = {
     "truncate_table": "delete",
     "version_refs": "versions",
 }
-# As docs/from-lancedb.md has them; `tests/test_from_lancedb.py` compares the two.
+# As in docs/from-lancedb.md; `tests/test_from_lancedb.py` compares the two.
 OF_LANCEDB: Final = {
     "add": "insert",
     "blob_columns": "take_blobs",

@@ -76,8 +76,8 @@ class RowVerbs(Handle):
     ) -> Self:
         """Append rows to the table, or replace all of its rows.
 
-        Cost: two rounds of requests if the rows fit one object: the data, the transaction's file
-        and a LIST at once; then the manifest.
+        Cost: two rounds of requests if the rows fit in one object: the data, the transaction's file
+        and a LIST; then the manifest.
 
         Example:
 
@@ -86,17 +86,17 @@ class RowVerbs(Handle):
 
         Args:
             data: anything that `write_dataset` accepts; columns that it lacks become null.
-            mode: `append`, or `overwrite`, which replaces rows and schema; older versions stay.
+            mode: `append`; or `overwrite` to replace rows and schema, which older versions retain.
             max_rows_per_file, max_bytes_per_file, progress, blobs: as for `write_dataset`.
-            target_bases, target_all_bases: base paths for new data files, in turn; as for
-                `write_dataset`.
+            target_bases, target_all_bases: base paths to which new data files are written in turn;
+                as for `write_dataset`.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: data that does not fit the schema, or that the format cannot hold; a
-                base path that the table lacks.
+            InvalidInputError: the data does not fit the schema or the format, or the table lacks a
+                base path.
             CommitConflictError: a concurrent commit rules this one out.
-            CommitStateUnknownError: the store did not tell if the commit landed.
+            CommitStateUnknownError: it is unknown whether the version was committed.
             StoreError: the store failed.
         """
         check_choice("mode", mode, ("append", "overwrite"))
@@ -126,15 +126,15 @@ class RowVerbs(Handle):
         params: Params = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Delete the rows for which a predicate is true; null counts as not true.
+        """Delete the rows for which a predicate is true, not null or false.
 
-        Data files stay as they are; fragments without remaining rows are dropped. Concurrent
-        writers may delete other rows of the same fragments, and append rows. `summary` has
-        `num_deleted_rows`; a new version is made even if it is 0.
+        Data files do not change; fragments without remaining rows are dropped. Concurrent writers
+        may delete other rows of the same fragments, and append rows. `summary` has
+        `num_deleted_rows`; a version is committed even if it is 0.
 
         Cost: a scan of the predicate's columns and the deletion vectors; a PUT for each fragment
-        that loses rows, beside the transaction's file and a LIST; then the manifest. A predicate
-        without columns, such as `true`, reads no data.
+        that loses rows, together with the transaction's file and a LIST; then the manifest. A
+        predicate without columns, such as `true`, reads no data.
 
         Example:
 
@@ -143,15 +143,15 @@ class RowVerbs(Handle):
 
         Args:
             predicate: SQL text or a pyarrow expression.
-            params: values for the `?` of the text, in their order, or a mapping for `:name`. The
-                transaction records the text only.
-            commit: see `alance.types.CommitArguments`; `max_retries` are the attempts after the
-                first, if others changed the same rows or committed first.
+            params: values for the `?` in the text, in order, or a mapping for `:name`. The
+                transaction records only the text.
+            commit: see `alance.types.CommitArguments`; `max_retries` is the number of attempts
+                after the first one, for when other commits change the same rows or are first.
 
         Raises:
-            InvalidInputError: bad SQL, an unknown column, a predicate that is not boolean, wrong
+            InvalidInputError: bad SQL, an unknown column, a predicate that is not boolean, or wrong
                 parameters.
-            RetryableConflictError: others changed the same rows at every attempt.
+            RetryableConflictError: other commits changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
         await self._load(delete)
@@ -169,13 +169,13 @@ class RowVerbs(Handle):
     ) -> Self:
         """Set columns to new values, computed from each row's old values.
 
-        The rows move to new files at the end of the table. With stable row ids they keep their
-        `_rowid` and `_row_created_at_version`. `summary` counts the updated rows; a new version is
-        made even if there are none.
+        The rows are moved to new files at the end of the table. With stable row ids they keep their
+        `_rowid` and `_row_created_at_version`. `summary` counts the updated rows; a version is
+        committed even if there are none.
 
         Cost: a scan of `where`'s columns, then of all columns of the matching rows; their new
-        files, and a PUT for each fragment that loses rows, beside the transaction's file and a
-        LIST; then the manifest. Memory: some batches, and 16 bytes per matching row.
+        files, and a PUT for each fragment that loses rows, together with the transaction's file and
+        a LIST; then the manifest. Memory: some batches, and 16 bytes per matching row.
 
         Example:
 
@@ -183,18 +183,19 @@ class RowVerbs(Handle):
             assert await dataset.get(3, "id", ["price"]) == {"price": 0.6}
 
         Args:
-            updates: SQL text or pyarrow expressions by column, cast to the columns' types as SQL
-                does: fractions are cut off, values out of range are an error.
+            updates: SQL texts or pyarrow expressions by column. Values are cast to the columns'
+                types as in SQL: fractions are truncated, values out of range are an error.
             where: SQL text or a pyarrow expression; None: all rows.
-            params: values for the `?` of the texts, of `updates` first, or a mapping for `:name`.
-            commit: see `alance.types.CommitArguments`; `max_retries` are the repetitions on the
-                latest version, if others changed the same fragments.
+            params: values for the `?` in the texts, those of `updates` first, or a mapping for
+                `:name`.
+            commit: see `alance.types.CommitArguments`; `max_retries` is the number of attempts on
+                later versions, for when other commits change the same fragments.
 
         Raises:
-            InvalidInputError: an unknown column, bad SQL, wrong parameters, values that a column
+            InvalidInputError: an unknown column, bad SQL, wrong parameters, or values that a column
                 cannot hold.
-            UnsupportedError: a field inside of a column.
-            RetryableConflictError: others changed the same rows at every attempt.
+            UnsupportedError: an update of a field inside a column.
+            RetryableConflictError: other commits changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
         await self._load(update)
@@ -202,7 +203,7 @@ class RowVerbs(Handle):
         return self._on(await update.update(self._snapshot, updates, where, params, options))
 
     def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsert:
-        """Begin a merge of new data by key; its methods choose the clauses, `execute` runs it.
+        """Begin a merge of new data by key. Its methods choose the clauses, and `execute` runs it.
 
         Cost: no request before `execute`.
 
@@ -230,8 +231,7 @@ class RowVerbs(Handle):
     ) -> Self:
         """Update the rows with the keys of the data, and insert the other rows of the data.
 
-        Same as `merge_insert` with both clauses; cost and errors are those of
-        `MergeInsert.execute`.
+        This is `merge_insert` with the clauses for update and insert.
 
         Cost: as `MergeInsert.execute`.
 
@@ -244,7 +244,7 @@ class RowVerbs(Handle):
             data: anything that `write_dataset` accepts.
             on: key columns; None: the table's primary key.
             schema: schema of the data, for an iterable that may be empty.
-            memory_bytes: as `MergeInsert.memory_budget`.
+            memory_bytes: as for `MergeInsert.memory_budget`.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
@@ -258,11 +258,11 @@ class RowVerbs(Handle):
 
 
 class MergeInsert:
-    """A merge of new data into a dataset, made by `Dataset.merge_insert`.
+    """A merge of new data into a dataset, created by `Dataset.merge_insert`.
 
     Immutable: each method returns another merge, and `execute` runs it. Rows are matched by their
-    key columns: NaN matches NaN, 0.0 matches -0.0, and a null in a key matches nothing. If a row
-    that is to be changed matches several rows of the data, `execute` raises an error.
+    key columns: NaN matches NaN, 0.0 matches -0.0, and a key with a null matches nothing. If a row
+    to change matches several rows of the data, `execute` raises an error.
     """
 
     __slots__ = ("_dataset", "_plan")
@@ -277,15 +277,16 @@ class MergeInsert:
     def when_matched_update_all(
         self, condition: str | None = None, *, params: Params = None
     ) -> MergeInsert:
-        """Give matched rows of the table the values of the data.
+        """Update matched rows of the table with the values of the data.
 
-        The rows move to the end of the table, and keep their row ids if these are stable. Columns
-        that the data lacks keep their values.
+        The rows are moved to the end of the table, and keep their row ids if these are stable.
+        Columns that the data lacks keep their values.
 
         Args:
-            condition: SQL text with columns as `source.a` (the data) and `target.a` (the table);
-                matched rows for which it is not true stay as they are, and are not inserted either.
-            params: values for its `?`, in their order, or a mapping for `:name`.
+            condition: SQL text with columns such as `source.a` (the data) and `target.a` (the
+                table). Matched rows for which it is not true are neither updated nor inserted.
+                None: all matched rows are updated.
+            params: values for `?` in the condition, in order, or a mapping for `:name`.
         """
         return self._with(when_matched="update", condition=bound(condition, params, "condition"))
 
@@ -294,7 +295,7 @@ class MergeInsert:
         return self._with(when_matched="delete", condition=None)
 
     def when_matched_fail(self) -> MergeInsert:
-        """Make a match an error; the table then stays as it is."""
+        """Make a match an error, which leaves the table unchanged."""
         return self._with(when_matched="fail", condition=None)
 
     def when_not_matched_insert_all(self) -> MergeInsert:
@@ -310,19 +311,20 @@ class MergeInsert:
         """Delete rows of the table without a match.
 
         Args:
-            expr: SQL text over the table's columns; rows for which it is not true stay.
-            params: values for its `?`, in their order, or a mapping for `:name`.
+            expr: SQL text over the table's columns; rows for which it is not true are not deleted.
+                None: all rows without a match are deleted.
+            params: values for `?` in the text, in order, or a mapping for `:name`.
         """
         return self._with(deletes_others=True, others=bound(expr, params, "expr"))
 
     def conflict_retries(self, max_retries: int) -> MergeInsert:
-        """Set the number of retries on the latest version if others changed the same rows.
+        """Set how often a merge is retried after other commits changed the same rows.
 
         Args:
             max_retries: 0 or more; the default is 10.
 
         Raises:
-            InvalidInputError: a negative number.
+            InvalidInputError: the number is negative.
         """
         check_count("max_retries", max_retries, 0)
         return self._with(conflict_retries=max_retries)
@@ -344,7 +346,7 @@ class MergeInsert:
         return self._with(retry_seconds=float(seconds))
 
     def target_bases(self, bases: Iterable[str]) -> MergeInsert:
-        """Choose the base paths for files of new fragments, in turn.
+        """Choose the base paths to which files of new fragments are written in turn.
 
         New columns of existing rows stay in the table's folder.
 
@@ -352,8 +354,8 @@ class MergeInsert:
             bases: names or paths; the table's own URI stands for its folder.
 
         Raises:
-            InvalidInputError: an empty list, or something else than a list of texts. `execute`
-                raises it for a base path that the table lacks.
+            InvalidInputError: `bases` is not a list of texts, or is empty. `execute` raises it for
+                a base path that the table lacks.
         """
         return self._with(bases=BaseOptions.of(None, bases, None))
 
@@ -361,7 +363,7 @@ class MergeInsert:
         """Write files of new fragments to all base paths in turn, the table's folder first.
 
         Args:
-            include_primary: False: leave out the table's folder.
+            include_primary: False to exclude the table's folder.
         """
         return self._with(bases=BaseOptions.of(None, None, include_primary))
 
@@ -372,7 +374,7 @@ class MergeInsert:
             version: file version, such as `2.1`.
 
         Raises:
-            InvalidInputError: no such version.
+            InvalidInputError: there is no such version.
         """
         parsed = version if isinstance(version, FileVersion) else FileVersion.parse(version)
         return self._with(data_storage_version=parsed)
@@ -381,9 +383,9 @@ class MergeInsert:
         """Choose whether rows are found by an index of a key column.
 
         Args:
-            use_index: True, the default: if the data has few rows, and a B-tree or bitmap index has
-                a key column, only the rows with these keys are read, and the rows that the index
-                does not cover. False: the key columns are scanned.
+            use_index: True (the default): if the data has few rows, and a key column has a B-tree
+                or bitmap index, only rows with these keys and rows that the index does not cover
+                are read. False: the key columns are scanned.
         """
         return self._with(use_index=bool(use_index))
 
@@ -391,29 +393,29 @@ class MergeInsert:
         """Choose how to write updated rows if the data lacks some columns.
 
         Args:
-            mode: `rewrite_rows` (the same as `auto`): whole rows, to new fragments.
-                `rewrite_columns`: only the data's columns, in a new file with all rows of each
-                fragment that has updated rows; for merges that only update.
+            mode: `rewrite_rows` (the same as `auto`): whole rows are written to new fragments.
+                `rewrite_columns`: only the data's columns are written, to a new file for each
+                fragment with updated rows; for merges that only update.
 
         Raises:
-            InvalidInputError: another mode.
+            InvalidInputError: an unknown mode.
         """
         check_choice("mode", mode, ("auto", "rewrite_rows", "rewrite_columns"))
         return self._with(write_mode=mode)
 
     def memory_budget(self, num_bytes: int) -> MergeInsert:
-        """Bound the bytes of the data's keys and rows that are held in memory; default 256 MiB.
+        """Limit the bytes of the data's keys and rows in memory; default 256 MiB.
 
-        Rows beyond a quarter of it, except rows of Tables and RecordBatches, wait in a file in the
-        folder for temporary files. If a hash table of the keys would not fit, the keys of both
-        sides go there as well, cut into parts that fit. Some batches come on top, and 32 bytes for
-        each row of the data and for each row of the table that changes.
+        Rows beyond a quarter of the budget, except rows of Tables and RecordBatches, are spilled to
+        the folder for temporary files. If a hash table of the keys would not fit, the keys of both
+        sides are spilled as well, in partitions that fit. In addition to the budget, some batches
+        are in memory, and 32 bytes for each row of the data and each changed row of the table.
 
         Args:
             num_bytes: 1 or more.
 
         Raises:
-            InvalidInputError: another number.
+            InvalidInputError: the number is less than 1.
         """
         check_count("num_bytes", num_bytes)
         return self._with(memory_bytes=num_bytes)
@@ -422,31 +424,32 @@ class MergeInsert:
         self,
         **commit: Unpack[CommitArguments],
     ) -> MergeInsert:
-        """Set what the transaction of the new version records.
+        """Set the commit options: entries of the transaction, and the number of attempts.
 
         Args:
-            properties: recorded in the transaction.
+            properties: texts by key, recorded in the transaction.
             message: a commit message, recorded in the transaction.
-            max_retries: attempts to commit if others committed first, but changed other rows.
+            max_retries: number of attempts to commit, for when other commits are first but change
+                other rows.
 
         Raises:
-            InvalidInputError: properties that are not text, or a negative number of attempts.
+            InvalidInputError: properties are not text, or the number of attempts is negative.
         """
         return self._with(commit=CommitOptions(**commit))
 
     async def explain(self, schema: pa.Schema | None = None) -> Explanation:
-        """Return the clauses of the merge and the requests, bytes and rounds of finding its
-        matches.
+        """Return the clauses of the merge, and the cost of finding its matches.
 
-        `print` shows them as text. Matches are not computed, so the rows to be written are unknown.
+        The cost is in requests, bytes and rounds; `print` shows it as text. Matches are not
+        computed, so the number of rows to write is unknown.
 
-        Cost: reads footers, page tables and deletion files that are not cached; caches nothing.
+        Cost: a read of uncached footers, page tables and deletion files, which are not cached.
 
         Args:
             schema: schema of the data; None: the table's schema.
 
         Raises:
-            InvalidInputError, UnsupportedError: columns that `execute` would refuse.
+            InvalidInputError, UnsupportedError: `execute` would refuse the columns.
         """
         await self._dataset._load(merge_explained)
         base: Any = self._dataset
@@ -469,8 +472,8 @@ class MergeInsert:
     async def analyze_plan(self, data: Data, *, schema: pa.Schema | None = None) -> str:
         """Run the merge without a commit, remove its files, and return a report.
 
-        The text is that of `explain`, followed by what the run did: rows; requests of its reads,
-        bytes and time by reason.
+        The text is that of `explain`, followed by measurements of the run: rows; requests, bytes
+        and time of its reads by reason.
 
         Cost: as `explain` and `execute`, without the commit.
 
@@ -488,12 +491,12 @@ class MergeInsert:
         """Merge data into the table, and commit.
 
         `summary` of the returned dataset has `num_inserted_rows`, `num_updated_rows` and
-        `num_deleted_rows`; a new version is made even if all of them are 0. The data is read once;
-        of the table the key columns and the columns of conditions. Columns that the data lacks are
-        taken by address for updated rows.
+        `num_deleted_rows`; a version is committed even if all of them are 0. The data is read once.
+        The key columns of the table and the columns of conditions are scanned. Columns that the
+        data lacks are taken by address for updated rows.
 
-        Cost: that scan, and takes; the new files and a PUT for each fragment that loses rows,
-        beside the transaction's file and a LIST; then the manifest.
+        Cost: the scan and the takes; the new files, and a PUT for each fragment that loses rows,
+        together with the transaction's file and a LIST; then the manifest.
 
         Args:
             data: anything that `write_dataset` accepts, with columns in any order; it may lack
@@ -501,11 +504,11 @@ class MergeInsert:
             schema: schema of the data, for an iterable that may be empty.
 
         Raises:
-            InvalidInputError: a merge that does nothing; unknown columns, or missing key columns;
-                values that do not cast; bad conditions; several rows of the data for a row of the
-                table; a match after `when_matched_fail`. The table is unchanged.
+            InvalidInputError: a merge without an effect; unknown columns, or missing key columns;
+                values that cannot be cast; bad conditions; several rows of the data for a row of
+                the table; or a match after `when_matched_fail`. The table is unchanged.
             UnsupportedError: key columns of lists or maps.
-            RetryableConflictError: others changed the same rows at every attempt.
+            RetryableConflictError: other commits changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
         await self._dataset._load(merge_insert)
@@ -516,12 +519,12 @@ class MergeInsert:
     async def execute_uncommitted(
         self, data: Data, *, schema: pa.Schema | None = None
     ) -> tuple[Operation, Mapping[str, int]]:
-        """Write the files of the merge without a commit, for callers that commit on their own.
+        """Write the files of the merge without a commit, for callers that commit by themselves.
 
-        `alance.commit(dataset, operation)` makes the version, on the dataset that the merge was
-        made from. It is not repeated if others changed rows of the same fragments: the commit then
-        raises a `CommitConflictError` or `RetryableConflictError`. Cleanup removes files that are
-        never committed.
+        `alance.commit(dataset, operation)` commits the result on the dataset of the merge. It does
+        not repeat the merge: if other commits changed rows of the same fragments, it raises a
+        `CommitConflictError` or `RetryableConflictError`. Cleanup removes files that are never
+        committed.
 
         Cost: as `execute`, without the commit.
 

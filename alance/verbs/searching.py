@@ -49,9 +49,9 @@ class SearchVerbs(Handle):
         The output has the requested columns and `_distance` (float32), ordered by distance, then
         row id. Deleted rows, null vectors and vectors with NaN are never found.
 
-        Cost: with an index its heads, once (two rounds), then a round for the searched partitions
-        that are not in memory, and a take of the k rows. Without an index a scan of the column:
-        every vector is compared; memory is that of a scan and of k rows.
+        Cost: with an index, a read of its headers once (two rounds), then a round for the searched
+        partitions that are not cached, and a take of the k rows. Without an index, a scan of the
+        column, in which every vector is compared; memory is that of a scan and of k rows.
 
         Example:
 
@@ -61,7 +61,7 @@ class SearchVerbs(Handle):
         Args:
             column: name or dotted path of a column of fixed-size lists of float16, bfloat16,
                 float32, float64 or uint8, or of lists of such vectors.
-            k: number of rows at most, for each query.
+            k: maximum number of rows for each query.
             query: a vector. A matrix is a batch of queries: the first column of the output is then
                 `query_index` (int32), with k rows for each query. If rows are lists of vectors, a
                 matrix is one query of several vectors, whose distance from a row is the sum over
@@ -70,9 +70,9 @@ class SearchVerbs(Handle):
             options: see `alance.types.SearchArguments`.
 
         Raises:
-            InvalidInputError: no column of vectors; a query of another dimension or with NaN;
-                numbers out of range; a bad filter or column.
-            CorruptFileError: files, or an index, that contradict the format.
+            InvalidInputError: the column does not have vectors; a query has another dimension or a
+                NaN; a number is out of range; or a bad filter or column.
+            CorruptFileError: a file contradicts the format.
         """
         await self._load(nearest)
         columns, scan = search_options.asked_by(column, query, k, options)
@@ -93,10 +93,10 @@ class SearchVerbs(Handle):
 
         Args:
             column, k, options: as for `nearest`.
-            queries: a matrix, a query per row; for lists of vectors a list of matrices.
+            queries: a matrix with a query per row; for lists of vectors a list of matrices.
 
         Raises:
-            InvalidInputError: as from `nearest`; `queries` is not a matrix.
+            InvalidInputError: `queries` is not a matrix; or as from `nearest`.
         """
         await self._load(nearest)
         columns, scan = search_options.asked_by(column, queries, k, options)
@@ -117,10 +117,10 @@ class SearchVerbs(Handle):
         The output has the requested columns and `_score` (float32), ordered by score, then row id.
         Deleted rows are never found, but count in scores until the index is rebuilt.
 
-        Cost: with an inverted index its heads, once (two rounds), then a round for the posting
-        lists that are not in memory, and a take of the k rows. Rows outside of the index are
-        scanned. Memory: the index's tokens and 12 bytes per document, as far as the search cache
-        keeps them; 8 bytes per matching row if more than the best rows are requested.
+        Cost: with an inverted index, a read of its headers once (two rounds), then a round for the
+        posting lists that are not cached, and a take of the k rows. Rows that the index does not
+        cover are scanned. Memory: the index's tokens and 12 bytes per document in the search cache;
+        8 bytes per matching row if more than the best rows are requested.
 
         Example:
 
@@ -129,17 +129,17 @@ class SearchVerbs(Handle):
             assert best["id"][0].as_py() == 42
 
         Args:
-            query: a text, of which any word matches; a text in double quotes, which is a phrase; or
-                a `MatchQuery`, `PhraseQuery`, `MultiMatchQuery`, `CombinedFieldsQuery`,
+            query: a text, any word of which may match; a text in double quotes, which is a phrase;
+                or a `MatchQuery`, `PhraseQuery`, `MultiMatchQuery`, `CombinedFieldsQuery`,
                 `BoostQuery` or `BooleanQuery`.
-            k: number of rows at most.
+            k: maximum number of rows.
             options: see `alance.types.TextSearchArguments`.
 
         Raises:
-            InvalidInputError: no column to search; a phrase on an index without positions; a bad
-                filter or column.
+            InvalidInputError: there is no column to search, a phrase needs positions that the index
+                lacks, or a bad filter or column.
             UnsupportedError: the index has an unknown tokenizer or format.
-            CorruptFileError: files, or an index, that contradict the format.
+            CorruptFileError: a file contradicts the format.
         """
         await self._load(text_search)
         columns, scan = text_options.asked_by(query, k, options)
@@ -156,11 +156,12 @@ class SearchVerbs(Handle):
     ) -> pa.Table:
         """Find the k most relevant rows of two searches at once: by words, and by a vector.
 
-        Each search gives its best `candidates`; `combine` makes one ranking of them. The output has
-        the requested columns, `_relevance_score`, `_score` and `_distance` (float32; the last two
-        null if the search did not give the row), ordered by relevance, then row id.
+        Each search returns its best `candidates`; `combine` merges them into one ranking. The
+        output has the requested columns, `_relevance_score`, `_score` and `_distance` (float32; the
+        last two are null if their search did not return the row), ordered by relevance, then row
+        id.
 
-        Cost: the requests of `search_text` and `nearest` side by side, in as many rounds as the
+        Cost: the requests of `search_text` and `nearest` concurrently, in as many rounds as the
         longer of the two; a filter is evaluated once. The columns of the k rows are taken once.
 
         Example:
@@ -172,20 +173,20 @@ class SearchVerbs(Handle):
         Args:
             text: as for `search_text`.
             vector: a query, as for `nearest`.
-            k: number of rows at most.
-            combine: "rrf": the sum of 1 / (60 + rank) over the searches that gave the row;
-                `{"text": w, "vector": v}`: weighted scores, in each search 1 for its first
-                candidate, 0 for its last and for rows that it did not give; or a function, run in a
-                thread or as a coroutine, of a table with a row per candidate (`_rowid`, `_score`,
-                `_distance`, and the ranks `_score_rank` and `_distance_rank` from 1) that returns a
-                number per candidate, more being better.
+            k: maximum number of rows.
+            combine: "rrf": the sum of 1 / (60 + rank) over the searches that returned the row;
+                `{"text": w, "vector": v}`: the weighted sum of scores, which are scaled in each
+                search from 1 for its first candidate to 0 for its last and for rows that it did not
+                return; or a function, run in a thread or as a coroutine, that gets a table with a
+                row per candidate (`_rowid`, `_score`, `_distance`, and the ranks `_score_rank` and
+                `_distance_rank` from 1) and returns a number per candidate; higher is better.
             options: see `alance.types.HybridArguments`.
 
         Raises:
-            InvalidInputError: as from `search_text` and `nearest`; several columns of vectors and
-                no choice among them; fewer candidates than k; bad weights; a bad result of the
-                function.
-            CorruptFileError: files, or an index, that contradict the format.
+            InvalidInputError: there are several columns of vectors and none is chosen, `candidates`
+                is less than k, weights are bad, or the function has a bad result; or as from
+                `search_text` and `nearest`.
+            CorruptFileError: a file contradicts the format.
         """
         await self._load(hybrid)
         pair = hybrid.Hybrid(self._snapshot, text, vector, k, combine, options)
@@ -200,8 +201,7 @@ class SearchVerbs(Handle):
         combine: Combine = "rrf",
         **options: Unpack[HybridArguments],
     ) -> Explanation:
-        """Return the requests to indices and store that `search` would send before the take of its
-        rows.
+        """Return the requests that `search` would send before the take of its rows.
 
         Cost: as `Scanner.explain`, for both searches.
 

@@ -37,7 +37,7 @@ else:
     place = Deferred("alance.ops.upkeep.place")
     validate = Deferred("alance.ops.upkeep.validate")
 
-SHOWN_FILES: Final = 1000  # files in an explanation of a cleanup, by default
+SHOWN_FILES: Final = 1000  # default number of files in an explanation of a cleanup
 
 
 class UpkeepVerbs(Handle):
@@ -60,21 +60,20 @@ class UpkeepVerbs(Handle):
         dry_run: bool = False,
         **others: Unpack[PolicyArguments],
     ) -> CleanupStats:
-        """Remove old versions, and the files that no version needs any more.
+        """Remove old versions and the files that no version needs.
 
-        A version is removed if it matches all given conditions. The latest version stays, as do
-        tagged versions and versions that branches were made from; files stay if any version needs
-        them, including versions of branches and detached ones. Versions that shallow clones read
-        stay as well: alance marks its clones by tags; for a clone made by pylance, tag the version.
-        A file that no version names may belong to a running writer: it is removed when it is seven
-        days old. Unfinished multipart uploads are not seen; let a lifecycle rule of the bucket end
-        them.
+        A version is removed if it matches all conditions that are set. The latest version is
+        retained, as are tagged versions and versions from which branches begin. Files are retained
+        if any version needs them, including versions of branches and detached ones. Versions that
+        shallow clones read are retained as well: alance records its clones by tags; for a clone by
+        pylance, tag the version. A file that no version names may belong to a running writer: it is
+        removed when it is seven days old. Unfinished multipart uploads are not listed; remove them
+        by a lifecycle rule of the bucket.
 
         Cost: a LIST of each folder; a GET for each version of the table and of its branches, and
         for each tag and branch; three more LISTs; the deletions, a thousand per request if the
-        store can. If rows name objects
-        that the table keeps (managed blobs), a LIST of `_blobs`, and a scan of the descriptions in
-        each fragment of these versions, once.
+        store can. If rows name objects that the table owns (managed blobs), a LIST of `_blobs`, and
+        a scan of the descriptions in each fragment of these versions, once.
 
         Example:
 
@@ -84,21 +83,22 @@ class UpkeepVerbs(Handle):
             assert stats.old_versions == 0
 
         Args:
-            older_than: least age of a removed version, by the time in its manifest; two weeks if no
-                condition is given.
-            retain_versions: number of latest versions that stay.
+            older_than: minimum age of a removed version, by the time in its manifest; two weeks if
+                no condition is set.
+            retain_versions: number of the latest versions to retain.
             older_than_version: remove only versions before this number.
-            versions: remove only these numbers.
-            delete_unverified: also remove files of no version that are younger than seven days.
-                Only safe while nobody else writes to the table: files of running writers would go
-                as well.
-            error_if_tagged_old_versions: False: tagged versions that match stay without an error.
-            delete_rate_limit: files deleted per second, at most.
-            delete_concurrency: requests for deletion at once; 4 by default.
-            dry_run: only count.
+            versions: remove only versions with these numbers.
+            delete_unverified: True to also remove files of no version that are younger than seven
+                days. This is only safe while nobody else writes to the table, because files of
+                running writers would be removed as well.
+            error_if_tagged_old_versions: False to retain tagged versions that match, without an
+                error.
+            delete_rate_limit: maximum number of files deleted per second; None: no limit.
+            delete_concurrency: maximum number of concurrent deletion requests; None: 4.
+            dry_run: True to only count versions and files.
 
         Raises:
-            InvalidInputError: tags name versions that match, or an argument is out of its range.
+            InvalidInputError: tagged versions match, or an argument is out of range.
             CorruptFileError, UnsupportedError: a manifest cannot be read; nothing is removed.
             StoreError: the store failed. Every remaining version still has its files.
         """
@@ -127,17 +127,17 @@ class UpkeepVerbs(Handle):
         max_files: int = SHOWN_FILES,
         **others: Unpack[PolicyArguments],
     ) -> CleanupExplanation:
-        """Return what `cleanup_old_versions` would remove, and why other versions stay.
+        """Return the files that `cleanup_old_versions` would remove, and why it retains versions.
 
         Cost: as `cleanup_old_versions`, without the deletions.
 
         Args:
             older_than, retain_versions, others: as for `cleanup_old_versions`.
-            include_files: list the files as well.
-            max_files: number of listed files at most.
+            include_files: True to list the files as well.
+            max_files: maximum number of listed files.
 
         Raises:
-            InvalidInputError: tags name versions that match, or an argument is out of its range.
+            InvalidInputError: tagged versions match, or an argument is out of range.
             CorruptFileError, UnsupportedError: a manifest cannot be read.
             StoreError: the store failed.
         """
@@ -161,22 +161,22 @@ class UpkeepVerbs(Handle):
         min_version: int | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """List the files that the versions of this branch name, a batch per version, newest first.
+        """List the files that this branch's versions name, a batch per version, newest first.
 
         Columns: `version` (int64); `base_uri`, the folder of the file; `path` below it; `type`:
         `manifest`, `data file`, `deletion file`, `transaction file` or `index file`. A file appears
         once for each version that names it. Versions do not name blobs beside a data file.
 
-        Cost: a LIST, and a GET for each version, 16 at once; a LIST for each segment of an index
-        whose record does not name its files (old writers).
+        Cost: a LIST, and a GET for each version, 16 at a time; a LIST for each index segment whose
+        record does not name its files (old writers).
 
         Args:
-            min_version: leave out versions before this one.
+            min_version: first version to list; None: all versions.
             progress: called with the number of manifests read, and their total.
 
         Raises:
             InvalidInputError: a negative `min_version`.
-            NotFoundError: the table is gone.
+            NotFoundError: the table has been removed.
             CorruptFileError, UnsupportedError: a manifest cannot be read.
         """
         await self._load(tracked)
@@ -191,10 +191,10 @@ class UpkeepVerbs(Handle):
         """List all files below this branch's folder, named by a version or not.
 
         Columns: `base_uri`, `path` below it, `size_bytes` (int64), `last_modified` (UTC, to the
-        microsecond). The folder of the main branch has the files of other branches too; files at
-        other base paths are left out.
+        microsecond). The folder of the main branch also contains the files of other branches; files
+        at other base paths are omitted.
 
-        Cost: a LIST of the folder, a request per 1 000 files.
+        Cost: a LIST of the folder, with one request per 1 000 files.
 
         Raises:
             StoreError: the store failed.
@@ -208,36 +208,35 @@ class UpkeepVerbs(Handle):
     async def validate(self) -> None:
         """Check this version against the format.
 
-        Checked are: fields, fragments and their ids; existence, size, footer, version and column
-        row counts of each data file; deletion files, their rows and counts; row ids and row
-        versions: their numbers, and that live rows have distinct ids; indices, their coverage and
-        the sizes of their files; the objects that hold blobs of live rows. Other values are not
-        read, nor are rows of a MemWAL, for which a warning is logged.
+        The checks are: fields, fragments and their ids; existence, size, footer, version and row
+        counts of each data file; deletion files, their rows and counts; numbers of row ids and row
+        versions, and that live rows have distinct ids; indices, their coverage and the sizes of
+        their files; the objects with blobs of live rows. Other values are not read, nor are rows of
+        a MemWAL, for which a warning is logged.
 
         Cost: one GET per data file (two for a footer larger than 64 KiB), one per deletion file, a
         HEAD per index file, or a LIST for a segment whose record does not name its files; a scan of
-        the descriptions of blobs, and a HEAD or LIST for their objects. Only that scan uses caches.
+        the descriptions of blobs, and a HEAD or LIST for their objects. Only the scan uses caches.
 
         Raises:
-            CorruptFileError: with all findings, one per line.
+            CorruptFileError: there are findings; the message lists all of them, one per line.
             StoreError: the store failed.
         """
         await self._load(validate)
         await validate.validate(self._snapshot)
 
     async def migrate_manifest_paths_v2(self) -> None:
-        """Rename the manifests of this branch to V2 names, by which one LIST finds the latest
-        version.
+        """Rename this branch's manifests to V2 names, so that one LIST finds the latest version.
 
-        Do not run it while others use the table: until it is done, the table has names of both
-        kinds, and opening its latest version fails. To finish an interrupted call, call again, on
-        this dataset or on one opened by the number of a version. Nothing is done if the table has
-        no V1 names.
+        Do not run it while others use the table: until it is finished, the table has names of both
+        kinds, and opening its latest version fails. To complete an interrupted call, call again, on
+        this dataset or on one opened by the number of a version. The call has no effect if the
+        table has no V1 names.
 
         Cost: a LIST, and two requests per version.
 
         Raises:
-            UnsupportedError: the table's versions are kept by an external store.
+            UnsupportedError: the table's versions are in an external store.
             StoreError: the store failed; call again.
         """
         await self._load(place)
@@ -248,9 +247,9 @@ class MetadataVerbs(Handle):
     """Change the configuration, and the metadata of the table, its schema and its fields.
 
     A value of None deletes its key; `replace` empties the map first. Concurrent changes of
-    different keys get along. Of two concurrent changes of the same key, of the schema's metadata,
-    or of one field's metadata, the later one gets a CommitConflictError. Cost of each: two rounds
-    of requests.
+    different keys do not conflict. If two concurrent changes are of the same key, of the schema's
+    metadata, or of the same field's metadata, the later one raises a CommitConflictError. Cost of
+    each: two rounds of requests.
     """
 
     __slots__ = ()
@@ -268,11 +267,11 @@ class MetadataVerbs(Handle):
 
         Args:
             values: new values by key; None deletes a key.
-            replace: remove all other keys.
+            replace: True to remove all other keys.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: keys or values that are not text.
+            InvalidInputError: a key or value is not text.
             CommitConflictError: another commit has changed one of the keys.
         """
         return await self._updated("config_updates", values, replace, commit)
@@ -286,7 +285,7 @@ class MetadataVerbs(Handle):
             keys: a list of keys.
 
         Raises:
-            InvalidInputError: a single text instead of a list, or keys that are not text.
+            InvalidInputError: `keys` is a single text, or a key is not text.
             CommitConflictError: another commit has changed one of the keys.
         """
         await self._load(config)
@@ -299,17 +298,17 @@ class MetadataVerbs(Handle):
         replace: bool = False,
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Change the table's own metadata, which is free for users.
+        """Change the table's metadata, which are for users' own entries.
 
         Cost: a commit.
 
         Args:
             values: new values by key; None deletes a key.
-            replace: remove all other keys.
+            replace: True to remove all other keys.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: keys or values that are not text.
+            InvalidInputError: a key or value is not text.
             CommitConflictError: another commit has changed one of the keys.
         """
         return await self._updated("table_metadata_updates", values, replace, commit)
@@ -327,34 +326,35 @@ class MetadataVerbs(Handle):
 
         Args:
             values: new values by key; None deletes a key.
-            replace: remove all other keys.
+            replace: True to remove all other keys.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: keys or values that are not text.
+            InvalidInputError: a key or value is not text.
             CommitConflictError: another commit has changed the schema's metadata.
         """
         return await self._updated("schema_metadata_updates", values, replace, commit)
 
     @property
     def base_paths(self) -> dict[int, DatasetBasePath]:
-        """Folders outside of the table's own that may hold its data files, by id; a copy."""
+        """Folders outside the table's folder that may contain its data files, by id; a copy."""
         return dict(self._snapshot.manifest.base_paths)
 
     async def add_bases(
         self, new_bases: Iterable[DatasetBasePath], **commit: Unpack[CommitArguments]
     ) -> Self:
-        """Register folders for data files outside of the table's own; see `target_bases` of writes.
+        """Register folders for data files outside the table's folder; see `target_bases` of writes.
 
         Cost: a commit. The folders are not accessed before files are written to them.
 
         Args:
-            new_bases: local paths become absolute; an id of 0 is replaced by a new one.
+            new_bases: the folders; local paths become absolute, and an id of 0 is replaced by a new
+                one.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: a name, path or id that exists already, a path within the table's
-                folder, or a path of an unknown store.
+            InvalidInputError: a name, path or id already exists, or a path is within the table's
+                folder or on an unknown store.
             CommitConflictError: a concurrent commit has added the same name, path or id.
         """
         await self._load(bases)
@@ -385,12 +385,12 @@ class MetadataVerbs(Handle):
 
         Args:
             fields: values by the field's name or path (`a.b`); a value of None deletes its key.
-            replace: empty the metadata of each named field first; other fields keep theirs.
+            replace: True to first remove all metadata of the named fields.
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: no such field; keys or values that are not text; a change of the role
-                of a field of a primary or clustering key.
+            InvalidInputError: there is no such field, a key or value is not text, or the change
+                would alter a primary or clustering key.
             CommitConflictError: another commit has changed one of the fields' metadata.
         """
         await self._load(config)

@@ -34,7 +34,7 @@ else:
 
 
 class VersionVerbs(Handle):
-    """Work with versions, tags, branches and clones."""
+    """Open, compare, restore, tag and clone versions; create branches."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ class VersionVerbs(Handle):
     async def versions(self) -> list[VersionInfo]:
         """List all versions, oldest first.
 
-        Cost: one LIST, and the GETs of all manifests that are not cached, at once.
+        Cost: one LIST, and concurrent GETs of all manifests that are not cached.
 
         Example:
 
@@ -59,7 +59,7 @@ class VersionVerbs(Handle):
             print([version.version for version in await dataset.versions()])  # [1, 2]
 
         Raises:
-            NotFoundError: the dataset is gone.
+            NotFoundError: the dataset has been removed.
             CorruptFileError, UnsupportedError: a manifest cannot be read.
         """
         return await opening.versions(self._snapshot)
@@ -70,15 +70,15 @@ class VersionVerbs(Handle):
         Cost: one LIST.
 
         Raises:
-            NotFoundError: the dataset is gone.
+            NotFoundError: the dataset has been removed.
         """
         return await opening.latest_version(self._snapshot)
 
     async def checkout_version(self, version: Reference) -> Self:
         """Open another version.
 
-        Cost: one GET, or no request for this very version; for a tag or a branch one more, and a
-        LIST for the latest version of a branch.
+        Cost: one GET, or no request for this dataset's own version; one more GET for a tag or a
+        branch, and a LIST for the latest version of a branch.
 
         Example:
 
@@ -91,30 +91,30 @@ class VersionVerbs(Handle):
                 version.
 
         Raises:
-            NotFoundError: no such version, tag or branch.
-            InvalidInputError: a reference of another form.
+            NotFoundError: there is no such version, tag or branch.
+            InvalidInputError: the reference has another form.
             UnsupportedError: the version uses a feature that this release of alance does not know.
         """
         snapshot = await opening.checkout(self._snapshot, version)
         return self._on(snapshot)
 
     async def checkout_latest(self) -> Self:
-        """Open the latest version on this branch; returns this dataset itself if it is the latest.
+        """Open the latest version on this branch; return this dataset itself if it is the latest.
 
         Cost: a LIST, and a GET for a version that is not cached.
 
         Raises:
-            NotFoundError: the dataset is gone.
+            NotFoundError: the dataset has been removed.
             UnsupportedError: the version uses a feature that this release of alance does not know.
         """
         latest = await opening.checkout(self._snapshot, None)
         return self._on(latest)
 
     async def checkout_branch(self, branch: str | None, version: int | None = None) -> Self:
-        """Open a version of another branch, the latest by default.
+        """Open a version of another branch; by default the latest one.
 
-        Cost: one GET for the branch's record (not for the main branch), one LIST and one GET; by
-        number without the LIST.
+        Cost: one GET for the branch's record (not for the main branch), one LIST and one GET; no
+        LIST if a number is passed.
 
         Args:
             branch: name; None or `main`: the main branch.
@@ -122,23 +122,23 @@ class VersionVerbs(Handle):
 
         Raises:
             NotFoundError: no such branch, or no such version on it.
-            InvalidInputError: a name or number of another type.
+            InvalidInputError: the name or number has the wrong type.
             UnsupportedError: the version uses a feature that this release of alance does not know.
         """
         snapshot = await opening.checkout_branch(self._snapshot, branch, version)
         return self._on(snapshot)
 
     async def read_transaction(self, version: int | None = None) -> Transaction | None:
-        """Return the transaction that made a version.
+        """Return the transaction of a version.
 
-        Cost: no request if the manifest holds the transaction, as most do, else one GET; one GET
-        more for another version.
+        Cost: no request if the manifest contains the transaction, as most do, else one GET; one
+        more GET for another version.
 
         Args:
             version: number of a version on this branch; None for this version.
 
         Returns:
-            None if the version has no transaction on record.
+            The transaction; None if the version has none on record.
 
         Raises:
             NotFoundError: no such version.
@@ -149,18 +149,18 @@ class VersionVerbs(Handle):
     async def get_transactions(self, recent: int = 10) -> list[Transaction | None]:
         """Return the transactions of this version and the versions before it, newest first.
 
-        Cost: one LIST, and the GETs of the other versions' manifests, 64 at once; a GET more for a
-        transaction that its manifest does not hold.
+        Cost: one LIST, and the GETs of the other versions' manifests, 64 at a time; one more GET
+        for each transaction that is not in its manifest.
 
         Args:
-            recent: number of versions at most.
+            recent: maximum number of versions.
 
         Returns:
             A list with None for each version without a transaction on record.
 
         Raises:
-            InvalidInputError: a negative number of versions.
-            NotFoundError: the dataset is gone, or a version was cleaned up meanwhile.
+            InvalidInputError: the number of versions is negative.
+            NotFoundError: the dataset, or one of the versions, has been removed meanwhile.
         """
         await self._load(delta)
         return await delta.recent_transactions(self._snapshot, recent)
@@ -172,16 +172,16 @@ class VersionVerbs(Handle):
         begin_version: int | None = None,
         end_version: int | None = None,
     ) -> DatasetDelta:
-        """Compare two versions: rows inserted, updated and deleted, and transactions. Sends no
-        request.
+        """Compare two versions: changed rows, and transactions. Sends no request.
 
         Args:
-            compared_against: the changes after this version, up to the version of the dataset.
-            begin_version, end_version: instead: the changes after the first, up to the second.
+            compared_against: number of the older version; the newer one is that of the dataset.
+            begin_version, end_version: instead of `compared_against`: the older and the newer
+                version.
 
         Raises:
-            InvalidInputError: neither or both forms are used; versions that do not ascend, or that
-                are later than this dataset.
+            InvalidInputError: neither or both forms are used, or the versions do not ascend or are
+                later than this dataset.
         """
         return delta.delta(self._snapshot, compared_against, begin_version, end_version)
 
@@ -190,12 +190,11 @@ class VersionVerbs(Handle):
         version: Reference | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Commit an old version as the newest: its rows, schema and configuration under a new
-        number.
+        """Commit the rows, schema and configuration of an old version as a new version.
 
-        Ids of rows, fields and fragments that were assigned since are not assigned again.
+        Ids of rows, fields and fragments that later versions have used are not reused.
 
-        Cost: a LIST and a GET for the latest version, unless that is cached; a GET for a version
+        Cost: a LIST, and a GET for the latest version unless it is cached; a GET for a version
         other than this one; then two rounds.
 
         Example:
@@ -208,8 +207,8 @@ class VersionVerbs(Handle):
             commit: see `alance.types.CommitArguments`.
 
         Raises:
-            NotFoundError: no such version or tag.
-            InvalidInputError: a version of another branch, or one that differs in a property that
+            NotFoundError: there is no such version or tag.
+            InvalidInputError: the version is of another branch, or differs in a property that
                 cannot change, such as stable row ids.
             CommitConflictError: the schema was changed meanwhile.
         """
@@ -224,7 +223,7 @@ class VersionVerbs(Handle):
         *,
         metadata: Mapping[str, str] | None = None,
     ) -> Self:
-        """Make a branch and open it; its rows are then independent of this branch.
+        """Create a branch and open it; later changes of one branch do not affect the other.
 
         No data is copied. A cancelled call still makes the branch.
 
@@ -241,12 +240,12 @@ class VersionVerbs(Handle):
             name: letters, digits, `.`, `-` and `_`, in segments between `/`.
             reference: a number on this branch, a tag, or a pair of branch (None: main) and number
                 (None: the latest); None: this version.
-            metadata: recorded with the branch.
+            metadata: texts by key, stored with the branch.
 
         Raises:
-            AlreadyExistsError: there is such a branch, or its folder has versions.
+            AlreadyExistsError: the branch already exists, or its folder has versions.
             NotFoundError: no such version, tag or branch.
-            InvalidInputError: not a valid name for a branch; a detached version.
+            InvalidInputError: an invalid name for a branch, or a detached version.
         """
         await self._load(refs_write)
         options = CommitOptions()
@@ -264,29 +263,29 @@ class VersionVerbs(Handle):
         store: object | None = None,
         storage_options: StorageOptions | None = None,
     ) -> Self:
-        """Make a new table of a version without copying its data, and open it.
+        """Create a new table from a version without copying its data, and open it.
 
-        The clone reads files in this dataset's folder. A tag `clone-...` there protects the
-        version, so that neither cleanup nor `drop` removes the files; its metadata has the URI of
-        the clone. Delete the tag once the clone is gone. New files of the clone lie in its own
+        The clone reads files in this dataset's folder. A tag `clone-...` of this dataset protects
+        the version, so that neither cleanup nor `drop` removes the files; its metadata has the URI
+        of the clone. Delete the tag after deleting the clone. New files of the clone are in its own
         folder.
 
-        Cost: a GET for a version other than this one; a LIST and two PUTs; at the source two HEADs
-        and a PUT.
+        Cost: a GET for a version other than this one; a LIST and two PUTs; two HEADs and a PUT at
+        the source.
 
         Args:
             target_uri: path or URI of the new table.
             reference: a number on this branch, a tag, or a pair of branch (None: main) and number
                 (None: the latest); None: this version.
-            properties, message: recorded in the transaction.
-            note_at_source: False puts no tag, for a source that cannot be written to. The clone
-                then breaks when the version is removed there.
+            properties, message: texts by key, and a commit message, recorded in the transaction.
+            note_at_source: False to create no tag, for a source that cannot be written to. The
+                clone then becomes unreadable if the version is removed there.
             store, storage_options: store of the target; default: that of this dataset, if it is of
                 the same kind.
 
         Raises:
-            AlreadyExistsError: there is a table at the target.
-            NotFoundError: no such version, tag or branch.
+            AlreadyExistsError: the target already has a table.
+            NotFoundError: there is no such version, tag or branch.
             UnsupportedError: the files of this dataset have no URI.
             AccessError: the source refuses the PUT of the tag.
         """
@@ -313,29 +312,29 @@ class VersionVerbs(Handle):
         store: object | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> Self:
-        """Copy a version to another place, which may be in another store, and open it there.
+        """Copy a version to another place, possibly in another store, and open it there.
 
-        Data, deletion and index files are copied as they are; then the version is committed under
-        its number. The new table does not need this one. Other versions, tags and branches are not
-        copied. A call that fails or is cancelled leaves files but no table; the same call again
+        Data, deletion and index files are copied unchanged; then the version is committed with the
+        same number. The new table is independent of this one. Other versions, tags and branches are
+        not copied. A call that fails or is cancelled leaves files but no table; a repeated call
         copies the missing files.
 
-        Cost: within a store a COPY per file, by the store itself; else a GET per 8 MiB and an
-        upload per file, under the session's budget of bytes. At the target a LIST of its versions
+        Cost: within a store a COPY per file, by the store itself; otherwise a GET per 8 MiB and an
+        upload per file, within the session's budget of bytes. At the target a LIST of its versions
         and of five folders, and two PUTs at the end; a GET for a version other than this one.
 
         Args:
             target_uri: path or URI of the new table.
             reference: a number on this branch, a tag, or a pair of branch (None: main) and number
                 (None: the latest); None: this version.
-            properties, message: recorded in the transaction.
+            properties, message: texts by key, and a commit message, recorded in the transaction.
             store, storage_options: store of the target; default: that of this dataset, if it is of
                 the same kind.
 
         Raises:
-            AlreadyExistsError: there is a table at the target, or another file of the same name.
-            NotFoundError: no such version, tag or branch; or one of its files is missing.
-            UnsupportedError: data overlays, and blobs below base paths.
+            AlreadyExistsError: the target already has a table, or another file with the same name.
+            NotFoundError: there is no such version, tag or branch, or one of its files is missing.
+            UnsupportedError: the version has data overlays, or blobs below base paths.
             StoreError: a store failed.
         """
         await self._load(clone)

@@ -1,1 +1,1 @@
-"""HTML pages that show traces of requests and the layout of data files."""
+"""HTML pages that show traces of requests, and the layout of data files."""

@@ -1,6 +1,6 @@
 """HTML page about a data file: bytes and encodings by column and page.
 
-The page has no script and loads nothing. Names are users' data, and are escaped.
+The page has no script and loads nothing. Names are users' data, so they are escaped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from alance.file.open.describe import ColumnDescription, FileDescription
 
-MAX_STRIPS: Final = 400  # pages of a column drawn by themselves; the rest is one strip
+MAX_STRIPS: Final = 400  # pages of a column that are drawn individually; the rest is one strip
 HUES: Final = 12
 
 _STYLE: Final = """
@@ -93,6 +93,6 @@ def _strip(num_bytes: int, colour: str, label: str) -> str:
 
 
 def _colour(number: int) -> str:
-    """Return the colour of a column; neighbours have very different hues."""
+    """Return the colour of a column; adjacent columns have very different hues."""
     hue = number * 5 % HUES * (360 // HUES)
     return f"hsl({hue} 55% {45 + number // HUES % 3 * 10}%)"

@@ -36,7 +36,7 @@ GROUPS: Final = {
     "blob": "blobs",
     "blobs": "blobs",
 }
-MAX_COLUMNS: Final = 24  # most columns that the details of a request name
+MAX_COLUMNS: Final = 24  # maximum number of columns that the details of a request name
 
 
 def page(recorder: Recorder, title: str = "") -> str:
@@ -45,7 +45,8 @@ def page(recorder: Recorder, title: str = "") -> str:
     parts = {
         "/*style*/": _part("page.css"),
         "/*script*/": _part("page.js"),
-        # The JSON is last, so no mark is searched in it. No text in it can end the element.
+        # The JSON is inserted last, so that no placeholder is searched in it. No text in it can end
+        # the element.
         "/*records*/": content.replace("<", "\\u003c").replace("&", "\\u0026"),
     }
     text = _part("page.html")
@@ -56,7 +57,7 @@ def page(recorder: Recorder, title: str = "") -> str:
 
 
 def records(recorder: Recorder, title: str = "") -> dict[str, Any]:
-    """Return the data of the page; times are in milliseconds from the first request."""
+    """Return the data of the page, with times in milliseconds since the first request."""
     events, hops = recorder.events, recorder.hops
     begins = [_queued(event) for event in events] + [hop.queued for hop in hops]
     first = min(begins, default=0.0)
@@ -170,7 +171,7 @@ class Recorder(traces.Recorder):
 def trace() -> Iterator[Recorder]:
     """Record the requests of a `with` block.
 
-    Costs some microseconds per request while the block runs, and nothing otherwise.
+    Cost: some microseconds per request in the block, and nothing otherwise.
     """
     with traces.recording(Recorder()) as recorder:
         yield recorder
