@@ -104,7 +104,7 @@ def _stored(literal: Literal, type_: pa.DataType) -> int | None:
 def predicate_among(
     schema: pa.Schema, names: Sequence[Sequence[str]], values: Sequence[pa.Array], text: str
 ) -> Predicate:
-    """Return the filter that each key column has one of the keys of that column.
+    """Return the filter of the rows whose values are among the keys, column by column.
 
     Args:
         schema: schema of the rows.
@@ -128,7 +128,7 @@ def predicate_among(
 
 
 def places_of(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
-    """Return each key's first row (-1: no row has it), and the mask of keys that recur.
+    """Return the first row of each key, -1 if no row has it; and the mask of repeated keys.
 
     Args:
         keys: keys by column, in the types of the rows; a null key matches no row.

@@ -193,7 +193,7 @@ def _has_or_null_item(name: str, node: Node, item_: Node) -> Node:
 
 
 def _null_where_needed(answers: pa.Array, *needed: Value) -> pa.Array:
-    """Return `answers`, null where a value that was needed is null."""
+    """Return `answers`, null where any of the `needed` values is null."""
     for values in needed:
         if isinstance(values, pa.Array) and values.null_count:
             answers = pc.if_else(pc.is_valid(values), answers, as_scalar(None, pa.bool_()))

@@ -96,7 +96,7 @@ def limited_to(budget: ValueBudget) -> Iterator[ValueBudget]:
 
 
 def folding_budget() -> ValueBudget:
-    """Return a new budget for the constants of one text."""
+    """Return a new budget for constants, which are computed while a text is parsed."""
     return ValueBudget(FOLDED_BYTES, is_folding=True)
 
 
