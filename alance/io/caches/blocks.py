@@ -79,7 +79,7 @@ class BlockCache:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes held."""
+        """Bytes in the cache."""
         return self._num_bytes
 
     def note_end(self, location: str, stop: int) -> None:

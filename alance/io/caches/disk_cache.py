@@ -121,7 +121,7 @@ class DiskCache:
         return None if content is None else memoryview(bytes(content))
 
     def tail(self, location: str) -> memoryview | None:
-        """Return a copy of the longest cached range at the end of a recalled file, or None."""
+        """Return a copy of the longest range at the end of a loaded file; None if there is none."""
         held = self._held.get(location)
         if held is None:
             return None
@@ -129,7 +129,7 @@ class DiskCache:
         return self.get(location, min(starts), held.file_bytes) if starts else None
 
     def put(self, location: str, start: int, stop: int, content: memoryview) -> None:
-        """Cache a range of a recalled file; does nothing for other files."""
+        """Cache a range of a file that `recall` loaded; does nothing for other files."""
         held = self._held.get(location)
         if held is None or (start, stop) in held.ranges or stop - start != len(content):
             return
@@ -145,7 +145,7 @@ class DiskCache:
             self._held_bytes -= held.num_bytes
 
     def discard(self, location: str) -> None:
-        """Drop a recalled file from memory and from disk, because its bytes proved wrong."""
+        """Drop a loaded file from memory and from disk, because its bytes are wrong."""
         held = self._held.get(location)
         self.forget(location)
         if held is not None:

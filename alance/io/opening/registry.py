@@ -242,7 +242,7 @@ class StoreRegistry:
             self.numbers.clear()
 
     def _keep(self, store: Store) -> Store:
-        """Reference a store for a while, and release stores that were not opened recently."""
+        """Keep a store open. Release idle stores, and the oldest beyond `MAX_OPEN_STORES`."""
         now = time.monotonic()
         plain, number = _taken_apart(store.root)
         self.numbers[plain] = max(number, self.numbers.get(plain, 0))

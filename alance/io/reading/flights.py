@@ -92,7 +92,7 @@ class Flight:
 
 
 class CallerRead:
-    """Flights to one object that go to the store together."""
+    """Flights of one object that are passed to the store in one call."""
 
     __slots__ = ("flights", "future", "landed_before", "num_bytes", "num_requests")
 
