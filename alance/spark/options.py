@@ -149,7 +149,7 @@ class ReadOptions(TableOptions):
 
     @property
     def blob_handling(self) -> BlobHandling:
-        """Value of `blobs` for a scan."""
+        """Value of a scan's `blob_handling`."""
         return "all_binary" if self.blobs == "bytes" else "blobs_descriptions"
 
     def check(self) -> None:

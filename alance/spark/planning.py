@@ -348,7 +348,7 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
 
 
 def _marks(names: Sequence[str], dataset: Dataset, options: ReadOptions) -> tuple[str, ...]:
-    """Return the columns with blob descriptions of rows that a statement may move."""
+    """Return the columns read as blob descriptions, if row addresses are read too; else ()."""
     blobs = {field.name for field in described(dataset, options) if is_blob(field)}
     return tuple(name for name in names if name in blobs and ROW_ADDRESS in names)
 

@@ -85,7 +85,7 @@ class Save:
 
 
 class Saves:
-    """Answers requests about writes."""
+    """Answers the requests of queries that write: `save`, `commit` and `abort`."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner

@@ -1,4 +1,4 @@
-"""Job `backfill`: new columns, one task a fragment, one commit; resumes after an interruption."""
+"""Job `backfill`: new columns, one task per fragment, one commit; resumes after an interruption."""
 
 from __future__ import annotations
 
