@@ -192,7 +192,7 @@ class DataFiles:
         return not self._endings
 
     def handed(self) -> list[tuple[str, bytes]]:
-        """Return the waiting files as locations and contents, for the commit to write first."""
+        """Hand over small files that are not yet written: the location and content of each."""
         small, self._small = self._small, []
         for file, _ in small:
             file.is_handed = True

@@ -143,7 +143,7 @@ def source_rows(
 async def _rows_in_turn(
     snapshot: Snapshot, values: ColumnValues, source: Any, fragment_ids: Collection[int]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the summaries that a source makes of rows in scan order. Cost: a scan of the column.
+    """Yield a source's summaries of the rows, in scan order. Cost: a scan of the column.
 
     Memory: the state of the source; for zones, 8 MiB of filters or one larger filter.
     """

@@ -60,7 +60,7 @@ def keys_of(values: pa.Array) -> Any:
 
 
 def _place(keys: Any, value: Any, start: int, *, behind: bool) -> int:
-    """Return the position of `value` in sorted keys: before or after equal keys."""
+    """Return the position of `value` in sorted keys: before equal keys, or `behind` them."""
     if isinstance(keys, np.ndarray):
         side: Any = "right" if behind else "left"
         return start + int(np.searchsorted(keys[start:], value, side))

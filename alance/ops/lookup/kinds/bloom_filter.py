@@ -131,7 +131,7 @@ async def filter_zones(snapshot: Snapshot, files: IndexFiles) -> tuple[ZoneRows,
 
 
 def filter_parts(files: IndexFiles, num_zones: int) -> list[Callable[[], Awaitable[pa.Array]]]:
-    """Return reads of all filters, up to 256 per read. Cost of a read: one round, once."""
+    """Return functions that read all filters, up to 256 each, in one round each."""
     return [
         partial(files.part, bloom.FILE, bloom.FILTERS, start, start + FILTERS_AT_ONCE)
         for start in range(0, num_zones, FILTERS_AT_ONCE)
