@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from alance.ops.upkeep.place import check_store, drop
     from alance.ops.upkeep.repair import RepairReport, repair
     from alance.ops.write.ingest_options import IngestMetrics
-    from alance.ops.write.options import Progress
     from alance.optimize import Compaction
+    from alance.progress import Progress
     from alance.udf import BatchUdf, batch_udf
     from alance.verbs.maintenance import Maintenance
     from alance.verbs.rows import MergeInsert
@@ -115,7 +115,7 @@ _PLACES: Final = {
     "MultiMatchQuery": "alance.ops.search.text.query",
     "PackedBlobWriter": "alance.ops.blobs.writers",
     "PhraseQuery": "alance.ops.search.text.query",
-    "Progress": "alance.ops.write.options",
+    "Progress": "alance.progress",
     "Recorder": "alance.viz.page",
     "Sink": "alance.ingesting",
     "SqliteStore": "alance.versioning.sqlite_store",

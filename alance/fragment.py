@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
     from alance.ops.write import options as write_options
     from alance.ops.write import write as writer
-    from alance.ops.write.options import Mode, OnProgress
+    from alance.ops.write.options import Mode, WriteProgress
     from alance.ops.write.sources import Data
     from alance.session import StoreArguments
 else:
@@ -237,7 +237,7 @@ class DatasetFragment(Framed):
         mode: Mode = "append",
         schema: pa.Schema | None = None,
         data_storage_version: str | FileVersion | None = None,
-        progress: OnProgress | None = None,
+        progress: WriteProgress | None = None,
         blobs: BlobOptions | None = None,
         **place: Unpack[StoreArguments],
     ) -> DataFragment:
@@ -268,9 +268,10 @@ class DatasetFragment(Framed):
             MAX_ROWS, MAX_BYTES, data_storage_version, progress=progress, blobs=blobs
         )
         looks = mode != "overwrite"
-        change, _ = await writer.write_fragments(
-            session, table, None, data, mode, schema=schema, options=options, looks=looks
-        )
+        with options.reporting():
+            change, _ = await writer.write_fragments(
+                session, table, None, data, mode, schema=schema, options=options, looks=looks
+            )
         fragments = change.fragments
         if len(fragments) != 1:
             raise InvalidInputError(f"data: {len(fragments)} fragments, expected the rows of one")

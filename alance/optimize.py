@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from alance.deferred import Deferred, lazy
 from alance.errors import InvalidInputError
 from alance.ops.version.options import CommitOptions
+from alance.progress import Reporting
 from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     )
     from alance.ops.upkeep.compact_plan import CompactionArguments, CompactionOptions
     from alance.ops.version.options import CommitArguments
+    from alance.progress import OnProgress
 else:
     auto_compact = Deferred("alance.ops.upkeep.auto_compact")
     cleanup_after = Deferred("alance.ops.cleanup.after")
@@ -80,6 +82,7 @@ class Optimize:
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
         max_retries: int = MAX_RETRIES,
+        progress: OnProgress | None = None,
         **options: Unpack[CompactionArguments],
     ) -> Dataset:
         """Rewrite small fragments, and fragments with many deleted rows, into larger fragments.
@@ -106,7 +109,8 @@ class Optimize:
         Args:
             properties: texts by key, recorded in the transaction.
             message: a commit message, recorded in the transaction.
-            max_retries: number of attempts after the first one, for when other commits are first.
+            max_retries: attempts after the first, if others committed first.
+            progress: called with a `Progress` of each stage; True: a bar (docs/progress.md).
             options: see `CompactionOptions`.
 
         Raises:
@@ -120,11 +124,12 @@ class Optimize:
                 set.
         """
         await self._dataset._load(compact, compact_plan)
-        after = await compact.compact_files(
-            self._dataset._snapshot,
-            compact_plan.CompactionOptions(**options),
-            CommitOptions(properties, message, max_retries),
-        )
+        with Reporting(progress):
+            after = await compact.compact_files(
+                self._dataset._snapshot,
+                compact_plan.CompactionOptions(**options),
+                CommitOptions(properties, message, max_retries),
+            )
         return self._dataset._on(after)
 
     def auto_compact(
@@ -213,6 +218,7 @@ class Optimize:
         num_indices_to_merge: int | None = None,
         index_names: Collection[str] | None = None,
         retrain: bool = False,
+        progress: OnProgress | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Dataset:
         """Extend indices to all fragments, except indices of kinds that alance does not write.
@@ -249,10 +255,10 @@ class Optimize:
 
         Args:
             num_indices_to_merge: number of latest segments that the new segment replaces; 0: it
-                replaces none, and covers only fragments that were not covered; None: as described
-                above.
-            index_names: names of the indices to extend; None: all.
-            retrain: True to replace all segments by one new segment of all fragments.
+                covers only fragments that were not covered, and replaces none. None: as above.
+            index_names: extend only these indices; None: all.
+            retrain: replace all segments by one new segment of all fragments.
+            progress: called with a `Progress` of each stage; True: a bar (docs/progress.md).
             commit: see `alance.types.CommitArguments`.
 
         Raises:
@@ -264,13 +270,14 @@ class Optimize:
             RetryableConflictError: other commits rewrote the fragments at every attempt.
         """
         await self._dataset._load(index_extend)
-        after = await index_extend.optimize_indices(
-            self._dataset._snapshot,
-            num_indices_to_merge=num_indices_to_merge,
-            index_names=index_names,
-            retrain=retrain,
-            options=CommitOptions(**commit),
-        )
+        with Reporting(progress):
+            after = await index_extend.optimize_indices(
+                self._dataset._snapshot,
+                num_indices_to_merge=num_indices_to_merge,
+                index_names=index_names,
+                retrain=retrain,
+                options=CommitOptions(**commit),
+            )
         return self._dataset._on(after)
 
 

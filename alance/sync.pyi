@@ -102,7 +102,6 @@ from alance.types import (
     IndexArguments,
     IndexConfig,
     IndexDescription,
-    IndexProgress,
     KeyColumn,
     ListResult,
     MaintenanceMetrics,
@@ -137,6 +136,7 @@ from alance.types import (
     ValueOptions,
     VectorIndexArguments,
     VersionInfo,
+    WriteProgress,
 )
 
 class Dataset:
@@ -254,6 +254,7 @@ class Dataset:
         *,
         replace: bool = ...,
         train: bool = ...,
+        progress: OnProgress | None = ...,
         **options: Unpack[ScalarIndexArguments],
     ) -> Self: ...
     def create_index(
@@ -264,7 +265,7 @@ class Dataset:
         metric: str = ...,
         *,
         replace: bool = ...,
-        progress: Callable[[IndexProgress], object] | None = ...,
+        progress: OnProgress | None = ...,
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
         max_retries: int = ...,
@@ -293,6 +294,7 @@ class Dataset:
         policy: MaintenancePolicy | None = ...,
         *,
         dry_run: bool = ...,
+        progress: OnProgress | None = ...,
     ) -> MaintenanceReport: ...
     def maintaining(
         self,
@@ -311,6 +313,7 @@ class Dataset:
         delete_rate_limit: int | None = ...,
         delete_concurrency: int | None = ...,
         dry_run: bool = ...,
+        progress: OnProgress | None = ...,
         **others: Unpack[PolicyArguments],
     ) -> CleanupStats: ...
     def explain_cleanup_old_versions(
@@ -326,7 +329,7 @@ class Dataset:
         self,
         *,
         min_version: int | None = ...,
-        progress: Callable[[int, int], object] | None = ...,
+        progress: OnProgress | None = ...,
     ) -> Iterator[pa.RecordBatch]: ...
     def all_files(self) -> Iterator[pa.RecordBatch]: ...
     def validate(self) -> None: ...
@@ -386,6 +389,7 @@ class Dataset:
         message: str | None = ...,
         store: object | None = ...,
         storage_options: Mapping[str, str] | None = ...,
+        progress: OnProgress | None = ...,
     ) -> Self: ...
     def update_config(
         self,
@@ -429,11 +433,13 @@ class Dataset:
         *,
         read_columns: Sequence[str] | None = ...,
         batch_size: int | None = ...,
+        progress: OnProgress | None = ...,
         **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def alter_columns(
         self,
         *alterations: Alteration,
+        progress: OnProgress | None = ...,
         **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def drop_columns(self, columns: Sequence[str], **commit: Unpack[CommitArguments]) -> Self: ...
@@ -442,6 +448,8 @@ class Dataset:
         data: Data,
         left_on: str,
         right_on: str | None = ...,
+        *,
+        progress: OnProgress | None = ...,
         **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def replace_columns(
@@ -450,6 +458,7 @@ class Dataset:
         *,
         read_columns: Sequence[str] | None = ...,
         batch_size: int | None = ...,
+        progress: OnProgress | None = ...,
         **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def insert(
@@ -459,7 +468,7 @@ class Dataset:
         mode: Literal["append", "overwrite"] = ...,
         max_rows_per_file: int = ...,
         max_bytes_per_file: int = ...,
-        progress: OnProgress | None = ...,
+        progress: WriteProgress | None = ...,
         blobs: BlobOptions | None = ...,
         target_bases: Iterable[str] | None = ...,
         target_all_bases: bool | None = ...,
@@ -646,7 +655,7 @@ class DatasetFragment:
         mode: Mode = ...,
         schema: pa.Schema | None = ...,
         data_storage_version: str | FileVersion | None = ...,
-        progress: OnProgress | None = ...,
+        progress: WriteProgress | None = ...,
         blobs: BlobOptions | None = ...,
         **place: Unpack[StoreArguments],
     ) -> DataFragment: ...
@@ -1017,6 +1026,7 @@ class Optimize:
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
         max_retries: int = ...,
+        progress: OnProgress | None = ...,
         **options: Unpack[CompactionArguments],
     ) -> Dataset: ...
     def auto_compact(
@@ -1038,6 +1048,7 @@ class Optimize:
         num_indices_to_merge: int | None = ...,
         index_names: Collection[str] | None = ...,
         retrain: bool = ...,
+        progress: OnProgress | None = ...,
         **commit: Unpack[CommitArguments],
     ) -> Dataset: ...
 
@@ -1290,7 +1301,7 @@ def write_dataset(
     data_storage_version: str | FileVersion | None = ...,
     stable_row_ids: bool = ...,
     v2_manifest_paths: bool = ...,
-    progress: OnProgress | None = ...,
+    progress: WriteProgress | None = ...,
     blobs: BlobOptions | None = ...,
     statistics: bool = ...,
     auto_cleanup_options: AutoCleanupConfig | None = ...,

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
         ScalarIndexArguments,
         VectorIndexArguments,
     )
-    from alance.ops.index.vectors.train import IndexProgress
     from alance.ops.maintain.background import MaintenanceMetrics
     from alance.ops.maintain.health import IndexHealth, TableHealth
     from alance.ops.maintain.lease import LastRun
@@ -82,8 +81,9 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitArguments
     from alance.ops.version.projection import Columns
     from alance.ops.version.summary import ChangeSummary
-    from alance.ops.write.options import FragmentWriteProgress, Mode, OnProgress
+    from alance.ops.write.options import FragmentWriteProgress, Mode, WriteProgress
     from alance.ops.write.sources import Data
+    from alance.progress import OnProgress
     from alance.session import OpenArguments, StoreArguments, TableArguments
     from alance.verbs.maintenance import Maintenance
     from alance.versioning.external_store import Entry, ExternalStore
@@ -138,7 +138,6 @@ _PLACES: Final = {
     "IndexDescription": "alance.ops.index.listing",
     "IndexHealth": "alance.ops.maintain.health",
     "IndexMetadata": "alance.format.proto.table_pb2",
-    "IndexProgress": "alance.ops.index.vectors.train",
     "IndexSegmentDescription": "alance.ops.index.listing",
     "KeyColumn": "alance.ops.read.keys",
     "LastRun": "alance.ops.maintain.lease",
@@ -154,7 +153,7 @@ _PLACES: Final = {
     "NewTextIndex": "alance.ops.index.texts.new",
     "NewVectorIndex": "alance.ops.index.vectors.new",
     "Occur": "alance.ops.search.text.query",
-    "OnProgress": "alance.ops.write.options",
+    "OnProgress": "alance.progress",
     "OpenArguments": "alance.session",
     "Operator": "alance.ops.search.text.query",
     "OptionsProvider": "alance.io.opening.credentials",
@@ -192,6 +191,7 @@ _PLACES: Final = {
     "ValueOptions": "alance.ops.index.values.options",
     "VectorIndexArguments": "alance.ops.index.vectors.new",
     "VersionInfo": "alance.versioning.load",
+    "WriteProgress": "alance.ops.write.options",
 }
 
 __all__ = [
@@ -241,7 +241,6 @@ __all__ = [
     "IndexDescription",
     "IndexHealth",
     "IndexMetadata",
-    "IndexProgress",
     "IndexSegmentDescription",
     "KeyColumn",
     "LastRun",
@@ -295,6 +294,7 @@ __all__ = [
     "ValueOptions",
     "VectorIndexArguments",
     "VersionInfo",
+    "WriteProgress",
 ]
 
 if not TYPE_CHECKING:  # otherwise any name would type-check

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import AutoCleanupConfig
     from alance.ops.write import write as writer
-    from alance.ops.write.options import Mode, OnProgress
+    from alance.ops.write.options import Mode, WriteProgress
     from alance.ops.write.sources import Data
     from alance.session import TableArguments
     from alance.versioning import outcome
@@ -59,7 +59,7 @@ async def write_dataset(
     data_storage_version: str | FileVersion | None = None,
     stable_row_ids: bool = False,
     v2_manifest_paths: bool = True,
-    progress: OnProgress | None = None,
+    progress: WriteProgress | None = None,
     blobs: BlobOptions | None = None,
     statistics: bool = True,
     auto_cleanup_options: AutoCleanupConfig | None = None,
@@ -100,14 +100,14 @@ async def write_dataset(
             that of the data.
         max_rows_per_file: number of rows after which a new file begins.
         max_bytes_per_file: a file ends after the batch that reaches this size.
-        data_storage_version: version of new files: "0.1", "2.0", "2.1" or "2.2"; None: the version
-            of the table, or 2.2 for a new table. "2.3" is unstable: it is written with a warning,
-            and later releases may not read it.
-        stable_row_ids: (new tables) True to give rows ids that compactions and updates retain.
-        v2_manifest_paths: (new tables) True for manifest names by which one LIST finds the latest
-            version.
-        progress: called with a `Progress` after each batch; or an object with pylance's `begin` and
-            `complete`, which are called for each fragment (`types.FragmentWriteProgress`).
+        data_storage_version: "0.1", "2.0", "2.1" or "2.2" of new files; None: the version of the
+            table, or 2.2. "2.3" is unstable: it is written with a warning, and later releases may
+            not read it.
+        stable_row_ids: (new tables) rows get ids that compaction and updates keep.
+        v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
+        progress: called with a `Progress` of the rows; True: a bar (docs/progress.md). Or an object
+            with pylance's `begin` and `complete`, which are called for each fragment
+            (`types.FragmentWriteProgress`).
         blobs: options of blobs of version 2; see `BlobOptions`.
         statistics: True to write statistics of zones of rows into files of 2.1 and 2.2, by which
             filters skip zones (docs/statistics.md); takes about 5 % of the time of writing.
@@ -157,16 +157,17 @@ async def write_dataset(
         bases=BaseOptions.of(initial_bases, target_bases, target_all_bases),
     )
     await session.engine.pool.load(writer)
-    return Dataset(
-        await writer.write(
-            uri,
-            data,
-            mode,
-            schema=schema,
-            options=options,
-            **place,
+    with options.reporting():
+        return Dataset(
+            await writer.write(
+                uri,
+                data,
+                mode,
+                schema=schema,
+                options=options,
+                **place,
+            )
         )
-    )
 
 
 class FragmentArguments(StoreArguments, total=False):
@@ -177,7 +178,7 @@ class FragmentArguments(StoreArguments, total=False):
     max_rows_per_file: int
     max_bytes_per_file: int
     data_storage_version: str | FileVersion | None
-    progress: OnProgress | None
+    progress: WriteProgress | None
     blobs: BlobOptions | None
     statistics: bool
     initial_bases: Iterable[DatasetBasePath] | None
@@ -211,7 +212,7 @@ async def write_fragments(
     max_rows_per_file: int = MAX_ROWS_PER_FILE,
     max_bytes_per_file: int = MAX_BYTES_PER_FILE,
     data_storage_version: str | FileVersion | None = None,
-    progress: OnProgress | None = None,
+    progress: WriteProgress | None = None,
     blobs: BlobOptions | None = None,
     statistics: bool = True,
     initial_bases: Iterable[DatasetBasePath] | None = None,
@@ -259,16 +260,17 @@ async def write_fragments(
     session, table, base = _place(dataset_or_uri, **place)
     has_targets = options.bases.has_targets and not options.bases.initial_bases
     await session.engine.pool.load(writer)
-    change, version = await writer.write_fragments(
-        session,
-        table,
-        base,
-        data,
-        mode,
-        schema=schema,
-        options=options,
-        looks=mode != "overwrite" or return_transaction or has_targets,
-    )
+    with options.reporting():
+        change, version = await writer.write_fragments(
+            session,
+            table,
+            base,
+            data,
+            mode,
+            schema=schema,
+            options=options,
+            looks=mode != "overwrite" or return_transaction or has_targets,
+        )
     if return_transaction:
         return transactions.Transaction.of(change, read_version=version)
     return list(change.fragments)

@@ -119,6 +119,12 @@ async def merging() -> Names:
     return {"dataset": dataset, "changes": changes(20, 2)}
 
 
+async def progress() -> Names:
+    numbers = np.random.default_rng(0).random(32_000, np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 32)
+    return {"alance": alance, "rows": rows(0, 1000, v=vectors)}
+
+
 async def security() -> Names:
     await alance.write_dataset(rows(0, 10), "s3://ours/table")
     return {}
@@ -168,6 +174,7 @@ SETUPS = {
     "indices": indices,
     "ingest": ingest,
     "merging": merging,
+    "progress": progress,
     "security": security,
     "statistics": statistics,
     "stores": stores,

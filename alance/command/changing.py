@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +9,16 @@ import alance
 from alance.command.arguments import add, add_version, names, opened, options, pair, storage
 from alance.command.files import FORMATS, reader_of
 from alance.command.output import OutputFacts, OutputRows, human_bytes
+from alance.command.terminal import is_terminal
 
 if TYPE_CHECKING:
     import argparse
 
     import pyarrow as pa
 
-    from alance import Dataset, Progress
+    from alance import Dataset
     from alance.command.arguments import Parsers
+    from alance.types import CompactionArguments
 
 VECTOR_KINDS = ("IVF_",)
 
@@ -115,45 +116,25 @@ async def _written(
 ) -> OutputFacts:
     if args.max_rows_per_file is not None:
         more["max_rows_per_file"] = args.max_rows_per_file
-    progress = _ProgressLine()
     dataset = await alance.write_dataset(
         reader_of(args.files, args.format, types, with_folders=not args.without_folders),
         args.uri,
         mode=mode,
-        progress=progress,
+        progress=is_terminal(),
         storage_options=storage(args),
         **more,
     )
-    progress.end()
-    return OutputFacts(
-        {"uri": dataset.uri, "version": dataset.version, "rows_written": progress.rows}
-    )
-
-
-class _ProgressLine:
-    """Progress of a write on one line of the error output, if that is a terminal."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self._is_shown = sys.stderr.isatty()
-
-    def __call__(self, now: Progress) -> None:
-        self.rows = now.num_rows
-        if self._is_shown:
-            text = f"{now.num_rows:,} rows, {now.num_bytes / 1e6:,.1f} MB, {now.num_files} files"
-            print(f"\r{text}", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """End the line."""
-        if self._is_shown:
-            print(file=sys.stderr)
+    rows = dataset.summary.num_inserted_rows
+    return OutputFacts({"uri": dataset.uri, "version": dataset.version, "rows_written": rows})
 
 
 async def copy(args: argparse.Namespace) -> OutputFacts:
     """Copy a version with all its files to another place."""
     dataset = await opened(args)
     to_storage = dict(args.to_storage) if args.to_storage else None
-    copied = await dataset.deep_clone(args.target, storage_options=to_storage)
+    copied = await dataset.deep_clone(
+        args.target, storage_options=to_storage, progress=is_terminal()
+    )
     stats = await copied.stats()
     return OutputFacts(
         {
@@ -173,8 +154,11 @@ async def delete(args: argparse.Namespace) -> OutputFacts:
 
 async def compact(args: argparse.Namespace) -> OutputFacts:
     """Compact small fragments, and fragments with many deleted rows."""
-    more = {} if args.target_rows is None else {"target_rows_per_fragment": args.target_rows}
-    return _changed(await (await opened(args)).optimize.compact_files(**more))
+    more: CompactionArguments = {}
+    if args.target_rows is not None:
+        more["target_rows_per_fragment"] = args.target_rows
+    dataset = await opened(args)
+    return _changed(await dataset.optimize.compact_files(progress=is_terminal(), **more))
 
 
 async def drop_columns(args: argparse.Namespace) -> OutputFacts:
@@ -195,6 +179,7 @@ async def cleanup(args: argparse.Namespace) -> OutputFacts:
         args.keep,
         error_if_tagged_old_versions=not args.keep_tagged,
         dry_run=args.dry_run,
+        progress=is_terminal(),
     )
     return OutputFacts({name: getattr(stats, name) for name in stats.__dataclass_fields__})
 
@@ -207,7 +192,7 @@ async def index(args: argparse.Namespace) -> OutputFacts | OutputRows:
     if args.drop:
         dataset = await dataset.drop_index(args.drop)
     if args.optimize:
-        dataset = await dataset.optimize.optimize_indices()
+        dataset = await dataset.optimize.optimize_indices(progress=is_terminal())
     if args.statistics:
         return OutputFacts(await dataset.index_statistics(args.statistics))
     rows = [
@@ -227,7 +212,7 @@ async def index(args: argparse.Namespace) -> OutputFacts | OutputRows:
 
 async def _indexed(dataset: Dataset, args: argparse.Namespace) -> Dataset:
     kind = (args.type or "BTREE").upper()
-    more = options(args.option)
+    more = {"progress": is_terminal(), **options(args.option)}
     if kind.startswith(VECTOR_KINDS):
         return await dataset.create_index(args.create, kind, args.name, **more)
     return await dataset.create_scalar_index(args.create, kind, args.name, **more)

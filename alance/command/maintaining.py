@@ -14,7 +14,7 @@ import alance
 from alance.command.arguments import add, add_reclaimable, add_version, opened, pair, storage
 from alance.command.budget import Budget
 from alance.command.output import OutputFacts, OutputRows, Text, human_bytes
-from alance.command.terminal import escaped
+from alance.command.terminal import escaped, is_terminal
 from alance.optimize import parse_duration
 
 if TYPE_CHECKING:
@@ -273,7 +273,8 @@ async def _tried(
             rules = {f"alance.maintenance.{rule}": value for rule, value in args.rule or ()}
             own = alance.MaintenancePolicy.from_config({**dataset.config, **rules})
             policy = share.limit(own)
-        report = await dataset.maintain(policy, dry_run=args.dry_run)
+        progress = not name and is_terminal()  # bars of several tables would mix
+        report = await dataset.maintain(policy, dry_run=args.dry_run, progress=progress)
     except alance.AlanceError as error:
         if not name and args.every is None:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import unicodedata
 from typing import BinaryIO, Final
 
@@ -10,6 +11,11 @@ from typing import BinaryIO, Final
 # of text; surrogates; line and paragraph separators.
 CONTROLS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 FILLERS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")  # invisible letters
+
+
+def is_terminal() -> bool:
+    """True if the error output is a terminal: long work shows bars there, and a log gets none."""
+    return sys.stderr.isatty()
 
 
 def escaped(text: str, allowed: str = "") -> str:

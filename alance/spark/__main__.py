@@ -9,6 +9,7 @@ import argparse
 import json
 import logging
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from alance import AlanceError
@@ -16,7 +17,7 @@ from alance import AlanceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.spark.jobs import Progress
+    from alance import Progress
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             **arguments_of_job,
             **options,
             storage_options=storage or None,
-            on_progress=None if quiet else _show,
+            on_progress=None if quiet else partial(_show, job),
         )
     except (AlanceError, ImportError) as error:
         print(f"alance-spark {job}: {error}", file=sys.stderr)
@@ -62,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 2 if bad else 0
 
 
-def _show(now: Progress) -> None:
-    print(f"{now.job}: {now.step}, {now.done} of {now.total} tasks", file=sys.stderr)
+def _show(job: str, now: Progress) -> None:
+    print(f"{job}: {now}", file=sys.stderr)
 
 
 def _as_json(done: Any) -> str:

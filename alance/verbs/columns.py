@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from alance.deferred import Deferred
 from alance.ops.version.options import CommitOptions
+from alance.progress import Reporting
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from alance.ops.columns.sources import Transforms
     from alance.ops.version.options import CommitArguments
     from alance.ops.write.sources import Data
+    from alance.progress import OnProgress
 else:
     columns_add = Deferred("alance.ops.columns.add")
     columns_alter = Deferred("alance.ops.columns.alter")
@@ -36,6 +38,7 @@ class ColumnVerbs(Handle):
         *,
         read_columns: Sequence[str] | None = None,
         batch_size: int | None = None,
+        progress: OnProgress | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
         """Add columns.
@@ -53,15 +56,17 @@ class ColumnVerbs(Handle):
             assert await dataset.get(3, "id", ["double"]) == {"double": 0.6}
 
         Args:
-            transforms: one of - a mapping of names of new columns to SQL texts or pyarrow
-                expressions; - a function, async or not, that is called with a batch of live rows
-                and returns a batch, table or frame with the same number of rows; see
-                `alance.batch_udf`; - a row for each live row of the table, in the table's order, in
-                any form that `write_dataset` accepts; - a pyarrow Field, a list of Fields, or a
-                Schema: columns of nulls.
-            read_columns: columns that are passed to the function, possibly `_rowid` and `_rowaddr`;
-                None: all.
-            batch_size: maximum number of rows that are computed at once; None: chosen by the pages.
+            transforms: one of
+                - a mapping of the new column's name to SQL text or a pyarrow expression;
+                - a function, async or not, that is called with a batch of live rows and returns a
+                  batch, table or frame of as many rows; see `alance.batch_udf`;
+                - rows: a row for each live row of the table, in its order, in any form that
+                  `write_dataset` accepts;
+                - a pyarrow Field, a list of Fields, or a Schema: columns of nulls.
+            read_columns: columns that the function gets, `_rowid` and `_rowaddr` included; None:
+                all.
+            batch_size: most rows that are computed at once.
+            progress: called with a `Progress` of the rows; True: a bar (docs/progress.md).
             commit: see `alance.types.CommitArguments`.
 
         Raises:
@@ -71,18 +76,20 @@ class ColumnVerbs(Handle):
         """
         await self._load(columns_add)
         options = CommitOptions(**commit)
-        after = await columns_add.add_columns(
-            self._snapshot,
-            transforms,
-            read_columns=read_columns,
-            batch_size=batch_size,
-            options=options,
-        )
+        with Reporting(progress):
+            after = await columns_add.add_columns(
+                self._snapshot,
+                transforms,
+                read_columns=read_columns,
+                batch_size=batch_size,
+                options=options,
+            )
         return self._on(after)
 
     async def alter_columns(
         self,
         *alterations: Alteration,
+        progress: OnProgress | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
         """Change names, nullability and types of columns.
@@ -97,8 +104,9 @@ class ColumnVerbs(Handle):
             print(dataset.schema.names)  # ['id', 'cost', 'kind', 'text', 'vector']
 
         Args:
-            alterations: mappings with `path` (`a` or `a.b`, before any of the changes) and at least
-                one of `name`, `nullable` (bool) and `data_type` (a pyarrow type).
+            alterations: mappings with `path` (`a` or `a.b`, as before all changes) and at least one
+                of `name`, `nullable` (bool) and `data_type` (a pyarrow type).
+            progress: called with a `Progress` of the rows; True: a bar (docs/progress.md).
             commit: see `alance.types.CommitArguments`.
 
         Raises:
@@ -110,7 +118,9 @@ class ColumnVerbs(Handle):
         """
         await self._load(columns_alter)
         options = CommitOptions(**commit)
-        return self._on(await columns_alter.alter_columns(self._snapshot, alterations, options))
+        with Reporting(progress):
+            after = await columns_alter.alter_columns(self._snapshot, alterations, options)
+        return self._on(after)
 
     async def drop_columns(
         self,
@@ -145,6 +155,8 @@ class ColumnVerbs(Handle):
         data: Data,
         left_on: str,
         right_on: str | None = None,
+        *,
+        progress: OnProgress | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
         """Add the columns of other data, joined by a key: a left join.
@@ -159,6 +171,7 @@ class ColumnVerbs(Handle):
             data: anything that `write_dataset` accepts; all its columns except the key are added.
             left_on: key column of the table, or `_rowid` or `_rowaddr`.
             right_on: key column of the data; None: the same name.
+            progress: called with a `Progress` of the rows; True: a bar (docs/progress.md).
             commit: see `alance.types.CommitArguments`.
 
         Raises:
@@ -168,7 +181,10 @@ class ColumnVerbs(Handle):
         """
         await self._load(columns_join)
         options = CommitOptions(**commit)
-        after = await columns_join.merge(self._snapshot, data, left_on, right_on, options=options)
+        with Reporting(progress):
+            after = await columns_join.merge(
+                self._snapshot, data, left_on, right_on, options=options
+            )
         return self._on(after)
 
     async def replace_columns(
@@ -177,6 +193,7 @@ class ColumnVerbs(Handle):
         *,
         read_columns: Sequence[str] | None = None,
         batch_size: int | None = None,
+        progress: OnProgress | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
         """Replace the values of existing columns in all rows.
@@ -188,8 +205,9 @@ class ColumnVerbs(Handle):
 
         Args:
             transforms: as for `add_columns`; values are cast to the columns' types.
-            read_columns: columns that are passed to the function; None: all.
-            batch_size: maximum number of rows that are computed at once; None: chosen by the pages.
+            read_columns: columns that the function gets; None: all.
+            batch_size: most rows that are computed at once.
+            progress: called with a `Progress` of the rows; True: a bar (docs/progress.md).
             commit: see `alance.types.CommitArguments`.
 
         Raises:
@@ -199,11 +217,12 @@ class ColumnVerbs(Handle):
         """
         await self._load(columns_add)
         options = CommitOptions(**commit)
-        after = await columns_add.replace_columns(
-            self._snapshot,
-            transforms,
-            read_columns=read_columns,
-            batch_size=batch_size,
-            options=options,
-        )
+        with Reporting(progress):
+            after = await columns_add.replace_columns(
+                self._snapshot,
+                transforms,
+                read_columns=read_columns,
+                batch_size=batch_size,
+                options=options,
+            )
         return self._on(after)

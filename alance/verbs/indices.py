@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from alance.deferred import Deferred
-from alance.errors import InvalidInputError
 from alance.ops.read.positions import as_positions
 from alance.ops.version.options import CommitArguments, CommitOptions
+from alance.progress import Reporting
 from alance.verbs.base import Handle
 from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Self, Unpack
 
     import pyarrow as pa
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         ScalarIndexArguments,
         VectorIndexArguments,
     )
-    from alance.ops.index.vectors.train import IndexProgress
     from alance.ops.search import prewarm
+    from alance.progress import OnProgress
 else:
     index_late = Deferred("alance.ops.index.late")
     index_list = Deferred("alance.ops.index.listing")
@@ -62,6 +62,7 @@ class IndexVerbs(Handle):
         *,
         replace: bool = True,
         train: bool = True,
+        progress: OnProgress | None = None,
         **options: Unpack[ScalarIndexArguments],
     ) -> Self:
         """Create an index of the values of a column, over all rows of this version.
@@ -98,12 +99,12 @@ class IndexVerbs(Handle):
             index_type: a kind from the list above; or an object with `index_type` and `parameters`,
                 such as pylance's `IndexConfig`.
             name: default: `{column}_idx`.
-            replace: True to replace an index of that name on that column; False to raise an error.
-            train: False to create an index that does not cover any rows.
-            options: options of the commit, such as `max_retries` (number of attempts after the
-                first one, for when other writers rewrite the fragments or commit first); options of
-                the index as in `alance.types.ValueIndexArguments`, or `TextIndexArguments` for
-                texts.
+            replace: replace an index of that name on that column; False: raise an error.
+            train: False makes an index that does not cover any row yet.
+            progress: called with a `Progress` of each stage; True: a bar (docs/progress.md).
+            options: of the commit, such as `max_retries` (attempts after the first, if other
+                writers rewrote the fragments or committed first); of zones and JSON as in
+                `alance.types.ValueIndexArguments`, of texts as in `TextIndexArguments`.
 
         Raises:
             InvalidInputError: an unknown column, a column that this kind cannot index, bad options,
@@ -121,11 +122,13 @@ class IndexVerbs(Handle):
         if index_type.upper() in TEXT_KINDS:
             await self._load(index_texts)
             texts = index_new_text.NewTextIndex.of(column, name, rest, replace=replace, train=train)
-            return self._on(await index_texts.create_text_index(self._snapshot, texts, commit))
+            with Reporting(progress):
+                return self._on(await index_texts.create_text_index(self._snapshot, texts, commit))
         await self._load(index_manage)
         arguments = cast("ValueIndexArguments", rest)
         new = index_new.NewIndex(column, index_type, name, replace, train, arguments)
-        return self._on(await index_manage.create_index(self._snapshot, new, commit))
+        with Reporting(progress):
+            return self._on(await index_manage.create_index(self._snapshot, new, commit))
 
     async def create_index(
         self,
@@ -135,7 +138,7 @@ class IndexVerbs(Handle):
         metric: str = "l2",
         *,
         replace: bool = False,
-        progress: Callable[[IndexProgress], object] | None = None,
+        progress: OnProgress | None = None,
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
         max_retries: int = MAX_RETRIES,
@@ -175,37 +178,32 @@ class IndexVerbs(Handle):
                 "IVF_HNSW_PQ"; "INVERTED" or "FTS".
             name: default: `{column}_idx`.
             metric: "l2", "cosine", "dot"; or "hamming" for uint8 with "IVF_FLAT".
-            replace: True to replace an index of that name on that column; False to raise an error.
-            progress: called with an `alance.types.IndexProgress` after each part of the work, only
-                for vectors; a retry begins again. None: not called.
-            properties: texts by key, recorded in the transaction.
+            replace: replace an index of that name on that column; False: raise an error.
+            progress: called with a `Progress` of each stage; True: a bar (docs/progress.md). A
+                further attempt begins again.
+            properties: recorded in the transaction.
             message: a commit message, recorded in the transaction.
             max_retries: number of attempts after the first one, for when other writers rewrite the
                 fragments.
             options: see `alance.types.VectorIndexArguments` and `TextIndexArguments`.
 
         Raises:
-            InvalidInputError: the column has neither vectors nor texts, options do not fit it, or
-                `progress` is set for texts.
-            UnsupportedError: an unknown type of index.
+            InvalidInputError: a column without vectors or texts, or options that do not suit it.
+            UnsupportedError: another type of index.
             AlreadyExistsError: the name is in use.
             RetryableConflictError: other writers rewrote the fragments at every attempt.
         """
         commit = CommitOptions(properties, message, max_retries)
         if isinstance(index_type, str) and index_type.upper() in TEXT_KINDS:
-            if progress is not None:
-                raise InvalidInputError("progress: is told of indices of vectors alone")
             await self._load(index_texts)
             texts = index_new_text.NewTextIndex.of(column, name, options, replace=replace)
-            return self._on(await index_texts.create_text_index(self._snapshot, texts, commit))
+            with Reporting(progress):
+                return self._on(await index_texts.create_text_index(self._snapshot, texts, commit))
         await self._load(index_vectors)
         chosen = index_new_vector.VectorIndexOptions(**cast("VectorIndexArguments", options))
-        snapshot = await index_vectors.create_vector_index(
-            self._snapshot,
-            index_new_vector.NewVectorIndex(column, index_type, name, metric, replace, chosen),
-            commit,
-            progress,
-        )
+        new = index_new_vector.NewVectorIndex(column, index_type, name, metric, replace, chosen)
+        with Reporting(progress):
+            snapshot = await index_vectors.create_vector_index(self._snapshot, new, commit)
         return self._on(snapshot)
 
     async def drop_index(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from alance.deferred import Deferred
 from alance.optimize import UpkeepBlock
+from alance.progress import Reporting
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from alance.ops.maintain.health import TableHealth
     from alance.ops.maintain.policy import MaintenancePolicy
     from alance.ops.maintain.run import MaintenanceReport
+    from alance.progress import OnProgress
 else:
     background = Deferred("alance.ops.maintain.background")
     health = Deferred("alance.ops.maintain.health")
@@ -30,7 +32,11 @@ class MaintenanceVerbs(Handle):
     __slots__ = ()
 
     async def maintain(
-        self, policy: MaintenancePolicy | None = None, *, dry_run: bool = False
+        self,
+        policy: MaintenancePolicy | None = None,
+        *,
+        dry_run: bool = False,
+        progress: OnProgress | None = None,
     ) -> MaintenanceReport:
         """Do the maintenance that is due: compact, extend indices, delete expired rows, clean up.
 
@@ -50,7 +56,9 @@ class MaintenanceVerbs(Handle):
         Args:
             policy: rules; None for those of the table's configuration, with defaults for missing
                 rules; see `MaintenancePolicy.to_config`.
-            dry_run: True to only report the steps that are due, and their cost.
+            dry_run: only report which steps are due, and their cost. Nothing is written.
+            progress: called with a `Progress` of each stage of the steps; True: a bar
+                (docs/progress.md).
 
         Returns:
             The steps with their reasons and outcomes. `checkout_latest` opens the version after
@@ -64,7 +72,8 @@ class MaintenanceVerbs(Handle):
             StoreError: the store failed. The version of the last completed step is the latest.
         """
         await self._load(run)
-        _, report = await run.maintain(self._snapshot, policy, dry_run=dry_run)
+        with Reporting(progress):
+            _, report = await run.maintain(self._snapshot, policy, dry_run=dry_run)
         return report
 
     def maintaining(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitArguments
     from alance.ops.write import options as write_options
     from alance.ops.write import write
-    from alance.ops.write.options import OnProgress
+    from alance.ops.write.options import WriteProgress
     from alance.ops.write.sources import Data
 else:
     blob_files = Deferred("alance.ops.blobs.files")
@@ -68,7 +68,7 @@ class RowVerbs(Handle):
         mode: Literal["append", "overwrite"] = "append",
         max_rows_per_file: int = MAX_ROWS_PER_FILE,
         max_bytes_per_file: int = MAX_BYTES_PER_FILE,
-        progress: OnProgress | None = None,
+        progress: WriteProgress | None = None,
         blobs: BlobOptions | None = None,
         target_bases: Iterable[str] | None = None,
         target_all_bases: bool | None = None,
@@ -104,19 +104,20 @@ class RowVerbs(Handle):
         chosen = blobs or blob_files.BlobOptions()
         options = write_options.WriteOptions(
             limits=write_options.Limits(max_rows_per_file, max_bytes_per_file, blobs=chosen),
-            on_progress=progress,
+            progress=progress,
             commit=CommitOptions(**commit),
             bases=BaseOptions.of(None, target_bases, target_all_bases),
         )
         snapshot = self._snapshot
-        after = await write.write_on(
-            snapshot.session,
-            snapshot.table,
-            snapshot.manifest,
-            data,
-            mode,
-            options=options,
-        )
+        with options.reporting():
+            after = await write.write_on(
+                snapshot.session,
+                snapshot.table,
+                snapshot.manifest,
+                data,
+                mode,
+                options=options,
+            )
         return self._on(after)
 
     async def delete(

@@ -9,10 +9,11 @@ from alance.deferred import Deferred
 from alance.io.loop.generators import outermost
 from alance.ops.version.options import CommitOptions
 from alance.optimize import Optimize
+from alance.progress import Reporting
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from datetime import timedelta
     from typing import Self, Unpack
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from alance.ops.upkeep import config, place, validate
     from alance.ops.version.options import CommitArguments
     from alance.ops.write import bases
+    from alance.progress import OnProgress
 else:
     bases = Deferred("alance.ops.write.bases")
     cleanup = Deferred("alance.ops.cleanup.cleanup")
@@ -58,6 +60,7 @@ class UpkeepVerbs(Handle):
         delete_rate_limit: int | None = None,
         delete_concurrency: int | None = None,
         dry_run: bool = False,
+        progress: OnProgress | None = None,
         **others: Unpack[PolicyArguments],
     ) -> CleanupStats:
         """Remove old versions and the files that no version needs.
@@ -87,15 +90,15 @@ class UpkeepVerbs(Handle):
                 no condition is set.
             retain_versions: number of the latest versions to retain.
             older_than_version: remove only versions before this number.
-            versions: remove only versions with these numbers.
-            delete_unverified: True to also remove files of no version that are younger than seven
-                days. This is only safe while nobody else writes to the table, because files of
-                running writers would be removed as well.
-            error_if_tagged_old_versions: False to retain tagged versions that match, without an
-                error.
-            delete_rate_limit: maximum number of files deleted per second; None: no limit.
-            delete_concurrency: maximum number of concurrent deletion requests; None: 4.
-            dry_run: True to only count versions and files.
+            versions: remove only these numbers.
+            delete_unverified: also remove files of no version that are younger than seven days.
+                Only safe while nobody else writes to the table: files of running writers would go
+                as well.
+            error_if_tagged_old_versions: False: tagged versions that match stay without an error.
+            delete_rate_limit: files deleted per second, at most.
+            delete_concurrency: requests for deletion at once; 4 by default.
+            dry_run: only count.
+            progress: called with a `Progress` of each stage; True: a bar (docs/progress.md).
 
         Raises:
             InvalidInputError: tagged versions match, or an argument is out of range.
@@ -107,16 +110,17 @@ class UpkeepVerbs(Handle):
             return (await explained).stats
         await self._load(cleanup, cleanup_policy, managed)
         snapshot = self._snapshot
-        return await cleanup.cleanup(
-            snapshot.engine,
-            snapshot.table,
-            cleanup_policy.CleanupPolicy(
-                older_than=older_than, retain_versions=retain_versions, **others
-            ),
-            objects=managed.ObjectReader(snapshot.session, snapshot.table),
-            delete_rate_limit=delete_rate_limit,
-            delete_concurrency=delete_concurrency,
-        )
+        with Reporting(progress):
+            return await cleanup.cleanup(
+                snapshot.engine,
+                snapshot.table,
+                cleanup_policy.CleanupPolicy(
+                    older_than=older_than, retain_versions=retain_versions, **others
+                ),
+                objects=managed.ObjectReader(snapshot.session, snapshot.table),
+                delete_rate_limit=delete_rate_limit,
+                delete_concurrency=delete_concurrency,
+            )
 
     async def explain_cleanup_old_versions(
         self,
@@ -159,7 +163,7 @@ class UpkeepVerbs(Handle):
         self,
         *,
         min_version: int | None = None,
-        progress: Callable[[int, int], object] | None = None,
+        progress: OnProgress | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
         """List the files that this branch's versions name, a batch per version, newest first.
 
@@ -171,8 +175,8 @@ class UpkeepVerbs(Handle):
         record does not name its files (old writers).
 
         Args:
-            min_version: first version to list; None: all versions.
-            progress: called with the number of manifests read, and their total.
+            min_version: leave out versions before this one.
+            progress: called with a `Progress` of the manifests; True: a bar (docs/progress.md).
 
         Raises:
             InvalidInputError: a negative `min_version`.

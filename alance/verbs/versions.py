@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from alance.deferred import Deferred
 from alance.ops.version import opening
 from alance.ops.version.options import CommitOptions
+from alance.progress import Reporting
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from alance.ops.version import restore
     from alance.ops.version.opening import Reference
     from alance.ops.version.options import CommitArguments
+    from alance.progress import OnProgress
     from alance.versioning.load import VersionInfo
 else:
     clone = Deferred("alance.ops.refs.clone")
@@ -311,6 +313,7 @@ class VersionVerbs(Handle):
         message: str | None = None,
         store: object | None = None,
         storage_options: Mapping[str, str] | None = None,
+        progress: OnProgress | None = None,
     ) -> Self:
         """Copy a version to another place, possibly in another store, and open it there.
 
@@ -330,6 +333,7 @@ class VersionVerbs(Handle):
             properties, message: texts by key, and a commit message, recorded in the transaction.
             store, storage_options: store of the target; default: that of this dataset, if it is of
                 the same kind.
+            progress: called with a `Progress` of the files; True: a bar (docs/progress.md).
 
         Raises:
             AlreadyExistsError: the target already has a table, or another file with the same name.
@@ -338,13 +342,14 @@ class VersionVerbs(Handle):
             StoreError: a store failed.
         """
         await self._load(clone)
-        target = await clone.clone(
-            self._snapshot,
-            target_uri,
-            reference,
-            CommitOptions(properties, message),
-            is_shallow=False,
-            store=store,
-            storage_options=storage_options,
-        )
+        with Reporting(progress):
+            target = await clone.clone(
+                self._snapshot,
+                target_uri,
+                reference,
+                CommitOptions(properties, message),
+                is_shallow=False,
+                store=store,
+                storage_options=storage_options,
+            )
         return type(self)(target)

@@ -25,7 +25,6 @@ from tests.reference.thinned import thinned
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from alance.ops.index.vectors.train import IndexProgress
 
 DIM = 16
 NUM_ROWS = 4000
@@ -350,25 +349,27 @@ async def test_training_holds_its_sample_once(
 async def test_progress_is_told_step_by_step(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(table(clustered(3000, 1)), tmp_path / "t")
     dataset = await dataset.delete("id < 100")
-    told: list[IndexProgress] = []
+    told: list[alance.Progress] = []
     await dataset.create_index(
         "v", "IVF_PQ", num_partitions=4, num_sub_vectors=4, progress=told.append
     )
-    assert [*dict.fromkeys(progress.step for progress in told)] == [
+    assert [*dict.fromkeys(progress.stage for progress in told)] == [
         "centroids", "codebook", "code", "write",
     ]  # fmt: skip
-    last = {progress.step: progress for progress in told}
-    assert 0 < last["centroids"].done <= last["centroids"].total == 50
-    assert (last["codebook"].done, last["codebook"].total) == (4, 4)
-    for step in ("code", "write"):
-        assert (last[step].done, last[step].total) == (2900, 2900)
+    first = {progress.stage: progress for progress in reversed(told)}
+    last = {progress.stage: progress for progress in told}
+    assert first["centroids"] == alance.Progress("centroids", 0, 50, "rounds")
+    assert 0 < last["centroids"].done == (last["centroids"].total or 0) <= 50
+    assert last["codebook"] == alance.Progress("codebook", 4, 4, "sub-vectors")
+    for stage in ("code", "write"):
+        assert last[stage] == alance.Progress(stage, 2900, 2900, "rows")
 
 
 async def test_an_error_of_whoever_is_told_ends_the_build(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(table(clustered(3000, 1)), tmp_path / "t")
 
-    def fail(progress: IndexProgress) -> None:
-        if progress.step == "write":
+    def fail(progress: alance.Progress) -> None:
+        if progress.stage == "write":
             raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):

@@ -105,6 +105,8 @@ async def test_what_failed_is_not_completed(lab: Lab) -> None:
 
 
 async def test_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="progress=5: expected a function, or an object"):
+    with pytest.raises(
+        InvalidInputError, match="progress=5: expected a function or True, or an object"
+    ):
         await alance.write_dataset(ROWS, tmp_path / "t", progress=5)  # type: ignore[arg-type]
     assert not (tmp_path / "t").exists()

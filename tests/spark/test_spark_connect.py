@@ -55,7 +55,7 @@ def test_searches_know_the_warehouse_of_the_client(seen):
 
 def test_jobs_run_from_the_client(seen):
     assert seen["jobs"] == [10, 105]
-    assert seen["progress"][0] == "build_index"
+    assert seen["progress"][0] == "commit"
     assert seen["progress"][1] == seen["progress"][2]
     assert seen["parallelism"] == 2
 

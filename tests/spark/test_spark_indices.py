@@ -65,7 +65,7 @@ def runs_of(folder: Path) -> list[str]:
 def test_both_kinds_and_the_command(spark, uri, tmp_path, capsys):
     steps: list[str] = []
     done = jobs.build_index(
-        spark, uri, "k", task_bytes=1, on_progress=lambda now: steps.append(now.step)
+        spark, uri, "k", task_bytes=1, on_progress=lambda now: steps.append(now.stage)
     )
     assert (done.version, done.counts["tasks"], done.counts["rounds"]) == (3, 5 + 1, 1)
     assert done.counts["rows"] == lance.dataset(uri).count_rows()

@@ -103,16 +103,15 @@ async def test_each_version_is_a_request_and_progress_is_told(lab: Lab) -> None:
     dataset = await alance.write_dataset(numbers(0, 9), uri, storage_options=options)
     for start in range(3):
         dataset = await dataset.insert(numbers(start, start + 1))
-    told: list[tuple[int, int]] = []
+    told: list[alance.Progress] = []
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         with alance.trace() as recorder:
-            table = await gathered(
-                dataset.tracked_files(progress=lambda *counts: told.append(counts))
-            )
+            table = await gathered(dataset.tracked_files(progress=told.append))
         assert recorder.totals.num_requests <= 5
         there = await gathered(dataset.all_files())
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert (told[0].done, told[0].total) == (0, 4)
+    assert told[-1] == alance.Progress("manifests", 4, 4, "versions")
     assert set(table["path"].to_pylist()) <= set(there["path"].to_pylist())
     assert set(table["base_uri"].to_pylist()) == {uri}
 

@@ -36,6 +36,7 @@ from alance.ops.cleanup.policy import (
     counted,
     without_tagged,
 )
+from alance.progress import Stage
 from alance.records import dataclass
 from alance.versioning import refs
 from alance.versioning.load import (
@@ -96,7 +97,14 @@ class Deleter:
         size = REQUEST_FILES if self._rate is None else min(REQUEST_FILES, self._rate)
         paths = [file.path for file in files]
         parts = [paths[start : start + size] for start in range(0, len(paths), size)]
-        failed = await all_of(self._delete(part, strict=strict) for part in parts)
+
+        async def delete(part: Sequence[str]) -> Sequence[str]:
+            failed = await self._delete(part, strict=strict)
+            stage.add(len(part))
+            return failed
+
+        with Stage("delete", len(paths), "files") as stage:
+            failed = await all_of(map(delete, parts))
         return {path for part in failed for path in part}
 
     async def _delete(self, paths: Sequence[str], *, strict: bool) -> Sequence[str]:
@@ -355,11 +363,13 @@ async def _needs_of_all(
     Cost: the manifests are read in groups of `TOGETHER_BYTES`; one pool job parses a group.
     """
     needs: list[tuple[datetime | None, Int32s]] = []
-    for group in grouped(places, lambda place: place.num_bytes or 0, TOGETHER_BYTES):
-        read = await read_manifests(engine, group)
-        parsed = await engine.pool.run(partial(_parsed_needs, group, read, contents.index))
-        for where, version_needs in zip(group, parsed, strict=True):
-            needs.append(version_needs or await _needs(engine, where, contents))
+    with Stage("manifests", len(places), "versions") as stage:
+        for group in grouped(places, lambda place: place.num_bytes or 0, TOGETHER_BYTES):
+            read = await read_manifests(engine, group)
+            parsed = await engine.pool.run(partial(_parsed_needs, group, read, contents.index))
+            for where, version_needs in zip(group, parsed, strict=True):
+                needs.append(version_needs or await _needs(engine, where, contents))
+            stage.at(len(needs))
     return needs
 
 

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.checks import check_callback, check_count
+from alance.checks import check_count
 from alance.errors import CorruptFileError, NotFoundError
 from alance.format.table.fragment import DataFile, Fragment, data_path, deletion_path
 from alance.format.table.naming import TRANSACTIONS, VERSIONS
 from alance.io.loop.readahead import Job, readahead
 from alance.ops.cleanup.files import index_folder
+from alance.progress import Reporter, Stage
 from alance.versioning.load import list_manifests, load_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Iterator, Mapping
 
     from alance.format.table.fragment import DatasetBasePath
     from alance.format.table.manifest import Manifest
     from alance.io.reading.engine import Engine
+    from alance.progress import OnProgress
     from alance.versioning.load import ManifestLocation
     from alance.versioning.table import Table
 
@@ -52,10 +54,10 @@ async def tracked_files(
     engine: Engine,
     table: Table,
     min_version: int | None,
-    progress: Callable[[int, int], object] | None,
+    progress: OnProgress | None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield the files that each version of a branch needs, one batch per version; see the verb."""
-    check_callback("progress", progress)
+    reporter = Reporter.of(progress)
     if min_version is not None:
         check_count("min_version", min_version, 0)
     places = await list_manifests(engine, table)
@@ -74,14 +76,16 @@ async def tracked_files(
 
     jobs = (Job(place.num_bytes or 0, partial(read, place)) for place in places)
     ahead = readahead(jobs, budget_bytes=MANIFEST_BYTES, max_jobs=MANIFESTS_AT_ONCE)
-    done = 0
-    async with aclosing(ahead) as batches:
-        async for batch in batches:
-            done += 1
-            if progress is not None:
-                progress(done, len(places))
-            if batch is not None:
-                yield batch
+    try:
+        with Stage("manifests", len(places), "versions", reporter) as stage:
+            async with aclosing(ahead) as batches:
+                async for batch in batches:
+                    stage.add(1)
+                    if batch is not None:
+                        yield batch
+    finally:
+        if reporter is not None:
+            reporter.close()
 
 
 async def all_files(engine: Engine, table: Table) -> AsyncGenerator[pa.RecordBatch, None]:

@@ -34,6 +34,7 @@ from alance.ops.version.commits import PreparedChange
 from alance.ops.write.files import DataFiles
 from alance.ops.write.files_at_once import write_at_once
 from alance.ops.write.options import Limits
+from alance.progress import Stage, is_watched
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -113,31 +114,41 @@ class Backfill:
 
         async def alone(handle: FragmentHandle) -> None:
             async with limit:
-                await self._alone(snapshot, new, handle, source_of(handle, reads), ahead_bytes)
+                source = source_of(handle, reads)
+                await self._alone(snapshot, new, handle, source, ahead_bytes, stage)
 
         async def group(small: Sequence[FragmentHandle]) -> None:
             async with few:
                 await self._group(snapshot, new, small, reads, ahead_bytes)
+                stage.add(self._num_values(small))
 
         missing = await self._missing(handles, reads)
-        if self.values.in_order:
-            for handle in missing:
-                await alone(handle)
-        else:
-            groups: list[list[FragmentHandle]] = []
-            if isinstance(self.values, GroupedValues) and self.checkpoint is None:
-                groups = await snapshot.engine.pool.run(
-                    lambda: list(small_groups(snapshot, new, missing))
-                )
-            grouped = {handle.id for small in groups for handle in small}
-            works = [group(small) for small in groups]
-            works += [alone(handle) for handle in missing if handle.id not in grouped]
-            await all_of(works)
-        await self.values.end(snapshot)
+        with Stage("columns", self._num_values(missing), "rows") as stage:
+            if self.values.in_order:
+                for handle in missing:
+                    await alone(handle)
+            else:
+                groups: list[list[FragmentHandle]] = []
+                if isinstance(self.values, GroupedValues) and self.checkpoint is None:
+                    groups = await snapshot.engine.pool.run(
+                        lambda: list(small_groups(snapshot, new, missing))
+                    )
+                grouped = {handle.id for small in groups for handle in small}
+                works = [group(small) for small in groups]
+                works += [alone(handle) for handle in missing if handle.id not in grouped]
+                await all_of(works)
+            await self.values.end(snapshot)
         ids = {handle.id for handle in handles}
         gone = [self._written.pop(key) for key in self._written.keys() - ids]
         await _removed(gone)
         return [self._fragment(handle, new) for handle in handles]
+
+    def _num_values(self, handles: Iterable[FragmentHandle]) -> int:
+        """Return the number of values of prepared fragments; 0 if nothing reports progress."""
+        if not is_watched():
+            return 0
+        keep = self.values.is_physical
+        return sum(Spread.of(handle, keep=keep).num_live for handle in handles)
 
     async def _missing(
         self, handles: Sequence[FragmentHandle], reads: frozenset[int] | None
@@ -197,18 +208,20 @@ class Backfill:
         handle: FragmentHandle,
         source: str,
         ahead_bytes: int,
+        stage: Stage,
     ) -> None:
         """Write the file of a fragment, unless the checkpoint has it."""
         if self.checkpoint is not None:
             record = await self.checkpoint.find(handle.id, source)
             if record is not None:
                 self._written[handle.id] = _BackfilledFile(source, record, None)
+                stage.add(self._num_values([handle]))
                 return
         version = snapshot.manifest.data_storage_version
         bases = snapshot.manifest.base_paths
         files = DataFiles(snapshot.session, snapshot.table, new, version, ONE_FILE, bases=bases)
         try:
-            num_rows = await self._write(snapshot, handle, files, ahead_bytes)
+            num_rows = await self._write(snapshot, handle, files, ahead_bytes, stage)
             (fragment,) = await files.seal() or [table_pb2.DataFragment()]
             await files.publish()
             if fragment.physical_rows != num_rows:
@@ -238,7 +251,12 @@ class Backfill:
             self._written[handle.id] = _BackfilledFile(source_of(handle, reads), record, file)
 
     async def _write(
-        self, snapshot: Snapshot, handle: FragmentHandle, files: DataFiles, ahead_bytes: int
+        self,
+        snapshot: Snapshot,
+        handle: FragmentHandle,
+        files: DataFiles,
+        ahead_bytes: int,
+        stage: Stage,
     ) -> int:
         spread = Spread.of(handle, keep=self.values.is_physical)
         start = 0
@@ -249,6 +267,7 @@ class Backfill:
                 rows = await spread.batch(snapshot, batch, start)
                 start += batch.num_rows
                 await files.write(rows)
+                stage.add(batch.num_rows)
         if start < spread.num_live:
             raise _wrong_rows(handle, str(start), spread.num_live)
         return handle.num_physical_rows if spread.num_live else 0

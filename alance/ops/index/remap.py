@@ -27,6 +27,7 @@ from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.index.texts.remap import moved_texts
 from alance.ops.index.vectors.remap import moved_vectors
 from alance.ops.lookup.kinds import KINDS
+from alance.progress import Stage
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -110,19 +111,25 @@ async def move_indices(
     moved: list[RewrittenIndex] = []
     files: list[SegmentFiles] = []
     covering: set[bytes] = set()
+    inside_of = {
+        number: inside
+        for number, message in enumerate(snapshot.manifest.indices)
+        if message.name not in SYSTEM and (inside := _inside(message, groups))
+    }
     try:
-        for message in snapshot.manifest.indices:
-            if message.name in SYSTEM or not (inside := _inside(message, groups)):
-                continue
-            index = Index.from_protobuf(message)
-            if _follows(snapshot, index):
-                covering.add(message.uuid.uuid)
-            elif is_translated(snapshot, index):
-                new = SegmentFiles(snapshot)
-                files.append(new)
-                if await _translate(snapshot, index, inside, new, uncover=uncover):
-                    moved.append(record(index, new))
+        with Stage("remap", len(inside_of), "segments") as stage:
+            for number, inside in inside_of.items():
+                message = snapshot.manifest.indices[number]
+                index = Index.from_protobuf(message)
+                if _follows(snapshot, index):
                     covering.add(message.uuid.uuid)
+                elif is_translated(snapshot, index):
+                    new = SegmentFiles(snapshot)
+                    files.append(new)
+                    if await _translate(snapshot, index, inside, new, uncover=uncover):
+                        moved.append(record(index, new))
+                        covering.add(message.uuid.uuid)
+                stage.add(1)
     except BaseException:
         await MovedIndices((), tuple(files), frozenset()).discard()
         raise

@@ -21,6 +21,7 @@ from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES
 from alance.io.loop.readahead import Job, readahead
 from alance.ops.read.managed import objects_by_fragment
 from alance.ops.version.objects import copy_object
+from alance.progress import Stage
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -105,9 +106,10 @@ async def copy_files(source: Snapshot, target: Table, objects: Sequence[Copied])
     jobs = (Job(min(file.num_bytes or held, held), partial(copy, file)) for file in files)
     budget = source.session.io_buffer_bytes
     copies = readahead(jobs, budget_bytes=budget, max_jobs=COPIES_AT_ONCE, ordered=False)
-    async with aclosing(copies):
-        async for _ in copies:
-            pass
+    with Stage("copy", len(files), "files") as stage:
+        async with aclosing(copies):
+            async for _ in copies:
+                stage.add(1)
 
 
 def _named(table: Table, manifest: Manifest) -> Iterator[Copied]:

@@ -28,6 +28,7 @@ from alance.ops.version.commits import PreparedChange, latest, with_retries
 from alance.ops.version.opening import at_version
 from alance.ops.version.snapshot import Snapshot
 from alance.ops.version.summary import ChangeSummary
+from alance.progress import Stage, is_watched
 from alance.records import dataclass
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.rules import TableRules
@@ -167,7 +168,8 @@ async def execute(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
 
     originals = await snapshot.engine.pool.run(check)
     fragment_ids = [fragment.id for fragment in originals]
-    fragments = await rewrite(snapshot, fragment_ids, task.options)
+    with Stage("compact", await snapshot.watched_rows(fragment_ids), "rows") as stage:
+        fragments = await rewrite(snapshot, fragment_ids, task.options, stage)
     return RewriteResult.of(task, originals, fragments)
 
 
@@ -358,15 +360,21 @@ async def carry_out(
     async def run(task: CompactionTask) -> RewriteResult:
         resolved = shared(task.options, at_once, snapshot.read_ahead_bytes)
         originals = await snapshot.engine.pool.run(lambda: tuple(task.fragments))
-        fragments = await rewrite(snapshot, [old.id for old in originals], resolved)
+        fragments = await rewrite(snapshot, [old.id for old in originals], resolved, stage)
         done.append(RewriteResult.of(task, originals, fragments))
         return done[-1]
 
     async def forget() -> None:
         await discard(snapshot, done)
 
+    num_rows = None
+    if is_watched():
+        num_rows = await snapshot.watched_rows(
+            [old.id for task in todo.tasks for old in task.fragments]
+        )
     try:
-        results = await each(run, todo.tasks, at_once=at_once)
+        with Stage("compact", num_rows, "rows") as stage:
+            results = await each(run, todo.tasks, at_once=at_once)
     except BaseException:
         await forget()
         raise

@@ -32,18 +32,25 @@ if TYPE_CHECKING:
     from alance.format.table.lineage import Lineage
     from alance.ops.upkeep.compact_plan import ResolvedCompactionOptions
     from alance.ops.version.snapshot import Snapshot
+    from alance.progress import Stage
 
 JOINED_ROWS: Final = 64 << 10
 JOINED_BYTES: Final = 8 << 20
 
 
 async def rewrite(
-    snapshot: Snapshot, fragment_ids: Sequence[int], options: ResolvedCompactionOptions
+    snapshot: Snapshot,
+    fragment_ids: Sequence[int],
+    options: ResolvedCompactionOptions,
+    stage: Stage,
 ) -> list[table_pb2.DataFragment]:
     """Write the live rows of fragments, in order, to new fragments and files.
 
     With stable row ids, rows keep their ids and versions. Cost: a scan of the fragments, and a
     write of their rows. After a failure all new files are removed.
+
+    Args:
+        stage: stage in which the rows are counted.
 
     Raises:
         CorruptFileError: the number of rows of a fragment differs from the manifest's.
@@ -67,6 +74,7 @@ async def rewrite(
                     await files.cut()
                 else:
                     await files.write(conform(part, schema))
+                    stage.add(part.num_rows)
         fragments = await files.seal()
         if rows_of(fragments) != num_rows:
             raise CorruptFileError(

@@ -15,6 +15,7 @@ from alance.ops.version.learn import learn_rows_and_sizes, learn_values
 from alance.ops.version.mem_wal import mention_mem_wal
 from alance.ops.version.projection import ROW_ID, ROW_OFFSET, project
 from alance.ops.version.summary import ChangeSummary
+from alance.progress import is_watched
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, live_runs
 
 if TYPE_CHECKING:
@@ -283,6 +284,17 @@ class Snapshot:
                 )
             self._counts = counts
         return self._counts
+
+    async def watched_rows(self, fragment_ids: Collection[int]) -> int | None:
+        """Return the number of live rows of fragments; None if nothing reports progress.
+
+        Raises:
+            CorruptFileError: see `live_count`.
+        """
+        if not is_watched():
+            return None
+        counts, ids = await self.live_counts(), frozenset(fragment_ids)
+        return int(counts[[handle.id in ids for handle in self.handles]].sum())
 
     async def first_rows(self) -> Int64s:
         """Return the position of each fragment's first live row, then the number of all live rows.

@@ -166,7 +166,7 @@ async def append_to(
     source = await open_source(data, schema, session.engine.pool)
     files = await files_on(session, table, base, base.schema, options)
     try:
-        fragments = await files.write_all(source.batches)
+        fragments = await files.write_all(source.batches, source.num_rows)
         return await commit_append(session, table, base, files, fragments, options)
     except BaseException as error:
         if not may_be_visible(error):
@@ -190,7 +190,7 @@ async def files_on(
         schema,
         options.version_for(base),
         options.limits,
-        options.on_progress,
+        options.hooks,
         bases=bases,
         targets=await places_of(options.bases, session.engine, table, bases),
     )

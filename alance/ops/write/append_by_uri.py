@@ -131,12 +131,12 @@ class Guess:
         except UnsupportedError:  # a cast to the table's type may still be possible
             return await load_manifest(session.engine, self._where)
         files = DataFiles(
-            session, self._table, schema, version, self._options.limits, self._options.on_progress
+            session, self._table, schema, version, self._options.limits, self._options.hooks
         )
         loading = asyncio.ensure_future(load_manifest(session.engine, self._where))
         try:
             source = await open_source(data, None, session.engine.pool)
-            fragments = await files.write_all(source.batches)
+            fragments = await files.write_all(source.batches, source.num_rows)
             return await self._commit(loading, files, fragments)
         except _WrongGuessError:
             await files.discard()

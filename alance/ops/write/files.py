@@ -18,7 +18,8 @@ from alance.format.table.flags import MANAGED_KEY
 from alance.format.table.naming import data_file_name
 from alance.io.loop.tasks import all_of
 from alance.ops.blobs.files import BlobFiles
-from alance.ops.write.options import FragmentWriteProgress, Limits, Progress
+from alance.ops.write.options import Limits
+from alance.progress import Stage
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from alance.format.table.fragment import DatasetBasePath
     from alance.io.reading.engine import Engine
     from alance.io.stores.store import Store
-    from alance.ops.write.options import OnProgress
+    from alance.ops.write.options import FragmentWriteProgress
     from alance.session import Session
     from alance.versioning.table import Table
 
@@ -64,6 +65,7 @@ class DataFiles:
     `publish` is not called or fails.
 
     Args:
+        hooks: called at the beginning and the end of each file; None: nothing is called.
         bases: the table's base paths, for URIs of blobs.
         targets: base paths for the files, used in turn; None: the table's folder.
     """
@@ -73,7 +75,7 @@ class DataFiles:
     schema: Schema
     version: FileVersion
     limits: Limits = field(default_factory=Limits)
-    on_progress: OnProgress | None = None
+    hooks: FragmentWriteProgress | None = None
     buffer_bytes: int | None = None
     bases: Mapping[int, DatasetBasePath] = field(default_factory=dict)
     targets: Sequence[DatasetBasePath | None] = (None,)
@@ -86,17 +88,10 @@ class DataFiles:
     _endings: deque[asyncio.Task[None]] = field(default_factory=deque, init=False)
     _engine: Engine = field(init=False)
     _has_blobs: bool = field(init=False)
-    _hooks: FragmentWriteProgress | None = field(default=None, init=False)
-    _tell_rows: Callable[[Progress], object] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._has_blobs = any(leaf.is_blob_v2 for leaf in self.schema.walk())
         self._engine = self.session.engine
-        on_progress = self.on_progress
-        if on_progress is not None and isinstance(on_progress, FragmentWriteProgress):
-            self._hooks = on_progress
-        else:
-            self._tell_rows = on_progress
 
     @property
     def num_rows(self) -> int:
@@ -136,7 +131,6 @@ class DataFiles:
                 or writer.num_bytes >= self.limits.max_bytes_per_file
             ):
                 await self._seal(file)
-        self._tell()
 
     async def cut(self) -> None:
         """End the current file and all before it; later rows start another file.
@@ -160,26 +154,30 @@ class DataFiles:
             await self._seal(self._current)
         if not self._may_wait:
             await self._end_small()
-        self._tell()
         return [self._fragment(file) for file in self._files]
 
     async def write_all(
-        self, batches: AsyncIterable[pa.RecordBatch]
+        self, batches: AsyncIterable[pa.RecordBatch], num_rows: int | None
     ) -> list[table_pb2.DataFragment]:
         """Write the rows of all batches, then `seal`.
+
+        Args:
+            num_rows: number of rows of all batches; None: unknown.
 
         Raises:
             InvalidInputError: the format cannot hold a value.
             StoreError: the store failed. Errors of `batches` are also raised.
         """
-        async for batch in batches:
-            await self.write(batch)
-        return await self.seal()
+        with Stage("write", num_rows, "rows") as stage:
+            async for batch in batches:
+                await self.write(batch)
+                stage.at(self.num_rows)
+            return await self.seal()
 
     @property
     def _may_wait(self) -> bool:
         """True if all files are small enough to be written together with the manifest."""
-        is_own = not (self.table.is_remote or any(self.targets) or self._hooks)
+        is_own = not (self.table.is_remote or any(self.targets) or self.hooks)
         return (
             is_own
             and len(self._files) == len(self._small) <= FEW_FILES
@@ -256,9 +254,9 @@ class DataFiles:
             writer.attach(blobs)
         self._current = _File(writer, name, location, base, blobs)
         self._files.append(self._current)
-        if self._hooks is not None:
+        if self.hooks is not None:
             named = table_pb2.DataFile(path=name)
-            self._hooks.begin(table_pb2.DataFragment(files=[named]))
+            self.hooks.begin(table_pb2.DataFragment(files=[named]))
         return self._current
 
     async def _seal(self, file: _File) -> None:
@@ -307,9 +305,9 @@ class DataFiles:
         self, files: Sequence[_File], publish: Callable[[], Awaitable[None]]
     ) -> None:
         await publish()
-        if self._hooks is not None:
+        if self.hooks is not None:
             for file in files:
-                self._hooks.complete(self._fragment(file))
+                self.hooks.complete(self._fragment(file))
 
     async def _remove(self, file: _File) -> None:
         paths = [] if file.blobs is None else await file.blobs.abort()
@@ -330,10 +328,6 @@ class DataFiles:
         if file.base is not None:
             data_file.base_id = file.base.id
         return table_pb2.DataFragment(files=[data_file], physical_rows=written.num_rows)
-
-    def _tell(self) -> None:
-        if self._tell_rows is not None:
-            self._tell_rows(Progress(self.num_rows, self.num_bytes, len(self._files)))
 
 
 def data_file_of(name: str, version: FileVersion, written: WrittenFile) -> table_pb2.DataFile:

@@ -14,13 +14,15 @@ from alance.ops.version.options import (
     BaseOptions,
     CommitOptions,
 )
+from alance.progress import EXPECTED, Reporting
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from alance.format.proto import table_pb2
     from alance.format.table.manifest import Manifest
+    from alance.progress import OnProgress
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
 
@@ -37,15 +39,6 @@ class Limits:
     def __post_init__(self) -> None:
         check_count("max_rows_per_file", self.max_rows_per_file)
         check_count("max_bytes_per_file", self.max_bytes_per_file)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Counters of a write in progress; the bytes include rows that are not yet encoded."""
-
-    num_rows: int
-    num_bytes: int
-    num_files: int
 
 
 @runtime_checkable
@@ -70,7 +63,7 @@ class FragmentWriteProgress(Protocol):
         """
 
 
-OnProgress: TypeAlias = "Callable[[Progress], object] | FragmentWriteProgress"
+WriteProgress: TypeAlias = "OnProgress | FragmentWriteProgress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +77,7 @@ class WriteOptions:
         v2_manifest_paths: for a new table: True for manifest names by which one LIST finds the
             latest version.
         config: configuration of a new table.
-        on_progress: called after each batch, or for each fragment; None: not called.
+        progress: callback for rows, or hooks for each fragment.
         commit: options of the commit.
         bases: base paths of a new table, and targets of new files.
     """
@@ -94,20 +87,35 @@ class WriteOptions:
     stable_row_ids: bool = False
     v2_manifest_paths: bool = True
     config: Mapping[str, str] = field(default_factory=dict)
-    on_progress: OnProgress | None = None
+    progress: WriteProgress | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)
     bases: BaseOptions = field(default_factory=BaseOptions)
 
     def __post_init__(self) -> None:
-        on_progress = self.on_progress
-        if on_progress is None:  # the checks below take longer than everything else here
+        progress = self.progress
+        if progress is None or isinstance(progress, bool):
             return
-        if isinstance(on_progress, FragmentWriteProgress):
-            check_callback("progress.begin", on_progress.begin)
-            check_callback("progress.complete", on_progress.complete)
+        if isinstance(progress, FragmentWriteProgress):
+            check_callback("progress.begin", progress.begin)
+            check_callback("progress.complete", progress.complete)
         else:
-            functions = "a function, or an object with `begin` and `complete`"
-            check_callback("progress", on_progress, functions)
+            functions = f"{EXPECTED}, or an object with `begin` and `complete`"
+            check_callback("progress", progress, functions)
+
+    @property
+    def hooks(self) -> FragmentWriteProgress | None:
+        """Object that is called for each fragment. None: `progress` is no such object."""
+        progress = self.progress
+        if progress is None or isinstance(progress, bool):  # a look at a protocol takes long
+            return None
+        return progress if isinstance(progress, FragmentWriteProgress) else None
+
+    def reporting(self) -> Reporting:
+        """Return the block in which `progress` receives the events of the write."""
+        progress = self.progress
+        if progress is None or isinstance(progress, bool):
+            return Reporting(progress)
+        return Reporting(None if isinstance(progress, FragmentWriteProgress) else progress)
 
     @classmethod
     def of(
@@ -120,7 +128,7 @@ class WriteOptions:
         v2_manifest_paths: bool = True,
         config: Mapping[str, str] | None = None,
         commit: CommitOptions | None = None,
-        progress: OnProgress | None = None,
+        progress: WriteProgress | None = None,
         blobs: BlobOptions | None = None,
         statistics: bool = True,
         bases: BaseOptions | None = None,
@@ -140,7 +148,7 @@ class WriteOptions:
             stable_row_ids=stable_row_ids,
             v2_manifest_paths=v2_manifest_paths,
             config=config or {},
-            on_progress=progress,
+            progress=progress,
             commit=commit or CommitOptions(),
             bases=bases or BaseOptions(),
         )

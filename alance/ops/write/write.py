@@ -120,7 +120,7 @@ async def write_fragments(
     fields = _new_schema(source.schema, base, options) if grown is None else grown.schema
     files = await files_on(session, table, base, fields, options)
     try:
-        fragments = tuple(await files.write_all(source.batches))
+        fragments = tuple(await files.write_all(source.batches, source.num_rows))
         await files.publish()
     except BaseException:
         await files.discard()
@@ -265,7 +265,7 @@ async def write_on(
     fields = _new_schema(source.schema, base, options)
     files = await files_on(session, table, base, fields, options)
     try:
-        fragments = tuple(await files.write_all(source.batches))
+        fragments = tuple(await files.write_all(source.batches, source.num_rows))
     except BaseException:
         await files.discard()
         raise

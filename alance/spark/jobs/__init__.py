@@ -1,7 +1,7 @@
 """Pipeline jobs: functions of a Spark session that return a `Summary`."""
 
 from alance.spark.jobs.backfill import backfill
-from alance.spark.jobs.base import Progress, Summary
+from alance.spark.jobs.base import Summary
 from alance.spark.jobs.indexing import build_index
 from alance.spark.jobs.merging import When, merge
 from alance.spark.jobs.rows import delete, update
@@ -9,7 +9,6 @@ from alance.spark.jobs.transfer import export, ingest
 from alance.spark.jobs.upkeep import cleanup, compact, validate
 
 __all__ = [
-    "Progress",
     "Summary",
     "When",
     "backfill",

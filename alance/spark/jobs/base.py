@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
+from alance import Progress
 from alance.spark.failures import translated
 from alance.spark.options import WriteOptions
 from alance.spark.session import storage_of
@@ -37,21 +38,6 @@ RESULT: Final = "number long, result binary"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Progress of a job.
-
-    Attributes:
-        step: name of the current step.
-        done, total: number of finished Spark tasks, and of all Spark tasks.
-    """
-
-    job: str
-    step: str
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """Result of a job.
 
@@ -73,7 +59,8 @@ class Summary:
 
 
 class Watch:
-    """Times a job, and reports its finished Spark tasks while it runs and at its end.
+    """Times a job, and reports the number of finished Spark tasks while it runs and at its end, as
+    events in which `stage` is the job's step.
 
     An error of alance that Spark has wrapped is raised unwrapped at the end of the block. The
     counted tasks are those of the thread that enters `with Watch(...) as watch`. With Spark
@@ -154,7 +141,7 @@ class Watch:
     def _say(self, counts: Iterable[tuple[int, int]]) -> None:
         """Report the numbers of finished tasks and of all tasks if they have changed."""
         done, total = (sum(column) for column in zip((0, 0), *counts, strict=True))
-        now = Progress(self._job, self.step, done, total)
+        now = Progress(self.step, done, total, "tasks")
         if now != self._last_progress and self._tell is not None:
             self._tell(now)
             self._last_progress = now

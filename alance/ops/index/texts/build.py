@@ -33,6 +33,7 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ID
+from alance.progress import Stage
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class TextSegmentBuilder(NewSegment):
         pool = self.snapshot.engine.pool
         numbers: list[int] = []
         part = _NewPartition(self.params, self.of_elements)
-        num_rows = 0
+        num_rows, total = 0, await self.snapshot.watched_rows(fragment_ids)
 
         async def works() -> AsyncGenerator[Awaitable[None], None]:
             nonlocal num_rows
@@ -169,10 +170,12 @@ class TextSegmentBuilder(NewSegment):
             )
             columns = [self.source.path, ROW_ID]
             rows = scanned(self.snapshot, columns, options, flat=False)
-            async with aclosing(rows) as batches:
-                async for batch in batches:
-                    num_rows += batch.num_rows
-                    yield pool.run(lambda batch=batch: part.add(self.source, batch))  # type: ignore[misc]
+            with Stage("scan", total, "rows") as stage:
+                async with aclosing(rows) as batches:
+                    async for batch in batches:
+                        num_rows += batch.num_rows
+                        yield pool.run(lambda batch=batch: part.add(self.source, batch))  # type: ignore[misc]
+                        stage.at(num_rows)
 
         # Batches are added one after the other, because they share the token dictionary.
         async with aclosing(in_turn(works(), 0)) as done:

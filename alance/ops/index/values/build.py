@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,6 +14,7 @@ from alance.ops.index.values.sort import LEAST_AHEAD, SORT_AHEAD_SHARE, SORT_MEM
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
+from alance.progress import Stage
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -176,12 +177,13 @@ async def _sorted_rows(
         memory: bytes that are sorted at once.
     """
     has_ids = snapshot.has_stable_row_ids and not kind.has_addresses
-    pool = snapshot.engine.pool
+    pool, num_keys = snapshot.engine.pool, 0
 
     def keyed(batch: pa.RecordBatch) -> pa.RecordBatch:
         return keys.add(values.of(batch.column(0)), batch.column(1))
 
     async def read() -> AsyncGenerator[pa.RecordBatch, None]:
+        nonlocal num_keys
         numbers = ROW_ID if has_ids else ROW_ADDRESS
         ahead = max(LEAST_AHEAD, memory // SORT_AHEAD_SHARE)
         read_rows = _scanned(
@@ -191,13 +193,17 @@ async def _sorted_rows(
             async for batch in batches:
                 rows = await pool.run(partial(keyed, batch))
                 if rows.num_rows:
+                    num_keys += rows.num_rows
                     yield rows
 
-    async with aclosing(read()) as batches:
+    stage: Stage | None = None
+    async with AsyncExitStack() as stack:
+        batches = await stack.enter_async_context(aclosing(read()))
         sorting = RowSorter(pool, memory).sorted(batches, keys.schema)
-        async with aclosing(sorting) as in_order:
-            async for batch in in_order:
-                yield batch
+        async for batch in await stack.enter_async_context(aclosing(sorting)):
+            stage = stage or stack.enter_context(Stage("write", num_keys, "keys"))
+            yield batch
+            stage.add(batch.num_rows)
 
 
 async def _scanned(
@@ -213,6 +219,9 @@ async def _scanned(
     options = ScanOptions(
         fragments=fragment_ids, batch_size_bytes=batch_bytes, io_buffer_bytes=ahead_bytes
     )
-    async with aclosing(scanned(snapshot, [column, numbers], options)) as batches:
-        async for batch in batches:
-            yield batch
+    num_rows = await snapshot.watched_rows(fragment_ids)
+    with Stage("scan", num_rows, "rows") as stage:
+        async with aclosing(scanned(snapshot, [column, numbers], options)) as batches:
+            async for batch in batches:
+                yield batch
+                stage.add(batch.num_rows)

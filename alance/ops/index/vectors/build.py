@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_callback
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.index import hnsw, ivf
 from alance.format.index.encoders import ProductEncoder, RabitqEncoder
@@ -31,13 +30,14 @@ from alance.ops.index.vectors.carried import CarriedSegment, joined
 from alance.ops.index.vectors.graphs import NewGraphs
 from alance.ops.index.vectors.new import CheckedVectors, VectorIndexOptions, check_new_vectors
 from alance.ops.index.vectors.split import split_large
-from alance.ops.index.vectors.train import TooFewVectorsError, TrainingStep, train, training_of
+from alance.ops.index.vectors.train import TooFewVectorsError, train, training_of
 from alance.ops.lookup.stored import SegmentEnd
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.read.take import flat_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ID, project
+from alance.progress import Stage
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
     from alance.ops.index.vectors.graphs import GraphOf
     from alance.ops.index.vectors.new import NewVectorIndex
-    from alance.ops.index.vectors.train import Tell, Training
+    from alance.ops.index.vectors.train import Training
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
@@ -62,17 +62,16 @@ CODED_BYTES: Final = 16 << 20  # vectors per batch when rows are taken by id
 
 
 async def create_vector_index(
-    snapshot: Snapshot, new: NewVectorIndex, options: CommitOptions, tell: Tell = None
+    snapshot: Snapshot, new: NewVectorIndex, options: CommitOptions
 ) -> Snapshot:
     """Commit a new vector index; see `Dataset.create_index`."""
-    check_callback("progress", tell)
 
     async def attempt(base: Snapshot) -> Snapshot:
         checked = check_new_vectors(base, new)
         place = base, checked.column, checked.leaf, checked.name
         builder: NewSegment
         try:
-            training = await train(base, checked, tell)
+            training = await train(base, checked)
         except TooFewVectorsError as error:
             _log.warning("index %r covers no rows until optimize_indices: %s", checked.name, error)
             builder = UntrainedSegment(*place, checked)
@@ -81,7 +80,7 @@ async def create_vector_index(
         async def trained() -> Training:
             return training
 
-        builder = VectorSegmentBuilder(*place, trained, checked.options.memory_bytes, tell=tell)
+        builder = VectorSegmentBuilder(*place, trained, checked.options.memory_bytes)
         covered = [handle.id for handle in base.handles]
         return await commit_segments(base, {builder: covered}, checked.old, options)
 
@@ -238,15 +237,13 @@ class VectorSegmentBuilder(NewSegment):
         training: returns the centroids and the encoder.
         memory_bytes: bytes of codes that are sorted at once; more are spilled to the local disk.
         carried: segments whose fragments are not scanned.
-        parted: ids of carried rows that are encoded again.
-        tell: progress callback.
+        parted: ids of carried rows that are encoded anew.
     """
 
     training: Callable[[], Awaitable[Training]]
     memory_bytes: int = SORT_MEMORY_BYTES
     carried: tuple[CarriedSegment, ...] = ()
     parted: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    tell: Tell = None
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """Write the files of the segment and return its record.
@@ -261,7 +258,7 @@ class VectorSegmentBuilder(NewSegment):
             OSError: the local disk is full.
         """
         training = await self.training()
-        rows = CodedRows(self.snapshot, self.column, training, self.memory_bytes, self.tell)
+        rows = CodedRows(self.snapshot, self.column, training, self.memory_bytes)
         carried = frozenset[int]().union(*(segment.covered for segment in self.carried))
         sources = [segment.rows(rows.coded_schema) for segment in self.carried]
         sources.append(rows.sorted(rows.scanned(set(fragment_ids) - carried)))
@@ -355,14 +352,12 @@ class CodedRows:
         column: str,
         training: Training,
         memory_bytes: int,
-        tell: Tell = None,
     ) -> None:
         self._snapshot = snapshot
         self._column = column
         self.training = training
         self._points = training.points
         self._memory_bytes = memory_bytes
-        self._tell = tell
         self._num_coded = 0
         self.buffer_bytes = 0
         self.lengths = np.zeros(len(training.centroids), np.int64)
@@ -380,7 +375,7 @@ class CodedRows:
                 end.
         """
         pool = self._snapshot.engine.pool
-        step: TrainingStep | None = None
+        stage: Stage | None = None
         async with AsyncExitStack() as stack:
             for source in sources:
                 await stack.enter_async_context(aclosing(source))
@@ -389,8 +384,10 @@ class CodedRows:
                 num_rows = part.num_rows
                 part = await pool.run(lambda part=part: self._laid_out(part))  # type: ignore[misc]
                 yield part
-                step = step or TrainingStep(self._tell, "write", self._num_coded)
-                step.add(num_rows)
+                if stage is None:  # all rows are encoded
+                    total = self._num_coded if len(sources) == 1 else None
+                    stage = stack.enter_context(Stage("write", total or None, "rows"))
+                stage.add(num_rows)
 
     async def sorted(
         self, rows: AsyncGenerator[pa.RecordBatch, None]
@@ -439,13 +436,15 @@ class CodedRows:
         options = ScanOptions(
             fragments=fragment_ids, batch_readahead=1, io_buffer_bytes=ahead_bytes
         )
-        step = TrainingStep(self._tell, "code", await self._num_rows(fragment_ids))
+        num_rows = await snapshot.watched_rows(fragment_ids)
 
         async def works() -> AsyncGenerator[Awaitable[pa.RecordBatch], None]:
-            async with aclosing(scanned(snapshot, [self._column, ROW_ID], options)) as batches:
-                async for batch in batches:
-                    step.add(batch.num_rows)
-                    yield snapshot.engine.pool.run(lambda batch=batch: self._code(batch))  # type: ignore[misc]
+            rows = scanned(snapshot, [self._column, ROW_ID], options)
+            with Stage("code", num_rows, "rows") as stage:
+                async with aclosing(rows) as batches:
+                    async for batch in batches:
+                        stage.add(batch.num_rows)
+                        yield snapshot.engine.pool.run(lambda batch=batch: self._code(batch))  # type: ignore[misc]
 
         ahead = max(1, snapshot.session.decode_threads - 1)
         async with aclosing(in_turn(works(), ahead)) as coded:
@@ -453,14 +452,6 @@ class CodedRows:
                 if batch.num_rows:
                     self._num_coded += batch.num_rows
                     yield batch
-
-    async def _num_rows(self, fragment_ids: Collection[int]) -> int:
-        """Return the number of live rows of some fragments; 0 without a progress callback."""
-        if self._tell is None:
-            return 0
-        counts, handles = await self._snapshot.live_counts(), self._snapshot.handles
-        numbers = [place for place, handle in enumerate(handles) if handle.id in fragment_ids]
-        return int(counts[numbers].sum())
 
     def _code(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         training = self.training

@@ -30,11 +30,10 @@ from alance.ops.index.vectors.new import PARTITION_ROWS, numbers_of_shape
 from alance.ops.lookup.stored import StoredFile
 from alance.ops.read.take import batch_of, drawn, take
 from alance.ops.version.projection import project
+from alance.progress import Stage
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -46,47 +45,9 @@ if TYPE_CHECKING:
     from alance.ops.index.vectors.new import CheckedVectors
     from alance.ops.version.snapshot import Snapshot
 
-    Tell = Callable[["IndexProgress"], object] | None
-
 
 class TooFewVectorsError(InvalidInputError):
     """The column has fewer vectors than a codebook has entries."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexProgress:
-    """Progress of the build of a vector index.
-
-    Attributes:
-        step: "centroids" and "codebook" (training), "code" (scanned rows), "write" (rows of
-            finished partitions and graphs).
-        done, total: finished units, and all units: k-means rounds (which may end early),
-            sub-vectors of the codebook, or rows. Rows without a vector are not written.
-    """
-
-    step: str
-    done: int
-    total: int
-
-
-@dataclass(slots=True)
-class TrainingStep:
-    """Progress of a step; without a callback nothing is reported."""
-
-    tell: Callable[[IndexProgress], object] | None
-    name: str
-    total: int
-    done: int = 0
-
-    def at(self, done: int) -> None:
-        """Set the amount done and report it."""
-        self.done = done
-        if self.tell is not None:
-            self.tell(IndexProgress(self.name, done, self.total))
-
-    def add(self, count: int) -> None:
-        """Add to the amount done and report it."""
-        self.at(self.done + count)
 
 
 GRAPH_ROWS: Final = 1 << 20  # default rows of a partition with a graph, as in pylance
@@ -147,7 +108,7 @@ class Training:
         )
 
 
-async def train(snapshot: Snapshot, checked: CheckedVectors, tell: Tell = None) -> Training:
+async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     """Train centroids and the encoder on a sample of the rows.
 
     Cost: a take of `sample_rate` rows for each partition or codebook entry, whichever are more; and
@@ -172,8 +133,8 @@ async def train(snapshot: Snapshot, checked: CheckedVectors, tell: Tell = None) 
             f"num_bits={checked.num_bits}: the column has {len(points)} vectors, expected "
             f"{values} at least"
         )
-    centroids = await _centroids(pool, checked, points, count, tell)
-    encoder = await _encoder(pool, checked, sampled, points, centroids, tell)
+    centroids = await _centroids(pool, checked, points, count)
+    encoder = await _encoder(pool, checked, sampled, points, centroids)
     rows_each = max(1, int(num_rows * of_row) // len(centroids))
     return Training(checked.type, checked.metric, centroids, encoder, checked.links, rows_each)
 
@@ -231,7 +192,7 @@ def _num_values(checked: CheckedVectors) -> int:
 
 
 async def _centroids(
-    pool: DecodePool, checked: CheckedVectors, points: Float32s, count: int, tell: Tell
+    pool: DecodePool, checked: CheckedVectors, points: Float32s, count: int
 ) -> npt.NDArray[Any]:
     options, metric = checked.options, checked.metric
     if options.ivf_centroids is not None:
@@ -245,18 +206,18 @@ async def _centroids(
         raise InvalidInputError(
             f"num_partitions={count}: the column has {len(points)} vectors, expected no more"
         )
-    step = TrainingStep(tell, "centroids", options.max_iters)
-    means = await Clustering(
-        points[: options.sample_rate * count],
-        count,
-        0,
-        points.shape[1],
-        options.max_iters,
-        by_angle=metric == "dot",
-        seed=SEED,
-        least_gain=options.min_gain,
-        on_round=step.at,
-    ).centroids(pool)
+    with Stage("centroids", options.max_iters, "rounds") as stage:
+        means = await Clustering(
+            points[: options.sample_rate * count],
+            count,
+            0,
+            points.shape[1],
+            options.max_iters,
+            by_angle=metric == "dot",
+            seed=SEED,
+            least_gain=options.min_gain,
+            on_round=stage.at,
+        ).centroids(pool)
     return stored_centroids(means, metric, checked.dtype)
 
 
@@ -271,7 +232,6 @@ async def _encoder(
     sampled: Vectors,
     points: Float32s,
     centroids: npt.NDArray[Any],
-    tell: Tell,
 ) -> Encoder:
     options = checked.options
     if checked.kind == FlatEncoder.KIND:
@@ -305,15 +265,15 @@ async def _encoder(
         Clustering(rest, values, part * width, width, options.max_iters, seed=part)
         for part in range(parts)
     ]
-    step = TrainingStep(tell, "codebook", parts)
 
     async def centres_of(book: Clustering) -> Float32s:
         centres = await book.centroids(pool)
-        step.add(1)
+        stage.add(1)
         return centres
 
-    centres = await all_of(centres_of(book) for book in books)
-    # Readers compare with the stored values, so the values are rounded to the stored type.
+    with Stage("codebook", parts, "sub-vectors") as stage:
+        centres = await all_of(centres_of(book) for book in books)
+    # Readers compare with the stored values, so round to the stored type.
     codebook = np.stack(centres).astype(checked.dtype).astype(np.float32)
     return ProductEncoder(codebook, checked.dtype, of_residuals)
 
