@@ -14,6 +14,7 @@ from alance.ops.version import opening
 from alance.ops.version.options import GROUP_BYTES, SMALL_ROWS
 from alance.scanner import Framed, Scanner
 from alance.session import Session
+from alance.signatures import expanded
 from alance.verbs import Verbs
 from alance.verbs.blobs import BlobVerbs
 from alance.verbs.engines import EngineVerbs
@@ -56,6 +57,7 @@ else:
     following = Deferred("alance.ops.version.following")
 
 
+@expanded
 async def dataset(
     uri: str | os.PathLike[str],
     *,
@@ -131,6 +133,7 @@ async def _object_reader(session: Session, table: Table) -> ObjectReader:
 Session._object_reader = _object_reader
 
 
+@expanded
 class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     """An immutable snapshot of one version of a dataset, safe to share among tasks of its loop.
 
@@ -317,7 +320,17 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Args:
             columns: as for `take`.
-            options: the fields of `ScanOptions`.
+            filter, params: SQL text or a pyarrow expression, and values for its parameters.
+            limit, offset, order_by: rows at most, rows to skip, columns to sort by.
+            batch_size, batch_size_bytes, strict_batch_size: size of the batches.
+            with_row_id, with_row_address, include_deleted_rows: more columns, more rows.
+            scan_in_order, batch_readahead, io_buffer_bytes: order of the batches, and read-ahead.
+            fragments: ids of the fragments to scan.
+            late_materialization, use_scalar_index, use_stats: ways to read less for a filter.
+            blob_handling: form of blob columns.
+            nearest, full_text_query, prefilter, fast_search: a search instead of a scan.
+            scan_stats_callback: called with `ScanStatistics` after the last batch.
+            options: all of these; `ScanOptions` has the details.
 
         Raises:
             InvalidInputError: options that contradict each other or are out of range.
@@ -383,9 +396,9 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Args:
             columns: as for `take`.
-            blob_mode: `lazy` returns blobs as files, `bytes` as bytes, `descriptions` as in
-                `to_table`.
-            options: the fields of `ScanOptions`, and the arguments of pyarrow's `Table.to_pandas`.
+            blob_mode: `lazy` gives blobs as files, `bytes` as bytes, `descriptions` as the values
+                that `to_table` gives.
+            options: as for `scanner`, and the arguments of pyarrow's `Table.to_pandas`.
 
         Raises:
             MissingPackageError: pandas is not installed.
@@ -475,8 +488,8 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Args:
             aggregates: SQL aggregates by the names of the output columns.
             group_by: as `columns` of `take`; None: one group of all rows.
-            memory_bytes: maximum bytes of the groups in memory.
-            options: the fields of `ScanOptions`, such as `filter`.
+            memory_bytes: bound of the groups held in memory.
+            options: as for `scanner`, such as `filter`.
 
         Raises:
             InvalidInputError, UnsupportedError: as from `Scanner.aggregate`.

@@ -13,6 +13,7 @@ from alance.format.plans import ByteRange
 from alance.io.stores.uri import clean_path, join
 from alance.ops.version.objects import copy_object
 from alance.session import Session, open_store
+from alance.signatures import expanded
 
 if TYPE_CHECKING:
     import os
@@ -43,6 +44,7 @@ class ListResult(NamedTuple):
     objects: list[str]
 
 
+@expanded
 class FileSession:
     """Files below a folder of a store. Immutable; safe to share among tasks.
 

@@ -24,6 +24,7 @@ from alance.io.loop.generators import outermost
 from alance.ops.read.positions import as_positions
 from alance.ops.version.first_use import OLDER_FILES
 from alance.session import Session, open_store
+from alance.signatures import expanded
 
 if TYPE_CHECKING:
     import os
@@ -52,6 +53,7 @@ BATCH_ROWS: Final = 64 << 10  # default number of rows per batch
 NOT_OPEN: Final = "expected a writer inside of its `async with` block"
 
 
+@expanded
 class FileReader:
     """A Lance data file. Immutable; safe to share among tasks."""
 
@@ -268,6 +270,7 @@ class FileReader:
         )
 
 
+@expanded
 class FileWriter:
     """Writer of a Lance data file, which appears as a whole at the end of the block or not at all.
 

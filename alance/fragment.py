@@ -14,6 +14,7 @@ from alance.ops.read.positions import as_positions
 from alance.ops.read.take import take_located
 from alance.scanner import Framed, Scanner
 from alance.session import table_at
+from alance.signatures import expanded
 
 if TYPE_CHECKING:
     import os
@@ -64,6 +65,7 @@ MAX_ROWS: Final = (1 << 32) - 1  # of a fragment, whose row offsets have 32 bits
 MAX_BYTES: Final = 1 << 62  # of a file without a limit
 
 
+@expanded
 class DatasetFragment(Framed):
     """One fragment of a dataset's version. Row offsets count live rows from 0."""
 

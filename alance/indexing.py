@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alance.deferred import Deferred, lazy
 from alance.ops.version.options import CommitOptions
+from alance.signatures import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from alance.ops.index import parts as index_parts
     from alance.ops.index.parts import IndexPlan, IndexSegment, IndexTask
     from alance.ops.index.texts import new as index_new_text
-    from alance.ops.index.texts.new import TextIndexArguments
-    from alance.ops.index.values.options import ValueIndexArguments
+    from alance.ops.index.texts.new import TextIndexArguments, TextIndexKind
+    from alance.ops.index.values.options import ScalarIndexKind, ValueIndexArguments
     from alance.ops.index.values.ranges import IndexPages, IndexRange
     from alance.ops.index.values.runs import IndexPart
     from alance.ops.index.vectors import new as index_new_vector
-    from alance.ops.index.vectors.new import VectorIndexArguments
+    from alance.ops.index.vectors.new import VectorIndexArguments, VectorIndexKind
+    from alance.ops.search.options import Metric
     from alance.ops.version.options import CommitArguments
 else:
     index_new = Deferred("alance.ops.index.new")
@@ -57,6 +59,7 @@ if not TYPE_CHECKING:  # otherwise any name would type-check
     __getattr__, __dir__ = lazy(__name__, _PLACES)
 
 
+@expanded
 class IndexBuild:
     """Index build by several processes, for values, vectors or texts.
 
@@ -77,7 +80,7 @@ class IndexBuild:
         cls,
         dataset: Dataset,
         column: str,
-        index_type: str,
+        index_type: VectorIndexKind | ScalarIndexKind | TextIndexKind,
         name: str | None = None,
         *,
         replace: bool = True,
@@ -85,7 +88,7 @@ class IndexBuild:
         max_tasks: int = MAX_TASKS,
         memory_bytes: int = MEMORY_BYTES,
         done: Sequence[IndexPart] = (),
-        metric: str = "l2",
+        metric: Metric = "l2",
         vectors: VectorIndexArguments | None = None,
         texts: TextIndexArguments | None = None,
         values: ValueIndexArguments | None = None,

@@ -23,6 +23,7 @@ from alance.ops.write.ingest_options import (
 )
 from alance.ops.write.options import Limits
 from alance.session import Session, table_at
+from alance.signatures import expanded
 
 if TYPE_CHECKING:
     import os
@@ -56,6 +57,7 @@ else:
     sources = Deferred("alance.ops.write.sources")
 
 
+@expanded
 def ingest(
     uri: str | os.PathLike[str],
     schema: pa.Schema | None = None,

@@ -9,6 +9,7 @@ from alance.deferred import Deferred, lazy
 from alance.errors import InvalidInputError
 from alance.ops.version.options import CommitOptions
 from alance.progress import Reporting
+from alance.signatures import expanded
 from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ if not TYPE_CHECKING:  # otherwise any name would type-check
     __getattr__, __dir__ = lazy(__name__, _PLACES)
 
 
+@expanded
 class Optimize:
     """Upkeep of a dataset's files and indices; see `Dataset.optimize`."""
 
@@ -75,6 +77,9 @@ class Optimize:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
+
+    def __repr__(self) -> str:
+        return f"Optimize({self._dataset.uri!r}, version={self._dataset.version})"
 
     async def compact_files(
         self,
@@ -348,6 +353,7 @@ class AutoCompaction(UpkeepBlock):
         )
 
 
+@expanded
 class Compaction:
     """Compaction by several processes: one plans, any number execute tasks, one commits.
 

@@ -15,13 +15,14 @@ from alance.errors import MissingPackageError
 from alance.io.events import trace
 from alance.io.loop.generators import outermost
 from alance.ops.read import count, ordering
-from alance.ops.read.options import BlobMode, split_arguments
+from alance.ops.read.options import BlobMode, described, split_arguments
 from alance.ops.read.plan import parsed
 from alance.ops.read.scan import scanned
 from alance.ops.read.window import cut_table
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.options import GROUP_BYTES
 from alance.ops.version.projection import ROW_ADDRESS
+from alance.signatures import expanded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -63,6 +64,7 @@ else:
     text_search = Deferred("alance.ops.search.text.search")
 
 
+@expanded
 class Scanner:
     """A scan of a dataset or fragment; each call runs the scan again."""
 
@@ -73,6 +75,11 @@ class Scanner:
         self._columns = columns
         self._options = options
         self._is_folded = False
+
+    def __repr__(self) -> str:
+        snapshot, columns = self._snapshot, "" if self._columns is None else f", {self._columns!r}"
+        options = "".join(f", {text}" for text in described(self._options))
+        return f"Scanner({snapshot.uri!r}, version={snapshot.version}{columns}{options})"
 
     @property
     def projected_schema(self) -> pa.Schema:

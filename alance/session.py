@@ -175,6 +175,14 @@ class Session:
         self._commit_queues: dict[str, CommitQueue] = {}
         self._followers: WeakSet[Follower] = WeakSet()
 
+    def __repr__(self) -> str:
+        state = "closed, " if self._closed else ""
+        budget = self._cache_bytes + self._block_cache_bytes
+        return (
+            f"Session({state}{self.size_bytes():,} of {budget:,} bytes cached, "
+            f"decode_threads={self._decode_threads})"
+        )
+
     @property
     def decode_threads(self) -> int:
         """Number of threads of the decode pool."""

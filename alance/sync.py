@@ -19,12 +19,17 @@ import types
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import wraps
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 import alance
 from alance.blocking import OwnLoop
+
+if TYPE_CHECKING:  # the stub has the types; editors find the docstrings by these imports
+    from alance import *  # noqa: F403
+    from alance.indexing import *  # noqa: F403
+    from alance.optimize import *  # noqa: F403
 
 _background: Final = OwnLoop("alance.sync")
 

@@ -6,7 +6,7 @@ Made by `python -m tools.stubs`.
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, Self, Unpack, overload
+from typing import Any, Literal, Self, overload
 
 import pandas as pd
 import polars as pl
@@ -74,6 +74,7 @@ from alance.optimize import AutoCompactionMetrics, RewriteResult
 from alance.types import (
     Alteration,
     AutoCleanupConfig,
+    BlobHandling,
     BlobMode,
     BranchContents,
     BulkCommitResult,
@@ -83,58 +84,56 @@ from alance.types import (
     CleanupStats,
     Columns,
     Combine,
-    CommitArguments,
-    CompactionArguments,
+    CommitLock,
+    CompactionMode,
     Data,
     DataFragment,
     DatasetStats,
     Explanation,
+    ExternalStore,
     Field,
     FieldMessage,
     FileDescription,
-    FollowArguments,
     Fragment,
-    FragmentArguments,
-    FragmentPandasArguments,
-    FragmentScanArguments,
-    FrameArguments,
-    HybridArguments,
-    IndexArguments,
+    Granularity,
     IndexConfig,
     IndexDescription,
+    IndexStatistics,
+    JsonIndexKind,
     KeyColumn,
+    Language,
+    ListedIndex,
     ListResult,
     MaintenanceMetrics,
     MaintenanceReport,
+    Metric,
     Missing,
     Mode,
     NewIndex,
     NewTextIndex,
     NewVectorIndex,
     OnProgress,
-    PandasArguments,
+    OrderBy,
     Params,
     Place,
-    PolicyArguments,
     Reference,
     ResolvedCompactionOptions,
-    ScalarIndexArguments,
-    ScanArguments,
-    SearchArguments,
+    ScalarIndexKind,
+    ScanStatsCallback,
     StorageOptions,
-    StoreArguments,
-    TableArguments,
     TableHealth,
     TableName,
     TagContents,
     TextIndexArguments,
-    TextSearchArguments,
+    TextIndexKind,
+    Tokenizer,
     Transaction,
     Transforms,
     Updates,
     ValueIndexArguments,
     ValueOptions,
     VectorIndexArguments,
+    VectorIndexKind,
     VersionInfo,
     WriteProgress,
 )
@@ -144,100 +143,173 @@ class Dataset:
         self,
         query: str,
         *,
-        params: Params = ...,
-        tables: Mapping[str, object] | None = ...,
-        settings: Mapping[str, object] | None = ...,
+        params: Params = None,
+        tables: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> pa.Table: ...
     def sql_batches(
         self,
         query: str,
         *,
-        params: Params = ...,
-        tables: Mapping[str, object] | None = ...,
-        settings: Mapping[str, object] | None = ...,
+        params: Params = None,
+        tables: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> Iterator[pa.RecordBatch]: ...
     def to_arrow_dataset(self) -> pa.dataset.Dataset: ...
     def to_polars_lazy(self) -> pl.LazyFrame: ...
     def get(
         self,
         key: object,
-        column: KeyColumn = ...,
-        columns: Columns = ...,
+        column: KeyColumn = None,
+        columns: Columns = None,
     ) -> dict[str, Any] | None: ...
     def get_arrow(
         self,
         key: object,
-        column: KeyColumn = ...,
-        columns: Columns = ...,
+        column: KeyColumn = None,
+        columns: Columns = None,
     ) -> pa.Table | None: ...
     def get_many(
         self,
         keys: Iterable[object],
-        column: KeyColumn = ...,
-        columns: Columns = ...,
+        column: KeyColumn = None,
+        columns: Columns = None,
         *,
-        missing: Missing = ...,
+        missing: Missing = "error",
     ) -> pa.Table: ...
     def explain_get(
         self,
         key: object,
-        column: KeyColumn = ...,
-        columns: Columns = ...,
+        column: KeyColumn = None,
+        columns: Columns = None,
     ) -> Explanation: ...
     def nearest(
         self,
         column: str,
         query: object,
-        k: int = ...,
-        **options: Unpack[SearchArguments],
+        k: int = 10,
+        *,
+        metric: Metric | None = None,
+        columns: Columns = None,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        prefilter: bool = True,
+        distance_range: tuple[float | None, float | None] | None = None,
+        use_index: bool = True,
+        nprobes: int | None = None,
+        minimum_nprobes: int | None = None,
+        maximum_nprobes: int | None = None,
+        refine_factor: int | None = None,
+        ef: int | None = None,
+        fast_search: bool = False,
+        fragments: Collection[int] | None = None,
+        use_scalar_index: bool = True,
     ) -> pa.Table: ...
     def nearest_many(
         self,
         column: str,
         queries: Sequence[object] | object,
-        k: int = ...,
-        **options: Unpack[SearchArguments],
+        k: int = 10,
+        *,
+        metric: Metric | None = None,
+        columns: Columns = None,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        prefilter: bool = True,
+        distance_range: tuple[float | None, float | None] | None = None,
+        use_index: bool = True,
+        nprobes: int | None = None,
+        minimum_nprobes: int | None = None,
+        maximum_nprobes: int | None = None,
+        refine_factor: int | None = None,
+        ef: int | None = None,
+        fast_search: bool = False,
+        fragments: Collection[int] | None = None,
+        use_scalar_index: bool = True,
     ) -> pa.Table: ...
     def search_text(
         self,
         query: str | TextQuery,
-        k: int = ...,
-        **options: Unpack[TextSearchArguments],
+        k: int = 10,
+        *,
+        on: str | Sequence[str] | None = None,
+        columns: Columns = None,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        prefilter: bool = True,
+        use_index: bool = True,
+        fast_search: bool = False,
+        fragments: Collection[int] | None = None,
+        use_scalar_index: bool = True,
     ) -> pa.Table: ...
     def search(
         self,
         text: str | TextQuery,
         vector: object,
-        k: int = ...,
+        k: int = 10,
         *,
-        combine: Combine = ...,
-        **options: Unpack[HybridArguments],
+        combine: Combine = "rrf",
+        metric: Metric | None = None,
+        columns: Columns = None,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        prefilter: bool = True,
+        distance_range: tuple[float | None, float | None] | None = None,
+        use_index: bool = True,
+        nprobes: int | None = None,
+        minimum_nprobes: int | None = None,
+        maximum_nprobes: int | None = None,
+        refine_factor: int | None = None,
+        ef: int | None = None,
+        fast_search: bool = False,
+        fragments: Collection[int] | None = None,
+        use_scalar_index: bool = True,
+        on: str | Sequence[str] | None = None,
+        vector_column: str | None = None,
+        candidates: int | None = None,
     ) -> pa.Table: ...
     def explain_search(
         self,
         text: str | TextQuery,
         vector: object,
-        k: int = ...,
+        k: int = 10,
         *,
-        combine: Combine = ...,
-        **options: Unpack[HybridArguments],
+        combine: Combine = "rrf",
+        metric: Metric | None = None,
+        columns: Columns = None,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        prefilter: bool = True,
+        distance_range: tuple[float | None, float | None] | None = None,
+        use_index: bool = True,
+        nprobes: int | None = None,
+        minimum_nprobes: int | None = None,
+        maximum_nprobes: int | None = None,
+        refine_factor: int | None = None,
+        ef: int | None = None,
+        fast_search: bool = False,
+        fragments: Collection[int] | None = None,
+        use_scalar_index: bool = True,
+        on: str | Sequence[str] | None = None,
+        vector_column: str | None = None,
+        candidates: int | None = None,
     ) -> Explanation: ...
     def take_blobs(
         self,
         column: str,
         *,
-        indices: Sequence[int] | None = ...,
-        row_ids: Sequence[int] | None = ...,
-        addresses: Sequence[int] | None = ...,
-        buffer_size: int = ...,
+        indices: Sequence[int] | None = None,
+        row_ids: Sequence[int] | None = None,
+        addresses: Sequence[int] | None = None,
+        buffer_size: int = 524288,
     ) -> list[BlobFile | None]: ...
     def read_blobs(
         self,
         column: str,
         *,
-        indices: Sequence[int] | None = ...,
-        row_ids: Sequence[int] | None = ...,
-        addresses: Sequence[int] | None = ...,
+        indices: Sequence[int] | None = None,
+        row_ids: Sequence[int] | None = None,
+        addresses: Sequence[int] | None = None,
     ) -> list[tuple[int, bytes | None]]: ...
     def read_blob_ranges(
         self,
@@ -249,95 +321,161 @@ class Dataset:
     def create_scalar_index(
         self,
         column: str,
-        index_type: str | IndexConfig,
-        name: str | None = ...,
+        index_type: ScalarIndexKind | TextIndexKind | IndexConfig,
+        name: str | None = None,
         *,
-        replace: bool = ...,
-        train: bool = ...,
-        progress: OnProgress | None = ...,
-        **options: Unpack[ScalarIndexArguments],
+        replace: bool = True,
+        train: bool = True,
+        progress: OnProgress | None = None,
+        path: str = ...,
+        target_index_type: JsonIndexKind = "BTREE",
+        rows_per_zone: int = 8192,
+        number_of_items: int = 8192,
+        probability: float = 0.00057,
+        memory_bytes: int = 268435456,
+        base_tokenizer: Tokenizer = "simple",
+        language: Language = "English",
+        max_token_length: int | None = 40,
+        lower_case: bool = True,
+        stem: bool = True,
+        remove_stop_words: bool = True,
+        custom_stop_words: Sequence[str] | None = None,
+        ascii_folding: bool = True,
+        min_ngram_length: int = 3,
+        max_ngram_length: int = 3,
+        prefix_only: bool = False,
+        with_position: bool = False,
+        document_granularity: Granularity = "row",
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def create_index(
         self,
         column: str,
-        index_type: str,
-        name: str | None = ...,
-        metric: str = ...,
+        index_type: VectorIndexKind | TextIndexKind,
+        name: str | None = None,
+        metric: Metric = "l2",
         *,
-        replace: bool = ...,
-        progress: OnProgress | None = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
-        **options: Unpack[IndexArguments],
+        replace: bool = False,
+        progress: OnProgress | None = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
+        num_partitions: int | None = None,
+        target_partition_size: int | None = None,
+        num_sub_vectors: int | None = None,
+        num_bits: int | None = None,
+        sample_rate: int = 256,
+        max_iters: int = 50,
+        min_gain: float = 0.0005,
+        ivf_centroids: object | None = None,
+        pq_codebook: object | None = None,
+        memory_bytes: int = 268435456,
+        m: int = 20,
+        ef_construction: int = 150,
+        max_level: int = 7,
+        base_tokenizer: Tokenizer = "simple",
+        language: Language = "English",
+        max_token_length: int | None = 40,
+        lower_case: bool = True,
+        stem: bool = True,
+        remove_stop_words: bool = True,
+        custom_stop_words: Sequence[str] | None = None,
+        ascii_folding: bool = True,
+        min_ngram_length: int = 3,
+        max_ngram_length: int = 3,
+        prefix_only: bool = False,
+        with_position: bool = False,
+        document_granularity: Granularity = "row",
     ) -> Self: ...
-    def drop_index(self, name: str, **commit: Unpack[CommitArguments]) -> Self: ...
-    def list_indices(self) -> list[dict[str, Any]]: ...
+    def drop_index(
+        self,
+        name: str,
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
+    ) -> Self: ...
+    def list_indices(self) -> list[ListedIndex]: ...
     def describe_indices(self) -> list[IndexDescription]: ...
-    def index_statistics(self, name: str) -> dict[str, Any]: ...
+    def index_statistics(self, name: str) -> IndexStatistics: ...
     def centroids(
         self,
         *,
-        index_name: str | None = ...,
-        column: str | None = ...,
+        index_name: str | None = None,
+        column: str | None = None,
     ) -> pa.FixedSizeListArray: ...
     def remap_row_addrs(self, addrs: object) -> pa.Array | None: ...
     def prewarm_index(
         self,
         name: str,
         *,
-        with_position: bool = ...,
-        index_segments: Iterable[str] | None = ...,
+        with_position: bool = False,
+        index_segments: Iterable[str] | None = None,
     ) -> None: ...
     def maintain(
         self,
-        policy: MaintenancePolicy | None = ...,
+        policy: MaintenancePolicy | None = None,
         *,
-        dry_run: bool = ...,
-        progress: OnProgress | None = ...,
+        dry_run: bool = False,
+        progress: OnProgress | None = None,
     ) -> MaintenanceReport: ...
     def maintaining(
         self,
-        policy: MaintenancePolicy | None = ...,
+        policy: MaintenancePolicy | None = None,
         *,
-        interval: float = ...,
+        interval: float = 60.0,
     ) -> Maintenance: ...
-    def health(self, *, reclaimable: bool = ...) -> TableHealth: ...
+    def health(self, *, reclaimable: bool = False) -> TableHealth: ...
     @property
     def optimize(self) -> Optimize: ...
     def cleanup_old_versions(
         self,
-        older_than: timedelta | None = ...,
-        retain_versions: int | None = ...,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
         *,
-        delete_rate_limit: int | None = ...,
-        delete_concurrency: int | None = ...,
-        dry_run: bool = ...,
-        progress: OnProgress | None = ...,
-        **others: Unpack[PolicyArguments],
+        delete_rate_limit: int | None = None,
+        delete_concurrency: int | None = None,
+        dry_run: bool = False,
+        progress: OnProgress | None = None,
+        older_than_version: int | None = None,
+        versions: Collection[int] | None = None,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
     ) -> CleanupStats: ...
     def explain_cleanup_old_versions(
         self,
-        older_than: timedelta | None = ...,
-        retain_versions: int | None = ...,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
         *,
-        include_files: bool = ...,
-        max_files: int = ...,
-        **others: Unpack[PolicyArguments],
+        include_files: bool = False,
+        max_files: int = 1000,
+        older_than_version: int | None = None,
+        versions: Collection[int] | None = None,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
     ) -> CleanupExplanation: ...
     def tracked_files(
         self,
         *,
-        min_version: int | None = ...,
-        progress: OnProgress | None = ...,
+        min_version: int | None = None,
+        progress: OnProgress | None = None,
     ) -> Iterator[pa.RecordBatch]: ...
     def all_files(self) -> Iterator[pa.RecordBatch]: ...
     def validate(self) -> None: ...
     def migrate_manifest_paths_v2(self) -> None: ...
     def follow(
         self,
-        since: int | str | None = ...,
-        **options: Unpack[FollowArguments],
+        since: int | str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        before: bool = False,
+        batch_size: int = 8192,
+        wait: bool = True,
+        max_interval: float = 10.0,
     ) -> Iterator[Change]: ...
     @property
     def tags(self) -> Tags: ...
@@ -347,157 +485,194 @@ class Dataset:
     def latest_version(self) -> int: ...
     def checkout_version(self, version: Reference) -> Self: ...
     def checkout_latest(self) -> Self: ...
-    def checkout_branch(self, branch: str | None, version: int | None = ...) -> Self: ...
-    def read_transaction(self, version: int | None = ...) -> Transaction | None: ...
-    def get_transactions(self, recent: int = ...) -> list[Transaction | None]: ...
+    def checkout_branch(self, branch: str | None, version: int | None = None) -> Self: ...
+    def read_transaction(self, version: int | None = None) -> Transaction | None: ...
+    def get_transactions(self, recent: int = 10) -> list[Transaction | None]: ...
     def delta(
         self,
-        compared_against: int | None = ...,
+        compared_against: int | None = None,
         *,
-        begin_version: int | None = ...,
-        end_version: int | None = ...,
+        begin_version: int | None = None,
+        end_version: int | None = None,
     ) -> DatasetDelta: ...
     def restore(
         self,
-        version: Reference | None = ...,
-        **commit: Unpack[CommitArguments],
+        version: Reference | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def create_branch(
         self,
         name: str,
-        reference: Reference | None = ...,
+        reference: Reference | None = None,
         *,
-        metadata: Mapping[str, str] | None = ...,
+        metadata: Mapping[str, str] | None = None,
     ) -> Self: ...
     def shallow_clone(
         self,
         target_uri: str | os.PathLike[str],
-        reference: Reference | None = ...,
+        reference: Reference | None = None,
         *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        note_at_source: bool = ...,
-        store: object | None = ...,
-        storage_options: StorageOptions | None = ...,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        note_at_source: bool = True,
+        store: object | None = None,
+        storage_options: StorageOptions | None = None,
     ) -> Self: ...
     def deep_clone(
         self,
         target_uri: str | os.PathLike[str],
-        reference: Reference | None = ...,
+        reference: Reference | None = None,
         *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        store: object | None = ...,
-        storage_options: Mapping[str, str] | None = ...,
-        progress: OnProgress | None = ...,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        store: object | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        progress: OnProgress | None = None,
     ) -> Self: ...
     def update_config(
         self,
         values: Mapping[str, str | None],
         *,
-        replace: bool = ...,
-        **commit: Unpack[CommitArguments],
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def delete_config_keys(self, keys: Sequence[str]) -> Self: ...
     def update_metadata(
         self,
         values: Mapping[str, str | None],
         *,
-        replace: bool = ...,
-        **commit: Unpack[CommitArguments],
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def update_schema_metadata(
         self,
         values: Mapping[str, str | None],
         *,
-        replace: bool = ...,
-        **commit: Unpack[CommitArguments],
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     @property
     def base_paths(self) -> dict[int, DatasetBasePath]: ...
     def add_bases(
         self,
         new_bases: Iterable[DatasetBasePath],
-        **commit: Unpack[CommitArguments],
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def update_field_metadata(
         self,
         fields: Mapping[str, Mapping[str, str | None]],
         *,
-        replace: bool = ...,
-        **commit: Unpack[CommitArguments],
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def add_columns(
         self,
         transforms: Transforms,
         *,
-        read_columns: Sequence[str] | None = ...,
-        batch_size: int | None = ...,
-        progress: OnProgress | None = ...,
-        **commit: Unpack[CommitArguments],
+        read_columns: Sequence[str] | None = None,
+        batch_size: int | None = None,
+        progress: OnProgress | None = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def alter_columns(
         self,
         *alterations: Alteration,
-        progress: OnProgress | None = ...,
-        **commit: Unpack[CommitArguments],
+        progress: OnProgress | None = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
-    def drop_columns(self, columns: Sequence[str], **commit: Unpack[CommitArguments]) -> Self: ...
+    def drop_columns(
+        self,
+        columns: Sequence[str],
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
+    ) -> Self: ...
     def merge(
         self,
         data: Data,
         left_on: str,
-        right_on: str | None = ...,
+        right_on: str | None = None,
         *,
-        progress: OnProgress | None = ...,
-        **commit: Unpack[CommitArguments],
+        progress: OnProgress | None = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def replace_columns(
         self,
         transforms: Transforms,
         *,
-        read_columns: Sequence[str] | None = ...,
-        batch_size: int | None = ...,
-        progress: OnProgress | None = ...,
-        **commit: Unpack[CommitArguments],
+        read_columns: Sequence[str] | None = None,
+        batch_size: int | None = None,
+        progress: OnProgress | None = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def insert(
         self,
         data: Data,
         *,
-        mode: Literal["append", "overwrite"] = ...,
-        max_rows_per_file: int = ...,
-        max_bytes_per_file: int = ...,
-        progress: WriteProgress | None = ...,
-        blobs: BlobOptions | None = ...,
-        target_bases: Iterable[str] | None = ...,
-        target_all_bases: bool | None = ...,
-        **commit: Unpack[CommitArguments],
+        mode: Literal["append", "overwrite"] = "append",
+        max_rows_per_file: int = 1048576,
+        max_bytes_per_file: int = 96636764160,
+        progress: WriteProgress | None = None,
+        blobs: BlobOptions | None = None,
+        target_bases: Iterable[str] | None = None,
+        target_all_bases: bool | None = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def delete(
         self,
         predicate: str | pc.Expression,
         *,
-        params: Params = ...,
-        **commit: Unpack[CommitArguments],
+        params: Params = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     def update(
         self,
         updates: Updates,
-        where: str | pc.Expression | None = ...,
+        where: str | pc.Expression | None = None,
         *,
-        params: Params = ...,
-        **commit: Unpack[CommitArguments],
+        params: Params = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
-    def merge_insert(self, on: str | Iterable[str] | None = ...) -> MergeInsert: ...
+    def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsert: ...
     def upsert(
         self,
         data: Data,
-        on: str | Iterable[str] | None = ...,
+        on: str | Iterable[str] | None = None,
         *,
-        schema: pa.Schema | None = ...,
-        memory_bytes: int = ...,
-        **commit: Unpack[CommitArguments],
+        schema: pa.Schema | None = None,
+        memory_bytes: int = 268435456,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Self: ...
     @property
     def uri(self) -> str: ...
@@ -528,55 +703,247 @@ class Dataset:
     @property
     def fragments(self) -> tuple[DatasetFragment, ...]: ...
     def fragment(self, fragment_id: int) -> DatasetFragment: ...
-    def take(self, indices: object, columns: Columns = ...) -> pa.Table: ...
-    def explain_take(self, indices: object, columns: Columns = ...) -> Explanation: ...
-    def take_rows(self, row_ids: object, columns: Columns = ...) -> pa.Table: ...
-    def take_addresses(self, addresses: object, columns: Columns = ...) -> pa.Table: ...
+    def take(self, indices: object, columns: Columns = None) -> pa.Table: ...
+    def explain_take(self, indices: object, columns: Columns = None) -> Explanation: ...
+    def take_rows(self, row_ids: object, columns: Columns = None) -> pa.Table: ...
+    def take_addresses(self, addresses: object, columns: Columns = None) -> pa.Table: ...
     def new_file_session(self) -> FileSession: ...
-    def scanner(self, columns: Columns = ..., **options: Unpack[ScanArguments]) -> Scanner: ...
+    def scanner(
+        self,
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
+        fragments: Collection[int] | None = None,
+    ) -> Scanner: ...
     def to_batches(
         self,
-        columns: Columns = ...,
-        **options: Unpack[ScanArguments],
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
+        fragments: Collection[int] | None = None,
     ) -> Iterator[pa.RecordBatch]: ...
-    def to_table(self, columns: Columns = ..., **options: Unpack[ScanArguments]) -> pa.Table: ...
+    def to_table(
+        self,
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
+        fragments: Collection[int] | None = None,
+    ) -> pa.Table: ...
     def to_pandas(
         self,
-        columns: Columns = ...,
+        columns: Columns = None,
         *,
-        blob_mode: BlobMode = ...,
-        **options: Unpack[PandasArguments],
+        blob_mode: BlobMode = "lazy",
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
+        fragments: Collection[int] | None = None,
+        categories: Sequence[str] | None = None,
+        coerce_temporal_nanoseconds: bool = False,
+        date_as_object: bool = True,
+        deduplicate_objects: bool = True,
+        ignore_metadata: bool = False,
+        integer_object_nulls: bool = False,
+        maps_as_pydicts: Literal["lossy", "strict"] | None = None,
+        memory_pool: pa.MemoryPool | None = None,
+        safe: bool = True,
+        self_destruct: bool = False,
+        split_blocks: bool = False,
+        strings_to_categorical: bool = False,
+        timestamp_as_object: bool = False,
+        types_mapper: Callable[[pa.DataType], Any] | None = None,
+        use_threads: bool = True,
+        zero_copy_only: bool = False,
     ) -> pd.DataFrame: ...
     def to_polars(
         self,
-        columns: Columns = ...,
-        **options: Unpack[ScanArguments],
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
+        fragments: Collection[int] | None = None,
     ) -> pl.DataFrame: ...
-    def stats(self, *, small_rows: int = ..., with_column_bytes: bool = ...) -> DatasetStats: ...
+    def stats(self, *, small_rows: int = 1024, with_column_bytes: bool = False) -> DatasetStats: ...
     def count_rows(
         self,
-        filter: str | pc.Expression | None = ...,
+        filter: str | pc.Expression | None = None,
         *,
-        params: Params = ...,
+        params: Params = None,
     ) -> int: ...
     def aggregate(
         self,
         aggregates: Mapping[str, str],
-        group_by: Columns = ...,
+        group_by: Columns = None,
         *,
-        memory_bytes: int = ...,
-        **options: Unpack[ScanArguments],
+        memory_bytes: int = 268435456,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
+        fragments: Collection[int] | None = None,
     ) -> pa.Table: ...
-    def head(self, num_rows: int, columns: Columns = ...) -> pa.Table: ...
+    def head(self, num_rows: int, columns: Columns = None) -> pa.Table: ...
     def sample(
         self,
         num_rows: int,
-        columns: Columns = ...,
+        columns: Columns = None,
         *,
-        seed: int | None = ...,
+        seed: int | None = None,
     ) -> pa.Table: ...
     def to_reader(
-        self, columns: Columns = ..., **options: Unpack[ScanArguments]
+        self,
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
+        fragments: Collection[int] | None = None,
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
     def __len__(self) -> int: ...
@@ -589,21 +956,21 @@ class DatasetDelta:
     def list_transactions(self) -> list[Transaction | None]: ...
     def get_inserted_rows(
         self,
-        columns: Sequence[str] | None = ...,
+        columns: Sequence[str] | None = None,
         *,
-        batch_size: int | None = ...,
-        scan_in_order: bool = ...,
-        batch_readahead: int | None = ...,
-        io_buffer_bytes: int | None = ...,
+        batch_size: int | None = None,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]: ...
     def get_updated_rows(
         self,
-        columns: Sequence[str] | None = ...,
+        columns: Sequence[str] | None = None,
         *,
-        batch_size: int | None = ...,
-        scan_in_order: bool = ...,
-        batch_readahead: int | None = ...,
-        io_buffer_bytes: int | None = ...,
+        batch_size: int | None = None,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]: ...
     def get_deleted_row_ids(self) -> Iterator[pa.RecordBatch]: ...
 
@@ -616,98 +983,232 @@ class DatasetFragment:
     def physical_rows(self) -> int: ...
     def count_rows(
         self,
-        filter: str | pc.Expression | None = ...,
+        filter: str | pc.Expression | None = None,
         *,
-        params: Params = ...,
+        params: Params = None,
     ) -> int: ...
-    def take(self, indices: object, columns: Columns = ...) -> pa.Table: ...
+    def take(self, indices: object, columns: Columns = None) -> pa.Table: ...
     def scanner(
         self,
-        columns: Columns = ...,
-        **options: Unpack[FragmentScanArguments],
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
     ) -> Scanner: ...
     def to_batches(
         self,
-        columns: Columns = ...,
-        **options: Unpack[FragmentScanArguments],
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
     ) -> Iterator[pa.RecordBatch]: ...
     def to_table(
         self,
-        columns: Columns = ...,
-        **options: Unpack[FragmentScanArguments],
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
     ) -> pa.Table: ...
     def to_pandas(
         self,
-        columns: Columns = ...,
+        columns: Columns = None,
         *,
-        blob_mode: BlobMode = ...,
-        **options: Unpack[FragmentPandasArguments],
+        blob_mode: BlobMode = "lazy",
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
+        categories: Sequence[str] | None = None,
+        coerce_temporal_nanoseconds: bool = False,
+        date_as_object: bool = True,
+        deduplicate_objects: bool = True,
+        ignore_metadata: bool = False,
+        integer_object_nulls: bool = False,
+        maps_as_pydicts: Literal["lossy", "strict"] | None = None,
+        memory_pool: pa.MemoryPool | None = None,
+        safe: bool = True,
+        self_destruct: bool = False,
+        split_blocks: bool = False,
+        strings_to_categorical: bool = False,
+        timestamp_as_object: bool = False,
+        types_mapper: Callable[[pa.DataType], Any] | None = None,
+        use_threads: bool = True,
+        zero_copy_only: bool = False,
     ) -> pd.DataFrame: ...
-    def head(self, num_rows: int, columns: Columns = ...) -> pa.Table: ...
+    def head(self, num_rows: int, columns: Columns = None) -> pa.Table: ...
     def validate(self) -> None: ...
     @classmethod
     def create(
         cls,
         dataset_uri: str | os.PathLike[str],
         data: Data,
-        fragment_id: int | None = ...,
+        fragment_id: int | None = None,
         *,
-        mode: Mode = ...,
-        schema: pa.Schema | None = ...,
-        data_storage_version: str | FileVersion | None = ...,
-        progress: WriteProgress | None = ...,
-        blobs: BlobOptions | None = ...,
-        **place: Unpack[StoreArguments],
+        mode: Mode = "append",
+        schema: pa.Schema | None = None,
+        data_storage_version: str | FileVersion | None = None,
+        progress: WriteProgress | None = None,
+        blobs: BlobOptions | None = None,
+        storage_options: StorageOptions | None = None,
+        session: Session | None = None,
+        store: object | None = None,
     ) -> DataFragment: ...
     @classmethod
     def create_from_file(
         cls,
         filename: str,
         dataset: Dataset,
-        fragment_id: int = ...,
+        fragment_id: int = 0,
     ) -> DataFragment: ...
     def delete(
         self,
         predicate: str | pc.Expression,
         *,
-        params: Params = ...,
+        params: Params = None,
     ) -> DataFragment | None: ...
     def delete_rows(self, offsets: object) -> DataFragment | None: ...
     def add_columns(
         self,
         transforms: Transforms,
         *,
-        read_columns: Sequence[str] | None = ...,
-        batch_size: int | None = ...,
+        read_columns: Sequence[str] | None = None,
+        batch_size: int | None = None,
     ) -> tuple[DataFragment, tuple[FieldMessage, ...]]: ...
     def merge_columns(
         self,
         value_func: Transforms,
-        columns: Sequence[str] | None = ...,
+        columns: Sequence[str] | None = None,
         *,
-        batch_size: int | None = ...,
+        batch_size: int | None = None,
     ) -> tuple[DataFragment, tuple[FieldMessage, ...]]: ...
     def merge(
         self,
         data: Data,
         left_on: str,
-        right_on: str | None = ...,
+        right_on: str | None = None,
     ) -> tuple[DataFragment, tuple[FieldMessage, ...]]: ...
     def replace_columns(
         self,
         transforms: Transforms,
         *,
-        read_columns: Sequence[str] | None = ...,
-        batch_size: int | None = ...,
+        read_columns: Sequence[str] | None = None,
+        batch_size: int | None = None,
     ) -> DataReplacementGroup: ...
     def update_columns(
         self,
         data: Data,
-        left_on: str = ...,
-        right_on: str | None = ...,
+        left_on: str = "_rowid",
+        right_on: str | None = None,
     ) -> tuple[DataFragment, tuple[int, ...], bytes]: ...
     def to_reader(
-        self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
+        self,
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool = False,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
+        late_materialization: bool | None = None,
+        include_deleted_rows: bool = False,
+        order_by: OrderBy | None = None,
+        use_scalar_index: bool = True,
+        use_stats: bool = True,
+        blob_handling: BlobHandling = "blobs_descriptions",
+        nearest: Mapping[str, Any] | None = None,
+        full_text_query: str | TextQuery | Mapping[str, Any] | None = None,
+        prefilter: bool = False,
+        fast_search: bool = False,
+        scan_stats_callback: ScanStatsCallback | None = None,
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
     def __len__(self) -> int: ...
@@ -720,22 +1221,37 @@ class Scanner:
     def to_pandas(
         self,
         *,
-        blob_mode: BlobMode = ...,
-        **options: Unpack[FrameArguments],
+        blob_mode: BlobMode = "lazy",
+        categories: Sequence[str] | None = None,
+        coerce_temporal_nanoseconds: bool = False,
+        date_as_object: bool = True,
+        deduplicate_objects: bool = True,
+        ignore_metadata: bool = False,
+        integer_object_nulls: bool = False,
+        maps_as_pydicts: Literal["lossy", "strict"] | None = None,
+        memory_pool: pa.MemoryPool | None = None,
+        safe: bool = True,
+        self_destruct: bool = False,
+        split_blocks: bool = False,
+        strings_to_categorical: bool = False,
+        timestamp_as_object: bool = False,
+        types_mapper: Callable[[pa.DataType], Any] | None = None,
+        use_threads: bool = True,
+        zero_copy_only: bool = False,
     ) -> pd.DataFrame: ...
     def to_polars(self) -> pl.DataFrame: ...
     def count_rows(self) -> int: ...
     def aggregate(
         self,
         aggregates: Mapping[str, str],
-        group_by: Columns = ...,
+        group_by: Columns = None,
         *,
-        memory_bytes: int = ...,
+        memory_bytes: int = 268435456,
     ) -> pa.Table: ...
-    def explain_plan(self, verbose: bool = ...) -> str: ...
-    def analyze_plan(self, count_rows: bool = ...) -> str: ...
+    def explain_plan(self, verbose: bool = False) -> str: ...
+    def analyze_plan(self, count_rows: bool = False) -> str: ...
     def explain(self) -> Explanation: ...
-    def to_reader(self) -> pa.RecordBatchReader: ...
+    def to_reader(self: object) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
     def __len__(self) -> int: ...
 
@@ -745,8 +1261,10 @@ class FileReader:
         cls,
         uri: str | os.PathLike[str],
         *,
-        columns: Sequence[str] | None = ...,
-        **place: Unpack[StoreArguments],
+        columns: Sequence[str] | None = None,
+        storage_options: StorageOptions | None = None,
+        session: Session | None = None,
+        store: object | None = None,
     ) -> FileReader: ...
     @property
     def schema(self) -> pa.Schema: ...
@@ -758,21 +1276,21 @@ class FileReader:
     def num_global_buffers(self) -> int: ...
     def global_buffer(self, index: int) -> bytes: ...
     def describe(self) -> FileDescription: ...
-    def take(self, rows: object, columns: Sequence[str] | None = ...) -> pa.Table: ...
+    def take(self, rows: object, columns: Sequence[str] | None = None) -> pa.Table: ...
     def to_batches(
         self,
-        columns: Sequence[str] | None = ...,
+        columns: Sequence[str] | None = None,
         *,
-        start: int = ...,
-        stop: int | None = ...,
-        batch_size: int | None = ...,
+        start: int = 0,
+        stop: int | None = None,
+        batch_size: int | None = None,
     ) -> Iterator[pa.RecordBatch]: ...
     def to_table(
         self,
-        columns: Sequence[str] | None = ...,
+        columns: Sequence[str] | None = None,
         *,
-        start: int = ...,
-        stop: int | None = ...,
+        start: int = 0,
+        stop: int | None = None,
     ) -> pa.Table: ...
 
 class FileSession:
@@ -780,23 +1298,26 @@ class FileSession:
     def open(
         cls,
         base_path: str | os.PathLike[str],
-        **place: Unpack[StoreArguments],
+        *,
+        storage_options: StorageOptions | None = None,
+        session: Session | None = None,
+        store: object | None = None,
     ) -> FileSession: ...
-    def open_reader(self, path: str, columns: Sequence[str] | None = ...) -> FileReader: ...
+    def open_reader(self, path: str, columns: Sequence[str] | None = None) -> FileReader: ...
     def open_writer(
         self,
         path: str,
-        schema: pa.Schema | None = ...,
+        schema: pa.Schema | None = None,
         *,
-        version: str | FileVersion = ...,
-        page_bytes: int = ...,
-        buffer_bytes: int = ...,
+        version: str | FileVersion = "stable",
+        page_bytes: int = 8388608,
+        buffer_bytes: int = 41943040,
     ) -> FileWriter: ...
     def open_packed_blob_writer(self, path: str, blob_id: int) -> PackedBlobWriter: ...
     def open_dedicated_blob_writer(self, path: str, blob_id: int) -> DedicatedBlobWriter: ...
     def contains(self, path: str) -> bool: ...
-    def list(self, path: str | None = ...) -> Sequence[str]: ...
-    def list_with_delimiter(self, path: str | None = ...) -> ListResult: ...
+    def list(self, path: str | None = None) -> Sequence[str]: ...
+    def list_with_delimiter(self, path: str | None = None) -> ListResult: ...
     def read_range(self, path: str, offset: int, length: int) -> bytes: ...
     def delete_file(self, path: str) -> None: ...
     def upload_file(self, local_path: str | os.PathLike[str], remote_path: str) -> None: ...
@@ -807,12 +1328,14 @@ class FileWriter:
     def open(
         cls,
         uri: str | os.PathLike[str],
-        schema: pa.Schema | None = ...,
+        schema: pa.Schema | None = None,
         *,
-        version: str | FileVersion = ...,
-        page_bytes: int = ...,
-        buffer_bytes: int | None = ...,
-        **place: Unpack[StoreArguments],
+        version: str | FileVersion = "stable",
+        page_bytes: int = 8388608,
+        buffer_bytes: int | None = None,
+        storage_options: StorageOptions | None = None,
+        session: Session | None = None,
+        store: object | None = None,
     ) -> FileWriter: ...
     @property
     def schema(self) -> pa.Schema | None: ...
@@ -843,20 +1366,26 @@ class Sink:
     def last_sequence(self) -> int: ...
     @property
     def dataset(self) -> Dataset | None: ...
-    def write(self, data: Data, *, token: str | None = ..., sequence: int | None = ...) -> bool: ...
+    def write(
+        self,
+        data: Data,
+        *,
+        token: str | None = None,
+        sequence: int | None = None,
+    ) -> bool: ...
     def upsert(
         self,
         data: Data,
         *,
-        token: str | None = ...,
-        sequence: int | None = ...,
+        token: str | None = None,
+        sequence: int | None = None,
     ) -> bool: ...
     def delete(
         self,
         keys: Data,
         *,
-        token: str | None = ...,
-        sequence: int | None = ...,
+        token: str | None = None,
+        sequence: int | None = None,
     ) -> bool: ...
     def flush(self) -> int: ...
     def close(self) -> None: ...
@@ -872,12 +1401,12 @@ class BlobFile:
     def readable(self) -> bool: ...
     def seekable(self) -> bool: ...
     def tell(self) -> int: ...
-    def seek(self, offset: int, whence: int = ...) -> int: ...
-    def read(self, num_bytes: int = ...) -> bytes: ...
+    def seek(self, offset: int, whence: int = 0) -> int: ...
+    def read(self, num_bytes: int = -1) -> bytes: ...
     def readall(self) -> bytes: ...
     def read_range(self, offset: int, length: int) -> bytes: ...
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]: ...
-    def chunks(self, num_bytes: int = ...) -> Iterator[bytes]: ...
+    def chunks(self, num_bytes: int = 1048576) -> Iterator[bytes]: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: object, error: object, trace: object) -> None: ...
@@ -910,18 +1439,18 @@ class Tags:
     def list(self) -> dict[str, TagContents]: ...
     def list_ordered(
         self,
-        order: Literal["asc", "desc"] = ...,
+        order: Literal["asc", "desc"] = "desc",
     ) -> Sequence[tuple[str, TagContents]]: ...
     def get(self, name: str) -> TagContents: ...
     def get_version(self, name: str) -> int: ...
     def create(
         self,
         name: str,
-        reference: Reference | None = ...,
+        reference: Reference | None = None,
         *,
-        metadata: Mapping[str, str] | None = ...,
+        metadata: Mapping[str, str] | None = None,
     ) -> None: ...
-    def update(self, name: str, reference: Reference | None = ...) -> None: ...
+    def update(self, name: str, reference: Reference | None = None) -> None: ...
     def delete(self, name: str) -> None: ...
     def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None: ...
 
@@ -929,17 +1458,17 @@ class Branches:
     def list(self) -> dict[str, BranchContents]: ...
     def list_ordered(
         self,
-        order: Literal["asc", "desc"] = ...,
+        order: Literal["asc", "desc"] = "desc",
     ) -> Sequence[tuple[str, BranchContents]]: ...
     def get(self, name: str) -> BranchContents | None: ...
     def create(
         self,
         name: str,
-        reference: Reference | None = ...,
+        reference: Reference | None = None,
         *,
-        metadata: Mapping[str, str] | None = ...,
+        metadata: Mapping[str, str] | None = None,
     ) -> None: ...
-    def delete(self, name: str, *, force: bool = ...) -> None: ...
+    def delete(self, name: str, *, force: bool = False) -> None: ...
     def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None: ...
 
 class Catalog:
@@ -947,30 +1476,32 @@ class Catalog:
     def uri(self) -> str: ...
     def list_tables(
         self,
-        namespace: TableName = ...,
+        namespace: TableName = (),
         *,
-        include_declared: bool = ...,
+        include_declared: bool = True,
     ) -> list[str]: ...
-    def list_namespaces(self, parent: TableName = ...) -> list[str]: ...
+    def list_namespaces(self, parent: TableName = ()) -> list[str]: ...
     def create_namespace(
         self,
         namespace: TableName,
         *,
-        properties: Mapping[str, str] | None = ...,
+        properties: Mapping[str, str] | None = None,
     ) -> None: ...
     def drop_namespace(self, namespace: TableName) -> None: ...
     def create_table(
         self,
         table: TableName,
-        data: Data | None = ...,
+        data: Data | None = None,
         *,
-        mode: Literal["create", "overwrite", "append"] = ...,
-        exist_ok: bool = ...,
-        schema: pa.Schema | None = ...,
-        stable_row_ids: bool = ...,
-        **commit: Unpack[CommitArguments],
+        mode: Literal["create", "overwrite", "append"] = "create",
+        exist_ok: bool = False,
+        schema: pa.Schema | None = None,
+        stable_row_ids: bool = False,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Dataset: ...
-    def open_table(self, table: TableName, *, version: int | str | None = ...) -> Dataset: ...
+    def open_table(self, table: TableName, *, version: int | str | None = None) -> Dataset: ...
     def table_exists(self, table: TableName) -> bool: ...
     def place(self, table: TableName) -> Place: ...
     def rename_table(self, table: TableName, new: TableName) -> None: ...
@@ -983,23 +1514,23 @@ class Catalog:
 class MergeInsert:
     def when_matched_update_all(
         self,
-        condition: str | None = ...,
+        condition: str | None = None,
         *,
-        params: Params = ...,
+        params: Params = None,
     ) -> MergeInsert: ...
     def when_matched_delete(self) -> MergeInsert: ...
     def when_matched_fail(self) -> MergeInsert: ...
     def when_not_matched_insert_all(self) -> MergeInsert: ...
     def when_not_matched_by_source_delete(
         self,
-        expr: str | None = ...,
+        expr: str | None = None,
         *,
-        params: Params = ...,
+        params: Params = None,
     ) -> MergeInsert: ...
     def conflict_retries(self, max_retries: int) -> MergeInsert: ...
     def retry_timeout(self, timeout: timedelta | float) -> MergeInsert: ...
     def target_bases(self, bases: Iterable[str]) -> MergeInsert: ...
-    def target_all_bases(self, include_primary: bool = ...) -> MergeInsert: ...
+    def target_all_bases(self, include_primary: bool = True) -> MergeInsert: ...
     def data_storage_version(self, version: FileVersion | str) -> MergeInsert: ...
     def use_index(self, use_index: bool) -> MergeInsert: ...
     def write_mode(
@@ -1007,49 +1538,96 @@ class MergeInsert:
         mode: Literal["auto", "rewrite_rows", "rewrite_columns"],
     ) -> MergeInsert: ...
     def memory_budget(self, num_bytes: int) -> MergeInsert: ...
-    def commit_options(self, **commit: Unpack[CommitArguments]) -> MergeInsert: ...
-    def explain(self, schema: pa.Schema | None = ...) -> Explanation: ...
-    def explain_plan(self, schema: pa.Schema | None = ..., verbose: bool = ...) -> str: ...
-    def analyze_plan(self, data: Data, *, schema: pa.Schema | None = ...) -> str: ...
-    def execute(self, data: Data, *, schema: pa.Schema | None = ...) -> Dataset: ...
+    def commit_options(
+        self,
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
+    ) -> MergeInsert: ...
+    def explain(self, schema: pa.Schema | None = None) -> Explanation: ...
+    def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str: ...
+    def analyze_plan(self, data: Data, *, schema: pa.Schema | None = None) -> str: ...
+    def execute(self, data: Data, *, schema: pa.Schema | None = None) -> Dataset: ...
     def execute_uncommitted(
         self,
         data: Data,
         *,
-        schema: pa.Schema | None = ...,
+        schema: pa.Schema | None = None,
     ) -> tuple[Operation, Mapping[str, int]]: ...
 
 class Optimize:
     def compact_files(
         self,
         *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
-        progress: OnProgress | None = ...,
-        **options: Unpack[CompactionArguments],
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
+        progress: OnProgress | None = None,
+        target_rows_per_fragment: int | None = None,
+        max_rows_per_group: int | None = None,
+        max_bytes_per_file: int | None = None,
+        materialize_deletions: bool | None = None,
+        materialize_deletions_threshold: float | None = None,
+        num_threads: int | None = None,
+        batch_size: int | None = None,
+        io_buffer_bytes: int | None = None,
+        max_source_fragments: int | None = None,
+        max_source_rows: int | None = None,
+        max_source_bytes: int | None = None,
+        excluded_fragment_ids: Collection[int] = (),
+        data_storage_version: str | None = None,
+        compaction_mode: CompactionMode | None = None,
+        defer_index_remap: bool | None = None,
+        uncover_indices: bool = False,
     ) -> Dataset: ...
     def auto_compact(
         self,
         *,
-        min_fragments: int = ...,
-        interval: float = ...,
-        **options: Unpack[CompactionArguments],
+        min_fragments: int = 32,
+        interval: float = 60.0,
+        target_rows_per_fragment: int | None = None,
+        max_rows_per_group: int | None = None,
+        max_bytes_per_file: int | None = None,
+        materialize_deletions: bool | None = None,
+        materialize_deletions_threshold: float | None = None,
+        num_threads: int | None = None,
+        batch_size: int | None = None,
+        io_buffer_bytes: int | None = None,
+        max_source_fragments: int | None = None,
+        max_source_rows: int | None = None,
+        max_source_bytes: int | None = None,
+        excluded_fragment_ids: Collection[int] = (),
+        data_storage_version: str | None = None,
+        compaction_mode: CompactionMode | None = None,
+        defer_index_remap: bool | None = None,
+        uncover_indices: bool = False,
     ) -> AutoCompaction: ...
     def enable_auto_cleanup(
         self,
         auto_cleanup_config: AutoCleanupConfig,
-        **commit: Unpack[CommitArguments],
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Dataset: ...
-    def disable_auto_cleanup(self, **commit: Unpack[CommitArguments]) -> Dataset: ...
+    def disable_auto_cleanup(
+        self,
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
+    ) -> Dataset: ...
     def optimize_indices(
         self,
         *,
-        num_indices_to_merge: int | None = ...,
-        index_names: Collection[str] | None = ...,
-        retrain: bool = ...,
-        progress: OnProgress | None = ...,
-        **commit: Unpack[CommitArguments],
+        num_indices_to_merge: int | None = None,
+        index_names: Collection[str] | None = None,
+        retrain: bool = False,
+        progress: OnProgress | None = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Dataset: ...
 
 class AutoCompaction:
@@ -1070,17 +1648,59 @@ class Maintenance:
 
 class Compaction:
     @classmethod
-    def plan(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> CompactionPlan: ...
+    def plan(
+        cls,
+        dataset: Dataset,
+        *,
+        target_rows_per_fragment: int | None = None,
+        max_rows_per_group: int | None = None,
+        max_bytes_per_file: int | None = None,
+        materialize_deletions: bool | None = None,
+        materialize_deletions_threshold: float | None = None,
+        num_threads: int | None = None,
+        batch_size: int | None = None,
+        io_buffer_bytes: int | None = None,
+        max_source_fragments: int | None = None,
+        max_source_rows: int | None = None,
+        max_source_bytes: int | None = None,
+        excluded_fragment_ids: Collection[int] = (),
+        data_storage_version: str | None = None,
+        compaction_mode: CompactionMode | None = None,
+        defer_index_remap: bool | None = None,
+        uncover_indices: bool = False,
+    ) -> CompactionPlan: ...
     @classmethod
-    def execute(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> Dataset: ...
+    def execute(
+        cls,
+        dataset: Dataset,
+        *,
+        target_rows_per_fragment: int | None = None,
+        max_rows_per_group: int | None = None,
+        max_bytes_per_file: int | None = None,
+        materialize_deletions: bool | None = None,
+        materialize_deletions_threshold: float | None = None,
+        num_threads: int | None = None,
+        batch_size: int | None = None,
+        io_buffer_bytes: int | None = None,
+        max_source_fragments: int | None = None,
+        max_source_rows: int | None = None,
+        max_source_bytes: int | None = None,
+        excluded_fragment_ids: Collection[int] = (),
+        data_storage_version: str | None = None,
+        compaction_mode: CompactionMode | None = None,
+        defer_index_remap: bool | None = None,
+        uncover_indices: bool = False,
+    ) -> Dataset: ...
     @classmethod
     def commit(
         cls,
         dataset: Dataset,
         results: Sequence[RewriteResult],
         *,
-        uncover_indices: bool = ...,
-        **commit: Unpack[CommitArguments],
+        uncover_indices: bool = False,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Dataset: ...
 
 class CompactionPlan:
@@ -1107,18 +1727,18 @@ class IndexBuild:
         cls,
         dataset: Dataset,
         column: str,
-        index_type: str,
-        name: str | None = ...,
+        index_type: VectorIndexKind | ScalarIndexKind | TextIndexKind,
+        name: str | None = None,
         *,
-        replace: bool = ...,
-        task_bytes: int = ...,
-        max_tasks: int = ...,
-        memory_bytes: int = ...,
-        done: Sequence[IndexPart] = ...,
-        metric: str = ...,
-        vectors: VectorIndexArguments | None = ...,
-        texts: TextIndexArguments | None = ...,
-        values: ValueIndexArguments | None = ...,
+        replace: bool = True,
+        task_bytes: int = 67108864,
+        max_tasks: int = 512,
+        memory_bytes: int = 268435456,
+        done: Sequence[IndexPart] = (),
+        metric: Metric = "l2",
+        vectors: VectorIndexArguments | None = None,
+        texts: TextIndexArguments | None = None,
+        values: ValueIndexArguments | None = None,
     ) -> IndexPlan: ...
     @classmethod
     def ranges(
@@ -1127,8 +1747,8 @@ class IndexBuild:
         plan: IndexPlan,
         parts: Sequence[IndexPart],
         *,
-        range_bytes: int = ...,
-        memory_bytes: int = ...,
+        range_bytes: int = 268435456,
+        memory_bytes: int = 268435456,
     ) -> list[IndexRange]: ...
     @classmethod
     def merge(
@@ -1136,10 +1756,10 @@ class IndexBuild:
         dataset: Dataset,
         plan: IndexPlan,
         parts: Sequence[IndexPart],
-        pages: Sequence[IndexPages] = ...,
+        pages: Sequence[IndexPages] = (),
         *,
-        memory_bytes: int = ...,
-        on_rows: Callable[[int], Any] | None = ...,
+        memory_bytes: int = 268435456,
+        on_rows: Callable[[int], Any] | None = None,
     ) -> IndexSegment: ...
     @classmethod
     def commit(
@@ -1147,7 +1767,10 @@ class IndexBuild:
         dataset: Dataset,
         plan: IndexPlan,
         segment: IndexSegment,
-        **commit: Unpack[CommitArguments],
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = 100,
     ) -> Dataset: ...
     @classmethod
     def discard(cls, dataset: Dataset, parts: Sequence[IndexPart]) -> None: ...
@@ -1209,117 +1832,160 @@ class IndexTask:
     @property
     def texts(self) -> NewTextIndex | None: ...
 
-def check_store(uri: str | os.PathLike[str], **place: Unpack[StoreArguments]) -> StoreReport: ...
+def check_store(
+    uri: str | os.PathLike[str],
+    *,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
+) -> StoreReport: ...
 def commit(
     dataset_or_uri: Dataset | str | os.PathLike[str],
     operation: Operation | Transaction,
     *,
-    read_version: int | None = ...,
-    detached: bool = ...,
-    data_storage_version: str | FileVersion | None = ...,
-    stable_row_ids: bool = ...,
-    commit_timeout: timedelta | float | None = ...,
-    properties: Mapping[str, str] | None = ...,
-    message: str | None = ...,
-    max_retries: int = ...,
-    **place: Unpack[TableArguments],
+    read_version: int | None = None,
+    detached: bool = False,
+    data_storage_version: str | FileVersion | None = None,
+    stable_row_ids: bool = False,
+    commit_timeout: timedelta | float | None = None,
+    properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+    max_retries: int = 100,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> Dataset: ...
 def commit_batch(
     dataset_or_uri: Dataset | str | os.PathLike[str],
     transactions: Iterable[Transaction],
     *,
-    detached: bool = ...,
-    commit_timeout: timedelta | float | None = ...,
-    properties: Mapping[str, str] | None = ...,
-    message: str | None = ...,
-    max_retries: int = ...,
-    **place: Unpack[TableArguments],
+    detached: bool = False,
+    commit_timeout: timedelta | float | None = None,
+    properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+    max_retries: int = 100,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> BulkCommitResult: ...
 def dataset(
     uri: str | os.PathLike[str],
     *,
-    version: int | str | None = ...,
-    asof: datetime | str | None = ...,
-    follow: float | None = ...,
-    default_scan_options: Mapping[str, Any] | None = ...,
-    **place: Unpack[TableArguments],
+    version: int | str | None = None,
+    asof: datetime | str | None = None,
+    follow: float | None = None,
+    default_scan_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> Dataset: ...
 def connect(
     uri: str | os.PathLike[str] | object,
     *,
-    headers: Mapping[str, str] | None = ...,
-    storage_options: StorageOptions | None = ...,
-    session: Session | None = ...,
+    headers: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
 ) -> Catalog: ...
 def drop(
     uri: str | os.PathLike[str],
     *,
-    ignore_missing: bool = ...,
-    **place: Unpack[TableArguments],
+    ignore_missing: bool = False,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> None: ...
 def ingest(
     uri: str | os.PathLike[str],
-    schema: pa.Schema | None = ...,
+    schema: pa.Schema | None = None,
     *,
-    on: str | Sequence[str] | None = ...,
-    kind: str | None = ...,
-    envelope: Literal["debezium"] | None = ...,
-    max_buffer_bytes: int = ...,
-    max_rows_per_file: int = ...,
-    max_bytes_per_file: int = ...,
-    max_file_age: float | None = ...,
-    commit_interval: float | None = ...,
-    commit_rows: int | None = ...,
-    commit_bytes: int | None = ...,
-    producer: str | None = ...,
-    history: int = ...,
-    data_storage_version: str | FileVersion | None = ...,
-    stable_row_ids: bool = ...,
-    properties: Mapping[str, str] | None = ...,
-    blobs: BlobOptions | None = ...,
-    auto_compact: int | None = ...,
-    maintain: MaintenancePolicy | bool = ...,
-    **place: Unpack[StoreArguments],
+    on: str | Sequence[str] | None = None,
+    kind: str | None = None,
+    envelope: Literal["debezium"] | None = None,
+    max_buffer_bytes: int = 67108864,
+    max_rows_per_file: int = 1048576,
+    max_bytes_per_file: int = 96636764160,
+    max_file_age: float | None = None,
+    commit_interval: float | None = 10.0,
+    commit_rows: int | None = None,
+    commit_bytes: int | None = None,
+    producer: str | None = None,
+    history: int = 100,
+    data_storage_version: str | FileVersion | None = None,
+    stable_row_ids: bool = False,
+    properties: Mapping[str, str] | None = None,
+    blobs: BlobOptions | None = None,
+    auto_compact: int | None = None,
+    maintain: MaintenancePolicy | bool = False,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
 ) -> Sink: ...
 def repair(
     uri: str | os.PathLike[str],
     *,
-    dry_run: bool = ...,
-    restore: bool = ...,
-    drop_lost_rows: bool = ...,
-    **place: Unpack[StoreArguments],
+    dry_run: bool = True,
+    restore: bool = False,
+    drop_lost_rows: bool = False,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
 ) -> RepairReport: ...
-def warm_up(*, session: Session | None = ...) -> None: ...
+def warm_up(*, session: Session | None = None) -> None: ...
 def write_dataset(
     data: Data,
     uri: str | os.PathLike[str],
     *,
-    mode: Mode = ...,
-    schema: pa.Schema | None = ...,
-    max_rows_per_file: int = ...,
-    max_bytes_per_file: int = ...,
-    data_storage_version: str | FileVersion | None = ...,
-    stable_row_ids: bool = ...,
-    v2_manifest_paths: bool = ...,
-    progress: WriteProgress | None = ...,
-    blobs: BlobOptions | None = ...,
-    statistics: bool = ...,
-    auto_cleanup_options: AutoCleanupConfig | None = ...,
-    initial_bases: Iterable[DatasetBasePath] | None = ...,
-    target_bases: Iterable[str] | None = ...,
-    target_all_bases: bool | None = ...,
-    properties: Mapping[str, str] | None = ...,
-    message: str | None = ...,
-    max_retries: int = ...,
-    **place: Unpack[TableArguments],
+    mode: Mode = "create",
+    schema: pa.Schema | None = None,
+    max_rows_per_file: int = 1048576,
+    max_bytes_per_file: int = 96636764160,
+    data_storage_version: str | FileVersion | None = None,
+    stable_row_ids: bool = False,
+    v2_manifest_paths: bool = True,
+    progress: WriteProgress | None = None,
+    blobs: BlobOptions | None = None,
+    statistics: bool = True,
+    auto_cleanup_options: AutoCleanupConfig | None = None,
+    initial_bases: Iterable[DatasetBasePath] | None = None,
+    target_bases: Iterable[str] | None = None,
+    target_all_bases: bool | None = None,
+    properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+    max_retries: int = 100,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> Dataset: ...
 @overload
 def write_fragments(
     data: Data,
     dataset_or_uri: Dataset | str | os.PathLike[str],
     *,
-    return_transaction: Literal[False] = ...,
-    **arguments: Unpack[FragmentArguments],
+    return_transaction: Literal[False] = False,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
+    mode: Mode = "append",
+    schema: pa.Schema | None = None,
+    max_rows_per_file: int = 1048576,
+    max_bytes_per_file: int = 96636764160,
+    data_storage_version: str | FileVersion | None = None,
+    progress: WriteProgress | None = None,
+    blobs: BlobOptions | None = None,
+    statistics: bool = True,
+    initial_bases: Iterable[DatasetBasePath] | None = None,
+    target_bases: Iterable[str] | None = None,
+    target_all_bases: bool | None = None,
 ) -> list[DataFragment]: ...
 @overload
 def write_fragments(
@@ -1327,5 +1993,18 @@ def write_fragments(
     dataset_or_uri: Dataset | str | os.PathLike[str],
     *,
     return_transaction: Literal[True],
-    **arguments: Unpack[FragmentArguments],
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
+    mode: Mode = "append",
+    schema: pa.Schema | None = None,
+    max_rows_per_file: int = 1048576,
+    max_bytes_per_file: int = 96636764160,
+    data_storage_version: str | FileVersion | None = None,
+    progress: WriteProgress | None = None,
+    blobs: BlobOptions | None = None,
+    statistics: bool = True,
+    initial_bases: Iterable[DatasetBasePath] | None = None,
+    target_bases: Iterable[str] | None = None,
+    target_all_bases: bool | None = None,
 ) -> Transaction: ...

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from alance.file.open.describe import ColumnDescription, FileDescription, PageDescription
     from alance.file_session import ListResult
     from alance.format.field import Field
-    from alance.format.index.text.params import TokenArguments
+    from alance.format.index.text.params import (
+        Granularity,
+        Language,
+        TokenArguments,
+        Tokenizer,
+    )
     from alance.format.index.text.tokenize import Token
     from alance.format.proto.file_pb2 import Field as FieldMessage
     from alance.format.proto.table_pb2 import DataFragment, IndexMetadata
@@ -37,15 +42,29 @@ if TYPE_CHECKING:
     )
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
-    from alance.ops.index.listing import IndexDescription, IndexSegmentDescription
+    from alance.ops.index.listing import (
+        IndexDescription,
+        IndexSegmentDescription,
+        IndexStatistics,
+        ListedIndex,
+        PartitionStatistics,
+        SegmentStatistics,
+    )
     from alance.ops.index.new import NewIndex
-    from alance.ops.index.texts.new import NewTextIndex, TextIndexArguments
-    from alance.ops.index.values.options import IndexConfig, ValueIndexArguments, ValueOptions
+    from alance.ops.index.texts.new import NewTextIndex, TextIndexArguments, TextIndexKind
+    from alance.ops.index.values.options import (
+        IndexConfig,
+        JsonIndexKind,
+        ScalarIndexKind,
+        ValueIndexArguments,
+        ValueOptions,
+    )
     from alance.ops.index.vectors.new import (
         IndexArguments,
         NewVectorIndex,
         ScalarIndexArguments,
         VectorIndexArguments,
+        VectorIndexKind,
     )
     from alance.ops.maintain.background import MaintenanceMetrics
     from alance.ops.maintain.health import IndexHealth, TableHealth
@@ -64,12 +83,12 @@ if TYPE_CHECKING:
         PandasArguments,
         ScanArguments,
     )
-    from alance.ops.read.scan_stats import ScanStatistics
+    from alance.ops.read.scan_stats import ScanStatistics, ScanStatsCallback
     from alance.ops.read.stats import DatasetStats
     from alance.ops.rows.update import Updates
-    from alance.ops.search.options import SearchArguments
+    from alance.ops.search.options import Metric, SearchArguments
     from alance.ops.search.text.fusion import Combine
-    from alance.ops.search.text.query import Granularity, Occur, Operator
+    from alance.ops.search.text.query import Occur, Operator
     from alance.ops.search.text.search_options import HybridArguments, TextSearchArguments
     from alance.ops.upkeep.compact_plan import (
         CompactionArguments,
@@ -131,7 +150,7 @@ _PLACES: Final = {
     "FragmentScanArguments": "alance.ops.read.options",
     "FragmentWriteProgress": "alance.ops.write.options",
     "FrameArguments": "alance.ops.read.options",
-    "Granularity": "alance.ops.search.text.query",
+    "Granularity": "alance.format.index.text.params",
     "HybridArguments": "alance.ops.search.text.search_options",
     "IndexArguments": "alance.ops.index.vectors.new",
     "IndexConfig": "alance.ops.index.values.options",
@@ -139,14 +158,19 @@ _PLACES: Final = {
     "IndexHealth": "alance.ops.maintain.health",
     "IndexMetadata": "alance.format.proto.table_pb2",
     "IndexSegmentDescription": "alance.ops.index.listing",
+    "IndexStatistics": "alance.ops.index.listing",
+    "JsonIndexKind": "alance.ops.index.values.options",
     "KeyColumn": "alance.ops.read.keys",
+    "Language": "alance.format.index.text.params",
     "LastRun": "alance.ops.maintain.lease",
     "ListResult": "alance.file_session",
-    "MaintenanceArguments": "alance.ops.maintain.policy",
+    "ListedIndex": "alance.ops.index.listing",
     "Maintenance": "alance.verbs.maintenance",
+    "MaintenanceArguments": "alance.ops.maintain.policy",
     "MaintenanceMetrics": "alance.ops.maintain.background",
     "MaintenanceReport": "alance.ops.maintain.run",
     "MaintenanceStep": "alance.ops.maintain.run",
+    "Metric": "alance.ops.search.options",
     "Missing": "alance.ops.read.keys",
     "Mode": "alance.ops.write.options",
     "NewIndex": "alance.ops.index.new",
@@ -161,6 +185,7 @@ _PLACES: Final = {
     "PageDescription": "alance.file.open.describe",
     "PandasArguments": "alance.ops.read.options",
     "Params": "alance.ops.version.conditions",
+    "PartitionStatistics": "alance.ops.index.listing",
     "Place": "alance.catalogs.backend",
     "PolicyArguments": "alance.ops.cleanup.policy",
     "Provider": "alance.io.opening.credentials",
@@ -169,9 +194,12 @@ _PLACES: Final = {
     "RequestEvent": "alance.io.events.trace",
     "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan",
     "ScalarIndexArguments": "alance.ops.index.vectors.new",
+    "ScalarIndexKind": "alance.ops.index.values.options",
     "ScanArguments": "alance.ops.read.options",
     "ScanStatistics": "alance.ops.read.scan_stats",
+    "ScanStatsCallback": "alance.ops.read.scan_stats",
     "SearchArguments": "alance.ops.search.options",
+    "SegmentStatistics": "alance.ops.index.listing",
     "StorageOptions": "alance.io.opening.credentials",
     "StoreArguments": "alance.session",
     "StoreCheck": "alance.io.stores.store_report",
@@ -180,9 +208,11 @@ _PLACES: Final = {
     "TableName": "alance.catalogs.backend",
     "TagContents": "alance.format.table.refs",
     "TextIndexArguments": "alance.ops.index.texts.new",
+    "TextIndexKind": "alance.ops.index.texts.new",
     "TextSearchArguments": "alance.ops.search.text.search_options",
     "Token": "alance.format.index.text.tokenize",
     "TokenArguments": "alance.format.index.text.params",
+    "Tokenizer": "alance.format.index.text.params",
     "Totals": "alance.io.events.trace",
     "Transaction": "alance.format.table.transaction",
     "Transforms": "alance.ops.columns.sources",
@@ -190,6 +220,7 @@ _PLACES: Final = {
     "ValueIndexArguments": "alance.ops.index.values.options",
     "ValueOptions": "alance.ops.index.values.options",
     "VectorIndexArguments": "alance.ops.index.vectors.new",
+    "VectorIndexKind": "alance.ops.index.vectors.new",
     "VersionInfo": "alance.versioning.load",
     "WriteProgress": "alance.ops.write.options",
 }
@@ -242,14 +273,19 @@ __all__ = [
     "IndexHealth",
     "IndexMetadata",
     "IndexSegmentDescription",
+    "IndexStatistics",
+    "JsonIndexKind",
     "KeyColumn",
+    "Language",
     "LastRun",
     "ListResult",
+    "ListedIndex",
     "Maintenance",
     "MaintenanceArguments",
     "MaintenanceMetrics",
     "MaintenanceReport",
     "MaintenanceStep",
+    "Metric",
     "Missing",
     "Mode",
     "NewIndex",
@@ -264,6 +300,7 @@ __all__ = [
     "PageDescription",
     "PandasArguments",
     "Params",
+    "PartitionStatistics",
     "Place",
     "PolicyArguments",
     "Provider",
@@ -272,9 +309,12 @@ __all__ = [
     "RequestEvent",
     "ResolvedCompactionOptions",
     "ScalarIndexArguments",
+    "ScalarIndexKind",
     "ScanArguments",
     "ScanStatistics",
+    "ScanStatsCallback",
     "SearchArguments",
+    "SegmentStatistics",
     "StorageOptions",
     "StoreArguments",
     "StoreCheck",
@@ -283,9 +323,11 @@ __all__ = [
     "TableName",
     "TagContents",
     "TextIndexArguments",
+    "TextIndexKind",
     "TextSearchArguments",
     "Token",
     "TokenArguments",
+    "Tokenizer",
     "Totals",
     "Transaction",
     "Transforms",
@@ -293,6 +335,7 @@ __all__ = [
     "ValueIndexArguments",
     "ValueOptions",
     "VectorIndexArguments",
+    "VectorIndexKind",
     "VersionInfo",
     "WriteProgress",
 ]

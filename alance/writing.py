@@ -15,6 +15,7 @@ from alance.ops.version.options import (
 )
 from alance.ops.write.options import WriteOptions
 from alance.session import Session, StoreArguments, table_at
+from alance.signatures import expanded
 from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ else:
     writer = Deferred("alance.ops.write.write")
 
 
+@expanded
 async def write_dataset(
     data: Data,
     uri: str | os.PathLike[str],
@@ -202,6 +204,7 @@ async def write_fragments(
     return_transaction: Literal[True],
     **arguments: Unpack[FragmentArguments],
 ) -> Transaction: ...
+@expanded
 async def write_fragments(
     data: Data,
     dataset_or_uri: Dataset | str | os.PathLike[str],
@@ -276,6 +279,7 @@ async def write_fragments(
     return list(change.fragments)
 
 
+@expanded
 async def commit(
     dataset_or_uri: Dataset | str | os.PathLike[str],
     operation: Operation | Transaction,
@@ -352,6 +356,7 @@ class BulkCommitResult(TypedDict):
     merged: Transaction
 
 
+@expanded
 async def commit_batch(
     dataset_or_uri: Dataset | str | os.PathLike[str],
     transactions: Iterable[Transaction],

@@ -19,7 +19,9 @@ FUNCTIONS: Final = {function.name: function for function in documented()}
 def arguments(function: Documented) -> dict[str, set[str]]:
     """Return the parameters of a function; for `**options` also the keys that it accepts."""
     parameters: dict[str, set[str]] = {}
-    for name, parameter in inspect.signature(function.function).parameters.items():
+    signature = inspect.signature(function.function)
+    written = getattr(signature, "written", signature)  # with `**options` instead of its keys
+    for name, parameter in written.parameters.items():
         if name in ("self", "cls"):
             continue
         parameters[name] = set()

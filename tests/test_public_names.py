@@ -179,11 +179,9 @@ def test_arguments_of_a_frame_are_those_of_pyarrow() -> None:
 def test_arguments_of_a_cleanup_are_those_of_its_verb() -> None:
     signature = inspect.signature(alance.Dataset.cleanup_old_versions)
     verb = {name: one.annotation for name, one in signature.parameters.items() if name != "self"}
-    assert verb.pop("others") == "Unpack[PolicyArguments]"
-    policy = alance.types.PolicyArguments.__annotations__
+    assert verb.pop("progress") == "OnProgress | None"  # a job of Spark has its own
     arguments = alance.types.CleanupArguments.__annotations__.items()
-    own = {name: one.__forward_arg__ for name, one in arguments if name not in policy}
-    assert own == verb
+    assert {name: one.__forward_arg__ for name, one in arguments} == verb
 
 
 def test_arguments_of_spark_are_the_fields_of_its_options() -> None:

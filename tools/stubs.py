@@ -16,6 +16,7 @@ from typing import Any, Final, get_overloads
 
 import alance
 from alance import sync
+from alance.signatures import ExpandedSignature
 
 TARGET: Final = Path(sync.__file__).with_suffix(".pyi")
 
@@ -77,12 +78,7 @@ TABLES: Final = (
 CAPSULE: Final = (
     "    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ..."
 )
-# What a class that scans can be told by `to_reader`.
-SCANS: Final[dict[str, str]] = {
-    "Dataset": "ScanArguments",
-    "DatasetFragment": "FragmentScanArguments",
-    "Scanner": "",
-}
+SCANS: Final = ("Dataset", "DatasetFragment", "Scanner")  # classes with `to_reader`
 
 
 def stub() -> str:
@@ -190,23 +186,34 @@ def _class(async_class: type) -> str:
         lines += CONTEXT
     if hasattr(async_class, "open_table"):
         lines += TABLES
-    if (asked := SCANS.get(async_class.__name__)) is not None:
-        arguments = f", columns: Columns = ..., **options: Unpack[{asked}]\n    " if asked else ""
-        lines += [f"    def to_reader(self{arguments}) -> pa.RecordBatchReader: ...", CAPSULE]
+    if async_class.__name__ in SCANS:
+        scan = inspect.signature(getattr(async_class, "scanner", _scan_again))
+        reader = scan.replace(return_annotation="pa.RecordBatchReader")
+        lines += [_declared("to_reader", reader, "    "), CAPSULE]
         lines.append("    def __len__(self) -> int: ...")
     return "\n".join(lines)
 
 
+def _scan_again(self: object) -> object:
+    """Signature of `Scanner.to_reader`: a scanner has its options already."""
+
+
 def _functions(name: str, function: Any, indent: str) -> str:
     """A function, or each form of it that is declared by itself."""
-    forms = [_function(name, form, indent) for form in get_overloads(function)]
+    forms = [
+        _declared(name, ExpandedSignature(form), indent)  # type: ignore[arg-type]  # a function
+        for form in get_overloads(function)
+    ]
     return "\n".join(f"{indent}@overload\n{form}" for form in forms) or _function(
         name, function, indent
     )
 
 
 def _function(name: str, function: object, indent: str) -> str:
-    signature = inspect.signature(function)  # type: ignore[arg-type]
+    return _declared(name, inspect.signature(function), indent)  # type: ignore[arg-type]
+
+
+def _declared(name: str, signature: inspect.Signature, indent: str) -> str:
     parts: list[str] = []
     seen_star = False
     for parameter in signature.parameters.values():
@@ -220,7 +227,7 @@ def _function(name: str, function: object, indent: str) -> str:
         if parameter.annotation is not parameter.empty:
             text += f": {_type(parameter.annotation)}"
         if parameter.default is not parameter.empty:
-            text += " = ..."
+            text += f" = {_default(parameter.default)}"
         parts.append(text)
     answer = _type(signature.return_annotation)
     line = f"{indent}def {name}({', '.join(parts)}) -> {answer}: ..."
@@ -228,6 +235,12 @@ def _function(name: str, function: object, indent: str) -> str:
         return line
     inner = "".join(f"\n{indent}    {part}," for part in parts)
     return f"{indent}def {name}({inner}\n{indent}) -> {answer}: ..."
+
+
+def _default(value: object) -> str:
+    """The default as an editor shows it; `...` for what is no literal."""
+    is_literal = value is None or type(value) in (bool, int, float, str)
+    return repr(value).replace("'", '"') if is_literal or value == () else "..."
 
 
 def _type(annotation: object) -> str:

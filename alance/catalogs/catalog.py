@@ -18,6 +18,7 @@ from alance.errors import (
     NotFoundError,
 )
 from alance.session import Session
+from alance.signatures import expanded
 from alance.writing import write_dataset
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ async def connect(
     return Catalog(backend, session)
 
 
+@expanded
 class Catalog:
     r"""Tables by name, opened by `connect`.
 

@@ -211,7 +211,7 @@ async def index(args: argparse.Namespace) -> OutputFacts | OutputRows:
 
 
 async def _indexed(dataset: Dataset, args: argparse.Namespace) -> Dataset:
-    kind = (args.type or "BTREE").upper()
+    kind: Any = (args.type or "BTREE").upper()  # alance refuses an unknown one
     more = {"progress": is_terminal(), **options(args.option)}
     if kind.startswith(VECTOR_KINDS):
         return await dataset.create_index(args.create, kind, args.name, **more)

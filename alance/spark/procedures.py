@@ -82,12 +82,12 @@ async def create_index(
         more = None
     if not isinstance(more, dict):
         raise InvalidInputError(f"options={options!r}: expected a JSON object")
-    if index_type.upper().startswith(OF_VECTORS):
-        after = await dataset.create_index(
-            column, index_type.upper(), name, metric or "l2", replace=True, **more
-        )
+    kind: Any = index_type.upper()  # alance refuses an unknown one
+    by: Any = metric or "l2"
+    if kind.startswith(OF_VECTORS):
+        after = await dataset.create_index(column, kind, name, by, replace=True, **more)
     else:
-        after = await dataset.create_scalar_index(column, index_type.upper(), name, **more)
+        after = await dataset.create_scalar_index(column, kind, name, **more)
     return [[after.version]]
 
 

@@ -21,18 +21,25 @@ if TYPE_CHECKING:
     from alance.ops.index import listing as index_list
     from alance.ops.index import manage as index_manage
     from alance.ops.index import new as index_new
-    from alance.ops.index.listing import IndexDescription
+    from alance.ops.index.listing import IndexDescription, IndexStatistics, ListedIndex
     from alance.ops.index.texts import build as index_texts
     from alance.ops.index.texts import new as index_new_text
-    from alance.ops.index.values.options import IndexConfig, ValueIndexArguments
+    from alance.ops.index.texts.new import TextIndexKind
+    from alance.ops.index.values.options import (
+        IndexConfig,
+        ScalarIndexKind,
+        ValueIndexArguments,
+    )
     from alance.ops.index.vectors import build as index_vectors
     from alance.ops.index.vectors import new as index_new_vector
     from alance.ops.index.vectors.new import (
         IndexArguments,
         ScalarIndexArguments,
         VectorIndexArguments,
+        VectorIndexKind,
     )
     from alance.ops.search import prewarm
+    from alance.ops.search.options import Metric
     from alance.progress import OnProgress
 else:
     index_late = Deferred("alance.ops.index.late")
@@ -57,7 +64,7 @@ class IndexVerbs(Handle):
     async def create_scalar_index(
         self,
         column: str,
-        index_type: str | IndexConfig,
+        index_type: ScalarIndexKind | TextIndexKind | IndexConfig,
         name: str | None = None,
         *,
         replace: bool = True,
@@ -116,26 +123,28 @@ class IndexVerbs(Handle):
         rest: dict[str, Any] = dict(options)
         of_commit = [name for name in CommitArguments.__annotations__ if name in rest]
         commit = CommitOptions(**{name: rest.pop(name) for name in of_commit})
-        if not isinstance(index_type, str):
+        if isinstance(index_type, str):
+            kind: str = index_type
+        else:
             await self._load(index_new)
-            index_type, rest = index_new.kind_and_arguments(index_type, rest)
-        if index_type.upper() in TEXT_KINDS:
+            kind, rest = index_new.kind_and_arguments(index_type, rest)
+        if kind.upper() in TEXT_KINDS:
             await self._load(index_texts)
             texts = index_new_text.NewTextIndex.of(column, name, rest, replace=replace, train=train)
             with Reporting(progress):
                 return self._on(await index_texts.create_text_index(self._snapshot, texts, commit))
         await self._load(index_manage)
         arguments = cast("ValueIndexArguments", rest)
-        new = index_new.NewIndex(column, index_type, name, replace, train, arguments)
+        new = index_new.NewIndex(column, kind, name, replace, train, arguments)
         with Reporting(progress):
             return self._on(await index_manage.create_index(self._snapshot, new, commit))
 
     async def create_index(
         self,
         column: str,
-        index_type: str,
+        index_type: VectorIndexKind | TextIndexKind,
         name: str | None = None,
-        metric: str = "l2",
+        metric: Metric = "l2",
         *,
         replace: bool = False,
         progress: OnProgress | None = None,
@@ -183,9 +192,20 @@ class IndexVerbs(Handle):
                 further attempt begins again.
             properties: recorded in the transaction.
             message: a commit message, recorded in the transaction.
-            max_retries: number of attempts after the first one, for when other writers rewrite the
-                fragments.
-            options: see `alance.types.VectorIndexArguments` and `TextIndexArguments`.
+            max_retries: attempts after the first, if other writers rewrote the fragments.
+            num_partitions, target_partition_size: number of partitions, or rows of each.
+            num_sub_vectors, num_bits: codes of a vector (IVF_PQ), and their bits (PQ, RQ, SQ).
+            sample_rate, max_iters, min_gain: effort of the training.
+            ivf_centroids, pq_codebook: values to use instead of training.
+            m, ef_construction, max_level: shape of the graphs (IVF_HNSW_*).
+            memory_bytes: bound of the memory of the build.
+            base_tokenizer, language, lower_case, stem, ascii_folding: how texts become tokens.
+            remove_stop_words, custom_stop_words, max_token_length: tokens that are left out.
+            min_ngram_length, max_ngram_length, prefix_only: tokens of the tokenizer "ngram".
+            with_position: store positions of tokens, for phrases.
+            document_granularity: "row", or "list_element" for lists of texts.
+            options: all of these; `alance.types.VectorIndexArguments` and `TextIndexArguments` have
+                the details.
 
         Raises:
             InvalidInputError: a column without vectors or texts, or options that do not suit it.
@@ -227,8 +247,8 @@ class IndexVerbs(Handle):
         after = await index_manage.drop_index(self._snapshot, name, CommitOptions(**commit))
         return self._on(after)
 
-    def list_indices(self) -> list[dict[str, Any]]:
-        """List the indices of this version, one entry per segment, ordered by name.
+    def list_indices(self) -> list[ListedIndex]:
+        """Return the indices of this version, an entry per segment, ordered by name.
 
         Each entry has `name`, `type` (`BTree`, `IVF_PQ`), `uuid`, `fields` (paths of columns),
         `version` (the version from which the segment was built), `fragment_ids` (the set of
@@ -250,7 +270,7 @@ class IndexVerbs(Handle):
         await self._load(index_list)
         return await index_list.describe_indices(self._snapshot)
 
-    async def index_statistics(self, name: str) -> dict[str, Any]:
+    async def index_statistics(self, name: str) -> IndexStatistics:
         """Return counts of an index under pylance's keys: indexed and unindexed rows and fragments.
 
         `indices` has an entry per segment: `num_pages`, `min` and `max` of B-trees, `num_bitmaps`

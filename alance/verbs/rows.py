@@ -19,6 +19,7 @@ from alance.ops.version.options import (
     BaseOptions,
     CommitOptions,
 )
+from alance.signatures import expanded
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
@@ -258,6 +259,7 @@ class RowVerbs(Handle):
         return after  # type: ignore[no-any-return]
 
 
+@expanded
 class MergeInsert:
     """A merge of new data into a dataset, created by `Dataset.merge_insert`.
 

@@ -67,7 +67,14 @@ class SearchVerbs(Handle):
                 matrix is one query of several vectors, whose distance from a row is the sum over
                 these vectors of the distance to the row's nearest vector; a batch has three
                 dimensions.
-            options: see `alance.types.SearchArguments`.
+            metric: None: the metric of the index; without an index "l2", or "hamming" for uint8.
+            columns, filter, params, fragments, use_scalar_index: as for `to_table`.
+            prefilter: True applies the filter before the search, False to its result.
+            distance_range: smallest distance, and upper bound (exclusive); either may be None.
+            use_index, fast_search: search the index at all; leave out rows that it lacks.
+            nprobes, minimum_nprobes, maximum_nprobes: partitions of the index to search.
+            refine_factor, ef: candidates to compare exactly, and in graphs, for more recall.
+            options: all of these; `alance.types.SearchArguments` has the details.
 
         Raises:
             InvalidInputError: the column does not have vectors; a query has another dimension or a

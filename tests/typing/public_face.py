@@ -6,12 +6,19 @@ Where a line must not check, an ignore says so: `mypy` reports one that is not n
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, assert_type
+from typing import TYPE_CHECKING, Any, assert_type
 
 import alance
 import alance.sync
 from alance import distributed
-from alance.types import CleanupStats, DatasetStats, Explanation, ScanArguments, VersionInfo
+from alance.types import (
+    CleanupStats,
+    DatasetStats,
+    Explanation,
+    IndexStatistics,
+    ScanArguments,
+    VersionInfo,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,6 +52,41 @@ async def engines(dataset: alance.Dataset) -> alance.Dataset:
     assert_type(await dataset.stats(small_rows=10), DatasetStats)
     assert_type(alance.sync.dataset("t").stats().num_rows, int)
     return await dataset.deep_clone("s3://bucket/copy", "stable")
+
+
+async def indices(dataset: alance.Dataset) -> list[str]:
+    """Kinds and metrics are literals, results of indices have typed keys."""
+    await dataset.create_index("vector", "IVF_PQ", metric="cosine", num_sub_vectors=16)
+    await dataset.create_index("vector", "IVF_PG")  # type: ignore[arg-type]
+    await dataset.create_index("vector", "IVF_PQ", metric="cosinus")  # type: ignore[arg-type]
+    await dataset.create_index("vector", "IVF_PQ", num_partition=16)  # type: ignore[call-arg]
+    await dataset.create_index("text", "INVERTED", base_tokenizer="ngrams")  # type: ignore[arg-type]
+    await dataset.create_scalar_index("id", "BTREE", progress=print)
+    await dataset.create_scalar_index("id", "B_TREE")  # type: ignore[arg-type]
+    await dataset.nearest("vector", [0.0], metric="l1")  # type: ignore[arg-type]
+    await dataset.insert({"id": [1]}, mode="upsert")  # type: ignore[arg-type]
+    dataset.merge_insert("id").write_mode("rewrite")  # type: ignore[arg-type]
+    alance.sync.dataset("t").create_index("v", "IVF_PG")  # type: ignore[arg-type]
+    statistics = await dataset.index_statistics("vector_idx")
+    assert_type(statistics, IndexStatistics)
+    assert_type(statistics["num_unindexed_rows"], int)
+    assert_type(statistics["segments"][0]["partitions"][0]["size"], int)
+    statistics["num_rows"]  # type: ignore[typeddict-item]
+    assert_type(dataset.list_indices()[0]["fragment_ids"], set[int])
+    kinds: dict[str, Any] = dict(dataset.list_indices()[0])  # still a dict
+    return [kinds["type"]]
+
+
+async def progress(dataset: alance.Dataset) -> None:
+    """A function of an event, or True."""
+
+    def show(event: alance.Progress) -> None:
+        assert_type(event.total, int | None)
+
+    await dataset.add_columns({"x": "1"}, progress=show)
+    await dataset.optimize.compact_files(progress=True)
+    await dataset.insert({"id": [1]}, progress=lambda event: event.rows)  # type: ignore[attr-defined]
+    await dataset.maintain(progress="bar")  # type: ignore[arg-type]
 
 
 async def changes(uri: str, data: Data) -> list[VersionInfo]:
@@ -83,6 +125,8 @@ def blocking(uri: str) -> pa.Table:
     for batch in dataset.to_batches(filter="id > 5"):
         assert batch.num_rows
     dataset.to_table(fliter="id > 5")  # type: ignore[call-arg]
+    options: ScanArguments = {"filter": "price > 10", "limit": 5}
+    dataset.to_table(["id"], **options)
     return dataset.to_reader(["id"], limit=3).read_all()
 
 

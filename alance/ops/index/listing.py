@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from alance.format.index.details import details_of, index_type
 from alance.format.table.apply_indices import MEM_WAL, SYSTEM
@@ -16,6 +16,90 @@ if TYPE_CHECKING:
 
     from alance.format.proto import table_pb2
     from alance.ops.version.snapshot import Snapshot
+
+
+class ListedIndex(TypedDict):
+    """Entry of `Dataset.list_indices`: a segment of an index, under pylance's keys.
+
+    Attributes:
+        type: name of the kind, such as `BTree` or `IVF_PQ`.
+        fields: paths of the indexed columns.
+        version: version from which the segment was built.
+        fragment_ids: covered fragments; some may no longer exist.
+        base_id: id of the base path of its files; None for the table's folder.
+    """
+
+    name: str
+    type: str
+    uuid: str
+    fields: list[str]
+    version: int
+    fragment_ids: set[int]
+    base_id: int | None
+
+
+class PartitionStatistics(TypedDict):
+    """Size of a partition of a vector index, in rows; deleted rows count."""
+
+    size: int
+
+
+class SegmentStatistics(TypedDict, total=False):
+    """Entry of `IndexStatistics.segments`; each kind of index has keys of its own.
+
+    Attributes:
+        index_type, uuid: of vectors and texts.
+        metric_type, num_partitions, partitions: of vectors.
+        num_pages, min, max: of B-trees.
+        num_bitmaps, num_ngrams: of bitmaps and label lists; of n-grams.
+        num_zones, rows_per_zone: of zone maps.
+        num_blocks, number_of_items, probability: of bloom filters.
+        total_docs, total_bwt_len: of FM indices, with `num_partitions`.
+        type: name of the kind, of bloom filters and FM indices.
+    """
+
+    index_type: str
+    uuid: str
+    metric_type: str
+    num_partitions: int
+    partitions: list[PartitionStatistics]
+    num_pages: int
+    min: Any
+    max: Any
+    num_bitmaps: int
+    num_ngrams: int
+    num_zones: int
+    rows_per_zone: int
+    num_blocks: int
+    number_of_items: int
+    probability: float
+    total_docs: int
+    total_bwt_len: int
+    type: str
+
+
+class IndexStatistics(TypedDict):
+    """Result of `Dataset.index_statistics`, under pylance's keys.
+
+    Attributes:
+        num_indices, num_segments: number of segments, twice.
+        indices, segments: an entry for each segment, twice.
+        num_indexed_rows_per_delta: live rows that each segment covers.
+        updated_at_timestamp_ms: time of the latest segment in Unix milliseconds; None: unknown.
+    """
+
+    index_type: str
+    name: str
+    num_indices: int
+    num_segments: int
+    indices: list[SegmentStatistics]
+    segments: list[SegmentStatistics]
+    num_indexed_fragments: int
+    num_indexed_rows: int
+    num_unindexed_fragments: int
+    num_unindexed_rows: int
+    num_indexed_rows_per_delta: list[int]
+    updated_at_timestamp_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +150,10 @@ class IndexDescription:
     total_size_bytes: int | None
 
 
-def list_indices(snapshot: Snapshot) -> list[dict[str, Any]]:
+def list_indices(snapshot: Snapshot) -> list[ListedIndex]:
     """List all index segments, ordered by index name; see `Dataset.list_indices`."""
     paths = snapshot.schema.paths
-    listed = []
+    listed: list[ListedIndex] = []
     for message in _messages(snapshot):
         index = Index.from_protobuf(message)
         listed.append(

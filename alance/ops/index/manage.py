@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.index.details import index_type
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.format.proto import table_pb2
+    from alance.ops.index.listing import IndexStatistics, SegmentStatistics
     from alance.ops.index.new import NewIndex
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
@@ -50,7 +51,7 @@ async def drop_index(snapshot: Snapshot, name: str, options: CommitOptions) -> S
     return await with_retries(snapshot, attempt, options.max_retries)
 
 
-async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
+async def index_statistics(snapshot: Snapshot, name: str) -> IndexStatistics:
     """Return counts of an index; see `Dataset.index_statistics`."""
     segments = [Index.from_protobuf(message) for message in segments_of_name(snapshot, name)]
     counts = await snapshot.live_counts()
@@ -86,15 +87,16 @@ async def centroids(snapshot: Snapshot, name: str | None, column: str | None) ->
     return await partitions.centroids(snapshot, segments_of_name(snapshot, name))
 
 
-async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
+async def _details(snapshot: Snapshot, index: Index) -> SegmentStatistics:
     kind = KINDS.get(index.files_kind)
     if kind is not None:
-        return await kind.statistics(snapshot, IndexFiles(snapshot, index))
-    details = {"index_type": index_type(index.message), "uuid": str(index.uuid)}
-    if index.kind == partitions.KIND and index.fragment_ids:
-        with suppress(UnsupportedError):  # a kind that alance cannot read
-            details |= await partitions.partition_details(snapshot, index)
-    return details
+        details = await kind.statistics(snapshot, IndexFiles(snapshot, index))
+    else:
+        details = {"index_type": index_type(index.message), "uuid": str(index.uuid)}
+        if index.kind == partitions.KIND and index.fragment_ids:
+            with suppress(UnsupportedError):  # a kind that alance cannot read
+                details |= await partitions.partition_details(snapshot, index)
+    return cast("SegmentStatistics", details)
 
 
 def segments_of_name(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:

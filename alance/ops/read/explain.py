@@ -85,6 +85,9 @@ class Explanation:
         """Number of bytes to receive."""
         return sum(step.num_bytes for step in self.steps)
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         lines = [
             *self.what,

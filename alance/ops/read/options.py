@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from alance.checks import check_callback, check_choice, check_counts, public_arguments
 from alance.errors import InvalidInputError
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from alance.ops.search.text.query import TextQuery
     from alance.ops.version.conditions import Condition, Params
 
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80  # characters of an option's value
 BlobHandling: TypeAlias = Literal["all_binary", "blobs_descriptions", "all_descriptions"]
 BlobMode: TypeAlias = Literal["lazy", "bytes", "descriptions"]
 
@@ -203,6 +206,18 @@ class ScanOptions:
             raise InvalidInputError("include_deleted_rows=True needs with_row_id=True")
         check_callback("scan_stats_callback", self.scan_stats_callback)
         bound(self.filter, self.params)
+
+
+def described(options: ScanOptions) -> list[str]:
+    """Return the options that are not defaults as short texts, without values of parameters."""
+    changed = {
+        field.name: value
+        for field in fields(options)
+        if (value := getattr(options, field.name)) is not field.default and field.name != "params"
+    }
+    if isinstance(changed.get("nearest"), Mapping):
+        changed["nearest"] = changed["nearest"].get("column")
+    return [f"{name}={_SHORT.repr(value)}" for name, value in changed.items()]
 
 
 def condition_of(options: ScanOptions) -> Condition | None:

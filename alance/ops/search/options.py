@@ -63,7 +63,7 @@ class SearchArguments(TypedDict, total=False):
         use_scalar_index: True to use indices to find the rows that may pass the filter.
     """
 
-    metric: str | None
+    metric: Metric | None
     columns: Columns
     filter: str | pc.Expression | None
     params: Params
@@ -170,6 +170,13 @@ _NEAREST: Final = (
 )  # fmt: skip
 
 
+# Defaults of `SearchArguments` other than None; those of text searches too.
+DEFAULTS: Final = {
+    "prefilter": True,
+    "use_index": True,
+    "fast_search": False,
+    "use_scalar_index": True,
+}
 OF_SCANS: Final = ("filter", "params", "fast_search", "fragments", "use_scalar_index")
 
 
@@ -178,7 +185,7 @@ def scan_arguments(arguments: Mapping[str, Any]) -> tuple[Columns, dict[str, Any
     others = dict(arguments)
     columns = others.pop("columns", None)
     options: dict[str, Any] = {name: others.pop(name) for name in OF_SCANS if name in others}
-    options["prefilter"] = others.pop("prefilter", True)
+    options["prefilter"] = others.pop("prefilter", DEFAULTS["prefilter"])
     return columns, options, others
 
 
@@ -332,7 +339,7 @@ def _probing(arguments: Mapping[str, Any]) -> Probing:
     if effort is not None:
         nprobes = None
     return Probing(
-        use_index=bool(arguments.get("use_index", True)),
+        use_index=bool(arguments.get("use_index", DEFAULTS["use_index"])),
         minimum=minimum if nprobes is None else nprobes,
         maximum=maximum if nprobes is None else nprobes,
         effort=effort,

@@ -10,6 +10,7 @@ from alance.format.table.naming import VERSIONS, NamingScheme, manifest_name, pa
 from alance.io.loop.tasks import each
 from alance.io.stores.conformance import examine
 from alance.session import Session, open_store, queues_of, table_at
+from alance.signatures import expanded
 from alance.versioning import load, refs
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ MOST_ROUNDS: Final = 4  # rounds of deletions while other writers may add files
 RENAMED_AT_ONCE: Final = 16
 
 
+@expanded
 async def drop(
     uri: str | os.PathLike[str], *, ignore_missing: bool = False, **place: Unpack[TableArguments]
 ) -> None:
@@ -169,6 +171,7 @@ async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
     await each(lambda pair: store.delete(pair[:1]), names, at_once=RENAMED_AT_ONCE)
 
 
+@expanded
 async def check_store(uri: str | os.PathLike[str], **place: Unpack[StoreArguments]) -> StoreReport:
     """Test that a store behaves as reading, writing and committing require.
 

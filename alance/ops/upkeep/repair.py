@@ -30,6 +30,7 @@ from alance.ops.version.commits import commit_on, manifests_of
 from alance.ops.version.snapshot import Snapshot
 from alance.records import dataclass
 from alance.session import Session, table_at
+from alance.signatures import expanded
 from alance.versioning import load
 from alance.versioning.commit import PendingCommit
 from alance.versioning.rules import TableRules
@@ -97,6 +98,7 @@ class RepairReport:
         return "\n".join(lines)
 
 
+@expanded
 async def repair(
     uri: str | os.PathLike[str],
     *,

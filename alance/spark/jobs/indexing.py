@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     )
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
-    from alance.types import TextIndexArguments, ValueIndexArguments, VectorIndexArguments
+    from alance.types import (
+        Metric,
+        ScalarIndexKind,
+        TextIndexArguments,
+        TextIndexKind,
+        ValueIndexArguments,
+        VectorIndexArguments,
+        VectorIndexKind,
+    )
 
 SORT_BYTES: Final = 128 << 20
 MERGE_BYTES: Final = 256 << 20
@@ -39,7 +47,7 @@ def build_index(
     spark: SparkSession,
     uri: str,
     column: str,
-    index_type: str = "BTREE",
+    index_type: VectorIndexKind | ScalarIndexKind | TextIndexKind = "BTREE",
     name: str | None = None,
     *,
     replace: bool = True,
@@ -49,7 +57,7 @@ def build_index(
     merge_bytes: int = MERGE_BYTES,
     range_bytes: int = RANGE_BYTES,
     max_rounds: int = 5,
-    metric: str = "l2",
+    metric: Metric = "l2",
     vectors: VectorIndexArguments | None = None,
     texts: TextIndexArguments | None = None,
     values: ValueIndexArguments | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from google.protobuf.message import DecodeError
 
@@ -16,8 +16,14 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# The index of a tokenizer is its number in the kernels.
-TOKENIZERS: Final = ("simple", "whitespace", "raw", "ngram")
+Tokenizer: TypeAlias = Literal["simple", "whitespace", "raw", "ngram"]
+Language: TypeAlias = Literal[
+    "Arabic", "Danish", "Dutch", "English", "Finnish", "French", "German", "Greek", "Hungarian",
+    "Italian", "Norwegian", "Portuguese", "Romanian", "Russian", "Spanish", "Swedish", "Tamil",
+    "Turkish",
+]  # fmt: skip
+Granularity: TypeAlias = Literal["row", "list_element"]
+TOKENIZERS: Final = get_args(Tokenizer)  # in the order of kernel numbers
 LANGUAGES: Final = tuple(STOP_WORDS)
 ROW: Final[Literal["row"]] = "row"
 LIST_ELEMENT: Final[Literal["list_element"]] = "list_element"
@@ -43,8 +49,8 @@ class TokenArguments(TypedDict, total=False):
         prefix_only: for `ngram`, take only the sequences at the start of a word.
     """
 
-    base_tokenizer: str
-    language: str
+    base_tokenizer: Tokenizer
+    language: Language
     max_token_length: int | None
     lower_case: bool
     stem: bool

@@ -8,6 +8,7 @@ from alance.checks import unexpected
 from alance.errors import InvalidInputError
 from alance.format.index.text.analyzer import Analyzer
 from alance.format.index.text.params import TextParams, TokenArguments
+from alance.signatures import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ class Token(NamedTuple):
     position: int
 
 
+@expanded
 def tokenize(text: str, **options: Unpack[TokenArguments]) -> Sequence[Token]:
     """Split a text or query into tokens, like an index with these token settings.
 

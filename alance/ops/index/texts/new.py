@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from alance.checks import check_choice, unexpected
 from alance.errors import InvalidInputError
@@ -22,11 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from alance.format.field import Field
+    from alance.format.index.text.params import Granularity
     from alance.format.proto import table_pb2
     from alance.ops.version.snapshot import Snapshot
 
 
 INVERTED: Final = "INVERTED"
+TextIndexKind: TypeAlias = Literal["INVERTED", "FTS"]
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "document_granularity": ROW,
+    "memory_bytes": SORT_MEMORY_BYTES,
+}
 
 
 class TextIndexArguments(TokenArguments, total=False):
@@ -40,7 +46,7 @@ class TextIndexArguments(TokenArguments, total=False):
     """
 
     with_position: bool
-    document_granularity: str
+    document_granularity: Granularity
     memory_bytes: int
 
 
@@ -85,10 +91,10 @@ class NewTextIndex:
         if unknown:
             raise unexpected(unknown, TextIndexArguments.__annotations__, "index of texts: ")
         settings = dict(arguments)
-        memory = settings.pop("memory_bytes", SORT_MEMORY_BYTES)
+        memory = settings.pop("memory_bytes", DEFAULTS["memory_bytes"])
         if type(memory) is not int or memory < 1 << 16:
             raise InvalidInputError(f"memory_bytes={memory!r}: expected an integer from 65536 on")
-        granularity = settings.pop("document_granularity", ROW)
+        granularity = settings.pop("document_granularity", DEFAULTS["document_granularity"])
         check_choice("document_granularity", granularity, GRANULARITIES)
         of_elements = granularity == LIST_ELEMENT
         return cls(column, name, replace, train, TextParams.of(settings), memory, of_elements)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    runtime_checkable,
+)
 
 from alance.checks import check_count, unexpected
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr.json_values import path_steps
 from alance.expr.tree import Problem
-from alance.format.index.zones import ZoneOptions
+from alance.format.index.bloom import WRONG
+from alance.format.index.zones import ZONE_ROWS, ZoneOptions
 from alance.ops.index.values.sort import SORT_MEMORY_BYTES
 from alance.ops.lookup.kinds import KINDS
 from alance.records import dataclass
@@ -20,6 +30,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.ops.lookup.kinds.kind import IndexKind
+
+
+ScalarIndexKind: TypeAlias = Literal[
+    "BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "FM", "ZONEMAP", "BLOOMFILTER", "JSON"
+]
+JsonIndexKind: TypeAlias = Literal["BTREE", "BITMAP", "NGRAM", "ZONEMAP"]
 
 
 class ValueIndexArguments(TypedDict, total=False):
@@ -37,7 +53,7 @@ class ValueIndexArguments(TypedDict, total=False):
     """
 
     path: str
-    target_index_type: str
+    target_index_type: JsonIndexKind
     rows_per_zone: int
     number_of_items: int
     probability: float
@@ -73,6 +89,14 @@ class ValueOptions:
 
 
 PLAIN: Final = ValueOptions()
+# Defaults of `ValueIndexArguments`, each of the kinds that take the argument.
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "target_index_type": "BTREE",
+    "rows_per_zone": ZONE_ROWS,
+    "number_of_items": ZONE_ROWS,
+    "probability": WRONG,
+    "memory_bytes": SORT_MEMORY_BYTES,
+}
 # In the order of error messages: the default kind first.
 NAMED: Final = sorted(KINDS.values(), key=lambda kind: kind.index_type != "BTREE")
 
@@ -91,7 +115,7 @@ def kind_and_options(
     type_name = index_type.upper() if isinstance(index_type, str) else ""
     if type_name == "JSON":
         path = _path(others.pop("path", None))
-        type_name = str(others.pop("target_index_type", "BTREE")).upper()
+        type_name = str(others.pop("target_index_type", DEFAULTS["target_index_type"])).upper()
     kind = next((kind for kind in KINDS.values() if kind.index_type == type_name), None)
     if kind is None or (path is not None and not kind.of_json):
         expected = [kind.index_type for kind in NAMED if path is None or kind.of_json]
@@ -105,7 +129,7 @@ def kind_and_options(
             f"index of type {type_name or index_type!r}: not written by this alance, "
             f"expected {', '.join(expected)}{more}"
         )
-    memory = others.pop("memory_bytes", SORT_MEMORY_BYTES)
+    memory = others.pop("memory_bytes", DEFAULTS["memory_bytes"])
     check_count("memory_bytes", memory, 1 << 20)
     zones = kind.options(others)
     if others:

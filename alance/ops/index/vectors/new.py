@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
     from alance.ops.version.snapshot import Snapshot
 
+VectorIndexKind: TypeAlias = Literal[
+    "IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_PQ", "IVF_HNSW_FLAT", "IVF_HNSW_SQ", "IVF_HNSW_PQ"
+]
 KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ", "IVF_RQ": "RQ"}
 WITH_GRAPHS: Final = {"IVF_HNSW_FLAT": "FLAT", "IVF_HNSW_PQ": "PQ", "IVF_HNSW_SQ": "SQ"}
 INDEX_TYPES: Final = {**KINDS, **WITH_GRAPHS}

@@ -12,7 +12,7 @@ import numpy as np
 
 from alance.checks import MOST, check_choice, check_count
 from alance.errors import InvalidInputError
-from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW
+from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW, Granularity
 from alance.format.index.text.source import TextSource
 from alance.records import dataclass
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
 
 Operator: TypeAlias = Literal["OR", "AND"]
-Granularity: TypeAlias = Literal["row", "list_element"]
 Occur: TypeAlias = Literal["MUST", "SHOULD", "MUST_NOT"]
 MAX_EXPANSIONS: Final = 50  # default for fuzzy queries
 MAX_BOOST: Final = 1 << 20  # largest column weight in `CombinedFieldsQuery`

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from alance.checks import MOST, check_count, unexpected
 from alance.ops.read.options import ScanOptions
-from alance.ops.search.options import OF_SCANS, SearchArguments, scan_arguments
+from alance.ops.search.options import DEFAULTS, OF_SCANS, SearchArguments, scan_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -79,7 +79,7 @@ def asked_by(
     full_text_query = {
         "query": query,
         "columns": others.pop("on", None),
-        "use_index": others.pop("use_index", True),
+        "use_index": others.pop("use_index", DEFAULTS["use_index"]),
     }
     if others:
         raise unexpected(others, TextSearchArguments.__annotations__, "search_text: ")
