@@ -7,6 +7,7 @@ notebook, where rich needs ipywidgets. Elsewhere, as in a log, each finished sta
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -71,16 +72,17 @@ class TqdmBar:
     """A bar of tqdm for each stage."""
 
     def __init__(self) -> None:
+        # In a notebook without widgets `tqdm.auto` warns and shows text.
+        kind = import_module("tqdm.auto" if find_spec("ipywidgets") else "tqdm")
+        self._new = kind.tqdm
         self._stage: str | None = None
         self._bar: Any = None
 
     def __call__(self, event: Progress) -> None:
         if event.stage != self._stage:
-            from tqdm.auto import tqdm
-
             self.close()
             self._stage = event.stage
-            self._bar = tqdm(desc=event.stage, total=event.total, unit=f" {event.unit}")
+            self._bar = self._new(desc=event.stage, total=event.total, unit=f" {event.unit}")
         self._bar.n, self._bar.total = event.done, event.total
         self._bar.refresh()
 

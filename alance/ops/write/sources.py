@@ -148,7 +148,8 @@ async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) ->
     num_rows = data.num_rows if isinstance(data, pa.Table | pa.RecordBatch) else None
     is_arrow = num_rows is not None  # the checks for other kinds take long
     if not is_arrow and _is_python(data):
-        data = await pool.run(partial(_table_of, data, schema))
+        data = table = await pool.run(partial(_table_of, data, schema))
+        num_rows = table.num_rows
     elif not is_arrow and isinstance(data, Scanned) and not _is_pyarrow_dataset(data):
         schema = schema or data.schema  # blobs are blobs in this schema, not bytes
         data = data.scanner(blob_handling="all_binary")
