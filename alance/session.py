@@ -128,46 +128,26 @@ class Session:
         cache_dir_bytes: int | None = None,
         trust_versions: bool = False,
     ) -> None:
-        cache_bytes = _or_variable(cache_bytes, "CACHE_BYTES", _bytes, CACHE_BYTES)
-        io_buffer_bytes = _or_variable(io_buffer_bytes, "IO_BUFFER_BYTES", _bytes, IO_BUFFER_BYTES)
-        block_cache_bytes = _or_variable(
-            block_cache_bytes, "BLOCK_CACHE_BYTES", _bytes, BLOCK_CACHE_BYTES
+        self._cache_bytes = _budget("cache_bytes", cache_bytes, CACHE_BYTES)
+        self.io_buffer_bytes = _budget("io_buffer_bytes", io_buffer_bytes, IO_BUFFER_BYTES)
+        self._block_cache_bytes = _budget("block_cache_bytes", block_cache_bytes, BLOCK_CACHE_BYTES)
+        cache_dir_bytes = _budget("cache_dir_bytes", cache_dir_bytes, CACHE_DIR_BYTES)
+        self._max_requests = _limit("max_requests", max_requests)
+        threads = _limit("decode_threads", decode_threads)
+        self._limits = TimeLimits(
+            _seconds("timeout", timeout, TIMEOUT_S),
+            _seconds("connect_timeout", connect_timeout, CONNECT_S),
         )
-        cache_dir_bytes = _or_variable(cache_dir_bytes, "CACHE_DIR_BYTES", _bytes, CACHE_DIR_BYTES)
-        max_requests = _or_variable(max_requests, "MAX_REQUESTS", int, None)
-        decode_threads = _or_variable(decode_threads, "DECODE_THREADS", int, None)
-        timeout = _or_variable(timeout, "TIMEOUT", float, TIMEOUT_S)
-        connect_timeout = _or_variable(connect_timeout, "CONNECT_TIMEOUT", float, CONNECT_S)
         cache_dir = cache_dir or os.environ.get("ALANCE_CACHE_DIR") or None
-        for name, value in (
-            ("cache_dir_bytes", cache_dir_bytes),
-            ("cache_bytes", cache_bytes),
-            ("io_buffer_bytes", io_buffer_bytes),
-            ("block_cache_bytes", block_cache_bytes),
-        ):
-            check_count(name, value, 0)
-        for name, limit in (("max_requests", max_requests), ("decode_threads", decode_threads)):
-            if limit is not None:
-                check_count(name, limit)
-        for name, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
-            if not isinstance(seconds, Real) or not 0 < seconds < math.inf:
-                raise InvalidInputError(
-                    f"{name}={seconds!r}: expected a positive number of seconds"
-                )
         if not isinstance(cache_dir, str | os.PathLike | None):
             raise InvalidInputError(f"cache_dir={cache_dir!r}: expected a path")
-        self._limits = TimeLimits(float(timeout), float(connect_timeout))
-        self.io_buffer_bytes = io_buffer_bytes
-        self._cache_bytes = cache_bytes
-        self._block_cache_bytes = block_cache_bytes
-        self._max_requests = max_requests
         self._disk: DiskStore | None = None
         if cache_dir is not None:
             from alance.io.caches.disk_store import DiskStore
 
             self._disk = DiskStore(cache_dir, cache_dir_bytes)
         self._trust_versions = trust_versions
-        self._decode_threads = decode_threads or min(8, os.cpu_count() or 1)
+        self._decode_threads = threads or min(8, os.cpu_count() or 1)
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -347,20 +327,42 @@ class Session:
         await self.aclose()
 
 
-def _or_variable(value: T | None, name: str, parse: Callable[[str], T], usual: D) -> T | D:
-    """Return a setting: the argument, or the environment variable, or the default.
+def _budget(name: str, value: int | None, usual: int) -> int:
+    num_bytes = _or_variable(name, value, _bytes, usual)
+    check_count(name, num_bytes, 0)
+    return num_bytes
+
+
+def _limit(name: str, value: int | None) -> int | None:
+    limit = _or_variable(name, value, int, None)
+    if limit is not None:
+        check_count(name, limit)
+    return limit
+
+
+def _seconds(name: str, value: float | None, usual: float) -> float:
+    seconds = _or_variable(name, value, float, usual)
+    if not isinstance(seconds, Real) or not 0 < seconds < math.inf:
+        raise InvalidInputError(f"{name}={seconds!r}: expected a positive number of seconds")
+    return float(seconds)
+
+
+def _or_variable(name: str, value: T | None, parse: Callable[[str], T], usual: D) -> T | D:
+    """Return the argument `name`, else its environment variable, else the default.
 
     Raises:
         InvalidInputError: the variable's value is invalid.
     """
-    text = os.environ.get(f"ALANCE_{name}", "").strip()
+    text = os.environ.get(f"ALANCE_{name.upper()}", "").strip()
     if value is not None or not text:
         return usual if value is None else value
     try:
         return parse(text)
     except ValueError:
         expected = "a number of bytes, such as 512MiB" if parse is _bytes else "a number"
-        raise InvalidInputError(f"variable ALANCE_{name}={text!r}: expected {expected}") from None
+        raise InvalidInputError(
+            f"variable ALANCE_{name.upper()}={text!r}: expected {expected}"
+        ) from None
 
 
 def _bytes(text: str) -> int:

@@ -54,27 +54,8 @@ def add_to(parsers: Parsers) -> None:
         help="the column by which rows are found; default: the primary key",
     )
     parser.add_argument("--ingest", action="store_true", help="let callers add rows")
-    parser.add_argument(
-        "--maintain",
-        action="store_true",
-        help="maintain the tables in the background, each by the policy in its configuration",
-    )
-    parser.add_argument(
-        "--every",
-        type=parse_duration,
-        metavar="TIME",
-        help="time between runs of --maintain, such as 5m; default: 1m",
-    )
-    parser.add_argument("--sql", action="store_true", help="let callers send SQL, for DuckDB")
-    parser.add_argument(
-        "--token-file",
-        help="a file with the token that requests need; default: $ALANCE_SERVE_TOKEN",
-    )
-    parser.add_argument(
-        "--without-token",
-        action="store_true",
-        help="let everybody in, on any --host: for use behind a proxy that checks",
-    )
+    _add_upkeep(parser)
+    _add_access(parser)
     parser.add_argument(
         "--reload", type=float, default=5.0, metavar="SECONDS", help="default: 5; 0: on request"
     )
@@ -94,6 +75,33 @@ def add_to(parsers: Parsers) -> None:
             help=f"default: {field.default}",
         )
     parser.add_argument("--storage", action="append", type=pair, metavar="KEY=VALUE")
+
+
+def _add_upkeep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--maintain",
+        action="store_true",
+        help="maintain the tables in the background, each by the policy in its configuration",
+    )
+    parser.add_argument(
+        "--every",
+        type=parse_duration,
+        metavar="TIME",
+        help="time between runs of --maintain, such as 5m; default: 1m",
+    )
+
+
+def _add_access(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sql", action="store_true", help="let callers send SQL, for DuckDB")
+    parser.add_argument(
+        "--token-file",
+        help="a file with the token that requests need; default: $ALANCE_SERVE_TOKEN",
+    )
+    parser.add_argument(
+        "--without-token",
+        action="store_true",
+        help="let everybody in, on any --host: for use behind a proxy that checks",
+    )
 
 
 async def serve(args: argparse.Namespace) -> None:

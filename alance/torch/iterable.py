@@ -106,32 +106,20 @@ class IterableDataset(torch.utils.data.IterableDataset):
         storage_options: StorageOptions | None = None,
     ) -> None:
         super().__init__()
-        numbers = {"batch_size": batch_size, "window_rows": window_rows, "chunk_rows": chunk_rows}
-        for name, value in numbers.items():
-            if value is not None and value < 1:
-                raise InvalidInputError(f"{name}={value}: expected at least 1")
-        if seed < 0:
-            raise InvalidInputError(f"seed={seed}: expected at least 0")
-        if (rank is None) != (world_size is None):
-            raise InvalidInputError("rank= and world_size= go together")
-        if rank is not None and world_size is not None and not 0 <= rank < world_size:
-            raise InvalidInputError(f"rank={rank}: expected 0 to world_size - 1, {world_size - 1}")
+        _check_least(1, batch_size=batch_size, window_rows=window_rows, chunk_rows=chunk_rows)
+        _check_least(0, seed=seed)
+        _check_rank(rank, world_size)
         self._rank, self._world_size = rank, world_size
         self._table = TorchTable(source, columns, filter, params, version, storage_options)
         self._transform = transform_of(transform, fill)
-        least, most = WINDOW_ROWS
-        usual = min(max(WINDOW_BYTES // self._table.row_bytes, least), most)
-        window = usual if window_rows is None else window_rows
+        window = _usual_window(self._table.row_bytes) if window_rows is None else window_rows
         self._order = Order(
             num_rows=self._table.num_rows,
             batch_size=batch_size,
             drop_last=drop_last,
-            rank=0,
-            world_size=1,
             chunk_rows=max(1, window // CHUNKS) if chunk_rows is None else chunk_rows,
             window_rows=window,
             seed=seed if shuffle else None,
-            epoch=0,
         )
         # In shared memory: persistent workers read the next epoch's number from it.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
@@ -161,8 +149,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         Raises:
             InvalidInputError: the number is negative.
         """
-        if epoch < 0:
-            raise InvalidInputError(f"epoch={epoch}: expected at least 0")
+        _check_least(0, epoch=epoch)
         if epoch != self._epoch.item():
             self._epoch.fill_(epoch)
             self._progress = self._begin = (0, None)
@@ -368,3 +355,21 @@ def _worker() -> tuple[int, int]:
     """Return the number of this worker, and the number of workers; 0 and 1 outside a loader."""
     info = torch.utils.data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)
+
+
+def _check_least(least: int, **numbers: int | None) -> None:
+    for name, value in numbers.items():
+        if value is not None and value < least:
+            raise InvalidInputError(f"{name}={value}: expected at least {least}")
+
+
+def _check_rank(rank: int | None, world_size: int | None) -> None:
+    if (rank is None) != (world_size is None):
+        raise InvalidInputError("rank= and world_size= go together")
+    if rank is not None and world_size is not None and not 0 <= rank < world_size:
+        raise InvalidInputError(f"rank={rank}: expected 0 to world_size - 1, {world_size - 1}")
+
+
+def _usual_window(row_bytes: int) -> int:
+    least, most = WINDOW_ROWS
+    return min(max(WINDOW_BYTES // row_bytes, least), most)

@@ -39,12 +39,12 @@ class Order:
     num_rows: int
     batch_size: int
     drop_last: bool
-    rank: int
-    world_size: int
     chunk_rows: int
     window_rows: int
     seed: int | None
-    epoch: int
+    rank: int = 0
+    world_size: int = 1
+    epoch: int = 0
 
     @cached_property
     def part(self) -> range:

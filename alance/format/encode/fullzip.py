@@ -21,6 +21,7 @@ from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
+    from alance.format.blocks import VariableWidth
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues
 
@@ -39,52 +40,56 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
         indices = block.indices.data.view(f"<u{block.indices.bits_per_value // 8}")
         block = gather(block.items, indices.astype(np.int64))
     encoding, encoded = per_value(block, hints)
-    rep = NO_LEVELS if values.rep is None else values.rep
-    definition = NO_LEVELS if values.definition is None else values.definition
-    num_entries = max(len(rep), len(definition)) or block.num_values
+    levels = [levels for levels in (values.rep, values.definition) if levels is not None]
+    num_entries = max(map(len, levels), default=0) or block.num_values
     if num_entries > MAX_ITEMS:
         raise UnsupportedError(f"full-zip: {num_entries} entries in a page")
     max_rep = max_repetition(values.layers)
-    bits_rep = max_rep.bit_length()
-    bits_def = max_definition(values.layers).bit_length()
-    bits = bits_rep + bits_def
-    message = pb.FullZipLayout(
-        bits_rep=bits_rep,
-        bits_def=bits_def,
+    layout = pb.FullZipLayout(
+        bits_rep=max_rep.bit_length(),
+        bits_def=max_definition(values.layers).bit_length(),
         num_items=num_entries,
         num_visible_items=block.num_values,
         value_compression=encoding,
         layers=layer_names(values.layers),
     )
-    levels = (
-        rep,
-        definition,
-        num_entries,
-        0 if bits == 0 else 1 if bits <= 8 else 2 if bits <= 16 else 4,
-        bits_def,
-        max_rep,
-        max_visible(values.layers),
-    )
-    with kernel_errors:
-        if isinstance(encoded, FixedWidth):
-            message.bits_per_value = encoded.bits_per_value
-            rows, starts = encoded.data, NO_STARTS  # without levels, a row is its value
-            if bits:
-                width = encoded.bits_per_value // 8
-                rows, starts = _kernels.zip_fixed(*levels, rows, width)
-        else:
-            width = encoded.offsets.dtype.itemsize
-            message.bits_per_offset = 8 * width
-            rows, starts = _kernels.zip_variable(*levels, encoded.offsets, encoded.data, width)
+    if isinstance(encoded, FixedWidth):
+        layout.bits_per_value = encoded.bits_per_value
+    else:
+        layout.bits_per_offset = 8 * encoded.offsets.dtype.itemsize
+    rows, starts = _zipped(values, encoded, layout)
     buffers = [rows]
     if not isinstance(encoded, FixedWidth) or max_rep:
         buffers.append(_index(starts))
     return EncodedPage.of(
-        pb.PageLayout(full_zip_layout=message),
+        pb.PageLayout(full_zip_layout=layout),
         tuple(buffers),
         values.num_rows,
         (1,)[: len(buffers) - 1],
     )
+
+
+def _zipped(
+    values: PageValues, encoded: FixedWidth | VariableWidth, layout: pb.FullZipLayout
+) -> tuple[Bytes, Int64s]:
+    """Put the levels of each row before its value; return the rows, and where they begin."""
+    bits = layout.bits_rep + layout.bits_def
+    if bits == 0 and isinstance(encoded, FixedWidth):
+        return encoded.data, NO_STARTS  # without levels, rows are the values
+    levels = (
+        NO_LEVELS if values.rep is None else values.rep,
+        NO_LEVELS if values.definition is None else values.definition,
+        layout.num_items,
+        0 if bits == 0 else 1 if bits <= 8 else 2 if bits <= 16 else 4,
+        layout.bits_def,
+        max_repetition(values.layers),
+        max_visible(values.layers),
+    )
+    with kernel_errors:
+        if isinstance(encoded, FixedWidth):
+            return _kernels.zip_fixed(*levels, encoded.data, encoded.bits_per_value // 8)
+        width = encoded.offsets.dtype.itemsize
+        return _kernels.zip_variable(*levels, encoded.offsets, encoded.data, width)
 
 
 def _index(starts: Int64s) -> Bytes:

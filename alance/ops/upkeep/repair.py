@@ -7,6 +7,7 @@ version and its files remain.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -143,56 +144,32 @@ async def repair(
     session, table = table_at(uri, **place)
     listed = await load.list_manifests(session.engine, table)
     latest = listed[-1].version
-    unreadable: list[int] = []
-    for where in reversed(listed):
-        try:
-            manifest = await load.load_manifest(session.engine, where, keep=False)
-            break
-        except CorruptFileError:
-            unreadable.append(where.version)
-    else:
-        raise CorruptFileError(f"dataset {table.uri!r}: no manifest of {len(listed)} can be read")
-    texts = [f"version {number}: its manifest cannot be read" for number in reversed(unreadable)]
+    manifest, unreadable = await _last_readable(session, table, listed)
+    texts = [f"version {number}: its manifest cannot be read" for number in unreadable]
     if unreadable:
         texts.append(f"version {manifest.version} becomes the newest one again")
     snapshot = Snapshot(session, table, manifest)
     facts = await _all_facts(snapshot)
-    lost = {
-        handle.id: handle.fragment.num_rows or 0
-        for handle, own in zip(snapshot.handles, facts, strict=True)
-        if own.is_lost
-    }
     remedies, mended = await _mended(snapshot, facts, drops_lost=drop_lost_rows)
     base = replace(manifest, version=latest, remember=Remembered())
-    transaction = Transaction.of(Restore(version=manifest.version), read_version=latest)
-    unsolved = await findings(Snapshot(session, table, _next(base, transaction, mended)))
-    good = None
-    if unsolved:
-        good = await _good_version(session, table, listed, manifest.version)
-        if restore and good is not None:
-            texts.append(f"version {good.version} becomes the newest one again")
-            transaction = Transaction.of(Restore(version=good.version), read_version=latest)
-            remedies, mended, unsolved = [], good, []
+    unsolved = await findings(Snapshot(session, table, _next(base, mended)))
+    good = await _good_version(session, table, listed, manifest.version) if unsolved else None
+    if restore and good is not None:
+        texts.append(f"version {good.version} becomes the newest one again")
+        remedies, mended, unsolved = [], good, []
     report = RepairReport(
         table.uri,
         latest,
-        tuple(sorted(unreadable)),
+        tuple(unreadable),
         mended.version,
         (*texts, *remedies),
         tuple(unsolved),
         None if good is None else good.version,
-        lost_rows=lost,
+        lost_rows=_lost_rows(snapshot, facts),
     )
     if dry_run or not report.remedies:
         return report
-    pending = PendingCommit(
-        table=table,
-        transaction=transaction,
-        base=base,
-        rules=_RepairRules(session.engine, table, source=mended),
-        manifests=manifests_of(session, table),
-    )
-    snapshot = await commit_on(session, pending)
+    snapshot = await _commit(session, table, base, mended)
     return replace(report, new_version=snapshot.version)
 
 
@@ -205,10 +182,49 @@ class _RepairRules(TableRules):
         )
 
 
-def _next(base: Manifest, transaction: Transaction, mended: Manifest) -> Manifest:
+async def _last_readable(
+    session: Session, table: Table, listed: Sequence[load.ManifestLocation]
+) -> tuple[Manifest, list[int]]:
+    """Return the last readable version, and the numbers of the versions after it.
+
+    Raises:
+        CorruptFileError: no version can be read.
+    """
+    for number, where in reversed(list(enumerate(listed, 1))):
+        with suppress(CorruptFileError):
+            manifest = await load.load_manifest(session.engine, where, keep=False)
+            return manifest, [unreadable.version for unreadable in listed[number:]]
+    raise CorruptFileError(f"dataset {table.uri!r}: no manifest of {len(listed)} can be read")
+
+
+def _lost_rows(snapshot: Snapshot, facts: Sequence[FragmentFacts]) -> dict[int, int]:
+    """Return the row counts, by id, of the fragments that have lost a data file."""
+    return {
+        handle.id: handle.fragment.num_rows or 0
+        for handle, own in zip(snapshot.handles, facts, strict=True)
+        if own.is_lost
+    }
+
+
+def _restoring(base: Manifest, mended: Manifest) -> Transaction:
+    return Transaction.of(Restore(version=mended.version), read_version=base.version)
+
+
+def _next(base: Manifest, mended: Manifest) -> Manifest:
     """Return the version that would be written, in the form in which it will be read."""
-    version = apply(base, transaction, now=datetime.now(UTC), source=mended)
+    version = apply(base, _restoring(base, mended), now=datetime.now(UTC), source=mended)
     return parse_manifest(memoryview(manifest_bytes(version)), "that repair would write")
+
+
+async def _commit(session: Session, table: Table, base: Manifest, mended: Manifest) -> Snapshot:
+    pending = PendingCommit(
+        table=table,
+        transaction=_restoring(base, mended),
+        base=base,
+        rules=_RepairRules(session.engine, table, source=mended),
+        manifests=manifests_of(session, table),
+    )
+    return await commit_on(session, pending)
 
 
 async def _all_facts(snapshot: Snapshot) -> Sequence[FragmentFacts]:
