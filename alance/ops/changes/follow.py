@@ -129,18 +129,12 @@ async def follow(
         base = await _base(snapshot, token)
         pause = FIRST_PAUSE_S
         while True:
-            newest = await latest_version(snapshot)
-            if newest < token.version:
-                raise NotFoundError(
-                    f"{snapshot.uri!r}: version {token.version} was read, and the latest one is "
-                    f"{newest}: the table was dropped and made again; begin with since='snapshot'"
-                )
+            newest = await _newest(snapshot, token)
             first_new = token.version if token.num_read >= 0 else token.version + 1
             for number in range(first_new, newest + 1):
                 after = await _version(snapshot, number)
                 diff = await compare(base, after)
-                skipped = token.num_read if number == token.version else 0
-                place = Token(number, maker_of(after.manifest), skipped)
+                place = _place(after, token)
                 reader = _VersionReader(base, after, options)
                 is_told = False
                 async with aclosing(_changes(reader, diff, place)) as changes:
@@ -151,15 +145,10 @@ async def follow(
                 pause = FIRST_PAUSE_S
             if not is_told and base is not None:
                 is_told = True
-                yield Change(
-                    "checkpoint", base.version, base.manifest.timestamp, None, None, str(token)
-                )
+                yield _checkpoint(base, token)
             if not options.wait:
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await news.wait()
-            news.clear()
+            await _wait(news, pause)
             pause = min(2 * pause, options.max_interval)
 
 
@@ -201,6 +190,39 @@ async def _base(snapshot: Snapshot, token: Token) -> Snapshot | None:
     if token.num_read < 0:
         _check_maker(base, token)
     return base
+
+
+async def _newest(snapshot: Snapshot, token: Token) -> int:
+    """Return the number of the latest version.
+
+    Raises:
+        NotFoundError: the table was dropped and made again.
+    """
+    newest = await latest_version(snapshot)
+    if newest < token.version:
+        raise NotFoundError(
+            f"{snapshot.uri!r}: version {token.version} was read, and the latest one is "
+            f"{newest}: the table was dropped and made again; begin with since='snapshot'"
+        )
+    return newest
+
+
+def _place(version: Snapshot, token: Token) -> Token:
+    """Return the place in a version behind the changes that were read of it."""
+    num_read = token.num_read if version.version == token.version else 0
+    return Token(version.version, maker_of(version.manifest), num_read)
+
+
+def _checkpoint(base: Snapshot, token: Token) -> Change:
+    return Change("checkpoint", base.version, base.manifest.timestamp, None, None, str(token))
+
+
+async def _wait(news: asyncio.Event, pause: float) -> None:
+    """Wait for news, at most for the seconds of a pause."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(pause):
+            await news.wait()
+    news.clear()
 
 
 def _check_maker(version: Snapshot, token: Token) -> None:

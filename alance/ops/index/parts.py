@@ -167,22 +167,7 @@ async def plan(
     check_count("max_tasks", max_tasks)
     checked = _checked(snapshot, new)
     new = replace(new, column=checked.column)
-    kind = checked.index_type
-    options = checked.options if isinstance(checked, CheckedIndex) else PLAIN
-    reused = [part for part in done if _holds(snapshot, part, new.column, kind)]
-    reused = [part for part in reused if part.options == options]
-    place = str(uuid.uuid4())
-    if kind in KINDS:
-        # All codes of a segment need the same training: reuse that of the first valid part.
-        if reused and await has_training(snapshot, reused[0].build, checked.leaf):
-            place = reused[0].build
-        reused = [part for part in reused if part.build == place]
-    if isinstance(new, NewTextIndex):
-        # All partitions of a segment lie in its folder and have the same token settings.
-        details = new.params.details()
-        reused = [part for part in reused if part.details == details]
-        place = reused[0].build if reused else place
-        reused = [part for part in reused if part.build == place]
+    place, reused = await _reused(snapshot, new, checked, done)
 
     def split() -> IndexPlan:
         had = {fragment.id for part in reused for fragment in part.fragments}
@@ -193,13 +178,13 @@ async def plan(
         tasks = [
             IndexTask(
                 new.column,
-                kind,
+                checked.index_type,
                 place,
                 version,
                 tuple(fragment.message for fragment, _ in group),
                 memory_bytes,
                 new if isinstance(new, NewTextIndex) else None,
-                options,
+                _options_of(checked),
             )
             for group in grouped(zip(pending, sizes, strict=True), itemgetter(1), target * 5 // 4)
         ]
@@ -217,6 +202,32 @@ def _checked(snapshot: Snapshot, new: New) -> AnyChecked:
     if isinstance(new, NewIndex):
         return check_new(snapshot, new)
     return check_new_vectors(snapshot, new)
+
+
+async def _reused(
+    snapshot: Snapshot, new: New, checked: AnyChecked, done: Sequence[IndexPart]
+) -> tuple[str, list[IndexPart]]:
+    """Return the folder of the build, and the parts of earlier plans that are still valid in it."""
+    kind, options = checked.index_type, _options_of(checked)
+    reused = [part for part in done if _holds(snapshot, part, new.column, kind)]
+    reused = [part for part in reused if part.options == options]
+    place = str(uuid.uuid4())
+    if kind in KINDS:
+        # All codes of a segment need the same training: reuse that of the first valid part.
+        if reused and await has_training(snapshot, reused[0].build, checked.leaf):
+            place = reused[0].build
+        reused = [part for part in reused if part.build == place]
+    if isinstance(new, NewTextIndex):
+        # All partitions of a segment lie in its folder and have the same token settings.
+        details = new.params.details()
+        reused = [part for part in reused if part.details == details]
+        place = reused[0].build if reused else place
+        reused = [part for part in reused if part.build == place]
+    return place, reused
+
+
+def _options_of(checked: AnyChecked) -> ValueOptions:
+    return checked.options if isinstance(checked, CheckedIndex) else PLAIN
 
 
 async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
@@ -351,7 +362,7 @@ def _in_order(
         raise InvalidInputError(
             f"index parts: not all are of {new.index_type} on {plan.new.column!r}"
         )
-    options = new.options if isinstance(new, CheckedIndex) else PLAIN
+    options = _options_of(new)
     if any(part.options != options for part in all_parts):
         raise InvalidInputError("index parts: not all are made with the options of the plan")
     is_of_build = new.index_type in KINDS or isinstance(plan.new, NewTextIndex)
@@ -432,8 +443,7 @@ async def merge(
         source = new.kind.source(type_, new.options.zones, memory_bytes)
         schema = source.run_schema
         source.null_rows += await base.engine.pool.run(lambda: _null_rows(all_parts))
-        is_sorted = new.kind.is_sorted
-        rows = merged(schema) if is_sorted else run_batches(base, all_parts, schema)
+        rows = merged(schema) if new.kind.is_sorted else run_batches(base, all_parts, schema)
         record = await builder.build_from(rows, source, ids)
     except BaseException:
         await builder.discard()

@@ -164,12 +164,7 @@ async def attempt(
     summary = _summary(merge, matches, source.num_keys)
     if merge.rewrites_columns:
         return await rewrite_columns(base, merge, source, rows, places, scratch, summary)
-    version = plan.data_storage_version or base.manifest.data_storage_version
-    bases = base.manifest.base_paths
-    targets = await places_of(plan.bases, base.engine, base.table, bases)
-    files = DataFiles(
-        base.session, base.table, base.schema, version, plan.limits, bases=bases, targets=targets
-    )
+    files = await _new_files(base, plan)
     updates = plan.when_matched == "update"
     try:
         if updates:
@@ -182,20 +177,21 @@ async def attempt(
     except BaseException:
         await files.discard()
         raise
-    return await prepare_rows(
-        base,
-        Update(
-            fields_for_preserving_frag_bitmap=_field_ids(merge),
-            inserted_rows=None if keys is None else keys.filter(),
-        ),
-        ChangedRows(
-            deleted,
-            files=files,
-            new_fragments=fragments,
-            row_ids=row_ids if base.has_stable_row_ids and updates else None,
-        ),
-        plan.commit,
-        summary,
+    change = Update(
+        fields_for_preserving_frag_bitmap=_field_ids(merge),
+        inserted_rows=None if keys is None else keys.filter(),
+    )
+    moved_ids = row_ids if base.has_stable_row_ids and updates else None
+    changed = ChangedRows(deleted, files=files, new_fragments=fragments, row_ids=moved_ids)
+    return await prepare_rows(base, change, changed, plan.commit, summary)
+
+
+async def _new_files(base: Snapshot, plan: MergePlan) -> DataFiles:
+    version = plan.data_storage_version or base.manifest.data_storage_version
+    bases = base.manifest.base_paths
+    targets = await places_of(plan.bases, base.engine, base.table, bases)
+    return DataFiles(
+        base.session, base.table, base.schema, version, plan.limits, bases=bases, targets=targets
     )
 
 

@@ -77,31 +77,21 @@ async def frame_with_files(
         rest = table if keep_address else table.drop_columns([ROW_ADDRESS])
         names = rest.column_names
         files: Files = []
-        numbered = {
-            name: [_numbered(snapshot, of_leaf, as_file, files) for of_leaf in places[name]]
-            for name in fields
-        }
+        numbered: dict[str, list[list[int]]] = {}
         for name, field in fields.items():
-            index = rest.schema.get_field_index(name)
-            if _is_blob(field):
-                rest = rest.remove_column(index)
-            else:
-                array = rebuilt(field, arrays[name], iter(map(_as_binary, numbered[name])))
-                rest = rest.set_column(index, pa.field(name, array.type), array)
+            numbered[name] = [_numbered(snapshot, leaf, as_file, files) for leaf in places[name]]
+            rest = _with_numbers(rest, name, field, arrays[name], numbered[name])
         if rest.num_columns:
             frame = rest.to_pandas(**arguments)
         else:
             frame = pd.DataFrame(index=range(len(table)))
         for index, name in enumerate(names):
-            if name not in fields:
-                continue
-            field = fields[name]
-            if _is_blob(field):
+            if name in fields and _is_blob(fields[name]):
                 values = [None if number < 0 else files[number] for number in numbered[name][0]]
                 column = pd.Series(values, frame.index, object)
                 frame.insert(min(index, frame.shape[1]), name, column)
-            else:
-                values = [_with_files(field, value, files) for value in frame[name]]
+            elif name in fields:
+                values = [_with_files(fields[name], value, files) for value in frame[name]]
                 frame[name] = pd.Series(values, frame.index, object)
         return frame
 
@@ -110,6 +100,17 @@ async def frame_with_files(
 
 def _is_blob(field: Field) -> bool:
     return field.is_blob_v1 or field.is_blob_v2
+
+
+def _with_numbers(
+    table: pa.Table, name: str, field: Field, array: pa.Array, numbered: Sequence[list[int]]
+) -> pa.Table:
+    """Replace the blobs inside a column by the numbers of their files; drop a column of blobs."""
+    index = table.schema.get_field_index(name)
+    if _is_blob(field):
+        return table.remove_column(index)
+    array = rebuilt(field, array, iter(map(_as_binary, numbered)))
+    return table.set_column(index, pa.field(name, array.type), array)
 
 
 def _numbered(

@@ -13,6 +13,7 @@ Source: docs/format/table.md, "Clones".
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
@@ -110,13 +111,7 @@ async def clone_into(
         raise InvalidInputError(f"version {source.version} is detached, and cannot be cloned")
     session, engine = source.session, source.engine
     where = base_uri(source.table) if is_shallow else source.table.uri
-    change = Clone(
-        is_shallow=is_shallow,
-        ref_name=source.table.branch,
-        ref_version=source.version,
-        ref_path=where,
-        branch_name=branch_name,
-    )
+    change = _change(source, where, branch_name, is_shallow=is_shallow)
     transaction = Transaction.of(change, read_version=source.version, properties=options.noted())
     objects = [] if is_shallow else await named_objects(source)
     settings = Settings(base_paths=own_bases(source, target, objects))
@@ -129,8 +124,7 @@ async def clone_into(
     if not is_shallow:
         await copy_files(source, target, objects)
     clone_uri = target.store.uri_of(target.key) or target.uri
-    noted = clone_noted(source, clone_uri) if is_noted else nullcontext()
-    async with noted:
+    async with clone_noted(source, clone_uri) if is_noted else nullcontext():
         record = rules.transaction_bytes(transaction)
         if record is not None:
             store, path = engine.registry.resolve(target.transaction(transaction.file_name))
@@ -138,14 +132,22 @@ async def clone_into(
         created = await manifests.create(source.version, content, transaction.uuid)
         if not created.is_ours:
             raise _exists(target)
-    manifest = created.manifest
-    if manifest is None:
-        manifest = await engine.decode(
-            lambda: parse_manifest(memoryview(content), f"version {source.version}"), len(content)
-        )
+    if (manifest := created.manifest) is None:
+        parse = partial(parse_manifest, memoryview(content), f"version {source.version}")
+        manifest = await engine.decode(parse, len(content))
     if is_shallow:
         target.know_base(where, source.table.root)
     return Snapshot(session, target, manifest)
+
+
+def _change(source: Snapshot, where: str, branch_name: str | None, *, is_shallow: bool) -> Clone:
+    return Clone(
+        is_shallow=is_shallow,
+        ref_name=source.table.branch,
+        ref_version=source.version,
+        ref_path=where,
+        branch_name=branch_name,
+    )
 
 
 def own_bases(

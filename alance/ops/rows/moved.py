@@ -93,8 +93,9 @@ async def prepare_rows(
         options: options of the commit; `max_retries` is the maximum number of retries after
             compatible commits of others.
     """
-    deleted, files = rows.deleted, rows.files
+    deleted = rows.deleted
     vectors = _DeletionFiles(snapshot, [])
+    written = _ChangeFiles(snapshot, vectors, rows.files)
     handles = [snapshot.handle(fragment_id) for fragment_id in sorted(deleted)]
 
     def build() -> Delete | Update:
@@ -102,26 +103,12 @@ async def prepare_rows(
         added = with_row_ids(rows.new_fragments, rows.row_ids)
         return _operation(snapshot, change, vectors.files, gone, added)
 
-    async def discard() -> None:
-        discards = [vectors.discard(), *([] if files is None else [files.discard()])]
-        await snapshot.engine.background.discard(all_of(discards), snapshot.table.store)
-
     try:
         await snapshot.prepare(handles)
         operation = await snapshot.engine.pool.run(build, inline=are_few(handles, deleted))
     except BaseException:
-        await discard()
+        await written.discard()
         raise
-
-    async def upload() -> None:
-        await all_of([vectors.put(), *([] if files is None else [files.publish()])])
-
-    def handed() -> Objects | None:
-        has_little = not snapshot.is_remote and len(vectors.files) <= FEW_FILES
-        if has_little and (files is None or files.is_waiting):
-            return [*vectors.handed(), *(() if files is None else files.handed())]
-        return None
-
     rules = TableRules(
         snapshot.engine,
         snapshot.table,
@@ -133,9 +120,9 @@ async def prepare_rows(
         operation,
         options,
         rules=rules,
-        upload=upload,
-        handed=handed,
-        discard=discard,
+        upload=written.upload,
+        handed=written.handed,
+        discard=written.discard,
         summary=summary,
     )
 
@@ -247,6 +234,38 @@ class _DeletionFiles:
 
     def _location(self, file: NewDeletionFile) -> str:
         return self._snapshot.table.folder(f"{DELETIONS}/{file.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangeFiles:
+    """All files of a version that is being made.
+
+    Attributes:
+        files: data files of new fragments; None: there are none.
+    """
+
+    snapshot: Snapshot
+    vectors: _DeletionFiles
+    files: DataFiles | None
+
+    def handed(self) -> Objects | None:
+        """Hand the files over to the commit; None: they are remote, or many."""
+        files = self.files
+        has_little = not self.snapshot.is_remote and len(self.vectors.files) <= FEW_FILES
+        if has_little and (files is None or files.is_waiting):
+            return [*self.vectors.handed(), *(() if files is None else files.handed())]
+        return None
+
+    async def upload(self) -> None:
+        """Write all files."""
+        data = [] if self.files is None else [self.files.publish()]
+        await all_of([self.vectors.put(), *data])
+
+    async def discard(self) -> None:
+        """Remove the files written so far, as far as the store can be reached."""
+        data = [] if self.files is None else [self.files.discard()]
+        discards = all_of([self.vectors.discard(), *data])
+        await self.snapshot.engine.background.discard(discards, self.snapshot.table.store)
 
 
 def are_few(handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) -> bool:
