@@ -53,15 +53,7 @@ def add_to(parsers: Parsers) -> None:
         metavar="N",
         help="tables of a catalog at a time; default: 1",
     )
-    for name in ("bytes", "requests", "seconds"):
-        parser.add_argument(
-            f"--max-{name}",
-            type=float if name == "seconds" else int,
-            metavar="N",
-            help=f"budget of {name} of a run over all tables, by the estimates of the steps"
-            if name != "seconds"
-            else "time after which no further step begins",
-        )
+    _add_budgets(parser)
     parser.add_argument(
         "--header",
         action="append",
@@ -75,6 +67,22 @@ def add_to(parsers: Parsers) -> None:
         type=pair,
         metavar="NAME=VALUE",
         help="a rule instead of the table's own, such as min_small_fragments=8; may be repeated",
+    )
+
+
+def _add_budgets(parser: argparse.ArgumentParser) -> None:
+    for name in ("bytes", "requests"):
+        parser.add_argument(
+            f"--max-{name}",
+            type=int,
+            metavar="N",
+            help=f"budget of {name} of a run over all tables, by the estimates of the steps",
+        )
+    parser.add_argument(
+        "--max-seconds",
+        type=float,
+        metavar="N",
+        help="time after which no further step begins",
     )
 
 

@@ -55,6 +55,16 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument("--limit", type=int, help="at most so many rows")
     add_version(parser)
     add_rows(parser)
+    _add_sql(parsers)
+    parser = add(parsers, "count", count, "the number of rows")
+    parser.add_argument("--filter", help="a condition in SQL")
+    add_version(parser)
+    parser = add(parsers, "explain", explain, "what a scan would read, and why, without reading it")
+    add_version(parser)
+    add_rows(parser)
+
+
+def _add_sql(parsers: Parsers) -> None:
     parser = add(parsers, "sql", sql, "a query in SQL, by DuckDB; the table is named `dataset`")
     parser.add_argument("query", help='such as "select kind, count(*) from dataset group by kind"')
     parser.add_argument(
@@ -75,12 +85,6 @@ def add_to(parsers: Parsers) -> None:
         help="a setting of DuckDB, such as threads=2",
     )
     add_version(parser)
-    parser = add(parsers, "count", count, "the number of rows")
-    parser.add_argument("--filter", help="a condition in SQL")
-    add_version(parser)
-    parser = add(parsers, "explain", explain, "what a scan would read, and why, without reading it")
-    add_version(parser)
-    add_rows(parser)
 
 
 async def info(args: argparse.Namespace) -> OutputFacts:

@@ -301,15 +301,12 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
     limits = [limit for limit in (options.limit, request.get("limit")) if limit is not None]
     options = replace(options, filter=joined(filters), limit=min(limits, default=None))
     row_type = StructType.fromJson(json.loads(request["schema"]))
-    aggregates = None
-    columns = row_type
+    aggregates, columns = None, row_type
     if "aggregates" in request:
         aggregates = _aggregates(request["aggregates"], replace(options, limit=None), dataset)
         assert aggregates is not None
-        names = {aggregate.column for aggregate in aggregates}
-        whole = spark_schema(dataset.schema)
-        columns = StructType([field for field in whole if field.name in names])
-    # Struct members that the reader's options name are columns, and are read unchanged.
+        columns = _aggregated(aggregates, dataset)
+    # Struct members that the reader's options name are columns of their own, read unchanged.
     flat = not {*dataset.schema.names, *META}.issuperset(columns.names)
     paths = columns.names if flat else member_paths(dataset.schema, arrow_schema(columns))
     order = _orderings(request.get("order", ()), options, dataset)
@@ -332,19 +329,31 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
         order=order,
         first=request["first"] if order else None,
     )
-    rows = sum(fragment.num_rows or 0 for fragment in fragments_of(dataset))
-    rows = rows if options.limit is None else min(rows, options.limit)
     share = _kept_share(request.get("filters", ()))
-    num_bytes = max(_encoded_bytes(dataset, paths), rows * _row_bytes(work.schema))
-    if work.first is not None:
-        used_rows = min(rows, work.first * len(pieces))
-        num_bytes, rows = num_bytes * used_rows // max(rows, 1), used_rows
+    num_rows, num_bytes = _estimated(work, dataset, len(pieces))
     return {
         "work": _text(work.dumps()),
         "partitions": [{"pieces": _text(pickle.dumps(piece))} for piece in pieces],
-        "rows": int(rows * share),
+        "rows": int(num_rows * share),
         "bytes": int(num_bytes * share),
     }
+
+
+def _aggregated(aggregates: tuple[Aggregate, ...], dataset: Dataset) -> StructType:
+    """Return the columns of which aggregates are computed."""
+    names = {aggregate.column for aggregate in aggregates}
+    return StructType([field for field in spark_schema(dataset.schema) if field.name in names])
+
+
+def _estimated(work: PartitionWork, dataset: Dataset, num_tasks: int) -> tuple[int, int]:
+    """Estimate the rows and bytes that all tasks read, without a filter."""
+    rows = sum(fragment.num_rows or 0 for fragment in fragments_of(dataset))
+    rows = rows if work.options.limit is None else min(rows, work.options.limit)
+    num_bytes = max(_encoded_bytes(dataset, work.columns), rows * _row_bytes(work.schema))
+    if work.first is None:
+        return rows, num_bytes
+    used_rows = min(rows, work.first * num_tasks)
+    return used_rows, num_bytes * used_rows // max(rows, 1)
 
 
 def _marks(names: Sequence[str], dataset: Dataset, options: ReadOptions) -> tuple[str, ...]:
@@ -362,7 +371,7 @@ def _kept_share(filters: Sequence[str]) -> float:
     return max(LEAST_SHARE, share)
 
 
-def _encoded_bytes(dataset: Dataset, names: list[str]) -> int:
+def _encoded_bytes(dataset: Dataset, names: Sequence[str]) -> int:
     fragments, ids = fragments_of(dataset), field_ids(dataset, names)
     step = len(fragments) // SAMPLE + 1
     return step * sum(fragment_bytes(fragment, ids) for fragment in fragments[::step])

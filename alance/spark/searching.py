@@ -157,19 +157,7 @@ def _search_of(places: TablePlaces) -> type:
             if text is None:
                 return iter(())
             keywords = {"filter": filter, "on": on, **_json(options)}
-            names = self._table.names
-            if RELEVANCE not in self._table.schema.names:
-                return self._table.rows(
-                    lambda dataset: dataset.search_text(text, k, columns=names, **keywords)
-                )
-            if vector is None:
-                return iter(())
-            query = _numbers(vector)
-            return self._table.rows(
-                lambda dataset: dataset.search(
-                    text=text, vector=query, k=k, columns=names, **keywords
-                )
-            )
+            return self._table.matches(text, vector, k=k, **keywords)
 
     return SearchFunction
 
@@ -199,6 +187,18 @@ class _SearchedTable:
                 for array, field in zip(converted(batch, schema).columns, self.schema, strict=True)
             ]
             yield from zip(*columns, strict=True)
+
+    def matches(self, text: str, vector: Any, **keywords: Any) -> Iterator[tuple[Any, ...]]:
+        """Search by text; if the columns have a relevance, also by vector."""
+        names = self.names
+        if RELEVANCE not in self.schema.names:
+            return self.rows(lambda dataset: dataset.search_text(text, columns=names, **keywords))
+        if vector is None:
+            return iter(())
+        query = _numbers(vector)
+        return self.rows(
+            lambda dataset: dataset.search(text=text, vector=query, columns=names, **keywords)
+        )
 
 
 def _analyzed(

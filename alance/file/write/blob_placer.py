@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Mask, UInt32s, UInt64s
     from alance.format.blocks import Block
+    from alance.format.encode.blobs import PlacedBlobs
     from alance.format.encode.container import FileBuilder
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
@@ -160,20 +161,8 @@ class BlobPlacer:
 
     def _plan(self, rows: BlobRows, limits: BlobLimits) -> tuple[VariableWidth, _Described]:
         """Choose the kind of storage of each row; also return the payloads for the data file."""
-        placed = rows.placed
-        if placed is not None:
-            inline = placed.kinds == INLINE
-            sizes = np.where(inline, np.diff(rows.payloads.offsets), placed.sizes)
-            described = _Described(
-                placed.kinds,
-                np.where(inline, 0, placed.positions).astype(np.uint64),
-                sizes.astype(np.uint64),
-                np.where(inline, 0, placed.blob_ids).astype(np.uint32),
-                dict(placed.uris),
-                [],
-                [],
-            )
-            return _chosen_payloads(rows.payloads, inline), described
+        if rows.placed is not None:
+            return _as_placed(rows.placed, rows.payloads)
         offsets, count = rows.payloads.offsets, rows.num_values
         sizes = np.diff(offsets).astype(np.int64)
         kinds = limits.kinds(sizes)
@@ -235,6 +224,21 @@ class BlobPlacer:
                 await self.finish()
                 self._open = blob_id, self._new(blob_id)
             await self._open[1].write(content)
+
+
+def _as_placed(placed: PlacedBlobs, payloads: VariableWidth) -> tuple[VariableWidth, _Described]:
+    """Describe blobs in the places that the caller chose; also return the inline payloads."""
+    inline = placed.kinds == INLINE
+    described = _Described(
+        placed.kinds,
+        np.where(inline, 0, placed.positions).astype(np.uint64),
+        np.where(inline, np.diff(payloads.offsets), placed.sizes).astype(np.uint64),
+        np.where(inline, 0, placed.blob_ids).astype(np.uint32),
+        dict(placed.uris),
+        [],
+        [],
+    )
+    return _chosen_payloads(payloads, inline), described
 
 
 def _chosen_payloads(payloads: VariableWidth, chosen: Mask) -> VariableWidth:

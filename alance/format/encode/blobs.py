@@ -306,15 +306,7 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
     if names == [PREPARED_TYPE.field(number).name for number in range(PREPARED_TYPE.num_fields)]:
         return _placed(array, valid, where)
-    if names not in [list(_CHILDREN)[:count] for count in (2, 4, 5, 6)]:
-        raise InvalidInputError(
-            f"field {where!r}: a struct of {names} where blobs are expected: binary values, or "
-            "structs of data, uri and, if objects have ranges, position, size"
-        )
-    children = {
-        name: as_type(array.field(number), _CHILDREN[name], f"{where}.{name}")
-        for number, name in enumerate(names)
-    }
+    children = _children(array, names, where)
     data, uri = children["data"], children["uri"]
     here = np.ones(len(array), np.bool_) if valid is None else valid
     has_data, has_uri = _not_null(data, here), _not_null(uri, here)
@@ -345,6 +337,18 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
         None if base is None else as_numbers(base.fill_null(UNKNOWN_BASE))[external],
         None if kinds is None else kinds[external],
     )
+
+
+def _children(array: pa.Array, names: list[str], where: str) -> dict[str, pa.Array]:
+    if names not in [list(_CHILDREN)[:count] for count in (2, 4, 5, 6)]:
+        raise InvalidInputError(
+            f"field {where!r}: a struct of {names} where blobs are expected: binary values, or "
+            "structs of data, uri and, if objects have ranges, position, size"
+        )
+    return {
+        name: as_type(array.field(number), _CHILDREN[name], f"{where}.{name}")
+        for number, name in enumerate(names)
+    }
 
 
 def _placed(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:

@@ -375,6 +375,24 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
         )
     if _METADATA.search(text) and status not in _TRANSIENT_STATUS:
         return AccessError(f"{where}: {_no_credentials(where)} ({summary})", status=status)
+    if (failure := _by_type(error, where, summary, status)) is not None:
+        return failure
+    if status == 416 or "Wanted range starting at" in text:
+        return CorruptFileError(f"{where}: a range starts beyond the object's end")
+    if status in (401, 403):
+        return AccessError(f"{where}: {summary}", status=status)
+    transport = _TRANSPORT.search(text)
+    transient = status in _TRANSIENT_STATUS or (
+        transport is not None and transport[1] in _TRANSIENT_TRANSPORT
+    )
+    kind = f" ({transport[1].lower()})" if transport else ""
+    return StoreError(f"{where}: {summary}{kind}", retryable=transient, status=status)
+
+
+def _by_type(
+    error: BaseException, where: str, summary: str, status: int | None
+) -> AlanceError | None:
+    """Translate an error whose type alone says what failed; None: its type does not."""
     match error:
         case FileNotFoundError():
             return NotFoundError(f"{where}: no such object")
@@ -402,13 +420,4 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
             return StoreError(f"{where}: {summary}", retryable=True)
         case OSError() if error.errno is not None:  # an OSError of obstore's writer has no errno
             return StoreError(f"{where}: {error.strerror or summary}")
-        case _ if status == 416 or "Wanted range starting at" in text:
-            return CorruptFileError(f"{where}: a range starts beyond the object's end")
-        case _ if status in (401, 403):
-            return AccessError(f"{where}: {summary}", status=status)
-    transport = _TRANSPORT.search(text)
-    transient = status in _TRANSIENT_STATUS or (
-        transport is not None and transport[1] in _TRANSIENT_TRANSPORT
-    )
-    kind = f" ({transport[1].lower()})" if transport else ""
-    return StoreError(f"{where}: {summary}{kind}", retryable=transient, status=status)
+    return None
