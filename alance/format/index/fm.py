@@ -110,7 +110,7 @@ class FmPartition:
     @classmethod
     def _parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> FmPartition:
         rows, starts = (_numbers(metadata, key) for key in (ROW_IDS, "doc_start_positions"))
-        length, num_blocks = int(metadata["bwt_len"]), int(metadata["total_wavelet_rows"])
+        length = int(metadata["bwt_len"])
         is_ascending = len(starts) == 0 or (starts[0] == 0 and (np.diff(starts) > 0).all())
         if len(rows) != len(starts) or not is_ascending or (rows < 0).any():
             raise ValueError(f"{len(rows)} rows, {len(starts)} places of texts, in order")
@@ -120,37 +120,7 @@ class FmPartition:
             return cls(rows, starts, None, 0)
         if not len(starts) or starts[-1] >= length - 1:
             raise ValueError(f"a text that begins behind {length} bytes, or none")
-        if [(field.name, field.type) for field in batch.schema] != [
-            (field.name, field.type) for field in SCHEMA
-        ] or any(column.null_count for column in batch.columns):
-            raise ValueError(f"columns {batch.schema}")
-        nodes = as_numbers(batch.column(0)).astype(np.int64)
-        offsets, content = contents_of(batch.column(2))
-        if not 0 < num_blocks <= len(nodes) or (offsets % 8 != offsets[0] % 8).any():
-            raise ValueError(f"{num_blocks} blocks of bits of {len(nodes)}")
-        words = np.empty(int(offsets[-1] - offsets[0]) // 8, np.uint64)
-        words.view(np.uint8)[:] = content[offsets[0] : offsets[-1]]  # aligned
-        places = (offsets - offsets[0]) // 8
-        children = _children(bytes.fromhex(metadata["tree_topology"]))
-        own = nodes[:num_blocks]
-        firsts = np.searchsorted(own, np.arange(len(children)))
-        is_there = firsts < len(own)
-        is_there &= own[np.minimum(firsts, len(own) - 1)] == np.arange(len(children))
-        if (np.diff(own) < 0).any() or not is_there.all():
-            raise ValueError("blocks of other nodes than the tree has")
-        lengths = as_numbers(batch.column(4)).astype(np.int64)[firsts]
-        rate = int(metadata.get("sa_sample_rate", RATE))
-        index = _kernels.FmIndex(
-            words[: places[num_blocks]],
-            children,
-            places[firsts],
-            lengths,
-            _numbers(metadata, "c_table"),
-            words[places[num_blocks] :],
-            rate,
-            length,
-        )
-        return cls(rows, starts, index, length)
+        return cls(rows, starts, _index_of(batch, metadata), length)
 
     @property
     def num_bytes(self) -> int:
@@ -253,6 +223,44 @@ class FmTextRows(NamedTuple):
 
 def _numbers(metadata: Mapping[str, str], key: str) -> Int64s:
     return np.frombuffer(bytes.fromhex(metadata[key]), np.int64)
+
+
+def _index_of(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> _kernels.FmIndex:
+    """Build the index from its nodes: blocks of bits, then samples of the suffix array.
+
+    Raises:
+        ValueError: the rows are not those of a tree.
+    """
+    if [(field.name, field.type) for field in batch.schema] != [
+        (field.name, field.type) for field in SCHEMA
+    ] or any(column.null_count for column in batch.columns):
+        raise ValueError(f"columns {batch.schema}")
+    num_blocks = int(metadata["total_wavelet_rows"])
+    nodes = as_numbers(batch.column(0)).astype(np.int64)
+    offsets, content = contents_of(batch.column(2))
+    if not 0 < num_blocks <= len(nodes) or (offsets % 8 != offsets[0] % 8).any():
+        raise ValueError(f"{num_blocks} blocks of bits of {len(nodes)}")
+    words = np.empty(int(offsets[-1] - offsets[0]) // 8, np.uint64)
+    words.view(np.uint8)[:] = content[offsets[0] : offsets[-1]]  # aligned
+    places = (offsets - offsets[0]) // 8
+    children = _children(bytes.fromhex(metadata["tree_topology"]))
+    own = nodes[:num_blocks]
+    firsts = np.searchsorted(own, np.arange(len(children)))
+    is_there = firsts < len(own)
+    is_there &= own[np.minimum(firsts, len(own) - 1)] == np.arange(len(children))
+    if (np.diff(own) < 0).any() or not is_there.all():
+        raise ValueError("blocks of other nodes than the tree has")
+    lengths = as_numbers(batch.column(4)).astype(np.int64)[firsts]
+    return _kernels.FmIndex(
+        words[: places[num_blocks]],
+        children,
+        places[firsts],
+        lengths,
+        _numbers(metadata, "c_table"),
+        words[places[num_blocks] :],
+        int(metadata.get("sa_sample_rate", RATE)),
+        int(metadata["bwt_len"]),
+    )
 
 
 def _children(content: bytes) -> npt.NDArray[np.int32]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from alance.file.write.writer import DataFileWriter
     from alance.format.field import Field
     from alance.ops.lookup.stored import SegmentEnd, StoredFile
     from alance.ops.version.snapshot import Snapshot
@@ -67,24 +68,9 @@ class SegmentFiles:
             UnsupportedError: files of this version cannot hold the type.
             StoreError: the store failed.
         """
-        session = self.snapshot.session
-        version = max(self.snapshot.manifest.data_storage_version, FileVersion.V2_0)
-        location = self.snapshot.table.folder(f"{INDICES}/{self.id}/{name}")
-        store, path = session.engine.registry.resolve(location)
         fields = Schema.from_arrow(schema)
         metadata = dict(fields.metadata)
-        upload = store.open_upload(path)
-        upload.background = session.engine.background
-        await session.engine.pool.load(*older_writers(version))
-        writer = writer_of(version)(
-            upload,
-            Schema(fields.fields, metadata),
-            version,
-            session.engine.pool,
-            threads=session.decode_threads,
-            page_bytes=page_bytes,
-            statistics=False,
-        )
+        writer = await self._writer(name, Schema(fields.fields, metadata), page_bytes)
         try:
             async with aclosing(batches):
                 async for batch in batches:
@@ -100,17 +86,35 @@ class SegmentFiles:
             raise
         self.files.append(table_pb2.IndexFile(path=name, size_bytes=written.num_bytes))
 
+    async def _writer(self, name: str, schema: Schema, page_bytes: int) -> DataFileWriter:
+        session = self.snapshot.session
+        version = max(self.snapshot.manifest.data_storage_version, FileVersion.V2_0)
+        store, path = session.engine.registry.resolve(self._location(name))
+        upload = store.open_upload(path)
+        upload.background = session.engine.background
+        await session.engine.pool.load(*older_writers(version))
+        return writer_of(version)(
+            upload,
+            schema,
+            version,
+            session.engine.pool,
+            threads=session.decode_threads,
+            page_bytes=page_bytes,
+            statistics=False,
+        )
+
+    def _location(self, name: str) -> str:
+        return self.snapshot.table.folder(f"{INDICES}/{self.id}/{name}")
+
     async def copy(self, name: str, stored: StoredFile) -> None:
         """Copy a file of another segment, piece by piece.
 
         Raises:
             StoreError: the store failed.
         """
-        location = self.snapshot.table.folder(f"{INDICES}/{self.id}/{name}")
-        source = stored.file.source
-        await copy_object(
-            self.snapshot.engine, source.location, location, source.file_bytes, "copy index"
-        )
+        source, engine = stored.file.source, self.snapshot.engine
+        location = self._location(name)
+        await copy_object(engine, source.location, location, source.file_bytes, "copy index")
         self.files.append(table_pb2.IndexFile(path=name, size_bytes=source.file_bytes))
 
     async def discard(self) -> None:

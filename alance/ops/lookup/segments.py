@@ -115,18 +115,13 @@ def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
         if len(message.fields) != 1 or message.fields[0] not in paths or message.covering_fields:
             continue
         index = Index.from_protobuf(message)
-        kind, steps = KINDS.get(index.files_kind), None
-        if index.kind == JSON:
-            if (refusal := _json_refusal(manifest, index, kind)) is not None:
-                lines.append(f"index {index.name} not used: {refusal}")
-                continue
-            steps = path_steps(json_target(message).path)
+        kind = KINDS.get(index.files_kind)
+        if (refusal := _refusal(manifest, index, kind)) is not None:
+            lines.append(f"index {index.name} not used: {refusal}")
+            continue
         if kind is None:
             continue
-        version = message.index_version
-        if version not in kind.versions:
-            lines.append(f"index {index.name} not used: version {version} of {kind.name} indices")
-            continue
+        steps = path_steps(json_target(message).path) if index.kind == JSON else None
         covered = frozenset(live.keys() & (index.fragment_ids or frozenset()))
         if covered:
             domain = domains.get(covered)
@@ -141,6 +136,15 @@ def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
     for (path, *_), segments in sorted(groups.items(), key=lambda group: _order(group[1])):
         by_path.setdefault(path, []).append(segments)
     return Segments(by_path, lines)
+
+
+def _refusal(manifest: Manifest, index: Index, kind: IndexKind | None) -> str | None:
+    """Return why an index is not used; None if it can be, or is of no known kind."""
+    refusal = _json_refusal(manifest, index, kind) if index.kind == JSON else None
+    version = index.message.index_version
+    if refusal is None and kind is not None and version not in kind.versions:
+        return f"version {version} of {kind.name} indices"
+    return refusal
 
 
 def _json_refusal(manifest: Manifest, index: Index, kind: IndexKind | None) -> str | None:

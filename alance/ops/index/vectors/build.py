@@ -137,17 +137,25 @@ async def vectors_like(
         anew = await train(base, checked)
         return replace(anew, partition_rows=training.partition_rows)
 
-    carried: list[CarriedSegment] = []
-    covered: set[int] = set()
-    for message in () if retrain else replaced:
-        segment = await CarriedSegment.open(base, message, training, leaf)
-        if segment is not None and not covered & segment.covered:
-            carried.append(segment)
-            covered |= segment.covered
+    carried = await _carried(base, () if retrain else replaced, training, leaf)
     split = await split_large(base, column, training, carried)
     builder = VectorSegmentBuilder(base, column, leaf, index.name, trained)
     builder.carried, builder.parted = split.carried, split.ids
     return builder
+
+
+async def _carried(
+    base: Snapshot, replaced: Sequence[table_pb2.IndexMetadata], training: Training, leaf: Field
+) -> list[CarriedSegment]:
+    """Return the segments of the same training, each fragment by the first that covers it."""
+    carried: list[CarriedSegment] = []
+    covered: set[int] = set()
+    for message in replaced:
+        segment = await CarriedSegment.open(base, message, training, leaf)
+        if segment is not None and not covered & segment.covered:
+            carried.append(segment)
+            covered |= segment.covered
+    return carried
 
 
 async def _first_like(

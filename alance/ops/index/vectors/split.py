@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
     from alance.arrays import Float32s, Int64s
     from alance.ops.index.vectors.carried import CarriedSegment
@@ -69,22 +71,8 @@ async def split_large(
         if not len(points):
             continue
         count = min(-(-len(ids) // aimed), len(points))
-        clustering = Clustering(
-            points,
-            count,
-            0,
-            points.shape[1],
-            OPTIONS.max_iters,
-            by_angle=training.metric == "dot",
-            seed=SEED,
-        )
-        means = stored_centroids(
-            await clustering.centroids(base.engine.pool),
-            training.metric,
-            training.centroids.dtype,
-        )
-        means = _apart(means)
-        if len(means) > 1:  # otherwise all its vectors are nearly equal
+        means = _apart(await _means(base, training, points, count))
+        if len(means) > 1:  # else all its vectors are nearly equal
             centroids.append(means)
             parted.append(partition)
             ids_of.append(ids)
@@ -98,6 +86,23 @@ async def split_large(
     coded_anew = RowSet(np.concatenate(ids_of))
     rest = tuple(replace(segment, left_out=coded_anew) for segment in carried)
     return PartedSegments(replace(training, centroids=more), rest, coded_anew.to_numpy())
+
+
+async def _means(
+    base: Snapshot, training: Training, points: Float32s, count: int
+) -> npt.NDArray[Any]:
+    """Return the centroids of `count` parts of a partition."""
+    clustering = Clustering(
+        points,
+        count,
+        0,
+        points.shape[1],
+        OPTIONS.max_iters,
+        by_angle=training.metric == "dot",
+        seed=SEED,
+    )
+    means = await clustering.centroids(base.engine.pool)
+    return stored_centroids(means, training.metric, training.centroids.dtype)
 
 
 def _apart(means: np.ndarray) -> np.ndarray:

@@ -248,19 +248,9 @@ async def _encoder(
         book = _given_codebook(checked, parts, values)
         return ProductEncoder(book, checked.dtype, of_residuals)
 
-    def residuals() -> Float32s:
-        rest = points[: options.sample_rate * values]
-        if not of_residuals:
-            return rest
-        means = centroids.astype(np.float32)
-        first = replace(sampled, values=sampled.rows[: len(rest)].reshape(-1))
-        labels = first.nearest(means)
-        for start in range(0, len(rest), CODED_ROWS):  # in place: the sample is not needed again
-            part = slice(start, start + CODED_ROWS)
-            rest[part] -= means[labels[part]]
-        return rest
-
-    rest, width = await pool.run(residuals), checked.dim // parts
+    rest, width = points[: options.sample_rate * values], checked.dim // parts
+    if of_residuals:  # in place: the sample is not needed again
+        await pool.run(partial(_subtract_centroids, rest, sampled, centroids))
     books = [
         Clustering(rest, values, part * width, width, options.max_iters, seed=part)
         for part in range(parts)
@@ -276,6 +266,20 @@ async def _encoder(
     # Readers compare with the stored values, so round to the stored type.
     codebook = np.stack(centres).astype(checked.dtype).astype(np.float32)
     return ProductEncoder(codebook, checked.dtype, of_residuals)
+
+
+def _subtract_centroids(points: Float32s, sampled: Vectors, centroids: npt.NDArray[Any]) -> None:
+    """Subtract from each point its nearest centroid. CPU.
+
+    Args:
+        sampled: the vectors whose first ones are the points.
+    """
+    means = centroids.astype(np.float32)
+    first = replace(sampled, values=sampled.rows[: len(points)].reshape(-1))
+    labels = first.nearest(means)
+    for start in range(0, len(points), CODED_ROWS):
+        part = slice(start, start + CODED_ROWS)
+        points[part] -= means[labels[part]]
 
 
 def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32s:
