@@ -197,6 +197,17 @@ def _face(async_class: type) -> type:
         members["__getattr__"] = async_class.__getattr__
     if hasattr(async_class, "_repr_html_"):
         members["_repr_html_"] = _blocking(async_class._repr_html_, is_method=True)
+    _add_protocols(members)
+    bases: tuple[type, ...] = ()
+    if "readall" in members:  # libraries that read Python's binary files accept it
+        bases = (io.BufferedIOBase,)
+        members |= {"read1": members["read"], "__del__": _leave_open}
+    # If threads derive the same class at once, all get the class of the first thread.
+    return _faces.setdefault(async_class, type(async_class.__name__, bases, members))
+
+
+def _add_protocols(members: dict[str, Any]) -> None:
+    """Add what scans and roots of tables have for Python and Arrow."""
     if "to_pandas" in members:
         members["to_pandas"] = wraps(members["to_pandas"])(_to_pandas)
     if "to_batches" in members:
@@ -206,12 +217,6 @@ def _face(async_class: type) -> type:
     if "open_table" in members:
         members |= {"__getitem__": members["open_table"], "__contains__": members["table_exists"]}
         members |= {"__iter__": _iter_tables, "__len__": _len_tables}
-    bases: tuple[type, ...] = ()
-    if "readall" in members:  # for libraries that accept Python's binary files
-        bases = (io.BufferedIOBase,)
-        members |= {"read1": members["read"], "__del__": _leave_open}
-    # If threads derive the same class concurrently, all of them get the first thread's class.
-    return _faces.setdefault(async_class, type(async_class.__name__, bases, members))
 
 
 def _enter(self: Any) -> Any:

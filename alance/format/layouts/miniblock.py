@@ -136,13 +136,8 @@ class MiniBlockPage(NamedTuple):
             UnsupportedError: a codec is unknown, or not allowed here.
         """
         shape = Shape.from_proto(message.layers)
-        if shape.has_lists and message.repetition_index_depth != 1:
-            depth = message.repetition_index_depth
-            if depth > 1:
-                raise UnsupportedError(f"mini-block: repetition index of depth {depth}, known is 1")
-            raise CorruptFileError("mini-block: layers have lists, but there is no index of rows")
-        if shape.has_lists and not message.HasField("rep_compression"):
-            raise CorruptFileError("mini-block: layers have lists, but there are no levels of them")
+        if shape.has_lists:
+            _check_lists(message)
         values = mini_block_codec(message.value_compression)
         if values.num_buffers != message.num_buffers:
             raise CorruptFileError(
@@ -313,3 +308,13 @@ def _codec_of(message: pb.CompressiveEncoding) -> BlockCodec | None:
         return block_codec(message)
     except AlanceError:
         return None
+
+
+def _check_lists(message: pb.MiniBlockLayout) -> None:
+    depth = message.repetition_index_depth
+    if depth > 1:
+        raise UnsupportedError(f"mini-block: repetition index of depth {depth}, known is 1")
+    if depth < 1:
+        raise CorruptFileError("mini-block: layers have lists, but there is no index of rows")
+    if not message.HasField("rep_compression"):
+        raise CorruptFileError("mini-block: layers have lists, but there are no levels of them")

@@ -344,6 +344,16 @@ def _reason(error: Exception, options: StoreOptions) -> str:
     return reason
 
 
+def _retry_config(options: StoreOptions, writes: bool) -> Config:
+    usual, usual_s = (WRITE_RETRIES, WRITE_RETRY_S) if writes else (INNER_RETRIES, INNER_RETRY_S)
+    limit = usual_s if options.retry_timeout_s is None else options.retry_timeout_s
+    return {
+        "max_retries": usual if options.max_retries is None else options.max_retries,
+        "backoff": {"init_backoff": FIRST_PAUSE, "max_backoff": MAX_PAUSE},
+        "retry_timeout": timedelta(seconds=limit),
+    }
+
+
 def _objects(
     address: Address,
     options: StoreOptions,
@@ -356,17 +366,7 @@ def _objects(
     client: Config = {**usual_client, **dict(options.client)}
     if options.headers:
         client["default_headers"] = dict(options.headers)
-    usual, usual_s = (WRITE_RETRIES, WRITE_RETRY_S) if writes else (INNER_RETRIES, INNER_RETRY_S)
-    inner = usual if options.max_retries is None else options.max_retries
-    limit = usual_s if options.retry_timeout_s is None else options.retry_timeout_s
-    kwargs: dict[str, object] = {
-        "client_options": client,
-        "retry_config": {
-            "max_retries": inner,
-            "backoff": {"init_backoff": FIRST_PAUSE, "max_backoff": MAX_PAUSE},
-            "retry_timeout": timedelta(seconds=limit),
-        },
-    }
+    kwargs: Config = {"client_options": client, "retry_config": _retry_config(options, writes)}
     if options.renewed is not None:
         kwargs["credential_provider"] = options.renewed
     match address.kind:

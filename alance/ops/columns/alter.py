@@ -125,15 +125,7 @@ async def alter_columns(
             "add a column of the new type",
         )
         _check_indices(base, after.cast)
-        paths = tuple(path for path, _ in after.cast)
-        casts.read = base.schema.project(paths)
-        casts.target = after.shapes.project(paths)
-        casts.names = {
-            root.name: ", ".join(
-                path for path in paths if base.schema.names_of(path)[0] == root.name
-            )
-            for root in casts.read.fields
-        }
+        casts.set_columns(base.schema, after.shapes, tuple(path for path, _ in after.cast))
         fragments = await backfill.fragments(base, casts.target)
         ids_before = {field.id for field in base.schema.walk()}
         merge = Merge(

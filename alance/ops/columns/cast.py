@@ -23,7 +23,7 @@ from alance.ops.version.projection import project
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -47,6 +47,14 @@ class Casts(OfLiveRows):
     read: Schema = _NONE
     target: Schema = _NONE
     names: Mapping[str, str] = field(default_factory=dict)
+
+    def set_columns(self, before: Schema, after: Schema, paths: Sequence[str]) -> None:
+        """Cast some columns to the types that they have in another schema."""
+        self.read, self.target = before.project(paths), after.project(paths)
+        self.names = {
+            root.name: ", ".join(path for path in paths if before.names_of(path)[0] == root.name)
+            for root in self.read.fields
+        }
 
     @property
     def is_physical(self) -> bool:

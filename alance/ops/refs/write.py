@@ -26,7 +26,7 @@ from alance.versioning import refs
 from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from alance.ops.version.opening import Reference
     from alance.ops.version.options import CommitOptions
@@ -131,17 +131,14 @@ async def create_branch(
     engine = snapshot.engine
     noted = checked_metadata(metadata or {})
     target = await target_of(snapshot, reference)
-    version = target.version
-    source = await opening.checkout_branch(snapshot, target.branch, version)
-    parent = None
-    if target.branch is not None:
-        parent = await refs.load_branch(snapshot.engine, snapshot.table, target.branch)
+    source = await opening.checkout_branch(snapshot, target.branch, target.version)
+    ancestors = await _identifier(snapshot, target.branch)
     table = snapshot.table.on_branch(name)
     record = snapshot.table.branch_record(name)
     content = branch_bytes(
         target.branch,
-        version,
-        identifier=[*(parent.identifier if parent else ()), (version, uuid.uuid4().hex)],
+        target.version,
+        identifier=[*ancestors, (target.version, uuid.uuid4().hex)],
         ns=time.time_ns(),
         manifest_bytes=target.manifest_bytes,
         metadata=noted,
@@ -166,6 +163,13 @@ async def create_branch(
             raise
 
     return await engine.background.to_the_end(make(), CREATE_S, grace_of(table.store))
+
+
+async def _identifier(snapshot: Snapshot, branch: str | None) -> Sequence[tuple[int, str]]:
+    """Return the identifier of a branch; empty for main."""
+    if branch is None:
+        return ()
+    return (await refs.load_branch(snapshot.engine, snapshot.table, branch)).identifier
 
 
 async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:

@@ -201,9 +201,7 @@ async def commit(
     """
     metrics = sum((result.metrics for result in results), CompactionMetrics())
     ids = [fragment.id for result in results for fragment in result.original_fragments]
-    if len(set(ids)) < len(ids):
-        twice = sorted({fragment_id for fragment_id in ids if ids.count(fragment_id) > 1})
-        raise InvalidInputError(f"compaction: fragments {twice} are in two results")
+    _check_distinct(ids)
     if not results:
         summary = _summary(metrics, warnings)
         return Snapshot(snapshot.session, snapshot.table, snapshot.manifest, summary)
@@ -310,6 +308,12 @@ async def _reserved(
             new.append(copy)
         groups.append(RewriteGroup(result.original_fragments, tuple(new)))
     return tuple(groups)
+
+
+def _check_distinct(ids: list[int]) -> None:
+    if len(set(ids)) < len(ids):
+        twice = sorted({fragment_id for fragment_id in ids if ids.count(fragment_id) > 1})
+        raise InvalidInputError(f"compaction: fragments {twice} are in two results")
 
 
 def _losses(snapshot: Snapshot, rewritten: Sequence[int], covering: Collection[bytes]) -> list[str]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from alance.format.plans import Plan
     from alance.format.proto import table_pb2
+    from alance.format.schema import Schema
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.fragment import DataFile, Fragment
     from alance.format.table.lineage import Lineage
@@ -200,16 +201,7 @@ async def rows_of_file(
         raise CorruptFileError(f"{size} bytes, the manifest says {file.num_bytes}")
     if file.version not in READABLE:
         return {}, size
-    leaves = {
-        leaf.field.id: leaf.multiplier
-        for field in snapshot.schema.fields
-        for leaf in leaf_columns(field)
-    }
-    multipliers = {
-        column: leaves.get(field, 1)
-        for field, column in file.columns.items()
-        if field < 0 or field in leaves
-    }
+    multipliers = _multipliers(snapshot.schema, file)
 
     def read() -> Plan[dict[int, int]]:
         states = OwnStates()
@@ -235,6 +227,18 @@ async def rows_of_file(
 
     plan = from_tail(read(), location, tail, size - len(tail))
     return await engine.drive(plan, "validate"), size
+
+
+def _multipliers(schema: Schema, file: DataFile) -> dict[int, int]:
+    """Return the values per row of each column of a file that the schema has."""
+    leaves = {
+        leaf.field.id: leaf.multiplier for field in schema.fields for leaf in leaf_columns(field)
+    }
+    return {
+        column: leaves.get(field, 1)
+        for field, column in file.columns.items()
+        if field < 0 or field in leaves
+    }
 
 
 async def deletions_of(snapshot: Snapshot, handle: FragmentHandle, rows: int) -> DeletionVector:
