@@ -71,6 +71,11 @@ def is_variable(arrow: pa.DataType) -> bool:
     return bool(is_text(arrow) or pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow))
 
 
+def is_variable_list(arrow: pa.DataType) -> bool:
+    """True for lists of variable length, but not for maps."""
+    return bool(pa.types.is_list(arrow) or pa.types.is_large_list(arrow))
+
+
 def is_large(arrow: pa.DataType) -> bool:
     """True if the offsets of strings or lists have 64 bits."""
     return bool(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.numbers import is_variable_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -229,7 +230,7 @@ _WRITERS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataT
     (pa.types.is_fixed_size_list, _write_fixed_size_list),
     (pa.types.is_struct, lambda _: "struct"),
     (pa.types.is_map, _write_map),
-    (lambda arrow: pa.types.is_list(arrow) or pa.types.is_large_list(arrow), _write_list),
+    (is_variable_list, _write_list),
     (lambda arrow: arrow == pa.string_view(), lambda _: "string"),
     (lambda arrow: arrow == pa.binary_view(), lambda _: "binary"),
 )

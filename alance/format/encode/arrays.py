@@ -23,6 +23,7 @@ from alance.format.jsonb import jsonb
 from alance.format.layouts.base import PageValues
 from alance.format.layouts.fields import EMPTY_STRUCT, leaf_columns, owns_column
 from alance.format.numbers import (
+    is_variable_list,
     items_of,
     lists_of,
     offsets_of,
@@ -110,7 +111,7 @@ def _descend(
         layer = ItemLayer(nulls, dimension)
         _descend(field.children[0], items, (*path, layer), repeated, num_rows, leaves)
     else:
-        is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
+        is_list = is_variable_list(array.type)
         is_map = pa.types.is_map(array.type)
         kind = field.logical_type.removeprefix("large_").removesuffix(".struct")
         _need(field, array, (is_list and kind == "list") or (is_map and kind == "map"))

@@ -12,6 +12,7 @@ from alance.errors import InvalidInputError
 from alance.format.numbers import (
     as_mask,
     bytes_of,
+    is_variable_list,
     items_of,
     lists_of,
     mask_bytes,
@@ -70,7 +71,7 @@ class VectorType:
         Returns None if the type is neither a vector nor a list of vectors. A tensor is treated as
         the fixed-size list that stores it.
         """
-        is_multi = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+        is_multi = is_variable_list(type_)
         arrow = type_.value_type if is_multi else type_
         if isinstance(arrow, pa.FixedShapeTensorType):
             arrow = arrow.storage_type
@@ -91,7 +92,7 @@ class VectorType:
 
 def not_of_vectors(column: str, type_: pa.DataType) -> InvalidInputError:
     """Return the error for a column without vectors, with the remedy for lists of floats."""
-    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    is_list = is_variable_list(type_)
     remedy = ""
     if is_list and pa.types.is_floating(type_.value_type):
         new = f'{{"path": "{column}", "data_type": pa.list_(pa.float32(), dimension)}}'

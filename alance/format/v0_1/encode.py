@@ -19,6 +19,7 @@ from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.container import MAGIC
 from alance.format.encode.leaves import as_type, block_of, check_offsets
 from alance.format.numbers import (
+    is_variable_list,
     lists_of,
     offsets_of,
     positions_of,
@@ -155,7 +156,7 @@ def _lossy(page: EncodedBatchPage) -> EncodedBatchPage:
 def _list(
     field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues]
 ) -> Iterator[EncodedBatchPage]:
-    if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+    if not is_variable_list(array.type):
         raise _misfit(field, array)
     valid = validity_of(array)
     starts, items = lists_of(array)

@@ -18,7 +18,7 @@ from alance.format.encode.base import EncodedPage
 from alance.format.encode.container import FileBuilder, column_encoding, padded
 from alance.format.encode.leaves import check_offsets
 from alance.format.layouts.fields import owns_column
-from alance.format.numbers import lists_of, storage_of, validity_of
+from alance.format.numbers import is_variable_list, lists_of, storage_of, validity_of
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.arrays import ARRAY_ENCODING
 from alance.format.v2_0.encode import Buffers, ends_of, leaf_page, no_nulls
@@ -191,7 +191,7 @@ def _pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
 
 def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
     """Return the page of a list's offsets, and its items. Items of null lists are included."""
-    if not (pa.types.is_large_list(array.type) or pa.types.is_list(array.type)):
+    if not is_variable_list(array.type):
         raise InvalidInputError(f"field {field.name!r}: {array.type} where a list is expected")
     valid = validity_of(array)
     if valid is not None and not field.nullable:

@@ -12,6 +12,7 @@ from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY, PREPARED_TYPE
 from alance.format.field import BLOB, BLOB_V2
+from alance.format.numbers import is_variable_list
 from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME, MAX_DEPTH
 from alance.records import dataclass
 
@@ -119,7 +120,7 @@ def _with_blobs(value: Any, field: pa.Field) -> Any:
         return value if isinstance(value, Mapping) else _logical(value)
     if pa.types.is_struct(field.type) and isinstance(value, Mapping):
         return {name: _with_blobs(value.get(name), field.type.field(name)) for name in value}
-    if _is_list(field.type) and not isinstance(value, str | bytes):
+    if is_variable_list(field.type) and not isinstance(value, str | bytes):
         return [_with_blobs(item, field.type.value_field) for item in value]
     return value
 
@@ -132,14 +133,10 @@ def _values_type(field: pa.Field) -> pa.DataType:
     if pa.types.is_struct(arrow):
         members = [arrow.field(number) for number in range(arrow.num_fields)]
         return pa.struct([member.with_type(_values_type(member)) for member in members])
-    if not _is_list(arrow) or not has_blobs(field):
+    if not is_variable_list(arrow) or not has_blobs(field):
         return arrow
     item = arrow.value_field.with_type(_values_type(arrow.value_field))
     return pa.large_list(item) if pa.types.is_large_list(arrow) else pa.list_(item)
-
-
-def _is_list(arrow: pa.DataType) -> bool:
-    return bool(pa.types.is_list(arrow) or pa.types.is_large_list(arrow))
 
 
 def _logical(value: object) -> dict[str, object] | None:

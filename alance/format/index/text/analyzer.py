@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import Stemmer
 
 from alance import _kernels
@@ -18,6 +17,7 @@ from alance.format.index.values import NO_MASK
 from alance.format.numbers import (
     as_numbers,
     contents_of,
+    is_variable_list,
     mask_bytes,
     offsets_of,
     packed,
@@ -26,6 +26,8 @@ from alance.format.numbers import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pyarrow as pa
 
     from alance.arrays import Bytes, Int32s, Int64s, UInt32s
     from alance.format.index.text.params import TextParams
@@ -115,7 +117,7 @@ class Analyzer:
                 with consecutive token positions.
         """
         rows = np.arange(len(texts) + 1)
-        if pa.types.is_list(texts.type) or pa.types.is_large_list(texts.type):
+        if is_variable_list(texts.type):
             sizes = as_numbers(texts.value_lengths().fill_null(0))
             rows, texts = offsets_of(sizes), texts.flatten()
         valid = mask_bytes(validity_of(texts))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
-from alance.format.numbers import as_numbers, is_text, offsets_of
+from alance.format.numbers import as_numbers, is_text, is_variable_list, offsets_of
 from alance.format.paths import join_path
 from alance.records import dataclass
 
@@ -64,7 +64,7 @@ class TextSource:
                 )
             field = members[name]
         type_ = field.arrow_type
-        if not is_text(type_.value_type if is_list(type_) else type_):
+        if not is_text(type_.value_type if is_variable_list(type_) else type_):
             raise InvalidInputError(f"column {column!r} of type {type_}: expected texts")
         return cls(tuple(stored), field, len(stored) > len(names))
 
@@ -76,7 +76,7 @@ class TextSource:
     @property
     def has_lists(self) -> bool:
         """True if the values of the field are lists of texts."""
-        return is_list(self.leaf.arrow_type)
+        return is_variable_list(self.leaf.arrow_type)
 
     def check_elements(self, column: str) -> None:
         """Check that the elements of the field's lists can be documents.
@@ -103,13 +103,13 @@ class TextSource:
         """
         starts: Int64s | None = None  # first text of each row
         for name in self.stored[1:]:
-            if is_list(values.type):
+            if is_variable_list(values.type):
                 starts, values = _joined(starts, values)
             else:
                 values = values.flatten()[values.type.get_field_index(name)]
         if starts is None:
             return values
-        if is_list(values.type):
+        if is_variable_list(values.type):
             starts, values = _joined(starts, values)
         return pa.LargeListArray.from_arrays(pa.array(starts), values)
 
@@ -124,11 +124,6 @@ def text_paths(
         inside, _ = _inside(field)
         if inside.logical_type == "struct":
             yield from text_paths(inside.children, path)
-
-
-def is_list(type_: pa.DataType) -> bool:
-    """True for list types of variable length; False for maps."""
-    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
 def _inside(field: Field) -> tuple[Field, list[str]]:

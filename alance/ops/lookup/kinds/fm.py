@@ -8,14 +8,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.expr.index_query import MAX_WAYS
 from alance.format.index import fm
 from alance.format.index.details import LISTED
 from alance.format.index.fm import FmPartition, FmTextRows, PartitionBuilder
-from alance.format.numbers import as_mask, is_text
+from alance.format.numbers import as_mask, is_variable
 from alance.format.row_set import RowSet
 from alance.io.loop.readahead import Job, readahead
 from alance.io.loop.tasks import all_of
@@ -25,6 +24,8 @@ from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from alance.arrays import Int64s, Mask
     from alance.expr.index_query import Ask
@@ -64,7 +65,7 @@ class FM(IndexKind):
     has_addresses = True
 
     def suits(self, type_: pa.DataType) -> bool:
-        return is_text(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_)
+        return is_variable(type_)
 
     def json_refusal(self, *, has_stable_row_ids: bool) -> str | None:
         return "FM indices of JSON values are not asked"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from alance.format.index import bitmap
 from alance.format.index.bitmap import ROW_SETS
+from alance.format.numbers import is_variable_list
 from alance.ops.lookup.kinds.bitmap import Bitmap
 from alance.ops.lookup.kinds.keys import LabelKeys
 from alance.ops.lookup.kinds.kind import is_ordered
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from alance.expr.index_query import Ask
     from alance.format.index.zones import ZoneOptions
     from alance.ops.lookup.kinds.kind import Asked
@@ -34,8 +35,7 @@ class LabelList(Bitmap):
     of_json = of_stable_json = False
 
     def suits(self, type_: pa.DataType) -> bool:
-        is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
-        return is_list and is_ordered(type_.value_type)
+        return is_variable_list(type_) and is_ordered(type_.value_type)
 
     def takes(self, ask: Ask) -> bool:
         return ask.of_item is not None
