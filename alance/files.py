@@ -29,7 +29,6 @@ from alance.signatures import expanded
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Sequence
-    from types import TracebackType
     from typing import Self, Unpack
 
     from alance.file.open import describe as description
@@ -448,12 +447,7 @@ class FileWriter:
         self._is_open = True
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         is_whole, self._is_open = self._is_open, False
         async with self._upload:  # drops the object if it is not finished
             if error is not None:

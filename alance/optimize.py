@@ -14,7 +14,6 @@ from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from types import TracebackType
     from typing import Self, Unpack
 
     from alance.datasets import Dataset
@@ -311,12 +310,7 @@ class UpkeepBlock(ABC):
         self._task = await self._begin()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._task is not None
         if error is None:
             await self._task.close()

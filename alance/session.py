@@ -24,7 +24,6 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from types import TracebackType
     from typing import Unpack
 
     from alance.io.caches.cache import CacheStats
@@ -318,12 +317,7 @@ class Session:
     async def __aenter__(self) -> Session:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

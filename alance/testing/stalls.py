@@ -13,10 +13,7 @@ import gc
 import os
 import time
 from array import array
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from typing import Any, Final
 
 TASKS: Final = "/proc/self/task"
 
@@ -68,12 +65,7 @@ class Stalls:
         await asyncio.sleep(0)  # end the current callback, whose start was not timed
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         asyncio.Handle._run = self._run  # type: ignore[method-assign]
         gc.callbacks.remove(self._collector)
         self._queues.close()

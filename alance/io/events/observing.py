@@ -23,7 +23,6 @@ from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from types import TracebackType
     from typing import Self
 
     from alance.errors import StoreError
@@ -247,12 +246,7 @@ class RequestUnderWay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.ended(error)
 
     def ended(self, error: BaseException | None) -> None:

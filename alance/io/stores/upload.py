@@ -18,7 +18,6 @@ from alance.errors import AlanceError, InvalidInputError
 from alance.io.loop.background import CANCEL_GRACE_S, Background
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from alance.arrays import Bytes
@@ -63,12 +62,7 @@ class Upload(ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             await self.abort()
         except AlanceError as failure:

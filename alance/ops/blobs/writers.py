@@ -38,7 +38,6 @@ from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import TracebackType
     from typing import Self
 
     from alance.arrays import Int64s, Mask
@@ -105,12 +104,7 @@ class _BlobWriter:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self._upload.__aexit__(kind, error, trace)
 
     async def _append(self, data: bytes) -> int:

@@ -12,14 +12,12 @@ version there, so the first clone still needs its own note in its source.
 
 from __future__ import annotations
 
-import time
 import uuid
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from alance.errors import AccessError, UnsupportedError
 from alance.format.table.refs import CLONE
-from alance.format.table.refs_write import tag_bytes
 from alance.ops.refs.records import delete_all, put_new, target_of
 from alance.versioning.outcome import may_be_visible
 
@@ -44,13 +42,7 @@ async def clone_noted(source: Snapshot, clone_uri: str) -> AsyncIterator[None]:
     engine, table = source.engine, source.table
     name = f"clone-{uuid.uuid4().hex}"
     target = await target_of(source, None)
-    content = tag_bytes(
-        target.version,
-        target.branch,
-        ns=time.time_ns(),
-        manifest_bytes=target.manifest_bytes,
-        metadata={CLONE: clone_uri},
-    )
+    content = target.tag({CLONE: clone_uri})
     location = table.tag(name)
     try:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.format.table.naming import NamingScheme, manifest_name
+from alance.format.table.refs_write import tag_bytes
 from alance.io.loop.tasks import all_of
 from alance.ops.version import opening
 from alance.records import dataclass
@@ -21,6 +23,8 @@ from alance.versioning import load, refs
 from alance.versioning.settle import Patience, Settled, put_settled
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from alance.ops.version.opening import Reference
     from alance.ops.version.snapshot import Snapshot
 
@@ -40,6 +44,16 @@ class RefTarget:
     branch: str | None
     version: int
     manifest_bytes: int
+
+    def tag(self, metadata: Mapping[str, str]) -> bytes:
+        """Return the record of a new tag."""
+        return tag_bytes(
+            self.version,
+            self.branch,
+            ns=time.time_ns(),
+            manifest_bytes=self.manifest_bytes,
+            metadata=metadata,
+        )
 
 
 async def target_of(snapshot: Snapshot, reference: Reference | None) -> RefTarget:

@@ -16,7 +16,7 @@ from alance.format.table.refs import (
     check_tag_name,
     parse_tag,
 )
-from alance.format.table.refs_write import branch_bytes, tag_bytes, time_text, with_members
+from alance.format.table.refs_write import branch_bytes, time_text, with_members
 from alance.io.loop.background import grace_of
 from alance.ops.refs.clone import clone_into
 from alance.ops.refs.records import delete_all, put_new, put_over, target_of
@@ -51,14 +51,7 @@ async def create_tag(
     check_tag_name(_text(name, "tag"))
     noted = checked_metadata(metadata or {})
     target = await target_of(snapshot, reference)
-    content = tag_bytes(
-        target.version,
-        target.branch,
-        ns=time.time_ns(),
-        manifest_bytes=target.manifest_bytes,
-        metadata=noted,
-    )
-    await put_new(snapshot, snapshot.table.tag(name), content, f"tag {name!r}")
+    await put_new(snapshot, snapshot.table.tag(name), target.tag(noted), f"tag {name!r}")
 
 
 async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None) -> None:
@@ -169,7 +162,8 @@ async def _identifier(snapshot: Snapshot, branch: str | None) -> Sequence[tuple[
     """Return the identifier of a branch; empty for main."""
     if branch is None:
         return ()
-    return (await refs.load_branch(snapshot.engine, snapshot.table, branch)).identifier
+    parent = await refs.load_branch(snapshot.engine, snapshot.table, branch)
+    return () if parent is None else parent.identifier
 
 
 async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
