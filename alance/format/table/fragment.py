@@ -194,3 +194,13 @@ def deletion_path(fragment: Fragment, base: DatasetBasePath | None) -> str:
     assert fragment.deletion_file is not None
     name = fragment.deletion_file.name(fragment.id)
     return name if base is not None and not base.is_dataset_root else f"{DELETIONS}/{name}"
+
+
+def lineage_paths(fragment: table_pb2.DataFragment) -> list[str]:
+    """Paths of the files with a fragment's row ids and versions; empty if the manifest has them."""
+    files = (
+        fragment.external_row_ids,
+        fragment.external_last_updated_at_versions,
+        fragment.external_created_at_versions,
+    )
+    return [file.path for file in files if file.path]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.format.table.flags import MANAGED_BLOBS
-from alance.format.table.fragment import DeletionFile
+from alance.format.table.fragment import DeletionFile, lineage_paths
 from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
 from alance.ops.cleanup.policy import CleanupCandidateFile
 from alance.records import dataclass
@@ -72,13 +72,7 @@ def names_of_fragment(message: table_pb2.DataFragment) -> Iterator[str]:
     for overlay in message.overlays:
         if overlay.HasField("data_file"):
             yield f"{DATA}/{overlay.data_file.path}"
-    for external in (
-        message.external_row_ids,
-        message.external_last_updated_at_versions,
-        message.external_created_at_versions,
-    ):
-        if external.path:
-            yield external.path
+    yield from lineage_paths(message)
     if message.HasField("deletion_file"):
         deletion = DeletionFile.from_protobuf(message.deletion_file)
         yield f"{DELETIONS}/{deletion.name(message.id)}"

@@ -10,7 +10,13 @@ import pyarrow as pa
 
 from alance.checks import check_count
 from alance.errors import CorruptFileError, NotFoundError
-from alance.format.table.fragment import DataFile, Fragment, data_path, deletion_path
+from alance.format.table.fragment import (
+    DataFile,
+    Fragment,
+    data_path,
+    deletion_path,
+    lineage_paths,
+)
 from alance.format.table.naming import TRANSACTIONS, VERSIONS
 from alance.io.loop.readahead import Job, readahead
 from alance.ops.cleanup.files import index_folder
@@ -142,13 +148,8 @@ def _files(
         overlays = (own.data_file for own in message.overlays if own.HasField("data_file"))
         for file in (*fragment.files, *map(DataFile.from_protobuf, overlays)):
             yield file.base_id, data_path(file, _base(manifest, file.base_id)), 1
-        for external in (
-            message.external_row_ids,
-            message.external_last_updated_at_versions,
-            message.external_created_at_versions,
-        ):
-            if external.path:
-                yield None, external.path, 1
+        for path in lineage_paths(message):
+            yield None, path, 1
         if fragment.deletion_file is not None:
             base_id = fragment.deletion_file.base_id
             yield base_id, deletion_path(fragment, _base(manifest, base_id)), 2

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlreadyExistsError, UnsupportedError
 from alance.format.table.flags import MANAGED_BLOBS
-from alance.format.table.fragment import data_path, deletion_path
+from alance.format.table.fragment import data_path, deletion_path, lineage_paths
 from alance.format.table.indices import Index
 from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES
 from alance.io.loop.readahead import Job, readahead
@@ -124,13 +124,8 @@ def _named(table: Table, manifest: Manifest) -> Iterator[Copied]:
         if fragment.deletion_file is not None:
             location = table.deletion_file(manifest, fragment)
             yield Copied(deletion_path(fragment, None), location, 0)
-        for external in (
-            message.external_row_ids,
-            message.external_last_updated_at_versions,
-            message.external_created_at_versions,
-        ):
-            if external.path:
-                yield Copied(external.path, table.folder(external.path), 0)
+        for path in lineage_paths(message):
+            yield Copied(path, table.folder(path), 0)
     for record in manifest.indices:
         index = Index.from_protobuf(record)
         for named in record.files:
