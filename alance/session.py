@@ -6,8 +6,9 @@ import asyncio
 import math
 import os
 import re
+from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypedDict, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from alance.checks import check_count, unexpected
@@ -127,16 +128,17 @@ class Session:
         cache_dir_bytes: int | None = None,
         trust_versions: bool = False,
     ) -> None:
-        self._cache_bytes = _budget("cache_bytes", cache_bytes, CACHE_BYTES)
-        self.io_buffer_bytes = _budget("io_buffer_bytes", io_buffer_bytes, IO_BUFFER_BYTES)
-        self._block_cache_bytes = _budget("block_cache_bytes", block_cache_bytes, BLOCK_CACHE_BYTES)
-        cache_dir_bytes = _budget("cache_dir_bytes", cache_dir_bytes, CACHE_DIR_BYTES)
-        self._max_requests = _limit("max_requests", max_requests)
-        threads = _limit("decode_threads", decode_threads)
-        self._limits = TimeLimits(
-            _seconds("timeout", timeout, TIMEOUT_S),
-            _seconds("connect_timeout", connect_timeout, CONNECT_S),
+        self._cache_bytes = _setting("cache_bytes", cache_bytes, _BYTES, CACHE_BYTES)
+        self.io_buffer_bytes = _setting("io_buffer_bytes", io_buffer_bytes, _BYTES, IO_BUFFER_BYTES)
+        self._block_cache_bytes = _setting(
+            "block_cache_bytes", block_cache_bytes, _BYTES, BLOCK_CACHE_BYTES
         )
+        cache_dir_bytes = _setting("cache_dir_bytes", cache_dir_bytes, _BYTES, CACHE_DIR_BYTES)
+        self._max_requests = _setting("max_requests", max_requests, _COUNT, None)
+        threads = _setting("decode_threads", decode_threads, _COUNT, None)
+        timeout = _setting("timeout", timeout, _SECONDS, TIMEOUT_S)
+        connect_timeout = _setting("connect_timeout", connect_timeout, _SECONDS, CONNECT_S)
+        self._limits = TimeLimits(float(timeout), float(connect_timeout))
         cache_dir = cache_dir or os.environ.get("ALANCE_CACHE_DIR") or None
         if not isinstance(cache_dir, str | os.PathLike | None):
             raise InvalidInputError(f"cache_dir={cache_dir!r}: expected a path")
@@ -150,7 +152,7 @@ class Session:
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self._is_own = False  # True for the session of a loop, or of any loop (`of_any_loop`)
+        self._is_own: bool = False  # True for the session of a loop, or of any loop (`of_any_loop`)
         self._commit_queues: dict[str, CommitQueue] = {}
         self._followers: WeakSet[Follower] = WeakSet()
 
@@ -321,42 +323,38 @@ class Session:
         await self.aclose()
 
 
-def _budget(name: str, value: int | None, usual: int) -> int:
-    num_bytes = _or_variable(name, value, _bytes, usual)
-    check_count(name, num_bytes, 0)
-    return num_bytes
+class _SettingKind(NamedTuple, Generic[T]):
+    """Kind of a setting.
+
+    Attributes:
+        parse: converts the text of an environment variable.
+        check: raises an error for a value that is out of bounds.
+        expected: the text of a variable, in messages.
+    """
+
+    parse: Callable[[str], T]
+    check: Callable[[str, object], None]
+    expected: str
 
 
-def _limit(name: str, value: int | None) -> int | None:
-    limit = _or_variable(name, value, int, None)
-    if limit is not None:
-        check_count(name, limit)
-    return limit
-
-
-def _seconds(name: str, value: float | None, usual: float) -> float:
-    seconds = _or_variable(name, value, float, usual)
-    if not isinstance(seconds, Real) or not 0 < seconds < math.inf:
-        raise InvalidInputError(f"{name}={seconds!r}: expected a positive number of seconds")
-    return float(seconds)
-
-
-def _or_variable(name: str, value: T | None, parse: Callable[[str], T], usual: D) -> T | D:
+def _setting(name: str, value: T | None, kind: _SettingKind[T], usual: D) -> T | D:
     """Return the argument `name`, else its environment variable, else the default.
 
     Raises:
-        InvalidInputError: the variable's value is invalid.
+        InvalidInputError: the value is invalid.
     """
     text = os.environ.get(f"ALANCE_{name.upper()}", "").strip()
-    if value is not None or not text:
-        return usual if value is None else value
-    try:
-        return parse(text)
-    except ValueError:
-        expected = "a number of bytes, such as 512MiB" if parse is _bytes else "a number"
-        raise InvalidInputError(
-            f"variable ALANCE_{name.upper()}={text!r}: expected {expected}"
-        ) from None
+    if value is None and not text:
+        return usual
+    if value is None:
+        try:
+            value = kind.parse(text)
+        except ValueError:
+            raise InvalidInputError(
+                f"variable ALANCE_{name.upper()}={text!r}: expected {kind.expected}"
+            ) from None
+    kind.check(name, value)
+    return value
 
 
 def _bytes(text: str) -> int:
@@ -365,6 +363,17 @@ def _bytes(text: str) -> int:
         raise ValueError(text)
     return int(match[1]) << 10 * " KMGT".index((match[2] or " ").upper())
 
+
+def _check_seconds(name: str, value: object) -> None:
+    if not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise InvalidInputError(f"{name}={value!r}: expected a positive number of seconds")
+
+
+_BYTES: Final[_SettingKind[int]] = _SettingKind(
+    _bytes, partial(check_count, least=0), "a number of bytes, such as 512MiB"
+)
+_COUNT: Final[_SettingKind[int]] = _SettingKind(int, check_count, "a number")
+_SECONDS: Final[_SettingKind[float]] = _SettingKind(float, _check_seconds, "a number")
 
 _of_any_loop: Final = Session()
 _of_any_loop._is_own = True
