@@ -22,6 +22,7 @@ from alance.io.loop import lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -64,16 +65,13 @@ class OwnLoop:
             InvalidInputError: called from the loop's own thread.
         """
 
-        async def wait() -> T:
-            return await awaitable
-
         loop = self._started()
         if self._is_here(loop):
             raise InvalidInputError(f"{self._name}: called from its own event loop, use `await`")
         if self._is_last():
             self._halt_daemon()
-            return loop.run_until_complete(wait())
-        future = asyncio.run_coroutine_threadsafe(wait(), loop)
+            return loop.run_until_complete(_result(awaitable))
+        future = self.begin(awaitable)
         try:
             return future.result()
         except BaseException:
@@ -81,6 +79,14 @@ class OwnLoop:
             if self._is_last():
                 self._halt_daemon()
             raise
+
+    def begin(self, awaitable: Awaitable[T]) -> Future[T]:
+        """Begin an awaitable in the loop, and return the future of its result.
+
+        Args:
+            awaitable: the work, which the cancellation of the future cancels.
+        """
+        return asyncio.run_coroutine_threadsafe(_result(awaitable), self._started())
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Return a blocking iterator over an async one, which is closed together with this one.
@@ -154,6 +160,10 @@ class OwnLoop:
             ending.result(END_S)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(END_S)
+
+
+async def _result(awaitable: Awaitable[T]) -> T:
+    return await awaitable
 
 
 async def _next(items: AsyncIterator[T]) -> T:

@@ -278,8 +278,7 @@ async def _tried(
         policy = None
         if args.rule or share.is_limited:  # in addition to the rules of the table, which may change
             dataset = await dataset.checkout_latest()
-            rules = {f"alance.maintenance.{rule}": value for rule, value in args.rule or ()}
-            own = alance.MaintenancePolicy.from_config({**dataset.config, **rules})
+            own = alance.MaintenancePolicy.from_config(dataset.config, dict(args.rule or ()))
             policy = share.limit(own)
         progress = not name and is_terminal()  # bars of several tables would mix
         report = await dataset.maintain(policy, dry_run=args.dry_run, progress=progress)

@@ -18,6 +18,7 @@ will name: `remove_data_files`;
 - rows selected on executors, to delete or replace in one commit: `delete_rows`, `replace_rows`,
 `RowUpdate`, `SourceGaps`; keys that concurrent merges must insert only once: `inserted_keys`; row
 ids of rows that a custom transaction moves: `with_row_ids`, `row_ids_of`;
+- maintenance by a policy, whose tasks `Workers` run: `maintain`;
 - catalogs that are folders of tables: `list_folders`, `list_tables`, `is_table`, `move_table`,
 `remove_folder`.
 
@@ -35,6 +36,7 @@ from alance.distributed.folders import (
     move_table,
     remove_folder,
 )
+from alance.distributed.maintaining import maintain
 from alance.distributed.row_ids import row_ids_of, with_row_ids
 from alance.distributed.splits import (
     Piece,
@@ -67,6 +69,8 @@ from alance.distributed.writing import (
     replace_rows,
 )
 from alance.io.opening.access import is_for_base
+from alance.ops.index.extend import ExtensionTask
+from alance.ops.maintain.run import Workers
 from alance.ops.merge.inserted import InsertedKeys
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
 from alance.ops.write.sources import conform
@@ -81,10 +85,12 @@ __all__ = [
     "Added",
     "ColumnBackfill",
     "ColumnsAcross",
+    "ExtensionTask",
     "InsertedKeys",
     "Piece",
     "RowUpdate",
     "SourceGaps",
+    "Workers",
     "added_by",
     "append_schema",
     "check_filter",
@@ -103,6 +109,7 @@ __all__ = [
     "last_sequence",
     "list_folders",
     "list_tables",
+    "maintain",
     "may_be_visible",
     "member_paths",
     "move_table",

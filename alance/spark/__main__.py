@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     storage = dict(args.pop("storage") or ())
     options = dict(args.pop("option", None) or ())
     arguments_of_job = {name: value for name, value in args.items() if value is not None}
-    for name in ("checks", "source_options", "target_options"):
+    for name in ("checks", "policy", "source_options", "target_options"):
         if name in arguments_of_job:
             arguments_of_job[name] = dict(arguments_of_job[name])
     try:
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(_as_json(done) if as_json else done)
     counts = done.counts.items()
     bad = [name for name, value in counts if value and name.startswith(("violations.", "findings"))]
-    return 2 if bad else 0
+    return 2 if bad else int("failed" in done.counts)
 
 
 def _show(job: str, now: Progress) -> None:
@@ -75,6 +75,7 @@ def _as_json(done: Any) -> str:
             "version": done.version,
             "seconds": round(done.seconds, 3),
             "counts": dict(done.counts),
+            "lines": list(done.lines),
         }
     )
 
@@ -211,6 +212,18 @@ def _add_upkeep_jobs(job: Callable[[str, str], argparse.ArgumentParser]) -> None
     command.add_argument("uri")
     command.add_argument("--target-rows-per-fragment", type=int)
     command.add_argument("--max-bytes-per-file", type=int)
+
+    command = job("maintain", "the upkeep that is due: compact, extend indices, remove versions")
+    command.add_argument("uri")
+    command.add_argument("--dry-run", action="store_true", help="only show what is due")
+    command.add_argument(
+        "--rule",
+        dest="policy",
+        action="append",
+        type=_pair,
+        metavar="NAME=VALUE",
+        help="a rule instead of the table's own, such as min_small_fragments=8",
+    )
 
     command = job("build-index", "an index of a column: of values, texts or vectors")
     command.add_argument("uri")

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-CONFIG: Final = "alance.maintenance."  # prefix of maintenance rules in a table's configuration
 OF_VECTORS: Final = "IVF_"  # prefix of vector index types
 
 
@@ -49,8 +48,7 @@ async def cleanup(
 
 async def maintain(dataset: Dataset, *, dry_run: bool = False, **rules: float | str) -> list[Any]:
     """Run the maintenance that is due. Arguments override the table's configuration."""
-    own = {f"{CONFIG}{name}": str(value) for name, value in rules.items()}
-    policy = MaintenancePolicy.from_config({**dataset.config, **own})
+    policy = MaintenancePolicy.from_config(dataset.config, rules)
     report = await dataset.maintain(policy, dry_run=dry_run)
     return [
         [

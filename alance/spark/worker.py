@@ -15,6 +15,7 @@ from alance.distributed import release_memory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+    from concurrent.futures import Future
 
     from alance.spark.options import TableOptions
 
@@ -63,6 +64,11 @@ def session_for(options: TableOptions) -> Session:
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end in the worker's loop; an interrupt cancels it there."""
     return _worker.loop.run(coroutine)
+
+
+def begin(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    """Begin a coroutine in the worker's loop, and return the future of its result."""
+    return _worker.loop.begin(coroutine)
 
 
 def once(name: str, make: Callable[[], T]) -> T:

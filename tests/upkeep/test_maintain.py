@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pickle
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import alance
-from alance import MaintenancePolicy
+from alance import MaintenancePolicy, distributed
 from alance.format.table.naming import parse_manifest_name
 from alance.ops.maintain import lease, run
 from alance.ops.maintain.policy import CONFIG
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from alance.testing.lab import Lab
@@ -563,3 +565,31 @@ async def test_a_run_that_is_cancelled_leaves_no_file(tmp_path: Path) -> None:
         assert await after.count_rows() == 60
     names = [path.name for path in (path / "_versions").iterdir()]
     assert all(parse_manifest_name(name) is not None for name in names)
+
+
+async def test_workers_run_the_tasks_and_the_run_commits_them(tmp_path: Path) -> None:
+    dataset = await small_commits(tmp_path / "t", 20)
+    calls: list[list[str]] = []
+    waiting = asyncio.Event()
+
+    async def run_tasks(tasks: Sequence[Any]) -> list[Any]:
+        calls.append([type(task).__name__ for task in tasks])
+        if len(calls) == 4:  # all three indices wait at once
+            waiting.set()
+        if len(calls) > 1:
+            await waiting.wait()
+        elsewhere = await alance.dataset(tmp_path / "t", session=alance.Session())
+        sent = pickle.loads(pickle.dumps(list(tasks)))
+        return pickle.loads(pickle.dumps([await task.execute(elsewhere) for task in sent]))
+
+    report = await distributed.maintain(dataset, distributed.Workers(run_tasks, 2), FEW)
+    assert calls == [["CompactionTask"] * 2, *[["ExtensionTask"]] * 3]
+    steps = kinds(report)
+    assert {outcome for _, _, outcome in steps} == {"done"}
+    assert (steps[0][0], steps[-1][0]) == ("compact", "cleanup")
+    assert {target for _, target, _ in steps[1:-1]} == {"id_idx", "kind_idx", "text_idx"}
+    after = await dataset.checkout_latest()
+    assert report.version == after.version
+    assert [index.num_unindexed_rows for index in (await after.health()).indices] == [0, 0, 0]
+    await after.validate()
+    assert (await distributed.maintain(dataset, distributed.Workers(run_tasks), FEW)).steps == ()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING
+import uuid
+from typing import TYPE_CHECKING, TypeAlias
 
 from alance.checks import check_count
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import JSON, Index, json_target
+from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.late import catch_up
 from alance.ops.index.manage import segments_of_name
-from alance.ops.index.new import commit_segments, indexed_column
+from alance.ops.index.new import indexed_column, refuse_reuse
+from alance.ops.index.segment_files import discard_files
 from alance.ops.index.texts.build import texts_like
 from alance.ops.index.values.build import SegmentBuilder
 from alance.ops.index.values.carried import carrying
@@ -18,16 +20,71 @@ from alance.ops.index.values.options import ValueOptions
 from alance.ops.index.vectors.build import vectors_like
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.kinds import KINDS
-from alance.ops.version.commits import with_retries
+from alance.ops.version.commits import PreparedChange, with_retries
+from alance.ops.version.opening import at_version
 from alance.ops.version.summary import ChangeSummary
+from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
+    from alance.datasets import Dataset
     from alance.format.proto import table_pb2
     from alance.ops.index.segment_files import NewSegment
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
+
+    RunExtensions: TypeAlias = Callable[
+        [Sequence["ExtensionTask"]], Awaitable[Sequence["ExtensionResult"]]
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionTask:
+    """An index to extend by a new segment. Can be pickled.
+
+    Attributes:
+        read_version: version whose rows the segment covers.
+        name: name of the index.
+        num_merged: number of latest segments that the new one replaces; None: as
+            `Optimize.optimize_indices` chooses it.
+        retrain: True to replace all segments.
+    """
+
+    read_version: int
+    name: str
+    num_merged: int | None
+    retrain: bool
+
+    async def execute(self, dataset: Dataset) -> ExtensionResult:
+        """Write the files of the segment.
+
+        Cost: as of `Optimize.optimize_indices`, without a commit; one GET if the dataset is at
+        another version.
+
+        Args:
+            dataset: any version of the table.
+
+        Raises:
+            NotFoundError: the version has been cleaned up.
+            CorruptFileError, StoreError: reading or writing failed; no new file stays.
+        """
+        return await _extended(await at_version(dataset._snapshot, self.read_version), self)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionResult:
+    """Result of an `ExtensionTask`, not committed yet. Can be pickled.
+
+    Attributes:
+        added: record of the new segment; None: there was nothing to do.
+        replaced: records of the segments that it replaces.
+        warning: reason why the index stays as it was; None: there is none.
+    """
+
+    added: table_pb2.IndexMetadata | None = None
+    replaced: tuple[table_pb2.IndexMetadata, ...] = ()
+    warning: str | None = None
 
 
 async def optimize_indices(
@@ -37,55 +94,96 @@ async def optimize_indices(
     index_names: Collection[str] | None,
     retrain: bool,
     options: CommitOptions,
+    run_tasks: RunExtensions | None = None,
 ) -> Snapshot:
-    """Commit segments for all uncovered fragments; see `Optimize.optimize_indices`."""
+    """Commit segments for all uncovered fragments; see `Optimize.optimize_indices`.
+
+    Args:
+        run_tasks: runs the tasks elsewhere, and returns their results in order; None: here.
+    """
     merged = num_indices_to_merge
     if merged is not None:
         check_count("num_indices_to_merge", merged, 0)
 
     async def attempt(base: Snapshot) -> Snapshot:
         base = await catch_up(base, options)
-        groups: dict[str, list[table_pb2.IndexMetadata]] = defaultdict(list)
-        for message in base.manifest.indices:
-            if message.name not in SYSTEM and (index_names is None or message.name in index_names):
-                groups[message.name].append(message)
         for name in index_names or ():
             segments_of_name(base, name)
-        new: dict[NewSegment, list[int]] = {}
-        old: list[table_pb2.IndexMetadata] = []
-        warnings = []
-        for name, segments in groups.items():
-            builder: NewSegment | None
-            builder = of_values = await _builder_like(base, segments)
-            of_vectors = builder is None
-            least = merged if merged is not None else 1
-            if merged is None and of_vectors:
-                least = await num_small(base, segments)
-            replaced, fragments = _extension(base, segments, least, retrain=retrain)
-            if of_vectors:
-                # Open it even if there is nothing to do: an unsupported kind gets a warning.
-                builder = await vectors_like(
-                    base, segments, replaced, fragments or (), retrain=retrain
-                )
-            if builder is None:
-                # The texts of replaced segments are read again.
-                builder = await texts_like(base, segments)
-            if builder is None:
-                warnings.append(
-                    f"index {name!r} is of a kind that is not written here, or there are too few "
-                    "vectors to train by: as it was"
-                )
-            elif fragments is not None:
-                if of_values is not None and not retrain:
-                    builder = await carrying(of_values, replaced)
-                new[builder] = fragments
-                old += replaced
-        summary = ChangeSummary(segments_added=len(new), warnings=warnings)
-        if not new:
+        names = dict.fromkeys(message.name for message in base.manifest.indices)
+        tasks = [
+            ExtensionTask(base.version, name, merged, retrain)
+            for name in names
+            if name not in SYSTEM and (index_names is None or name in index_names)
+        ]
+        results: list[ExtensionResult] = []
+
+        async def discard() -> None:
+            for record in _added(results):
+                await discard_files(base, uuid.UUID(bytes=record.uuid.uuid), record.files)
+
+        if run_tasks is not None:
+            results += await run_tasks(tasks)
+        else:
+            try:
+                for task in tasks:
+                    results.append(await _extended(base, task))
+            except BaseException:
+                await discard()
+                raise
+        if not (added := _added(results)):
             return base
-        return await commit_segments(base, new, old, options, summary)
+        change = CreateIndex(
+            new_indices=tuple(added),
+            removed_indices=tuple(old for result in results for old in result.replaced),
+        )
+        summary = ChangeSummary(
+            segments_added=len(added),
+            warnings=[result.warning for result in results if result.warning is not None],
+        )
+        return await PreparedChange(
+            base, change, options, discard=discard, summary=summary
+        ).commit()
 
     return await with_retries(snapshot, attempt, options.max_retries)
+
+
+def _added(results: Sequence[ExtensionResult]) -> list[table_pb2.IndexMetadata]:
+    return [result.added for result in results if result.added is not None]
+
+
+async def _extended(base: Snapshot, task: ExtensionTask) -> ExtensionResult:
+    """Write the files of a new segment, if there is something to do."""
+    refuse_reuse(base)
+    segments = segments_of_name(base, task.name)
+    builder: NewSegment | None
+    builder = of_values = await _builder_like(base, segments)
+    of_vectors = builder is None
+    least = task.num_merged if task.num_merged is not None else 1
+    if task.num_merged is None and of_vectors:
+        least = await num_small(base, segments)
+    replaced, fragments = _extension(base, segments, least, retrain=task.retrain)
+    if of_vectors:
+        # Open it even if there is nothing to do: an unsupported kind gets a warning.
+        builder = await vectors_like(
+            base, segments, replaced, fragments or (), retrain=task.retrain
+        )
+    if builder is None:
+        # The texts of replaced segments are read again.
+        builder = await texts_like(base, segments)
+    if builder is None:
+        return ExtensionResult(
+            warning=f"index {task.name!r} is of a kind that is not written here, or there are too "
+            "few vectors to train by: as it was"
+        )
+    if fragments is None:
+        return ExtensionResult()
+    if of_values is not None and not task.retrain:
+        builder = await carrying(of_values, replaced)
+    try:
+        return ExtensionResult(await builder.build(fragments), tuple(replaced))
+    except BaseException:
+        await builder.discard()
+        raise
 
 
 async def _builder_like(

@@ -129,18 +129,23 @@ class MaintenancePolicy:
         }
 
     @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> MaintenancePolicy:
-        """Parse the policy in a table's configuration; missing rules have their defaults.
+    def from_config(
+        cls, config: Mapping[str, str], rules: Mapping[str, object] | None = None
+    ) -> MaintenancePolicy:
+        """Parse the policy in a table's configuration; rules that are missing have defaults.
 
         Args:
-            config: a table's configuration, as in `Dataset.config`.
+            config: configuration of a table, `Dataset.config`.
+            rules: texts or numbers of rules by name, which come before those of the configuration;
+                None: there are none.
 
         Raises:
             InvalidInputError: an unknown rule, or a value that cannot be parsed.
         """
         defaults = {field.name: field.default for field in fields(cls)}
         values: dict[str, Any] = {}
-        for key, text in config.items():
+        own = {f"{CONFIG}{name}": str(value) for name, value in (rules or {}).items()}
+        for key, text in {**config, **own}.items():
             if not key.startswith(CONFIG):
                 continue
             name = key.removeprefix(CONFIG)

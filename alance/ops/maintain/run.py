@@ -6,19 +6,24 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from alance.checks import check_counts
 from alance.errors import (
     AlanceError,
     CommitConflictError,
     RetryableConflictError,
 )
+from alance.io.loop.tasks import all_of
 from alance.ops.maintain.health import TableHealth, look
 from alance.ops.maintain.lease import Lease, acquire
 from alance.ops.maintain.policy import MaintenancePolicy
-from alance.ops.maintain.steps import Due, due
+from alance.ops.maintain.steps import SLICE_BYTES, Due, due
 from alance.ops.version.opening import checkout
 from alance.records import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.ops.maintain.steps import RunTasks
     from alance.ops.version.snapshot import Snapshot
 
     Outcome: TypeAlias = Literal["planned", "done", "overtaken", "failed", "over budget", "leased"]
@@ -87,14 +92,39 @@ class MaintenanceReport:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Processes that run the tasks of compactions and of extensions of indices.
+
+    Attributes:
+        run_tasks: runs tasks, each by its method `execute`, and returns their results in order. It
+            may be called again before a call ends.
+        num_workers: number of tasks that run at once.
+    """
+
+    run_tasks: RunTasks
+    num_workers: int = 1
+
+    def __post_init__(self) -> None:
+        check_counts(self, "num_workers")
+
+
 async def maintain(
-    snapshot: Snapshot, policy: MaintenancePolicy | None, *, dry_run: bool
+    snapshot: Snapshot,
+    policy: MaintenancePolicy | None,
+    *,
+    dry_run: bool,
+    workers: Workers | None = None,
 ) -> tuple[Snapshot, MaintenanceReport]:
-    """Execute the steps that are due; return the version and a report. See `Dataset.maintain`."""
+    """Do the steps that are due, and return the version after them. See `Dataset.maintain`.
+
+    Args:
+        workers: run the tasks of the steps; None: this process does.
+    """
     snapshot = await checkout(snapshot, None)
     if policy is None:
         policy = MaintenancePolicy.from_config(snapshot.manifest.config)
-    run = _Run(snapshot, policy)
+    run = _Run(snapshot, policy, workers)
     if dry_run:
         await run.plan()
     else:
@@ -105,9 +135,12 @@ async def maintain(
 class _Run:
     """A run on one table."""
 
-    def __init__(self, snapshot: Snapshot, policy: MaintenancePolicy) -> None:
+    def __init__(
+        self, snapshot: Snapshot, policy: MaintenancePolicy, workers: Workers | None
+    ) -> None:
         self.snapshot = snapshot
         self._policy = policy
+        self._workers = workers
         self._steps: list[MaintenanceStep] = []
         self._health: TableHealth | None = None
         self._holder: str | None = None
@@ -125,7 +158,7 @@ class _Run:
     async def plan(self) -> None:
         """Report the steps that are due, without executing them."""
         for step in await self._due():
-            if self._fits(step):
+            if self._fits([step]):
                 self._spend(step)
                 self._note(step, "planned")
             else:
@@ -135,21 +168,23 @@ class _Run:
         """Execute steps until none is due or the budget is spent."""
         lease: Lease | None = None
         try:
-            while len(self._steps) < MOST_STEPS and (step := await self._next()) is not None:
+            while len(self._steps) < MOST_STEPS and (steps := await self._next()):
                 if lease is None:
                     holds = await acquire(self.snapshot)
                     if isinstance(holds, str):
                         self._holder = holds
-                        self._note(step, "leased")
+                        self._note(steps[0], "leased")
                         return
                     lease = holds
                     # The former holder may have done this step, so the state is read again.
                     self.snapshot = await checkout(self.snapshot, None)
                     continue
                 if lease.is_lost:
-                    self._note(step, "leased")
+                    self._note(steps[0], "leased")
                     return
-                await self._do(step)
+                await all_of(map(self._do, steps))
+                if len(steps) > 1:  # the last one to end may have made an older version
+                    self.snapshot = await checkout(self.snapshot, None)
         finally:
             if lease is not None:
                 done = [step.kind for step in self._steps if step.outcome == "done"]
@@ -159,31 +194,38 @@ class _Run:
         state = await look(self.snapshot)
         if self._health is None:
             self._health = state.health()
-        most = self._policy.max_bytes
-        return await due(
-            state, self._policy, None if most is None else max(0, most - self._num_bytes)
-        )
+        workers, most = self._workers, self._policy.max_bytes
+        slice_bytes: float = SLICE_BYTES * (1 if workers is None else workers.num_workers)
+        if most is not None:  # the slice is read and written
+            slice_bytes = min(slice_bytes, max(0, most - self._num_bytes) / 2)
+        return await due(state, self._policy, slice_bytes)
 
-    async def _next(self) -> Due | None:
-        """Return the first step that is due and not skipped; None if there is none."""
+    async def _next(self) -> list[Due]:
+        """Return the first step that is due and that the run has not passed over.
+
+        With workers, all such extensions of indices are done at once.
+        """
+        steps: list[Due] = []
         for step in await self._due():
             if (step.kind, step.target) in self._passed:
                 continue
-            if self._fits(step):
-                return step
-            self._pass(step, "over budget")
-        return None
+            if steps and (self._workers is None or not step.kind == steps[0].kind == "index"):
+                break
+            if self._fits([*steps, step]):
+                steps.append(step)
+            elif not steps:
+                self._pass(step, "over budget")
+        return steps
 
-    def _fits(self, step: Due) -> bool:
-        """Return True if the budget has room for a step."""
+    def _fits(self, steps: Sequence[Due]) -> bool:
+        """Return True if the budget has room for steps."""
         policy = self._policy
         seconds = asyncio.get_running_loop().time() - self._started
+        num_bytes = self._num_bytes + sum(step.num_bytes for step in steps)
+        num_requests = self._num_requests + sum(step.num_requests for step in steps)
         return (
-            (policy.max_bytes is None or self._num_bytes + step.num_bytes <= policy.max_bytes)
-            and (
-                policy.max_requests is None
-                or self._num_requests + step.num_requests <= policy.max_requests
-            )
+            (policy.max_bytes is None or num_bytes <= policy.max_bytes)
+            and (policy.max_requests is None or num_requests <= policy.max_requests)
             and (policy.max_seconds is None or seconds < policy.max_seconds)
         )
 
@@ -196,7 +238,8 @@ class _Run:
         clock = asyncio.get_running_loop().time
         before, started = self.snapshot, clock()
         try:
-            self.snapshot = await step.work(before)
+            workers = self._workers
+            after = await step.work(before, None if workers is None else workers.run_tasks)
         except (RetryableConflictError, CommitConflictError) as error:
             self._pass(step, "overtaken", str(error))
             self.snapshot = await checkout(before, None)
@@ -205,13 +248,14 @@ class _Run:
             self._pass(step, "failed", str(error))
             self.snapshot = await checkout(before, None)
         else:
+            self.snapshot = after
             self._spend(step)
             seconds = clock() - started
-            self._note(step, "done", version=self.snapshot.version, seconds=seconds)
+            self._note(step, "done", version=after.version, seconds=seconds)
             _log.info(
                 "%s: maintenance: %s in %.1f s: %s", before.uri, step.kind, seconds, step.reason
             )
-            if self.snapshot.version == before.version:  # a cleanup, or a step without effect
+            if after.version == before.version:  # a cleanup, or nothing could be done
                 self._passed.add((step.kind, step.target))
 
     def _pass(self, step: Due, outcome: Outcome, error: str | None = None) -> None:

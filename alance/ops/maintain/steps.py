@@ -29,7 +29,7 @@ from alance.records import dataclass
 from alance.versioning import refs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from alance.format.proto import table_pb2
     from alance.ops.cleanup.policy import CleanupPolicy
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from alance.ops.maintain.policy import MaintenancePolicy
     from alance.ops.version.snapshot import Snapshot
 
-    Work: TypeAlias = Callable[[Snapshot], Awaitable[Snapshot]]
-    Judge: TypeAlias = Callable[[TableState, MaintenancePolicy, int | None], Awaitable[list["Due"]]]
+    RunTasks: TypeAlias = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
+    Work: TypeAlias = Callable[[Snapshot, RunTasks | None], Awaitable[Snapshot]]
+    Judge: TypeAlias = Callable[[TableState, MaintenancePolicy, float], Awaitable[list["Due"]]]
 
 COMMIT_REQUESTS: Final = 3  # a LIST, a PUT of the transaction, a PUT of the manifest
 SLICE_BYTES: Final = 4 << 30  # bytes of data files per compaction, after which its rows are visible
@@ -55,10 +56,11 @@ class Due:
     Attributes:
         kind: `remap`, `expire`, `compact`, `index` or `cleanup`.
         target: name of the index; None: the table.
-        reason: measured value, and the rule that it exceeds, as text for users.
-        num_bytes: estimated bytes that are read and written.
-        num_requests: estimated requests to a remote store.
-        work: executes the step, and returns the version after it.
+        reason: measured value, and the rule that it exceeds, as text for people.
+        num_bytes: estimate of the bytes that are read and written.
+        num_requests: estimate of the requests of a remote store.
+        work: does the step, and returns the version after it; its tasks run by the second
+            argument, or here if that is None.
     """
 
     kind: str
@@ -69,8 +71,8 @@ class Due:
     work: Work
 
 
-async def due(state: TableState, policy: MaintenancePolicy, max_bytes: int | None) -> list[Due]:
-    """Return the steps that are due, in the order of `STEPS`, and the most urgent indices first.
+async def due(state: TableState, policy: MaintenancePolicy, slice_bytes: float) -> list[Due]:
+    """Return the steps that are due, in the order of `STEPS`, indices by how far they are behind.
 
     Expired rows are deleted first, so that they are not rewritten. Fragments are joined before
     indices cover them, because fragments of different segments cannot be joined. A cleanup comes
@@ -81,16 +83,16 @@ async def due(state: TableState, policy: MaintenancePolicy, max_bytes: int | Non
 
     Args:
         state: state of the latest version.
-        max_bytes: rest of the run's budget, which limits a compaction; None: no limit.
+        slice_bytes: bytes of data files to which a compaction is cut.
 
     Raises:
         InvalidInputError: `ttl_column` is not a timestamp or date column of the table.
         StoreError: the store failed.
     """
-    return [step for judge in STEPS for step in await judge(state, policy, max_bytes)]
+    return [step for judge in STEPS for step in await judge(state, policy, slice_bytes)]
 
 
-async def _remap(state: TableState, policy: MaintenancePolicy, max_bytes: int | None) -> list[Due]:
+async def _remap(state: TableState, policy: MaintenancePolicy, slice_bytes: float) -> list[Due]:
     """Return the step that rewrites indices after a compaction with `defer_index_remap`."""
     if reuse_index(state.snapshot.manifest.indices) is None:
         return []
@@ -102,12 +104,12 @@ async def _remap(state: TableState, policy: MaintenancePolicy, max_bytes: int | 
             "indices have the addresses of before a compaction",
             2 * _file_bytes(segments),
             4 * len(segments) + COMMIT_REQUESTS,
-            partial(catch_up, options=CommitOptions()),
+            lambda snapshot, _: catch_up(snapshot, CommitOptions()),
         )
     ]
 
 
-async def _expire(state: TableState, policy: MaintenancePolicy, max_bytes: int | None) -> list[Due]:
+async def _expire(state: TableState, policy: MaintenancePolicy, slice_bytes: float) -> list[Due]:
     """Return the step that deletes rows older than their time to live."""
     if policy.ttl_column is None or policy.ttl is None or not state.num_rows:
         return []
@@ -124,7 +126,7 @@ async def _expire(state: TableState, policy: MaintenancePolicy, max_bytes: int |
             f"{count:,} rows are older than {policy.ttl} by {policy.ttl_column!r}",
             9 * state.num_rows,
             2 * num_fragments + COMMIT_REQUESTS,
-            lambda snapshot: delete(snapshot, where, CommitOptions()),
+            lambda snapshot, _: delete(snapshot, where, CommitOptions()),
         )
     ]
 
@@ -150,9 +152,7 @@ def _expired(snapshot: Snapshot, column: str, before: datetime) -> ScanOptions:
     return ScanOptions(filter=f"{name} < ?", params=[value])
 
 
-async def _compact(
-    state: TableState, policy: MaintenancePolicy, max_bytes: int | None
-) -> list[Due]:
+async def _compact(state: TableState, policy: MaintenancePolicy, slice_bytes: float) -> list[Due]:
     """Return the step that joins small fragments and rewrites those with many deleted rows."""
     target = state.target_rows(policy.target_rows_per_fragment)
     share = policy.max_deleted_share
@@ -190,8 +190,7 @@ async def _compact(
         for segment in segments
         if not ids.isdisjoint(covered(segment) or ())
     ]
-    limit = min(SLICE_BYTES, ALWAYS if max_bytes is None else max_bytes / 2)
-    count = max(1, int(np.searchsorted(np.cumsum(sizes), limit, side="right")))
+    count = max(1, int(np.searchsorted(np.cumsum(sizes), slice_bytes, side="right")))
     part = compact.CompactionPlan(plan.read_version, plan.tasks[:count], plan.warnings)
     reasons = []
     if joins:
@@ -208,14 +207,14 @@ async def _compact(
             + 2 * count
             + 4 * len(moved)
             + 2 * COMMIT_REQUESTS,
-            lambda snapshot: compact.carry_out(snapshot, part, options, CommitOptions()),
+            lambda snapshot, run_tasks: compact.carry_out(
+                snapshot, part, options, CommitOptions(), run_tasks
+            ),
         )
     ]
 
 
-async def _indices(
-    state: TableState, policy: MaintenancePolicy, max_bytes: int | None
-) -> list[Due]:
+async def _indices(state: TableState, policy: MaintenancePolicy, slice_bytes: float) -> list[Due]:
     """Return the steps that extend indices over uncovered fragments and merge segments."""
     steps: list[tuple[float, Due]] = []
     fields = max(1, len(state.snapshot.schema.fields))
@@ -250,16 +249,23 @@ async def _indices(
             reason,
             2 * _file_bytes(merged) + int(2 * num_rows * row_bytes / fields),
             4 * len(merged) + len(unindexed) + 4 + COMMIT_REQUESTS,
-            partial(
-                optimize_indices,
-                num_indices_to_merge=num_merged,
-                index_names=[name],
-                retrain=False,
-                options=CommitOptions(),
-            ),
+            partial(_extend, name=name, num_merged=num_merged),
         )
         steps.append((excess, step))
     return [step for _, step in sorted(steps, key=lambda item: -item[0])]
+
+
+async def _extend(
+    snapshot: Snapshot, run_tasks: RunTasks | None, *, name: str, num_merged: int
+) -> Snapshot:
+    return await optimize_indices(
+        snapshot,
+        num_indices_to_merge=num_merged,
+        index_names=[name],
+        retrain=False,
+        options=CommitOptions(),
+        run_tasks=run_tasks,
+    )
 
 
 async def _num_merged(
@@ -272,9 +278,7 @@ async def _num_merged(
     return max(await num_small(snapshot, segments), surplus)
 
 
-async def _cleanup(
-    state: TableState, policy: MaintenancePolicy, max_bytes: int | None
-) -> list[Due]:
+async def _cleanup(state: TableState, policy: MaintenancePolicy, slice_bytes: float) -> list[Due]:
     """Return the step that removes old versions, and files that no version needs."""
     age, choice = policy.older_than, cleanup_of(policy)
     if age is None or choice is None:
@@ -306,7 +310,7 @@ async def _cleanup(
             f"{len(old):,} versions are older than {age}",
             num_bytes,
             len(state.versions) + 8 + len(old) // 100,
-            partial(_clean, choice=choice),
+            lambda snapshot, _: _clean(snapshot, choice),
         )
     ]
 

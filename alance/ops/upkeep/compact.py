@@ -7,7 +7,7 @@ commits all results.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from alance.datasets import Dataset
     from alance.ops.upkeep.compact_plan import CompactionOptions, ResolvedCompactionOptions
     from alance.ops.version.options import CommitOptions
+
+    RunCompactions: TypeAlias = Callable[
+        [Sequence["CompactionTask"]], Awaitable[Sequence["RewriteResult"]]
+    ]
 
 __all__ = [
     "CompactionMetrics",
@@ -356,8 +360,13 @@ async def carry_out(
     todo: CompactionPlan,
     options: CompactionOptions,
     commit_options: CommitOptions,
+    run_tasks: RunCompactions | None = None,
 ) -> Snapshot:
-    """Execute a plan of a version and commit it. After a failure all new files are removed."""
+    """Execute a plan of a version, and commit. On failure all new files are removed.
+
+    Args:
+        run_tasks: runs the tasks elsewhere, and returns their results in order; None: here.
+    """
     at_once = min(options.num_threads or TASKS_AT_ONCE, max(1, len(todo.tasks)))
     done: list[RewriteResult] = []
 
@@ -377,8 +386,11 @@ async def carry_out(
             [old.id for task in todo.tasks for old in task.fragments]
         )
     try:
-        with Stage("compact", num_rows, "rows") as stage:
+        if run_tasks is None:
             results = await each(run, todo.tasks, at_once=at_once)
+        else:
+            done += await run_tasks(todo.tasks)
+            results = done
     except BaseException:
         await forget()
         raise

@@ -6,7 +6,7 @@ from alance.spark.jobs.indexing import build_index
 from alance.spark.jobs.merging import When, merge
 from alance.spark.jobs.rows import delete, update
 from alance.spark.jobs.transfer import export, ingest
-from alance.spark.jobs.upkeep import cleanup, compact, validate
+from alance.spark.jobs.upkeep import cleanup, compact, maintain, validate
 
 __all__ = [
     "Summary",
@@ -18,6 +18,7 @@ __all__ = [
     "delete",
     "export",
     "ingest",
+    "maintain",
     "merge",
     "update",
     "validate",

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
+import queue
 import threading
 import time
 import uuid
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from alance import Progress
+from alance import AlanceError
 from alance.spark.failures import translated
 from alance.spark.options import WriteOptions
 from alance.spark.session import storage_of
-from alance.spark.worker import release, run
+from alance.spark.worker import begin, release, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from pyspark.sql import SparkSession
@@ -44,6 +49,7 @@ class Summary:
     Attributes:
         version: version of the table after the job; None: the job creates none, as an export.
         counts: numbers by name, such as `rows` or `fragments`.
+        lines: what the job did, as text for people; empty: the counts say it.
     """
 
     job: str
@@ -51,11 +57,13 @@ class Summary:
     version: int | None
     seconds: float
     counts: Mapping[str, Any] = field(default_factory=dict)
+    lines: Sequence[str] = ()
 
     def __str__(self) -> str:
         counts = ", ".join(f"{name} {value}" for name, value in self.counts.items())
         version = "" if self.version is None else f", version {self.version}"
-        return f"{self.job} {self.uri}: {self.seconds:.1f} s{version}; {counts}"
+        first = f"{self.job} {self.uri}: {self.seconds:.1f} s{version}; {counts}"
+        return "\n".join([first, *self.lines])
 
 
 class Watch:
@@ -186,6 +194,84 @@ def spread(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> l
     frame = spark.range(0, len(table), 1, len(table)).mapInArrow(each, RESULT)
     results = {row.number: pickle.loads(bytes(row.result)) for row in frame.collect()}
     return [results[number] for number in range(len(table))]
+
+
+class Executors:
+    """Runs tasks of a coroutine of this process on the executors.
+
+    All calls of Spark come from the thread that calls `run`, whose tasks a `Watch` counts. Calls of
+    `run_tasks` that wait at the same time share a Spark job.
+
+    Args:
+        work: called on an executor with each task.
+    """
+
+    def __init__(self, spark: SparkSession, work: Callable[[Any], Any]) -> None:
+        self._spark, self._work = spark, work
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self.num_tasks = 0
+
+    async def run_tasks(self, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Return the results of tasks, in order.
+
+        Raises:
+            AlanceError: a task failed with it.
+            PySparkException: Spark failed.
+        """
+        call = _Call(tasks)
+        self._calls.put(call)
+        return await asyncio.wrap_future(call.results)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end in the worker's loop; an interrupt cancels it there."""
+        done = begin(coroutine)
+        done.add_done_callback(lambda _: self._calls.put(None))
+        try:
+            while (call := self._calls.get()) is not None:
+                calls = [call]
+                with suppress(queue.Empty):
+                    while (call := self._calls.get_nowait()) is not None:
+                        calls.append(call)
+                self._spread(
+                    [call for call in calls if call.results.set_running_or_notify_cancel()]
+                )
+            return done.result()
+        except BaseException:
+            done.cancel()
+            raise
+
+    def _spread(self, calls: Sequence[_Call]) -> None:
+        try:
+            tasks = [task for call in calls for task in call.tasks]
+            self.num_tasks += len(tasks)
+            outcomes = iter(spread(self._spark, tasks, partial(_caught, self._work)))
+        except Exception as error:
+            for call in calls:
+                call.results.set_exception(translated(error) or error)
+            return
+        for call in calls:
+            results = [next(outcomes) for _ in call.tasks]
+            errors = [result for result in results if isinstance(result, AlanceError)]
+            if errors:
+                call.results.set_exception(errors[0])
+            else:
+                call.results.set_result(results)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """Tasks of a coroutine that waits for their results."""
+
+    tasks: Sequence[Any]
+    results: Future[Sequence[Any]] = field(default_factory=Future)
+
+
+def _caught(work: Callable[[T], R], task: T) -> R | AlanceError:
+    """Return the error of a task, so that it is that of its call alone."""
+    try:
+        return work(task)
+    except AlanceError as error:
+        return error
 
 
 def executed(version: Version, task: Task[R]) -> R:

@@ -1,30 +1,41 @@
-"""Jobs `compact`, `cleanup` and `validate`: maintenance and checks of a table."""
+"""Jobs `compact`, `maintain`, `cleanup` and `validate`: maintenance and checks of a table."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from alance import Compaction, CorruptFileError, RetryableConflictError
-from alance.distributed import fragments_of, remove_data_files
+from alance import Compaction, CorruptFileError, MaintenancePolicy, RetryableConflictError
+from alance.distributed import Workers, fragments_of, remove_data_files
+from alance.distributed import maintain as maintain_by
 from alance.optimize import CompactionMetrics
 from alance.spark import read
-from alance.spark.jobs.base import Watch, executed, place, quoted, spread
+from alance.spark.jobs.base import Executors, Watch, executed, place, quoted, spread
+from alance.spark.session import parallelism_of
 from alance.spark.versions import Version, access, open_version
 from alance.spark.worker import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Unpack
 
     from pyspark.sql import SparkSession
 
     from alance import Dataset
+    from alance.distributed import ExtensionTask
     from alance.optimize import CompactionTask, RewriteResult
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import SelectArguments, WriteOptions
-    from alance.types import CleanupArguments, CleanupStats, CompactionArguments
+    from alance.types import (
+        CleanupArguments,
+        CleanupStats,
+        CompactionArguments,
+        MaintenanceReport,
+    )
 
 
 def compact(
@@ -114,6 +125,61 @@ async def _commit(
 def _is_unchanged(dataset: Dataset, result: RewriteResult) -> bool:
     records = {current.id: current.message for current in fragments_of(dataset)}
     return all(records.get(original.id) == original for original in result.original_fragments)
+
+
+def maintain(
+    spark: SparkSession,
+    uri: str,
+    *,
+    policy: MaintenancePolicy | Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Summary:
+    """Do the upkeep that is due, as `Dataset.maintain`, with the large work on the executors.
+
+    The driver takes the lease of the table, plans steps, and commits each. Executors rewrite groups
+    of fragments, one task a group, and write new segments of indices, one task an index; all
+    indices that are due are extended at once. The driver deletes expired rows and removes versions.
+
+    Args:
+        policy: rules and budget; None for those of the table's configuration. A mapping has the
+            text of rules by name, which come before those of the table.
+        dry_run: only report which steps are due, and their cost.
+
+    Returns:
+        The numbers of steps by outcome, see `alance.types.MaintenanceStep`, and of Spark tasks; a
+        line a step.
+
+    Raises:
+        InvalidInputError: the policy in the configuration cannot be parsed, or `ttl_column` is no
+            timestamp or date column.
+        PythonException: (of Spark) around an error of a task that is not one of alance.
+    """
+    where = place(spark, uri, storage_options)
+
+    async def work() -> MaintenanceReport:
+        dataset = await open_version(where)
+        rules = policy
+        if isinstance(rules, Mapping):
+            rules = MaintenancePolicy.from_config(dataset.config, rules)
+        return await maintain_by(dataset, workers, rules, dry_run=dry_run)
+
+    with Watch(spark, "maintain", on_progress) as watch:
+        watch.step = "steps that are due"
+        executors = Executors(spark, partial(_maintained, where))
+        workers = Workers(executors.run_tasks, parallelism_of(spark))
+        report = executors.run(work())
+        outcomes = Counter(step.outcome.replace(" ", "_") for step in report.steps)
+        summary = watch.summary(uri, report.version, **outcomes, tasks=executors.num_tasks)
+        return replace(summary, lines=str(report).splitlines())
+
+
+def _maintained(where: WriteOptions, task: CompactionTask | ExtensionTask) -> object:
+    async def execute() -> object:
+        return await task.execute(await open_version(where, task.read_version))
+
+    return run(execute())
 
 
 def cleanup(
