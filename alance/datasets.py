@@ -64,6 +64,7 @@ async def dataset(
     version: int | str | None = None,
     asof: datetime | str | None = None,
     follow: float | None = None,
+    rests: bool = True,
     default_scan_options: Mapping[str, Any] | None = None,
     **place: Unpack[TableArguments],
 ) -> Dataset:
@@ -80,15 +81,17 @@ async def dataset(
 
     Args:
         uri: `s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://` or a path; with
-            `store`, a path inside the store; or `s3+ddb://bucket/path?ddbTableName=table`, with the
-            versions in DynamoDB.
-        version: a number or a tag; None: the latest version.
-        asof: open the latest version committed strictly before this time (ISO 8601 text or
-            datetime; without a time zone: UTC).
-        follow: seconds that the dataset may be behind the table. The table is polled in the
-            background, and each read uses the latest version that is known when it begins; see
-            docs/changes.md. Methods that return a dataset return one at a fixed version. None: the
-            dataset remains at its version.
+            `store`, a path inside the store; or `s3+ddb://bucket/path?ddbTableName=table`, where
+            DynamoDB keeps the versions.
+        version: a number or a tag.
+        asof: open the latest version made strictly before this time (ISO 8601 text or datetime;
+            without zone: UTC).
+        follow: seconds that the dataset may be behind the table. Each read is of the latest version
+            that is known when it begins, and waits for no look; docs/changes.md says more. The
+            methods that return datasets return ones of one version. None: the dataset stays at its
+            version.
+        rests: with `follow`: end the looks while nobody uses the dataset for 12 of them; the next
+            read is then of an older version. False: look for ever.
         store: an obstore store to use instead of opening a new one.
         storage_options: names as in Lance and object_store (`aws_access_key_id`, `endpoint`, ...);
             or a provider of credentials that expire, alone or as `credentials` among the options: a
@@ -111,11 +114,13 @@ async def dataset(
         InvalidInputError: a bad URI or option.
     """
     defaults = checked_defaults(default_scan_options)
+    if not rests and follow is None:
+        raise InvalidInputError("rests=False: expected follow=SECONDS beside it")
     if follow is not None:
         if version is not None or asof is not None:
             raise InvalidInputError("follow: expected neither version nor asof beside it")
         opened: Dataset = _FollowingDataset(
-            await following.open_follower(uri, follow, **place), defaults
+            await following.open_follower(uri, follow, rests=rests, **place), defaults
         )
     else:
         snapshot = await opening.open_snapshot(uri, version=version, asof=asof, **place)
@@ -213,6 +218,20 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     def staleness(self) -> float | None:
         """Seconds since this was certainly the latest version; None without `follow`."""
         return None
+
+    def pinned(self) -> Dataset:
+        """Return a dataset that stays at the version of now: this one, or of a dataset that was
+        opened with `follow` the latest version that is known.
+
+        Cost: no request.
+
+        Example:
+
+            live = await alance.dataset("table", follow=5.0)
+            pinned = live.pinned()  # reads that belong together
+            assert (await pinned.take([99]))["id"].to_pylist() == [await pinned.count_rows() - 1]
+        """
+        return self._on(self._snapshot)
 
     @property
     def session(self) -> Session:
@@ -563,6 +582,3 @@ class _FollowingDataset(Dataset):
     def _on(self, snapshot: Snapshot) -> Dataset:  # type: ignore[override]  # of one version
         self._follower.tell(snapshot)
         return Dataset(snapshot, self._scan_defaults)
-
-    def _pinned(self) -> Dataset:  # type: ignore[override]  # of one version
-        return Dataset(self._snapshot, self._scan_defaults)

@@ -698,6 +698,7 @@ class Dataset:
     def summary(self) -> ChangeSummary: ...
     @property
     def staleness(self) -> float | None: ...
+    def pinned(self) -> Dataset: ...
     @property
     def session(self) -> Session: ...
     @property
@@ -1875,15 +1876,12 @@ def commit_batch(
 def dataset(
     uri: str | os.PathLike[str],
     *,
-    version: int | str | None = None,
-    asof: datetime | str | None = None,
-    follow: float | None = None,
-    default_scan_options: Mapping[str, Any] | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-    store: object | None = None,
-    manifest_store: ExternalStore | None = None,
-    commit_lock: CommitLock | None = None,
+    version: int | str | None = ...,
+    asof: datetime | str | None = ...,
+    follow: float | None = ...,
+    rests: bool = ...,
+    default_scan_options: Mapping[str, Any] | None = ...,
+    **place: Unpack[TableArguments],
 ) -> Dataset: ...
 def connect(
     uri: str | os.PathLike[str] | object,

@@ -43,7 +43,7 @@ OWN = (
 OUTSIDE = {"Any", "Final", "Literal", "Self", "TracebackType", "Unpack", "os", "np", "npt"}
 OUTSIDE |= {"Path", "pa", "pc", "pd", "pl", "datetime", "timedelta", "table_pb2", "file_pb2"}
 OUTSIDE |= {"AsyncGenerator", "AsyncIterator", "Awaitable", "Callable", "Collection", "Iterable"}
-OUTSIDE |= {"Iterator", "Mapping", "Sequence", "T"}
+OUTSIDE |= {"Future", "Iterator", "Mapping", "Sequence", "T"}
 OUTSIDE |= {"Int64s", "UInt64s"}  # of alance.arrays: short for numpy's own
 
 # What is of no use outside of the package, and has no underscore since modules of it use it.

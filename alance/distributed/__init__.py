@@ -69,7 +69,7 @@ from alance.distributed.writing import (
     replace_rows,
 )
 from alance.io.opening.access import is_for_base
-from alance.ops.index.extend import ExtensionTask
+from alance.ops.index.extend import ExtensionResult, ExtensionTask
 from alance.ops.maintain.run import Workers
 from alance.ops.merge.inserted import InsertedKeys
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
@@ -85,6 +85,7 @@ __all__ = [
     "Added",
     "ColumnBackfill",
     "ColumnsAcross",
+    "ExtensionResult",
     "ExtensionTask",
     "InsertedKeys",
     "Piece",

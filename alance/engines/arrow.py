@@ -95,7 +95,7 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
     def __init__(self, dataset: Dataset, bridge: Bridge | None = None) -> None:
         self.limit: int | None = None
         self.counts = False
-        self._dataset = dataset._pinned()
+        self._dataset = dataset.pinned()
         self._bridge = bridge or Bridge()
         self._schema = self._scan().projected_schema
         fragment = pads.IpcFileFormat().make_fragment(NOWHERE, fs.LocalFileSystem())

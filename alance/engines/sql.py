@@ -126,7 +126,7 @@ def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> 
     """Return tables by name, in the form that DuckDB takes."""
     if TABLE in tables:
         raise InvalidInputError(f"tables: {TABLE!r} is the name of the dataset itself")
-    kind = type(dataset._pinned())
+    kind = type(dataset.pinned())
     return {
         name: ArrowDataset(table, bridge) if isinstance(table, kind) else table
         for name, table in {TABLE: dataset, **tables}.items()

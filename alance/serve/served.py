@@ -1,12 +1,11 @@
-"""Table of a service: follows the newest version, and adds rows by a sink."""
+"""Table of a service: reads a version that follows the table, and adds rows through a sink."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -20,13 +19,11 @@ if TYPE_CHECKING:
     from alance import Dataset, MaintenancePolicy, Session, Sink
     from alance.types import Data, Maintenance, StorageOptions
 
-log = logging.getLogger("alance.serve")
+NEVER_S: Final = 1e9  # between looks that only requests ask for
 
 
 class ServedTable:
-    """A table of a service.
-
-    A reload replaces `now`. A request reads `now` once, and uses that version to its end.
+    """A table of a service. A request takes `now` once, and uses that version to its end.
 
     Attributes:
         uri: URI of the table; without secrets once it is open.
@@ -55,7 +52,6 @@ class ServedTable:
         self._dataset: Dataset | None = None
         self._sink: Sink | None = None
         self._opening = asyncio.Lock()
-        self._reloader: asyncio.Task[None] | None = None
         self._maintain = maintain
         self._maintain_s = maintain_s
         self._maintenance: Maintenance | None = None
@@ -69,17 +65,19 @@ class ServedTable:
             NotFoundError, StoreError: as `alance.dataset`.
         """
         dataset = await alance.dataset(
-            self.uri, storage_options=self._options, session=self._session
+            self.uri,
+            follow=self._reload_s or NEVER_S,
+            rests=False,  # else the first request after a quiet hour would read what is as old
+            storage_options=self._options,
+            session=self._session,
         )
         self.uri = dataset.uri
         if self.key is not None:
             _fields_of(dataset, self.key)
         self._dataset = dataset
-        if self._reload_s > 0:
-            self._reloader = asyncio.create_task(self._reload_now_and_then())
         if self._maintain:
             policy = None if self._maintain is True else self._maintain
-            self._maintenance = dataset.maintaining(policy, interval=self._maintain_s)
+            self._maintenance = dataset.pinned().maintaining(policy, interval=self._maintain_s)
             self._maintainer = asyncio.create_task(_run_until_cancelled(self._maintenance))
 
     def stop_maintenance(self) -> None:
@@ -91,21 +89,23 @@ class ServedTable:
     async def close(self) -> None:
         """Stop following the table, and commit the accepted rows."""
         self.stop_maintenance()
-        if self._reloader is not None:
-            self._reloader.cancel()
-        tasks = [task for task in (self._maintainer, self._reloader) if task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._maintainer is not None:
+            await asyncio.gather(self._maintainer, return_exceptions=True)
         self._dataset = None
         if self._sink is not None:
             await self._sink.close()
 
     @property
     def now(self) -> Dataset:
-        """The served version.
+        """The latest version that is known.
 
         Raises:
             StoreError: the table is not open (yet, or any more); retryable.
         """
+        return self._followed.pinned()
+
+    @property
+    def _followed(self) -> Dataset:
         if self._dataset is None:
             raise alance.StoreError(f"table {self.uri!r}: is not open", retryable=True)
         return self._dataset
@@ -113,15 +113,10 @@ class ServedTable:
     async def reload(self) -> int:
         """Serve the newest version; return its number.
 
-        Cost: one LIST, and one GET if there is a newer version.
+        Cost: one LIST, and one GET if there is a newer version; requests that wait at the same time
+        share them.
         """
-        before = self.now
-        newest = await before.checkout_latest()
-        # A recreated table starts with lower numbers, so these are accepted unless another reload
-        # has finished during this one.
-        if self._dataset is before or newest.version > self.now.version:
-            self._dataset = newest
-        return self.now.version
+        return (await self._followed.checkout_latest()).version
 
     async def health(self, *, reclaimable: bool) -> dict[str, Any]:
         """Return the state of the table, and counters of its maintenance by this service.
@@ -223,14 +218,6 @@ class ServedTable:
         if self._sink is sink:
             self._sink = None
         await sink.abort()
-
-    async def _reload_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(self._reload_s)
-            try:
-                await self.reload()
-            except alance.AlanceError as error:  # continue with the current version
-                log.warning("%s: no newer version: %s", self.uri, error)
 
 
 async def _run_until_cancelled(maintenance: Maintenance) -> None:

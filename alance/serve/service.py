@@ -33,11 +33,12 @@ class Service:
         maintain: policy for maintaining the tables in the background, as by `Dataset.maintaining`;
             True: the policy in the configuration of each table; None: no maintenance.
         maintain_s: seconds between runs of maintenance.
-        sql: True to allow SQL queries, which can read only these tables, and no files.
-        token: token that requests must have as `Authorization: Bearer TOKEN`; None: all requests
-            are allowed.
-        hosts: host names with which requests may call the service; empty: any name.
-        reload_s: seconds between checks for newer versions; 0: only at `POST .../reload`.
+        sql: True allows SQL queries, which can read these tables alone, and no files.
+        token: token that requests must carry as `Authorization: Bearer TOKEN`; None lets all
+            requests in.
+        hosts: host names by which requests may call the service; empty allows any.
+        reload_s: seconds that an answer may be behind its table; 0: versions are looked for at
+            `POST .../reload` only.
         bounds: limits of requests.
         storage_options: options of all tables; see `alance.dataset`.
         session: session with the caches to use; None: a new session.
@@ -74,6 +75,8 @@ class Service:
             )
         if not maintain_s > 0:
             raise InvalidInputError(f"maintain_s={maintain_s!r}: expected a time above 0 s")
+        if not reload_s >= 0:
+            raise InvalidInputError(f"reload_s={reload_s!r}: expected a time above 0 s, or 0")
         keys = {} if key is None or isinstance(key, str) else dict(key)
         if unknown := keys.keys() - tables.keys():
             raise InvalidInputError(f"key: no table {sorted(unknown)[0]!r}")

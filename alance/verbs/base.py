@@ -34,10 +34,6 @@ class Handle:
         """
         return self if snapshot is self._snapshot else type(self)(snapshot, self._scan_defaults)
 
-    def _pinned(self) -> Self:
-        """Return a handle that remains at this version."""
-        return self
-
     if not TYPE_CHECKING:  # a type checker finds missing attributes by itself
 
         def __getattr__(self, name: str) -> Any:

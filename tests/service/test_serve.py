@@ -497,29 +497,16 @@ async def test_a_table_that_was_made_anew_is_followed(tmp_path: Path, num_versio
         assert (await client.get("/rows/3")).status_code == 200
 
 
-async def test_an_older_answer_does_not_undo_a_reload(
-    uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    latest = alance.Dataset.checkout_latest
-    has_looked, answers = asyncio.Event(), asyncio.Event()
-
-    async def late(dataset: alance.Dataset) -> alance.Dataset:
-        newest = await latest(dataset)
-        if newest.version == dataset.version + 1:
-            has_looked.set()
-            await answers.wait()
-        return newest
-
+async def test_a_service_follows_its_tables_by_itself(uri: str) -> None:
     dataset = await alance.dataset(uri)
-    async with Service({"items": uri}, reload_s=0) as service:
-        monkeypatch.setattr(alance.Dataset, "checkout_latest", late)
+    async with Service({"items": uri}, key="id", reload_s=0.01) as service:
+        client = client_of(service)
         dataset = await dataset.delete("id = 4")
-        older = asyncio.create_task(service["items"].reload())
-        await has_looked.wait()
-        dataset = await dataset.delete("id = 5")
-        assert await service["items"].reload() == dataset.version
-        answers.set()
-        assert await older == dataset.version
+        await until(lambda: service["items"].now.version == dataset.version)
+        assert (await client.get("/rows/4")).status_code == 404
+        assert "alance_dataset_staleness_seconds{" in service.metrics_text()
+    with pytest.raises(alance.InvalidInputError, match="reload_s=-1: expected a time"):
+        Service({"items": uri}, reload_s=-1)
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,23 @@ async def test_a_handle_that_nobody_uses_costs_nothing(clock: Clock, place: Plac
     assert len(looks()) == 1
 
 
+async def test_a_handle_that_may_not_rest_looks_for_ever(clock: Clock, place: Place) -> None:
+    session = place.session()
+    dataset = await alance.dataset(
+        place.uri, follow=INTERVAL, rests=False, session=session, **place.options
+    )
+    for _ in range(2 * RESTS_AFTER):
+        clock.skip(INTERVAL)
+        await until(lambda: dataset._follower.due_in() > 1)  # type: ignore[attr-defined]
+        await turns(20)
+    assert len(looks()) == 1
+    resting = await place.open(session)
+    assert len(looks()) == 2
+    assert resting.version == dataset.pinned().version == 1
+    with pytest.raises(alance.InvalidInputError, match="expected follow=SECONDS beside it"):
+        await alance.dataset(place.uri, rests=False, **place.options)
+
+
 async def test_the_last_handle_takes_the_task_with_it(place: Place) -> None:
     session = place.session()
     first, second = await place.open(session), await place.open(session)

@@ -39,8 +39,9 @@ class Follower:
     Between polls its task has only a weak reference to it, so that it ends with the last handle.
 
     Args:
-        interval: seconds between polls.
-        begun: event loop time at which the version was requested.
+        interval: seconds between looks.
+        rests: True to end the looks while nobody uses a handle.
+        begun: time of the event loop before the version was looked for.
 
     Attributes:
         latest: the latest known version.
@@ -58,15 +59,17 @@ class Follower:
         "_num_ended",
         "_num_told",
         "_num_unused",
+        "_rests",
         "_task",
         "_tried_at",
         "_turn",
         "latest",
     )
 
-    def __init__(self, snapshot: Snapshot, interval: float, begun: float) -> None:
+    def __init__(self, snapshot: Snapshot, interval: float, rests: bool, begun: float) -> None:
         self.latest = snapshot
         self._interval = interval
+        self._rests = rests
         self._loop = asyncio.get_running_loop()
         self._known_at = self._tried_at = begun  # starts of the last polls: successful, any
         self._last_s = self._loop.time() - begun  # duration of the last successful poll
@@ -89,10 +92,10 @@ class Follower:
         if self._task is not None and not self._task.done():
             yield Reading("dataset_staleness_seconds", self.latest.uri, self.staleness)
 
-    def serves(self, snapshot: Snapshot, interval: float) -> bool:
-        """True if handles of this table and interval share this follower."""
-        table = self.latest.table
-        return interval == self._interval and table.queue_key == snapshot.table.queue_key
+    def serves(self, snapshot: Snapshot, interval: float, rests: bool) -> bool:
+        """True if handles of this table, interval and rest share this follower."""
+        is_alike = (interval, rests) == (self._interval, self._rests)
+        return is_alike and self.latest.table.queue_key == snapshot.table.queue_key
 
     def current(self) -> Snapshot:
         """Return the latest known version, and make sure that polling continues.
@@ -155,9 +158,9 @@ class Follower:
         return max(0.0, self._tried_at + self._interval - margin - self._loop.time())
 
     @property
-    def rests(self) -> bool:
-        """True if the handles have not been used for `RESTS_AFTER` polls."""
-        return self._num_unused >= RESTS_AFTER
+    def is_resting(self) -> bool:
+        """True if the handles have not been used for long."""
+        return self._rests and self._num_unused >= RESTS_AFTER
 
     async def end(self) -> None:
         """End the task at once."""
@@ -207,7 +210,11 @@ class Follower:
 
 
 async def open_follower(
-    uri: str | os.PathLike[str], interval: float, **place: Unpack[TableArguments]
+    uri: str | os.PathLike[str],
+    interval: float,
+    *,
+    rests: bool,
+    **place: Unpack[TableArguments],
 ) -> Follower:
     """Open the latest version of a table, and return the session's follower of the table.
 
@@ -227,16 +234,16 @@ async def open_follower(
     begun = asyncio.get_running_loop().time()
     snapshot = await open_snapshot(uri, **place)
     for follower in [] if followers is None else list(followers):
-        if follower.serves(snapshot, interval):
+        if follower.serves(snapshot, interval, rests):
             follower.tell(snapshot)
             return follower
-    follower = Follower(snapshot, float(interval), begun)
+    follower = Follower(snapshot, float(interval), rests, begun)
     follower.current()
     return follower
 
 
 async def _keep_looking(reference: weakref.ref[Follower]) -> None:
-    while (follower := reference()) is not None and not follower.rests:
+    while (follower := reference()) is not None and not follower.is_resting:
         pause = follower.due_in()
         del follower
         await asyncio.sleep(pause)
