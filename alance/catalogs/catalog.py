@@ -244,23 +244,37 @@ class Catalog:
         except Exception as error:
             _log.warning("%s, is not undone: %s", what, error)
 
-    async def open_table(self, table: TableName, *, version: int | str | None = None) -> Dataset:
-        """Open a table at its latest version, or at a requested version.
+    async def open_table(
+        self,
+        table: TableName,
+        *,
+        version: int | str | None = None,
+        follow: float | None = None,
+        rests: bool = True,
+    ) -> Dataset:
+        """Open a table at its latest version, at a requested version, or as a handle that follows
+        it.
 
         Cost: as `place` and `alance.dataset`.
 
         Args:
             table: its name.
             version: a number or a tag; None: the latest.
+            follow: seconds that the dataset may be behind the table, as for `alance.dataset`. The
+                catalog is asked once: a table that moves has to be opened again.
+            rests: as for `alance.dataset`.
 
         Raises:
             TableNotFoundError: no table of that name.
             VersionNotFoundError: no such version or tag.
+            InvalidInputError: `follow` beside `version`, or not a number above 0.
         """
         place = await self.place(table)
         return await dataset(
             place.uri,
             version=version,
+            follow=follow,
+            rests=rests,
             storage_options=place.storage_options,
             session=self._session,
         )

@@ -39,6 +39,7 @@ from alance import (
 )
 from alance.catalogs import client
 from alance.catalogs.directory import MANIFEST, SCHEMA
+from tests.reference.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +65,25 @@ def ipc(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+async def test_a_table_is_followed_by_its_name(catalog: Catalog) -> None:
+    users = await catalog.create_table("users", ROWS)
+    live = await catalog.open_table("users", follow=0.01)
+    assert (live.version, live.staleness is None) == (1, False)
+    await users.insert(ROWS)
+    await until(lambda: live.version == 2)
+    assert await live.count_rows() == 6
+    with pytest.raises(InvalidInputError, match="expected neither version nor asof"):
+        await catalog.open_table("users", version=1, follow=5.0)
+
+
+def test_a_table_is_followed_by_its_name_in_blocking_code(root: str) -> None:
+    catalog = alance.sync.connect(root)
+    users = catalog.create_table("users", ROWS)
+    live = catalog.open_table("users", follow=60.0)
+    users.insert(ROWS)
+    assert (live.version, live.checkout_latest().version, live.version) == (1, 2, 2)
 
 
 async def test_a_table_is_created_without_rows_and_opened_if_it_exists(catalog: Catalog) -> None:
