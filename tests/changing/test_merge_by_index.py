@@ -27,11 +27,12 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def noted_lookups(monkeypatch: pytest.MonkeyPatch, fewest_rows: int) -> list[bool]:
     """Let tables of few rows be looked up by an index; note for each merge whether it is done."""
     monkeypatch.setattr(match, "FEWEST_ROWS", fewest_rows)
+    monkeypatch.setattr(match, "FEWEST_REMOTE_ROWS", fewest_rows)
     original, looked_up = match._of_keys, []
 
     async def noted(*arguments: Any) -> Any:
         options = await original(*arguments)
-        looked_up.append(options is not None)
+        looked_up.append(options is not None and options.use_scalar_index)
         return options
 
     monkeypatch.setattr(match, "_of_keys", noted)
@@ -63,22 +64,23 @@ async def indexed(path: Path, *, stable: bool) -> alance.Dataset:
 @pytest.mark.parametrize("stable", [True, False])
 @pytest.mark.parametrize("on", ["id", "name", ["id", "name"]])
 async def test_the_result_is_that_of_a_scan(
-    tmp_path: Path, always: list[bool], on: Any, stable: bool
+    tmp_path: Path, always: list[bool], monkeypatch: pytest.MonkeyPatch, on: Any, stable: bool
 ) -> None:
     ids = [3, 4, 14, 500, 5001, 7000, None]
     if on == "name":
         ids = [3, 4, 5, None]
     has_key = [number is not None for number in ids]
     results = []
-    for use_index in (True, False):
-        dataset = await indexed(tmp_path / str(use_index), stable=stable)
-        builder = dataset.merge_insert(on).use_index(use_index)
+    for way in ("index", "filter", "scan"):
+        monkeypatch.setattr(match, "FILTERED_ROWS", 1 << 20 if way == "scan" else 0)
+        dataset = await indexed(tmp_path / way, stable=stable)
+        builder = dataset.merge_insert(on).use_index(way == "index")
         builder = builder.when_matched_update_all("source.x > target.x")
         after = await builder.when_not_matched_insert_all().execute(table(ids, 7))
         await after.validate()
         results.append((after.summary, sorted((await after.to_table()).to_pylist(), key=str)))
-    assert always == [True, False]
-    assert results[0] == results[1]
+    assert always == [True, False, False]
+    assert results[0] == results[1] == results[2]
     theirs = await indexed(tmp_path / "theirs", stable=stable)
     peer = lance.dataset(theirs.uri).merge_insert(on)
     peer = peer.when_matched_update_all("source.x > target.x")
@@ -88,18 +90,31 @@ async def test_the_result_is_that_of_a_scan(
     assert results[0][1] == sorted(rows, key=str)
 
 
+async def read_bytes(path: Path, *, use_index: bool) -> int:
+    """Return the bytes that a merge of a key reads."""
+    async with alance.Session() as session:
+        opened = await alance.dataset(path, session=session)
+        builder = opened.merge_insert("id").when_matched_update_all().use_index(use_index)
+        with trace.trace() as recorder:
+            await builder.execute_uncommitted(table([ROWS // 2], 1))
+    return recorder.totals.num_bytes
+
+
 async def test_a_merge_of_few_keys_reads_the_pages_of_these_keys(tmp_path: Path) -> None:
-    dataset = await alance.write_dataset(table(range(ROWS), 0), tmp_path / "t")
-    dataset = await dataset.create_scalar_index("id", "BTREE")
+    ids = [n * 7919 % ROWS for n in range(ROWS)]  # in no order, so that statistics tell nothing
+    dataset = await alance.write_dataset(table(ids, 0), tmp_path / "t")
+    await dataset.create_scalar_index("id", "BTREE")
+    by_index = await read_bytes(tmp_path / "t", use_index=True)
+    assert by_index * 2 < await read_bytes(tmp_path / "t", use_index=False)
+
+
+async def test_a_merge_of_few_keys_reads_the_zones_that_may_have_them(tmp_path: Path) -> None:
     num_bytes = []
-    for use_index in (True, False):
-        async with alance.Session() as session:
-            opened = await alance.dataset(tmp_path / "t", session=session)
-            builder = opened.merge_insert("id").when_matched_update_all().use_index(use_index)
-            with trace.trace() as recorder:
-                await builder.execute_uncommitted(table([7], 1))
-        num_bytes.append(recorder.totals.num_bytes)
-    assert num_bytes[0] * 2 < num_bytes[1]
+    for number, factor in enumerate((1, 7919)):
+        path = tmp_path / str(number)
+        await alance.write_dataset(table([n * factor % ROWS for n in range(ROWS)], 0), path)
+        num_bytes.append(await read_bytes(path, use_index=True))
+    assert num_bytes[0] * 4 < num_bytes[1]
 
 
 @pytest.mark.usefixtures("always")

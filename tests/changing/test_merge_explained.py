@@ -10,6 +10,7 @@ import pytest
 
 import alance
 from alance import sync
+from alance.ops.merge import match
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,20 @@ async def test_clauses_are_told_as_pylance_tells_them(tmp_path: Path) -> None:
     assert whole.late == ()
 
 
+async def test_the_plan_says_up_to_how_many_rows_an_index_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(match, "FEWEST_ROWS", 100)
+    dataset = await made(str(tmp_path / "t"))
+    builder = dataset.merge_insert("id").when_matched_update_all()
+    assert "index" not in str(await builder.explain(DATA.schema))
+    dataset = await dataset.create_scalar_index("id", "BTREE")
+    builder = dataset.merge_insert("id").when_matched_update_all()
+    line = "  up to 40 rows of data are looked up by the index 'id_idx', beside the rows that it "
+    assert line + "lacks; more by a scan:" in str(await builder.explain(DATA.schema))
+    assert "index" not in str(await builder.use_index(False).explain(DATA.schema))
+
+
 @pytest.mark.parametrize(
     ("choose", "line", "late"),
     [
@@ -75,7 +90,10 @@ def test_other_kinds_of_merges(tmp_path: Path, choose: Any, line: str, late: Any
     assert sync.dataset(tmp_path / "t").version == 1
 
 
-async def test_the_requests_told_are_those_of_the_scan(lab: Lab) -> None:
+async def test_the_requests_told_are_those_of_the_scan(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(match, "FILTERED_ROWS", 1 << 20)  # few keys would read few zones
     uri, options = "s3://lab/merge-explained", lab.lance_options()
     await made(uri, storage_options=options)
     async with alance.Session() as session:

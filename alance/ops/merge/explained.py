@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from alance.io.events import trace
 from alance.ops.merge.insert import attempt, held
-from alance.ops.merge.match import scan_of
+from alance.ops.merge.match import fewest_rows, index_of_keys, scan_of
 from alance.ops.merge.plan import RowMerge
 from alance.ops.read.explain import explain_scan
 from alance.ops.read.options import ScanOptions
@@ -44,7 +44,11 @@ async def explain_merge(
     at_most = (await explain_scan(snapshot, late, ScanOptions())).steps if late else ()
     return replace(
         scanned,
-        what=(*_lines(merge), *(f"  {line}" for line in scanned.what)),
+        what=(
+            *_lines(merge),
+            *await _ways(snapshot, merge),
+            *(f"  {line}" for line in scanned.what),
+        ),
         late=late,
         at_most=at_most,
         late_of="that match" if not merge.rewrites_columns else "of fragments that have a match",
@@ -100,6 +104,18 @@ def _lines(merge: RowMerge) -> list[str]:
         others = _where(plan.others)
         lines.append(f"  rows of the table without a match are deleted{others}")
     return lines
+
+
+async def _ways(snapshot: Snapshot, merge: RowMerge) -> list[str]:
+    """Return how the rows that match are found, by the number of rows of the data."""
+    index = index_of_keys(snapshot, merge)
+    if index is None:
+        return []
+    most = int((await snapshot.live_counts()).sum()) // fewest_rows(snapshot)
+    return [
+        f"  up to {most:,} rows of data are looked up by the index {index!r}, beside the rows that "
+        "it lacks; more by a scan:"
+    ]
 
 
 def _where(condition: str | Bound | None) -> str:

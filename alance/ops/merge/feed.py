@@ -202,9 +202,9 @@ class Feed:
             if index < 0 or not is_whole(batch.schema.field(index).type, field.type):
                 what = "missing" if index < 0 else "members are missing"
                 raise InvalidInputError(
-                    f"column {field.name!r}: {what} in the rows; a sink replaces whole rows, as only "
-                    "the last change of a key is committed. Write all columns, or change some by "
-                    f"dataset.upsert(rows, {list(self.on)}), which keeps the values of the others"
+                    f"column {field.name!r}: {what} in the rows; a sink replaces whole rows, as "
+                    "only the last change of a key is committed. Write all columns, or change some "
+                    f"by dataset.upsert(rows, {list(self.on)}), which keeps the others"
                 )
         rows = conform(batch, self.schema)
         self._check_keys(rows)
