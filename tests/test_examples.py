@@ -80,6 +80,7 @@ async def test_a_parquet_file_of_the_demo_is_used_by_one_thread_and_closed(
     [
         ("engines", ["oslo: 2500 readings", "polars: 3 hot days", "backup: 10000 rows"]),
         ("ingest", ["12000 rows"]),
+        ("self_maintained", ["the sums of 4 shops are those of", "done: cleanup"]),
         ("search", ["0.000  waterfall", "near papers, of more than six letters: paper"]),
         ("document_search", ["late books", "0.0328  Fines", "0.0328  Leihfrist"]),
         ("text_search", ["night and quiet", "Stones of the river bank are warm at night"]),

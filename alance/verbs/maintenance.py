@@ -45,8 +45,8 @@ class MaintenanceVerbs(Handle):
         writers may commit meanwhile; a step that loses to them is left to the next run. Runs of
         several processes share a lease: one works, the others report its holder.
 
-        Cost: three LISTs if nothing is due, and a GET if a run is recorded; otherwise the steps, as
-        estimated in the report, and some nine requests for the lease.
+        Cost: two LISTs if nothing is due, and a GET once a run has been recorded; else the steps,
+        as the report estimates them, and some nine requests for the lease.
 
         Example:
 

@@ -68,6 +68,8 @@ async def test_the_tables_of_a_service_are_maintained_by_their_own_policies(uri:
         page = service.metrics_text()
         assert f'alance_maintenance_steps_total{{where="{service["items"].uri}"}} 3' in page
         assert "alance_maintenance_small_fragments" in page
+        where = f"{service['items'].uri}#id_idx"
+        assert f'alance_maintenance_unindexed_rows{{where="{where}"}} ' in page
 
 
 async def test_health_is_shown_by_a_service_that_maintains_nothing(uri: str) -> None:

@@ -146,7 +146,7 @@ class Reading(NamedTuple):
 
     Attributes:
         name: `requests_waiting`, ...; values whose name ends in `_total` only grow.
-        where: the store or table; empty if the value is of a session.
+        where: the store or table, or `table#index`; empty if the value is of a session.
     """
 
     name: str

@@ -83,8 +83,9 @@ class Maintainer(UpkeepTask):
             yield Reading("maintenance_small_fragments", uri, health.num_small_fragments)
             yield Reading("maintenance_deleted_share", uri, health.deleted_share)
             yield Reading("maintenance_versions", uri, health.num_versions)
-            rows = max((index.num_unindexed_rows for index in health.indices), default=0)
-            yield Reading("maintenance_unindexed_rows", uri, rows)
+            for index in health.indices:
+                where = f"{uri}#{index.name}"
+                yield Reading("maintenance_unindexed_rows", where, index.num_unindexed_rows)
             if (run := health.last_run) is not None:
                 age = (datetime.now(UTC) - run.finished_at).total_seconds()
                 yield Reading("maintenance_age_seconds", uri, age)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.errors import InvalidInputError
 from alance.format.index.details import index_type
 from alance.format.table.apply_indices import SYSTEM, covered, reuse_index
 from alance.ops.cleanup import cleanup
@@ -115,16 +117,27 @@ class TableState:
         """Live rows."""
         return int(self.counts.sum())
 
-    def target_rows(self, rows: int | None = None) -> int:
-        """Return the number of rows below which a fragment is small.
+    def target_rows(self, policy: MaintenancePolicy) -> int:
+        """Return the number of rows from which a fragment is not small.
 
-        Args:
-            rows: rule of the policy; None for the table's configuration, or the default.
+        It is the rule of the policy, or of the table's configuration, or the default; and less if
+        so many rows have more bytes than the policy aims at.
         """
         manifest = self.snapshot.manifest
-        options = CompactionOptions(target_rows_per_fragment=rows)
+        options = CompactionOptions(target_rows_per_fragment=policy.target_rows_per_fragment)
         resolved = options.resolved(manifest.config, manifest.data_storage_version)
-        return resolved.target_rows_per_fragment or TARGET_ROWS
+        most = resolved.target_rows_per_fragment or TARGET_ROWS
+        if policy.target_bytes_per_fragment is None:
+            return most
+        rows = int(policy.target_bytes_per_fragment / max(self.row_bytes, 1e-9))
+        # A power of two: else all fragments would be small again as soon as rows get shorter.
+        return min(most, 1 << max(0, rows.bit_length() - 1))
+
+    @property
+    def row_bytes(self) -> float:
+        """Mean bytes of a stored row in data files, as far as the manifest has their sizes."""
+        num_bytes = int(self.snapshot.manifest.fragments.records.file_bytes.sum())
+        return num_bytes / max(1, int(self.stored.sum()))
 
     def unindexed(self, name: str) -> Int64s:
         """Return the positions of the fragments that no segment of an index covers.
@@ -137,7 +150,13 @@ class TableState:
         return np.flatnonzero(~np.isin(self.snapshot.manifest.fragments.ids, numbers))
 
     def health(self) -> TableHealth:
-        """Return the public form of the state."""
+        """Return the state as a value for users; small fragments are those by the table's policy,
+        or by the default one if that cannot be parsed.
+        """
+        policy = MaintenancePolicy()
+        with suppress(InvalidInputError):
+            policy = MaintenancePolicy.from_config(self.snapshot.manifest.config)
+        target = self.target_rows(policy)
         records = self.snapshot.manifest.fragments.records
         return TableHealth(
             uri=self.snapshot.uri,
@@ -146,7 +165,7 @@ class TableState:
             num_deleted_rows=int((self.stored - self.counts).sum()),
             num_bytes=int(records.file_bytes.sum()),
             num_fragments=len(records),
-            num_small_fragments=int((self.stored < self.target_rows()).sum()),
+            num_small_fragments=int((self.stored < target).sum()),
             num_versions=len(self.versions),
             oldest_version_at=self.versions[0].last_modified,
             has_deferred_remap=reuse_index(self.snapshot.manifest.indices) is not None,
@@ -160,18 +179,24 @@ class TableState:
         return IndexHealth(name, index_type(segments[0]), len(segments), rows, len(places))
 
 
-async def look(snapshot: Snapshot) -> TableState:
+async def look(
+    snapshot: Snapshot, versions: Sequence[ManifestLocation] | None = None
+) -> TableState:
     """Return the state of a version.
 
     Cost: a LIST of the versions; a LIST of the records of maintenance, and a GET if there are any;
     a GET for each deletion file whose row count is not in the manifest.
+
+    Args:
+        versions: manifests that are not detached, oldest first; None: they are listed.
 
     Raises:
         NotFoundError: the table does not exist any more.
         CorruptFileError: the manifests' names mix the two naming schemes.
         StoreError: the store failed.
     """
-    versions = await list_manifests(snapshot.engine, snapshot.table)
+    if versions is None:
+        versions = await list_manifests(snapshot.engine, snapshot.table)
     run = await last_run(snapshot)
     segments: dict[str, list[table_pb2.IndexMetadata]] = {}
     for message in snapshot.manifest.indices:

@@ -22,6 +22,7 @@ class MaintenanceArguments(TypedDict, total=False):
     """Keyword arguments of `MaintenancePolicy`."""
 
     target_rows_per_fragment: int | None
+    target_bytes_per_fragment: int | None
     min_small_fragments: int | None
     max_deleted_share: float | None
     max_unindexed_rows: int | None
@@ -48,7 +49,10 @@ class MaintenancePolicy:
     Attributes:
         target_rows_per_fragment: number of rows below which a fragment is small; None: the table's
             `lance.compaction.target_rows_per_fragment`, or 1 048 576.
-        min_small_fragments: minimum number of small fragments to join; 2 or more.
+        target_bytes_per_fragment: bytes of files from which a fragment is not small, by the mean
+            bytes of a row of the table: fewer rows are aimed at then, a power of two; None: rows
+            alone count.
+        min_small_fragments: number of small fragments that are joined; 2 or more.
         max_deleted_share: share of deleted rows above which a fragment is rewritten, 0 to 1.
         max_unindexed_rows: rows without an index entry above which an index is extended.
         max_unindexed_share: share of the table's rows without an index entry above which an index
@@ -72,6 +76,7 @@ class MaintenancePolicy:
     """
 
     target_rows_per_fragment: int | None = None
+    target_bytes_per_fragment: int | None = None
     min_small_fragments: int | None = 16
     max_deleted_share: float | None = 0.1
     max_unindexed_rows: int | None = 10_000
@@ -88,7 +93,8 @@ class MaintenancePolicy:
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        check_counts(self, "target_rows_per_fragment", "max_index_segments", "retain_versions")
+        check_counts(self, "target_rows_per_fragment", "target_bytes_per_fragment")
+        check_counts(self, "max_index_segments", "retain_versions")
         check_counts(self, "min_small_fragments", least=2)
         check_counts(self, "min_old_versions", "max_bytes", "max_requests")
         check_counts(self, "max_unindexed_rows", least=0)

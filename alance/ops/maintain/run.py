@@ -17,14 +17,16 @@ from alance.ops.maintain.health import TableHealth, look
 from alance.ops.maintain.lease import Lease, acquire
 from alance.ops.maintain.policy import MaintenancePolicy
 from alance.ops.maintain.steps import SLICE_BYTES, Due, due
-from alance.ops.version.opening import checkout
+from alance.ops.version.opening import checkout_listed
 from alance.records import dataclass
+from alance.versioning.load import list_manifests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.ops.maintain.steps import RunTasks
     from alance.ops.version.snapshot import Snapshot
+    from alance.versioning.load import ManifestLocation
 
     Outcome: TypeAlias = Literal["planned", "done", "overtaken", "failed", "over budget", "leased"]
 
@@ -121,10 +123,12 @@ async def maintain(
     Args:
         workers: run the tasks of the steps; None: this process does.
     """
-    snapshot = await checkout(snapshot, None)
+    # The versions are listed once for the latest one and for its state.
+    versions = await list_manifests(snapshot.engine, snapshot.table)
+    snapshot = await checkout_listed(snapshot, versions[-1])
     if policy is None:
         policy = MaintenancePolicy.from_config(snapshot.manifest.config)
-    run = _Run(snapshot, policy, workers)
+    run = _Run(snapshot, policy, workers, versions)
     if dry_run:
         await run.plan()
     else:
@@ -136,9 +140,14 @@ class _Run:
     """A run on one table."""
 
     def __init__(
-        self, snapshot: Snapshot, policy: MaintenancePolicy, workers: Workers | None
+        self,
+        snapshot: Snapshot,
+        policy: MaintenancePolicy,
+        workers: Workers | None,
+        versions: Sequence[ManifestLocation],
     ) -> None:
         self.snapshot = snapshot
+        self._versions: Sequence[ManifestLocation] | None = versions  # None: they may have changed
         self._policy = policy
         self._workers = workers
         self._steps: list[MaintenanceStep] = []
@@ -176,22 +185,23 @@ class _Run:
                         self._note(steps[0], "leased")
                         return
                     lease = holds
-                    # The former holder may have done this step, so the state is read again.
-                    self.snapshot = await checkout(self.snapshot, None)
-                    continue
+                    continue  # the holder before may have done this step: look again
                 if lease.is_lost:
                     self._note(steps[0], "leased")
                     return
                 await all_of(map(self._do, steps))
-                if len(steps) > 1:  # the last one to end may have made an older version
-                    self.snapshot = await checkout(self.snapshot, None)
         finally:
             if lease is not None:
                 done = [step.kind for step in self._steps if step.outcome == "done"]
                 await lease.release(done, self.snapshot.version)
 
     async def _due(self) -> list[Due]:
-        state = await look(self.snapshot)
+        """Return the steps that are due in the latest version."""
+        versions, self._versions = self._versions, None
+        if versions is None:
+            versions = await list_manifests(self.snapshot.engine, self.snapshot.table)
+            self.snapshot = await checkout_listed(self.snapshot, versions[-1])
+        state = await look(self.snapshot, versions)
         if self._health is None:
             self._health = state.health()
         workers, most = self._workers, self._policy.max_bytes
@@ -242,11 +252,9 @@ class _Run:
             after = await step.work(before, None if workers is None else workers.run_tasks)
         except (RetryableConflictError, CommitConflictError) as error:
             self._pass(step, "overtaken", str(error))
-            self.snapshot = await checkout(before, None)
         except AlanceError as error:
             _log.warning("%s: maintenance: %s failed: %s", before.uri, step.kind, error)
             self._pass(step, "failed", str(error))
-            self.snapshot = await checkout(before, None)
         else:
             self.snapshot = after
             self._spend(step)

@@ -154,7 +154,7 @@ def _expired(snapshot: Snapshot, column: str, before: datetime) -> ScanOptions:
 
 async def _compact(state: TableState, policy: MaintenancePolicy, slice_bytes: float) -> list[Due]:
     """Return the step that joins small fragments and rewrites those with many deleted rows."""
-    target = state.target_rows(policy.target_rows_per_fragment)
+    target = state.target_rows(policy)
     share = policy.max_deleted_share
     deleted = (state.stored - state.counts) / np.maximum(state.stored, 1)
     is_deleted = deleted > (ALWAYS if share is None else share)
@@ -169,7 +169,7 @@ async def _compact(state: TableState, policy: MaintenancePolicy, slice_bytes: fl
     plan = await compact.plan(
         snapshot,
         options := CompactionOptions(
-            target_rows_per_fragment=policy.target_rows_per_fragment,
+            target_rows_per_fragment=target,
             materialize_deletions=share is not None,
             materialize_deletions_threshold=share,
             excluded_fragment_ids=snapshot.manifest.fragments.ids[stays].tolist(),
@@ -218,9 +218,6 @@ async def _indices(state: TableState, policy: MaintenancePolicy, slice_bytes: fl
     """Return the steps that extend indices over uncovered fragments and merge segments."""
     steps: list[tuple[float, Due]] = []
     fields = max(1, len(state.snapshot.schema.fields))
-    row_bytes = int(state.snapshot.manifest.fragments.records.file_bytes.sum()) / max(
-        1, int(state.stored.sum())
-    )
     for name, segments in sorted(state.segments.items()):
         unindexed = state.unindexed(name)
         num_rows = int(state.counts[unindexed].sum())
@@ -247,7 +244,7 @@ async def _indices(state: TableState, policy: MaintenancePolicy, slice_bytes: fl
             "index",
             name,
             reason,
-            2 * _file_bytes(merged) + int(2 * num_rows * row_bytes / fields),
+            2 * _file_bytes(merged) + int(2 * num_rows * state.row_bytes / fields),
             4 * len(merged) + len(unindexed) + 4 + COMMIT_REQUESTS,
             partial(_extend, name=name, num_merged=num_merged),
         )

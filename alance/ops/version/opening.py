@@ -168,6 +168,15 @@ async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
     return await _moved(snapshot, table, manifest)
 
 
+async def checkout_listed(snapshot: Snapshot, where: load.ManifestLocation) -> Snapshot:
+    """Return a version of the same branch that a listing has; the same snapshot for its own.
+
+    Cost: one GET; none if a cache has the manifest.
+    """
+    manifest = await load.load_manifest(snapshot.engine, where)
+    return await _moved(snapshot, snapshot.table, manifest)
+
+
 async def at_version(snapshot: Snapshot, version: int) -> Snapshot:
     """Return the same table at a version number, possibly the snapshot itself."""
     if version == snapshot.version:
