@@ -45,7 +45,7 @@ def test_steps_run_as_tasks_and_the_driver_commits_them(spark, uri):
     done = jobs.maintain(spark, uri, policy=FEW, on_progress=seen.append)
     # Three groups of fragments, then the three indices by one Spark job.
     assert done.counts == {"done": 5, "tasks": 6}
-    assert done.lines[0].startswith("done        compact: 11 small fragments can be joined")
+    assert done.lines[0].startswith("done        compact: 12 small fragments can be joined")
     assert (seen[-1].done, seen[-1].total) == (6, 6)
     dataset = alance.dataset(uri)
     assert dataset.version == done.version
