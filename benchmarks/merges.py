@@ -75,9 +75,9 @@ def table_of(num_rows: int, *, is_indexed: bool) -> Path:
 def source_of(num_rows: int, num_keys: int) -> pa.Table:
     """Rows to upsert: nine of ten have a key of the table."""
     generator = np.random.default_rng(num_keys)
-    there = generator.choice(num_rows, num_keys * 9 // 10, replace=False) * 2
-    new = generator.choice(num_rows, num_keys - len(there), replace=False) * 2 + 1
-    rows = rows_of(generator.permutation(np.concatenate([there, new])))
+    old = generator.choice(num_rows, num_keys * 9 // 10, replace=False) * 2
+    new = generator.choice(num_rows, num_keys - len(old), replace=False) * 2 + 1
+    rows = rows_of(generator.permutation(np.concatenate([old, new])))
     return rows.set_column(2, "price", pa.array(np.zeros(num_keys)))
 
 

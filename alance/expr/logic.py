@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -389,7 +388,9 @@ class _ValueTable:
         from alance.format.keys import KeyColumns  # few filters have a long list
 
         if self._table is None:  # threads that come at once build one each
-            seed = int.from_bytes(os.urandom(8), "little")
+            import secrets
+
+            seed = secrets.randbits(64)  # so that no data can choose rows that collide
             self._table = _kernels.KeyTable(KeyColumns.of([self._values]).plain(), seed)
         hits, _ = self._table.find(KeyColumns.of([rows]).plain())
         is_in = np.zeros(len(rows), np.bool_)
