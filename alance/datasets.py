@@ -81,17 +81,17 @@ async def dataset(
 
     Args:
         uri: `s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://` or a path; with
-            `store`, a path inside the store; or `s3+ddb://bucket/path?ddbTableName=table`, where
-            DynamoDB keeps the versions.
-        version: a number or a tag.
-        asof: open the latest version made strictly before this time (ISO 8601 text or datetime;
-            without zone: UTC).
-        follow: seconds that the dataset may be behind the table. Each read is of the latest version
-            that is known when it begins, and waits for no look; docs/changes.md says more. The
-            methods that return datasets return ones of one version. None: the dataset stays at its
-            version.
-        rests: with `follow`: end the looks while nobody uses the dataset for 12 of them; the next
-            read is then of an older version. False: look for ever.
+            `store`, a path inside the store; or `s3+ddb://bucket/path?ddbTableName=table`, with the
+            versions in DynamoDB.
+        version: a number or a tag; None: the latest version.
+        asof: open the latest version committed strictly before this time (ISO 8601 text or
+            datetime; without a time zone: UTC).
+        follow: seconds that the dataset may be behind the table. The table is polled in the
+            background, and each read uses the latest version that is known when it begins; see
+            docs/changes.md. Methods that return a dataset return one at a fixed version. None: the
+            dataset remains at its version.
+        rests: with `follow`: polling pauses after 12 polls without a read; the next read then uses
+            the version known before. False: poll without a pause.
         store: an obstore store to use instead of opening a new one.
         storage_options: names as in Lance and object_store (`aws_access_key_id`, `endpoint`, ...);
             or a provider of credentials that expire, alone or as `credentials` among the options: a
@@ -220,8 +220,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         return None
 
     def pinned(self) -> Dataset:
-        """Return a dataset that stays at the version of now: this one, or of a dataset that was
-        opened with `follow` the latest version that is known.
+        """Return a dataset at one version: this dataset, or with `follow` the latest known version.
 
         Cost: no request.
 

@@ -1506,9 +1506,9 @@ class Catalog:
         self,
         table: TableName,
         *,
-        version: int | str | None = ...,
-        follow: float | None = ...,
-        rests: bool = ...,
+        version: int | str | None = None,
+        follow: float | None = None,
+        rests: bool = True,
     ) -> Dataset: ...
     def table_exists(self, table: TableName) -> bool: ...
     def place(self, table: TableName) -> Place: ...
@@ -1883,12 +1883,16 @@ def commit_batch(
 def dataset(
     uri: str | os.PathLike[str],
     *,
-    version: int | str | None = ...,
-    asof: datetime | str | None = ...,
-    follow: float | None = ...,
-    rests: bool = ...,
-    default_scan_options: Mapping[str, Any] | None = ...,
-    **place: Unpack[TableArguments],
+    version: int | str | None = None,
+    asof: datetime | str | None = None,
+    follow: float | None = None,
+    rests: bool = True,
+    default_scan_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    store: object | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> Dataset: ...
 def connect(
     uri: str | os.PathLike[str] | object,

@@ -381,13 +381,14 @@ async def carry_out(
         await discard(snapshot, done)
 
     num_rows = None
-    if is_watched():
+    if run_tasks is None and is_watched():
         num_rows = await snapshot.watched_rows(
             [old.id for task in todo.tasks for old in task.fragments]
         )
     try:
         if run_tasks is None:
-            results = await each(run, todo.tasks, at_once=at_once)
+            with Stage("compact", num_rows, "rows") as stage:
+                results = await each(run, todo.tasks, at_once=at_once)
         else:
             done += await run_tasks(todo.tasks)
             results = done

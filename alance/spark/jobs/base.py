@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from alance import AlanceError
+from alance import AlanceError, Progress
 from alance.spark.failures import translated
 from alance.spark.options import WriteOptions
 from alance.spark.session import storage_of
