@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: demo demo-spark test test-oldest test-oldest-spark chaos test-azure test-browser test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
-$(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/* alance/kernels/*/*)
+$(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/* alance/kernels/*/* alance/kernels/*/*/*)
 	@echo "Making $(VENV) and compiling the kernels: some minutes, once."
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip

@@ -403,7 +403,7 @@ class NewPages:
     @property
     def descriptions(self) -> list[bytes]: ...
     @property
-    def left(self) -> list[int]: ...
+    def skipped(self) -> list[int]: ...
     @property
     def far(self) -> list[int]: ...
     @property
@@ -932,7 +932,7 @@ class FileTables:
         num_rows: int,
     ) -> RowPlan: ...
 
-# --- small_files.cpp ---
+# --- file_ends.cpp ---
 
 # Fault of each file's footer, or (major, minor, fault of its tables, the tables, start of the
 # column metadata, start of the first table); tables: (of columns, of buffers, position to keep

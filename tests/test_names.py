@@ -47,9 +47,8 @@ MEANT: Final = frozenset(
 )
 
 
-# Kernels in C++ have no fillers either, and spell constants kCamel; `rows` has old names of both.
+# Kernels in C++ have no fillers either, and spell constants kCamel.
 KERNELS: Final = ROOT / "alance" / "kernels"
-KERNELS_WITH_OLD_NAMES: Final = frozenset(["rows"])
 FILLER_IN_KERNELS: Final = EMPTY - {"known", "mine", "there", "this"} | FILLER
 _NO_CODE: Final = re.compile(
     r"""//[^\n]*|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])'|\bif constexpr\b"""
@@ -103,8 +102,7 @@ def attributes(tree: ast.AST) -> Iterator[tuple[str, int]]:
 def kernels() -> Iterator[tuple[str, str]]:
     """Sources of the kernels: their places, and their code without comments and texts."""
     for path in sorted(KERNELS.rglob("*.[ch]pp")):
-        if path.parent.name not in KERNELS_WITH_OLD_NAMES:
-            yield path.relative_to(ROOT).as_posix(), _NO_CODE.sub(" ", path.read_text())
+        yield path.relative_to(ROOT).as_posix(), _NO_CODE.sub(" ", path.read_text())
 
 
 def constants(code: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 //
 // A kernel knows one part of the format: the layout of values, levels and chunks in pages (codecs,
 // rows of pages, full-zip rows), or an index's codes and lists. A few files also know the parts
-// around pages: footers and tables of contents (rows/footer.hpp, rows/small_files.cpp,
+// around pages: footers and tables of contents (rows/footer.hpp, rows/file_ends.cpp,
 // rows/file_tables.cpp; written by encode/container.cpp and encode/small_file.cpp), zone maps
 // (encode/zones.cpp), column metadata and manifests by their field numbers
 // (rows/column_metadata.cpp, table/manifest_fragments.cpp, table/manifest_totals.cpp,
@@ -61,7 +61,7 @@ void register_items(nb::module_& m);
 void register_keys(nb::module_& m);
 void register_keys_joined(nb::module_& m);
 void register_file_tables(nb::module_& m);
-void register_small_files(nb::module_& m);
+void register_file_ends(nb::module_& m);
 void register_small_file(nb::module_& m);
 void register_schema_fields(nb::module_& m);
 void register_manifest_fragments(nb::module_& m);
@@ -133,7 +133,7 @@ NB_MODULE(_alance_kernels, m) {
   register_keys(m);
   register_keys_joined(m);
   register_file_tables(m);
-  register_small_files(m);
+  register_file_ends(m);
   register_small_file(m);
   register_schema_fields(m);
   register_manifest_fragments(m);

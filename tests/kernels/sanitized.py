@@ -20,7 +20,7 @@ from tests.kernels.called import never_called
 
 # Whose memory it is, says the first of these in its trace of calls. nanobind's own tables live
 # until the process ends, as many of Python's objects do: no leaks of ours.
-OWNER = re.compile(r"in alance::|/alance/kernels/(\w+/)?\w+\.[ch]pp|in nanobind::|/nanobind/")
+OWNER = re.compile(r"in alance::|/alance/kernels/(?:\w+/)*\w+\.[ch]pp|in nanobind::|/nanobind/")
 RUNTIMES = ("libasan.so", "libstdc++.so")  # loaded first; exceptions need the latter there
 ROOT = Path(__file__).parents[2]
 # An editable install finds its own kernels whatever the path says.

@@ -106,7 +106,7 @@ def test_new_pages_are_read_in_order_and_known_in_their_tables() -> None:
     with pytest.raises(ValueError, match="no such file"):
         pages.find([form(4)], [1 << 20])
     pages.find([form(4)], [1 << 20, 0])
-    assert (pages.left, pages.far) == ([], [0])  # the bytes of the second are at hand
+    assert (pages.skipped, pages.far) == ([], [0])  # the bytes of the second are at hand
     for far, file, start in ((True, 0, 128), (False, 1, 0)):
         files, ends, starts, stops, num_bytes = pages.spans(far)
         assert (files, ends, num_bytes) == ([file], [1], 2)
@@ -125,9 +125,9 @@ def test_new_pages_are_read_in_order_and_known_in_their_tables() -> None:
     assert (first.chunks(0), second.chunks(0)) == (None, None)
     assert pages.learn(memoryview(b"\0\0"), True) == [(0, 0)]  # it was known
     pages.leave([1])
-    assert (pages.left, pages.spans(far=False)[0]) == ([1], [])
+    assert (pages.skipped, pages.spans(far=False)[0]) == ([1], [])
     pages.find([None], [0, 0])
-    assert pages.left == [0, 1]
+    assert pages.skipped == [0, 1]
     with pytest.raises(ValueError, match="no such page"):
         pages.leave([2])
 
@@ -138,7 +138,7 @@ def test_a_page_with_a_dictionary_is_known_with_its_items() -> None:
     with_items = _kernels.PageForm((0, 8, 0, 0, 0, False), None, 4, True)
     with_items.set_layers(1)
     pages.find([with_items], [1 << 20])
-    assert pages.left == [0]  # nothing is known of the items
+    assert pages.skipped == [0]  # nothing is known of the items
     with_items.set_items(False, False, 8, 4)
     pages.find([with_items], [1 << 20])
     with pytest.raises(ValueError, match="a dictionary that is none of 4 items"):
@@ -157,12 +157,12 @@ def test_new_pages_that_share_bytes_are_left() -> None:
     single = column([4], 8)
     pages = _kernels.NewPages([single, single], [(0, 0), (1, 0)], [0, 0])
     pages.find([form(4)], [1 << 20])
-    assert pages.left == [1]
+    assert pages.skipped == [1]
     plain = _kernels.RowTable(np.array([0, 4], np.int64))
     pages = _kernels.NewPages([single, plain], [(0, 0), (1, 0)], [0, 0])
     single.set_state(0, "state", 100)
     pages.find([form(4)], [1 << 20])
-    assert pages.left == [0, 1]  # of one something is known, the other says nothing of its pages
+    assert pages.skipped == [0, 1]  # of one something is known, the other says nothing of its pages
     for tables, page in (([single], (0, 1)), ([single], (1, 0)), ([None], (0, 0))):
         with pytest.raises(ValueError, match="no such page"):
             _kernels.NewPages(tables, [page], [0])

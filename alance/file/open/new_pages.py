@@ -64,7 +64,7 @@ class NewPages:
         self._kernel = _kernels.NewPages(tables, self.unknown, files)
         forms = [*map(page_form, self._kernel.descriptions)]
         self._kernel.find(forms, [*map(_CONTENT_START, self._containers.values())])
-        self._singly: list[int] = self._kernel.left
+        self._singly: list[int] = self._kernel.skipped
 
     def hole(self, number: int) -> Hole:
         """Return a page of `unknown` as a `Hole`, to load it by itself."""

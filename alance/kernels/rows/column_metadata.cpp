@@ -49,17 +49,17 @@ nb::tuple column_pages(const nb::list& contents, const In<int64_t>& numbers,
       parsed[i] = std::move(pages);
     }
   }
-  nb::list found, distinct;
+  nb::list columns, distinct;
   for (const size_t i : first) {
     const std::string& encoding = *parsed[i]->own_encoding();
     distinct.append(nb::make_tuple(i, nb::bytes(encoding.data(), encoding.size())));
   }
   for (auto& pages : parsed)
     if (pages)
-      found.append(nb::cast(std::make_shared<ColumnPages>(std::move(pages))));
+      columns.append(nb::cast(std::make_shared<ColumnPages>(std::move(pages))));
     else
-      found.append(nb::none());
-  return nb::make_tuple(found, distinct);
+      columns.append(nb::none());
+  return nb::make_tuple(columns, distinct);
 }
 
 // Pages that the protobuf parser read, in the form of `ColumnPages::page`.

@@ -7,7 +7,7 @@
 
 namespace alance {
 
-constexpr size_t NEAR = 4;  // latest distinct descriptions, with which a page's is compared
+constexpr size_t kNear = 4;  // latest distinct descriptions, with which a page's is compared
 
 // Pages of a column in row order, as its metadata describe them.
 class ColumnTable {
@@ -70,7 +70,7 @@ class ColumnTable {
 
   // Add a description: the number of an equal one among the latest, or a new number.
   void describe(std::string_view encoding) {
-    for (size_t back = 1; back <= NEAR && back <= spans_.size(); ++back) {
+    for (size_t back = 1; back <= kNear && back <= spans_.size(); ++back) {
       const Span& span = spans_[spans_.size() - back];
       if (content_.compare(span.start, span.size, encoding) != 0) continue;
       encodings_.push_back(static_cast<uint32_t>(spans_.size() - back));

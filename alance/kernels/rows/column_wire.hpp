@@ -12,7 +12,7 @@
 
 namespace alance {
 
-constexpr int64_t MAX_ROWS = int64_t{1} << 62;
+constexpr int64_t kMaxRows = int64_t{1} << 62;
 
 // Pages of columns, one after the other.
 struct PageTable {
@@ -40,14 +40,14 @@ class ColumnWire {
     int64_t num_rows = 0;
     while (message.next()) {
       switch (message.field) {
-        case COLUMN_ENCODING:
+        case kColumnEncoding:
           if (table_.column_encoding || !direct(message, table_.column_encoding)) return false;
           break;
-        case COLUMN_PAGES:
+        case kColumnPages:
           if (message.wire != 2 || !page(message.bytes(), num_rows)) return false;
           break;
-        case COLUMN_OFFSETS:
-        case COLUMN_SIZES: message.numbers([](uint64_t) {}); break;
+        case kColumnOffsets:
+        case kColumnSizes: message.numbers([](uint64_t) {}); break;
         default: message.skip();
       }
     }
@@ -55,21 +55,21 @@ class ColumnWire {
   }
 
  private:
-  static constexpr int COLUMN_ENCODING = 1, COLUMN_PAGES = 2, COLUMN_OFFSETS = 3, COLUMN_SIZES = 4;
-  static constexpr int PAGE_OFFSETS = 1, PAGE_SIZES = 2, PAGE_LENGTH = 3, PAGE_ENCODING = 4,
-                       PAGE_PRIORITY = 5;
+  static constexpr int kColumnEncoding = 1, kColumnPages = 2, kColumnOffsets = 3, kColumnSizes = 4;
+  static constexpr int kPageOffsets = 1, kPageSizes = 2, kPageLength = 3, kPageEncoding = 4,
+                       kPagePriority = 5;
 
   // Content of an encoding that is direct and nothing else.
-  static bool direct(ProtoWire& message, std::optional<std::string_view>& found) {
+  static bool direct(ProtoWire& message, std::optional<std::string_view>& content) {
     if (message.wire != 2) return false;
     ProtoWire outer(message.bytes());
     if (!message.ok || !outer.next() || outer.field != 2 || outer.wire != 2) return false;
     ProtoWire inner(outer.bytes());
     if (!outer.ok || !outer.done()) return false;
-    found.emplace();
+    content.emplace();
     if (inner.done()) return true;
     if (!inner.next() || inner.field != 1 || inner.wire != 2) return false;
-    found = inner.bytes();
+    content = inner.bytes();
     return inner.ok && inner.done();
   }
 
@@ -82,20 +82,20 @@ class ColumnWire {
     const size_t first = starts.size();
     while (message.next()) {
       switch (message.field) {
-        case PAGE_OFFSETS:
+        case kPageOffsets:
           message.numbers([&](uint64_t value) { starts.push_back(static_cast<int64_t>(value)); });
           break;
-        case PAGE_SIZES:
+        case kPageSizes:
           message.numbers([&](uint64_t value) { sizes.push_back(static_cast<int64_t>(value)); });
           break;
-        case PAGE_LENGTH:
-        case PAGE_PRIORITY: {
+        case kPageLength:
+        case kPagePriority: {
           if (message.wire != 0) return false;
           const uint64_t value = message.varint();
-          if (message.field == PAGE_LENGTH) length = value;
+          if (message.field == kPageLength) length = value;
           break;
         }
-        case PAGE_ENCODING:
+        case kPageEncoding:
           if (encoding || !direct(message, encoding)) return false;
           break;
         default: message.skip();
@@ -107,9 +107,9 @@ class ColumnWire {
       const uint64_t size = static_cast<uint64_t>(sizes[i]);
       if (start > limit_ || size > limit_ - start || start % alignment_) return false;
       table_.buffer_bytes += static_cast<int64_t>(size);
-      if (table_.buffer_bytes >= MAX_ROWS) return false;
+      if (table_.buffer_bytes >= kMaxRows) return false;
     }
-    if (length >= static_cast<uint64_t>(MAX_ROWS - num_rows)) return false;
+    if (length >= static_cast<uint64_t>(kMaxRows - num_rows)) return false;
     num_rows += static_cast<int64_t>(length);
     table_.rows.push_back(static_cast<int64_t>(length));
     table_.ends.push_back(static_cast<int64_t>(starts.size()));

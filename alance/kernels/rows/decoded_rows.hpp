@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "rows/nests.hpp"
-#include "rows/range_sink.hpp"
-#include "rows/row_page.hpp"
+#include "rows/pages/range_sink.hpp"
+#include "rows/pages/row_page.hpp"
 #include "base/utf8.hpp"
 
 namespace alance {

@@ -101,8 +101,8 @@ class FileTables {
   // files have none.
   nb::tuple spans(const std::vector<bool>& are_here, uint64_t max_gap_bytes) const {
     std::vector<std::vector<ByteRange>> ranges(are_here.size());
-    for (size_t page = 0, table = 0, left = 0; page < table_.rows.size(); ++page, --left) {
-      for (; left == 0; ++table) left = static_cast<size_t>(counts_[table]);
+    for (size_t page = 0, table = 0, num_pages = 0; page < table_.rows.size(); ++page, --num_pages) {
+      for (; num_pages == 0; ++table) num_pages = static_cast<size_t>(counts_[table]);
       if (files_[table - 1] >= are_here.size()) corrupt("file tables: other files");
       const auto begin = static_cast<size_t>(table_.ends[page]), end = static_cast<size_t>(table_.ends[page + 1]);
       if (begin == end || are_here[files_[table - 1]]) continue;
@@ -140,12 +140,12 @@ class FileTables {
     PageBuffers buffers;
     for (size_t i = 0; i < columns.size(); ++i) {
       if (columns[i] * num_fragments_ >= counts_.size()) corrupt("file tables: no such column");
-      int64_t left = num_rows;
+      int64_t missing_rows = num_rows;
       for (size_t fragment = 0; fragment < num_fragments_; ++fragment) {
         const size_t table = columns[i] * num_fragments_ + fragment;
         for (size_t page = bounds_[table]; page < bounds_[table + 1]; ++page) {
           const int64_t rows = table_.rows[page];
-          left -= rows;
+          missing_rows -= rows;
           if (rows == 0) continue;
           RowTable::Entry entry = entry_of(table, page, forms, *held[files_[table]], buffers);
           if (entry.kernel)
@@ -154,7 +154,7 @@ class FileTables {
             planner.plan.unknown.push_back({table, page - bounds_[table]});
         }
       }
-      if (left != 0) corrupt("file tables: columns of another number of rows");
+      if (missing_rows != 0) corrupt("file tables: columns of another number of rows");
       planner.end_column();
     }
     return std::move(planner.plan);

@@ -8,7 +8,7 @@
 
 namespace alance {
 
-constexpr uint64_t FOOTER_BYTES = 40;
+constexpr uint64_t kFooterBytes = 40;
 
 struct Footer {
   uint64_t metadata, columns, buffers;  // positions in the file
@@ -17,13 +17,13 @@ struct Footer {
 
   // From the last bytes of a file; ValueError if they are no footer.
   static Footer read(const uint8_t* tail, size_t size) {
-    if (size < FOOTER_BYTES) corrupt("a tail of " + std::to_string(size) + " bytes, no footer");
-    const uint8_t* at = tail + size - FOOTER_BYTES;
+    if (size < kFooterBytes) corrupt("a tail of " + std::to_string(size) + " bytes, no footer");
+    const uint8_t* at = tail + size - kFooterBytes;
     if (std::memcmp(at + 36, "LANC", 4) != 0) {
       std::string magic;
       for (int i = 36; i < 40; ++i) {
-        constexpr char digits[] = "0123456789abcdef";
-        magic += {digits[at[i] >> 4], digits[at[i] & 15]};
+        constexpr char kDigits[] = "0123456789abcdef";
+        magic += {kDigits[at[i] >> 4], kDigits[at[i] & 15]};
       }
       corrupt("ends in 0x" + magic + ", expected LANC");
     }
@@ -34,8 +34,8 @@ struct Footer {
 
   // Throw ValueError unless its tables can be in a file of `file_bytes` bytes.
   void check(uint64_t file_bytes) const {
-    if (file_bytes < FOOTER_BYTES) corrupt("a file of " + std::to_string(file_bytes) + " bytes");
-    const uint64_t limit = file_bytes - FOOTER_BYTES;
+    if (file_bytes < kFooterBytes) corrupt("a file of " + std::to_string(file_bytes) + " bytes");
+    const uint64_t limit = file_bytes - kFooterBytes;
     check_table("column metadata table", columns, num_columns, limit);
     check_table("global buffer table", buffers, num_buffers, limit);
     if (num_buffers == 0) corrupt("no global buffer, the schema is missing");
@@ -49,7 +49,7 @@ struct Footer {
   template <typename Each>
   static void places(const uint8_t* table, uint32_t count, uint64_t file_bytes, uint64_t alignment,
                      const char* what, Each each) {
-    const uint64_t limit = file_bytes - FOOTER_BYTES;
+    const uint64_t limit = file_bytes - kFooterBytes;
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t start = load<uint64_t>(table + 16 * i), size = load<uint64_t>(table + 16 * i + 8);
       if (start > limit || size > limit - start || start % alignment)

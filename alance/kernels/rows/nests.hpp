@@ -38,9 +38,9 @@ constexpr int kLeaf = 0, kList = -1, kLargeList = -2;
 inline size_t num_children(int node) { return node < 0 ? 1 : static_cast<size_t>(node); }
 // Node behind the field that begins at `node`.
 inline size_t end_of(const Trees& trees, size_t node) {
-  for (size_t left = 1; left != 0; ++node) {
+  for (size_t num_open = 1; num_open != 0; ++node) {
     if (node >= trees.size() || trees[node] < kLargeList) corrupt("fields of unknown nodes");
-    left += num_children(trees[node]) - 1;
+    num_open += num_children(trees[node]) - 1;
   }
   return node;
 }

@@ -72,12 +72,12 @@ class NewPages {
   }
 
   // Pages that are not learned here.
-  std::vector<size_t> left() const {
-    return those([](const Page& page) { return page.form == nullptr; });
+  std::vector<size_t> skipped() const {
+    return where([](const Page& page) { return page.form == nullptr; });
   }
   // Pages whose bytes must be read.
   std::vector<size_t> far() const {
-    return those([](const Page& page) { return page.form != nullptr && page.is_far; });
+    return where([](const Page& page) { return page.form != nullptr && page.is_far; });
   }
   // Exclude some pages after all.
   void leave(const std::vector<size_t>& numbers) {
@@ -131,7 +131,7 @@ class NewPages {
       nb::gil_scoped_release release;
       for (page_ = 0; page_ < pages_.size(); ++page_) {
         const Page& page = pages_[page_];
-        if (page.form != nullptr && page.is_far == far) learned[page_] = made(page, bytes);
+        if (page.form != nullptr && page.is_far == far) learned[page_] = page_of(page, bytes);
       }
     }
     std::map<size_t, int64_t> grown;  // by file
@@ -163,7 +163,7 @@ class NewPages {
   };
 
   template <typename Is>
-  std::vector<size_t> those(const Is& is) const {
+  std::vector<size_t> where(const Is& is) const {
     std::vector<size_t> all;
     for (size_t i = 0; i < pages_.size(); ++i)
       if (is(pages_[i])) all.push_back(i);
@@ -204,7 +204,7 @@ class NewPages {
     std::erase_if(sorted_, [this](size_t i) { return pages_[spans_[i].page].form == nullptr; });
   }
 
-  std::shared_ptr<RowPage> made(const Page& page, const std::vector<const uint8_t*>& bytes) const {
+  std::shared_ptr<RowPage> page_of(const Page& page, const std::vector<const uint8_t*>& bytes) const {
     const PageTable& pages = page.column->table();
     PageBuffers buffers;
     page_buffers(pages, page.number, buffers);
@@ -257,7 +257,7 @@ void register_new_pages(nanobind::module_& m) {
                     const std::vector<std::pair<size_t, size_t>>&, const std::vector<size_t>&>(),
            nb::arg("tables"), nb::arg("unknown"), nb::arg("files"))
       .def_prop_ro("descriptions", &NewPages::descriptions)
-      .def_prop_ro("left", &NewPages::left)
+      .def_prop_ro("skipped", &NewPages::skipped)
       .def_prop_ro("far", &NewPages::far)
       .def_prop_ro("page", &NewPages::page)
       .def("spans", &NewPages::spans, nb::arg("far"))

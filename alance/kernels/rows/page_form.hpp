@@ -37,8 +37,8 @@ inline std::string_view symbols_in(std::string_view description) {
   for (const uint32_t field : {2, 1, 3, 6, 1})
     if (only(part, field, part) == nullptr) return {};
   const auto* table = reinterpret_cast<const uint8_t*>(part.data());
-  if (part.size() != Symbols::TABLE_BYTES || part.substr(4, 4) != "TSSF" || !(table[3] & 1)) return {};
-  const uint8_t* lengths = table + Symbols::HEADER + 8 * size_t{table[0]};
+  if (part.size() != Symbols::kTableBytes || part.substr(4, 4) != "TSSF" || !(table[3] & 1)) return {};
+  const uint8_t* lengths = table + Symbols::kHeader + 8 * size_t{table[0]};
   const bool is_good = std::all_of(lengths, lengths + table[0], [](uint8_t length) {
     return length >= 1 && length <= fsst::kMaxSymbolBytes;
   });

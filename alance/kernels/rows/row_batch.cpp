@@ -209,7 +209,7 @@ class RowBatch : public arrow::Exported {
         columns_(std::move(columns)),
         order_(std::move(order)),
         shares_(shares),
-        left_(shares) {
+        num_pending_(shares) {
     if (widths.size() != columns_.size() || texts.size() != columns_.size() ||
         (shapes && shapes->size() != columns_.size()))
       corrupt("row batch: forms of other columns");
@@ -274,7 +274,7 @@ class RowBatch : public arrow::Exported {
     share.sinks.resize(columns_.size());
     for (share.column = 0; share.column < columns_.size(); ++share.column)
       if (!decode_column(plan, groups, number, share.sinks[share.column])) return kFailed;
-    if (left_.fetch_sub(1) != 1) return kGoesOn;
+    if (num_pending_.fetch_sub(1) != 1) return kGoesOn;
     const Order order(order_, plan.num_rows);
     auto batch = std::make_unique<arrow::Batch>(order.size());
     for (share.column = 0; share.column < columns_.size(); ++share.column) {
@@ -473,7 +473,7 @@ class RowBatch : public arrow::Exported {
   std::vector<bool> is_nested_;
   std::optional<In<int64_t>> order_;
   std::vector<Share> shares_;
-  std::atomic<size_t> left_;  // shares that are not decoded
+  std::atomic<size_t> num_pending_;  // shares that are not decoded
   int64_t num_probes_ = 0;
 };
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "io/coalesce.hpp"
-#include "rows/row_page.hpp"
+#include "rows/pages/row_page.hpp"
 
 namespace alance::needs {
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <vector>
 
-#include "rows/range_sink.hpp"
+#include "rows/pages/range_sink.hpp"
 #include "rows/row_table.hpp"
 #include "io/source.hpp"
 

@@ -138,10 +138,10 @@ std::pair<size_t, size_t> groups_of(const RowPlan& plan, size_t column) {
 }
 
 nb::list unknown_of(const RowPlan& plan) {
-  nb::list found;
-  for (const RowPlan::Unknown& one : plan.unknown)
-    found.append(nb::make_tuple(one.table, one.page));
-  return found;
+  nb::list holes;
+  for (const RowPlan::Unknown& hole : plan.unknown)
+    holes.append(nb::make_tuple(hole.table, hole.page));
+  return holes;
 }
 
 int64_t bytes_of(const RowPlan& plan, size_t first, size_t last) {
@@ -155,16 +155,16 @@ std::vector<size_t> fitting(const RowPlan& plan, const nests::Trees& trees,
                             const std::vector<size_t>& columns, const std::vector<int64_t>& widths) {
   if (widths.size() != columns.size() || nests::num_leaves(trees, 0, trees.size()) != columns.size())
     corrupt("row plan: widths of other columns");
-  std::vector<size_t> found;
+  std::vector<size_t> fields;
   for (size_t node = 0, leaf = 0, field = 0; node < trees.size(); ++field) {
     const size_t end = nests::end_of(trees, node), last = leaf + nests::num_leaves(trees, node, end);
     bool fits = true;
     for (; leaf < last; ++leaf)
       fits &= widths[leaf] != -1 && plan.fits(columns[leaf], widths[leaf], end - node > 1);
-    if (fits) found.push_back(field);
+    if (fits) fields.push_back(field);
     node = end;
   }
-  return found;
+  return fields;
 }
 
 // Bytes of the chunks of each column.

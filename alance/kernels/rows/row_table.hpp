@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "rows/nests.hpp"
-#include "rows/row_page.hpp"
+#include "rows/pages/row_page.hpp"
 
 namespace alance {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "rows/cells.hpp"
+#include "rows/pages/cells.hpp"
 
 namespace alance {
 

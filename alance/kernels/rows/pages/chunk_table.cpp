@@ -1,5 +1,5 @@
 // Chunk words and repetition indices of mini-block pages.
-#include "rows/chunk_table.hpp"
+#include "rows/pages/chunk_table.hpp"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -14,15 +14,15 @@ namespace {
 using cells::Part;
 using cells::text;
 
-constexpr uint64_t MAX_CHUNK_VALUES = 32768;
+constexpr uint64_t kMaxChunkValues = 32768;
 // Bytes of a chunk's entry: rows that end in it, entries of a row that continues.
-constexpr int64_t INDEX_BYTES = 16;
+constexpr int64_t kIndexBytes = 16;
 
 // Chunk word: (bytes / 8 - 1) << 4 | log2(values); the last chunk has the remaining values.
 template <typename T>
 void parse(const uint8_t* words, int64_t count, uint64_t num_items, int64_t chunk_bytes,
            ChunkTable& to) {
-  int64_t bytes = 0, unsaid = -1, low = 0;
+  int64_t bytes = 0, unsized = -1, low = 0;
   uint64_t values = 0;
   for (int64_t i = 0; i < count; ++i) {
     const T word = load<T>(words + i * static_cast<int64_t>(sizeof(T)));
@@ -33,16 +33,16 @@ void parse(const uint8_t* words, int64_t count, uint64_t num_items, int64_t chun
     bytes += ((int64_t{word} >> 4) + 1) * 8;
     if (i + 1 < count) {
       // Only the last chunk may leave out its number of values: no other chunk has a single value.
-      if (low == 0 && unsaid < 0) unsaid = i;
+      if (low == 0 && unsized < 0) unsized = i;
       values += uint64_t{1} << low;
     }
   }
   if (bytes != chunk_bytes)
     corrupt("chunks of together " + text(bytes) + " bytes, their buffer has " + text(chunk_bytes));
   if (count == 0 && num_items != 0) corrupt("no chunks for " + std::to_string(num_items) + " values");
-  if (unsaid >= 0)
-    corrupt("chunk " + text(unsaid) + " of " + text(count) + " does not say how many values it has");
-  if (count != 0 && (num_items < values || num_items - values > MAX_CHUNK_VALUES))
+  if (unsized >= 0)
+    corrupt("chunk " + text(unsized) + " of " + text(count) + " does not say how many values it has");
+  if (count != 0 && (num_items < values || num_items - values > kMaxChunkValues))
     corrupt(std::to_string(values) + " values before the last of " + text(count) + " chunks, " +
             std::to_string(num_items) + " in all");
   if (low != 0 && uint64_t{1} << low != num_items - values)
@@ -74,15 +74,15 @@ ChunkTable::ChunkTable(Part words, const Part* index, bool large, uint64_t num_i
 
 void ChunkTable::read_index(Part index, int64_t num_rows) {
   const int64_t count = static_cast<int64_t>(first_bytes.size()) - 1;
-  if (index.size != INDEX_BYTES * count)
+  if (index.size != kIndexBytes * count)
     corrupt("repetition index of " + text(index.size) + " bytes for " + text(count) + " chunks");
   first_rows.resize(first_bytes.size());
   carries.resize(static_cast<size_t>(count));
   int64_t ended = 0, begun = 0, unending = -1;
   bool is_open = false;
   for (int64_t i = 0; i < count; ++i) {
-    const uint64_t ends = load<uint64_t>(index.data + INDEX_BYTES * i);
-    const uint64_t rest = load<uint64_t>(index.data + INDEX_BYTES * i + 8);
+    const uint64_t ends = load<uint64_t>(index.data + kIndexBytes * i);
+    const uint64_t rest = load<uint64_t>(index.data + kIndexBytes * i + 8);
     // A chunk counts its entries in 16 bits, so neither number can be larger.
     if (std::max(ends, rest) > UINT16_MAX)
       corrupt("repetition index: " + std::to_string(std::max(ends, rest)) +

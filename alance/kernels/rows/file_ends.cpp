@@ -31,7 +31,7 @@ struct End {
 
   // (major, minor, fault or None, (columns, buffers, position to keep bytes from) if the tables are
   // there, start of the column metadata, start of the first table), or the fault of the footer.
-  nb::object told() const {
+  nb::object summary() const {
     if (!footer) return nb::str(wrong.data(), wrong.size());
     nb::object error = nb::none(), tables = nb::none();
     if (!wrong.empty())
@@ -53,11 +53,11 @@ struct End {
     const bool is_structural = footer->major > 2 || (footer->major == 2 && footer->minor > 0);
     int64_t least = file_bytes;
     auto places = [&](uint64_t at, uint32_t count, int64_t align, const char* what,
-                      std::vector<int64_t>& found) {
-      found.reserve(2 * size_t{count});
+                      std::vector<int64_t>& bounds) {
+      bounds.reserve(2 * size_t{count});
       Footer::places(tail.data() + (at - first), count, size, static_cast<uint64_t>(align), what,
                      [&](int64_t start, int64_t stop) {
-                       found.insert(found.end(), {start, stop});
+                       bounds.insert(bounds.end(), {start, stop});
                        if (start >= static_cast<int64_t>(first)) least = std::min(least, start);
                      });
     };
@@ -68,7 +68,7 @@ struct End {
   }
 };
 
-// `End::told` of the last bytes of each file.
+// `End::summary` of the last bytes of each file.
 nb::list file_ends(const nb::list& tails, const In<int64_t>& file_bytes) {
   const std::vector<Bytes> buffers = buffers_of(tails);
   if (file_bytes.size() != buffers.size()) corrupt("ends of files: one size a file");
@@ -78,9 +78,9 @@ nb::list file_ends(const nb::list& tails, const In<int64_t>& file_bytes) {
     nb::gil_scoped_release release;
     for (size_t i = 0; i < buffers.size(); ++i) ends.emplace_back(buffers[i], file_bytes.data()[i]);
   }
-  nb::list told;
-  for (const End& end : ends) told.append(end.told());
-  return told;
+  nb::list parsed;
+  for (const End& end : ends) parsed.append(end.summary());
+  return parsed;
 }
 
 // Concatenate spans of buffers; span i is in buffer `numbers[i]`.
@@ -118,7 +118,7 @@ Numpy<uint8_t> gather_spans(const nb::list& contents, const In<int64_t>& numbers
 }  // namespace
 }  // namespace alance
 
-void register_small_files(nanobind::module_& m) {
+void register_file_ends(nanobind::module_& m) {
   using namespace alance;
   using nanobind::arg;
   m.def("file_ends", &file_ends, arg("tails"), arg("file_bytes").noconvert());

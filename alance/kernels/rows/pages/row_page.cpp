@@ -1,5 +1,5 @@
 // Decoding of rows of mini-block and full-zip pages, value by value or in runs; see row_page.hpp.
-#include "rows/row_page.hpp"
+#include "rows/pages/row_page.hpp"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "rows/units.hpp"
+#include "rows/pages/units.hpp"
 
 namespace alance {
 
@@ -24,7 +24,7 @@ constexpr int64_t kPiece = 4096;  // levels in a piece of a constant page: the m
 constexpr int64_t kPieceRows = 1 << 16;  // rows in a piece without levels
 constexpr size_t kMostDepths = 8;         // of lists of one length
 
-void check_ends(const Kept& ends, int64_t size) {
+void check_ends(const Positions& ends, int64_t size) {
   for (size_t i = 0; i < ends.size(); ++i)
     if (const int64_t end = ends.data()[i]; end < (i ? ends.data()[i - 1] : 0) || end > size)
       corrupt("row " + text(static_cast<int64_t>(i)) + " begins at " + text(end));
@@ -34,18 +34,18 @@ void check_ends(const Kept& ends, int64_t size) {
 
 RowPage::RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size,
                  int64_t num_rows, const PageKind& kind, std::shared_ptr<const Symbols> symbols)
-    : RowPage(Kept(table->rows()), Kept(table->first_bytes), start, size, num_rows, kind) {
+    : RowPage(Positions(table->rows()), Positions(table->first_bytes), start, size, num_rows, kind) {
   if (kind.max_rep != 0) {
     if (table->carries.size() != static_cast<size_t>(num_chunks_)) corrupt("lists of other chunks");
     carries_ = table->carries.data();
-    keep_lists(Kept(table->first_values), kind);
+    keep_lists(Positions(table->first_values), kind);
   }
   table_ = std::move(table);
   symbols_ = std::move(symbols);
 }
 
-RowPage::RowPage(Kept first_rows, Kept first_bytes, int64_t start, int64_t size, int64_t num_rows,
-                 const PageKind& kind)
+RowPage::RowPage(Positions first_rows, Positions first_bytes, int64_t start, int64_t size,
+                 int64_t num_rows, const PageKind& kind)
     : first_rows_(first_rows),
       first_bytes_(first_bytes),
       start_(start),
@@ -105,7 +105,7 @@ std::unique_ptr<RowPage> RowPage::constant(int64_t num_rows, const EncodedLevels
                                            int null_level, bool is_null) {
   if (null_level < 0 || null_level > kind.max_level) corrupt("nulls of another level");
   const std::vector<int64_t> rows{0, num_rows}, bytes{0, 0};
-  std::unique_ptr<RowPage> page(new RowPage(Kept(rows), Kept(bytes), 0, 0, num_rows, kind));
+  std::unique_ptr<RowPage> page(new RowPage(Positions(rows), Positions(bytes), 0, 0, num_rows, kind));
   page->is_null_ = is_null;
   page->null_level_ = null_level;
   const int64_t count = std::max(reps.count, defs.count);
@@ -165,9 +165,9 @@ void RowPage::cut_levels(int64_t num_entries) {
     if (rows != num_rows_) corrupt(text(rows) + " rows begin in its levels, expected " + text(num_rows_));
   }
   close(num_entries != 0 ? num_entries : num_rows_);  // without levels a row is an entry
-  first_rows_ = Kept(cut.rows);
-  first_bytes_ = Kept(cut.bytes);
-  if (has_lists) first_values_ = Kept(cut.values);
+  first_rows_ = Positions(cut.rows);
+  first_bytes_ = Positions(cut.bytes);
+  if (has_lists) first_values_ = Positions(cut.values);
   num_chunks_ = static_cast<int64_t>(cut.rows.size()) - 1;
   reps_ = has_lists ? Nulls::flat : Nulls::none;
   nulls_ = cut.defs.empty() ? Nulls::none : Nulls::flat;
@@ -184,18 +184,18 @@ void RowPage::check_items() const {
   if (is_constant() && num_items_ != 1) corrupt("a page of one value with " + text(num_items_));
 }
 
-void RowPage::keep_items(KeptArray<uint8_t> items, int64_t width) {
+void RowPage::keep_items(PageArray<uint8_t> items, int64_t width) {
   check_indices();
   if (width < 1 || static_cast<int64_t>(items.size()) % width) corrupt("items of no whole width");
   items_ = items;
   item_width_ = width;
   num_items_ = static_cast<int64_t>(items.size()) / width;
-  items_kind_ = Items::fixed;
+  items_kind_ = Items::kFixed;
   check_items();
 }
 
 template <typename T>
-void RowPage::keep_strings(KeptArray<T> offsets, KeptArray<uint8_t> items) {
+void RowPage::keep_strings(PageArray<T> offsets, PageArray<uint8_t> items) {
   check_indices();
   if (offsets.size() == 0 || offsets.data()[0] < 0) corrupt("strings without offsets");
   for (size_t i = 0; i + 1 < offsets.size(); ++i)
@@ -206,42 +206,42 @@ void RowPage::keep_strings(KeptArray<T> offsets, KeptArray<uint8_t> items) {
   num_items_ = static_cast<int64_t>(offsets.size()) - 1;
   if constexpr (std::is_same_v<T, int32_t>) {
     offsets_32_ = offsets;
-    items_kind_ = Items::strings_32;
+    items_kind_ = Items::kStrings32;
   } else {
     offsets_64_ = offsets;
-    items_kind_ = Items::strings_64;
+    items_kind_ = Items::kStrings64;
   }
   check_items();
 }
 
-void RowPage::set_items(Bytes items, int64_t width) { keep_items(KeptArray(items), width); }
+void RowPage::set_items(Bytes items, int64_t width) { keep_items(PageArray(items), width); }
 
 void RowPage::set_strings_32(In<int32_t> offsets, Bytes items) {
-  keep_strings(KeptArray(offsets), KeptArray(items));
+  keep_strings(PageArray(offsets), PageArray(items));
 }
 
 void RowPage::set_strings_64(In<int64_t> offsets, Bytes items) {
-  keep_strings(KeptArray(offsets), KeptArray(items));
+  keep_strings(PageArray(offsets), PageArray(items));
 }
 
 void RowPage::set_own_items(ItemBlock items) {
   items.keep();
   own_items_ = std::make_shared<const ItemBlock>(std::move(items));
   const ItemBlock& own = *own_items_;
-  const KeptArray<uint8_t> data(own.block + own.data_start, static_cast<size_t>(own.data_size));
+  const PageArray<uint8_t> data(own.block + own.data_start, static_cast<size_t>(own.data_size));
   const size_t num_offsets = static_cast<size_t>(own.form.count) + 1;
   const uint8_t* offsets = own.block + own.offsets_start;  // aligned: the block is ours
   if (!own.form.strings)
     keep_items(data, own.form.bits / 8);
   else if (own.form.bits == 32)
-    keep_strings(KeptArray(reinterpret_cast<const int32_t*>(offsets), num_offsets), data);
+    keep_strings(PageArray(reinterpret_cast<const int32_t*>(offsets), num_offsets), data);
   else
-    keep_strings(KeptArray(reinterpret_cast<const int64_t*>(offsets), num_offsets), data);
+    keep_strings(PageArray(reinterpret_cast<const int64_t*>(offsets), num_offsets), data);
 }
 
 int64_t RowPage::width() const {
-  if (items_kind_ == Items::fixed) return item_width_;
-  if (items_kind_ != Items::none || values_ == Values::strings || values_ == Values::fsst) return 0;
+  if (items_kind_ == Items::kFixed) return item_width_;
+  if (items_kind_ != Items::kNone || values_ == Values::strings || values_ == Values::fsst) return 0;
   if (is_zipped()) return length_bytes_ != 0 ? 0 : bits_ / 8 - mask_bytes();
   return value_bytes();  // a bit becomes a byte
 }
@@ -468,7 +468,7 @@ void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink)
     return emit_masks(chunk, i, 1, sink);
   }
   const uint8_t* at = first.data + i * (bits_ / 8);
-  if (items_kind_ != Items::none) return emit_item(load_bits(at, bits_), sink);
+  if (items_kind_ != Items::kNone) return emit_item(load_bits(at, bits_), sink);
   sink.value(at);
   if (!masks_.empty()) emit_masks(chunk, i, 1, sink);
 }
@@ -498,7 +498,7 @@ void RowPage::check_masks(const Sink& sink) const {
 }
 
 void RowPage::emit_bits(uint64_t value, Sink& sink) const {
-  if (items_kind_ != Items::none) return emit_item(value, sink);
+  if (items_kind_ != Items::kNone) return emit_item(value, sink);
   uint8_t bytes[8];
   store(bytes, value);
   sink.value(bytes);
@@ -511,7 +511,7 @@ void RowPage::emit_item(uint64_t index, Sink& sink) const {
   if (sink.distinct) return sink.number(sink.distinct->of_item(index, [&] { return item(index); }));
   const std::string_view value = item(index);
   const auto* from = reinterpret_cast<const uint8_t*>(value.data());
-  if (items_kind_ == Items::fixed) return sink.value(from);
+  if (items_kind_ == Items::kFixed) return sink.value(from);
   sink.string(from, static_cast<int64_t>(value.size()));
 }
 
@@ -520,8 +520,8 @@ std::string_view RowPage::item(uint64_t index) const {
   const auto* items = reinterpret_cast<const char*>(items_.data());
   const auto part = [=](int64_t start, int64_t end) { return std::string_view(items + start, size_t(end - start)); };
   const auto i = static_cast<int64_t>(index);
-  if (items_kind_ == Items::fixed) return part(i * item_width_, (i + 1) * item_width_);
-  if (items_kind_ == Items::strings_32) return part(offsets_32_.data()[i], offsets_32_.data()[i + 1]);
+  if (items_kind_ == Items::kFixed) return part(i * item_width_, (i + 1) * item_width_);
+  if (items_kind_ == Items::kStrings32) return part(offsets_32_.data()[i], offsets_32_.data()[i + 1]);
   return part(offsets_64_.data()[i], offsets_64_.data()[i + 1]);
 }
 

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "rows/cells.hpp"
-#include "rows/chunk_table.hpp"
-#include "rows/distinct.hpp"
+#include "rows/pages/cells.hpp"
+#include "rows/pages/chunk_table.hpp"
+#include "rows/pages/distinct.hpp"
 #include "codecs/fsst.hpp"
 #include "codecs/items.hpp"
 #include "base/growing.hpp"
@@ -178,13 +178,13 @@ struct RangeStrings;
 
 // Numbers of a page: an array that it owns, or a view of what it keeps elsewhere.
 template <typename T>
-class KeptArray {
+class PageArray {
  public:
-  KeptArray() = default;
-  explicit KeptArray(const In<T>& array)
+  PageArray() = default;
+  explicit PageArray(const In<T>& array)
       : data_(array.data()), size_(array.size()), array_(std::make_shared<const In<T>>(array)) {}
-  explicit KeptArray(const std::vector<T>& beside) : KeptArray(beside.data(), beside.size()) {}
-  KeptArray(const T* data, size_t size) : data_(data), size_(size) {}
+  explicit PageArray(const std::vector<T>& beside) : PageArray(beside.data(), beside.size()) {}
+  PageArray(const T* data, size_t size) : data_(data), size_(size) {}
 
   const T* data() const { return data_; }
   size_t size() const { return size_; }
@@ -194,7 +194,7 @@ class KeptArray {
   size_t size_ = 0;
   std::shared_ptr<const In<T>> array_;  // few pages have one, and many pages are in memory
 };
-using Kept = KeptArray<int64_t>;
+using Positions = PageArray<int64_t>;
 
 // Encoding of values, definition and repetition levels in the chunks of a page.
 struct PageKind {
@@ -213,8 +213,8 @@ struct Symbols {
       : table(symbols, lengths), num_codes(symbols.size()) {}
   // From a table in a description (`SymbolTable` of codecs/strings.py), which was checked.
   explicit Symbols(const uint8_t* table)
-      : table(table + HEADER, table[0], table + HEADER + 8 * size_t{table[0]}), num_codes(table[0]) {}
-  static constexpr size_t HEADER = 8, TABLE_BYTES = 2312;
+      : table(table + kHeader, table[0], table + kHeader + 8 * size_t{table[0]}), num_codes(table[0]) {}
+  static constexpr size_t kHeader = 8, kTableBytes = 2312;
 
   fsst::Table table;
   uint64_t num_codes;
@@ -236,7 +236,7 @@ class RowPage {
   RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start, int64_t size,
           int64_t num_rows, int values, int bits, int nulls, int level_bits, int max_level,
           bool large, std::vector<int64_t> masks)
-      : RowPage(Kept(first_rows), Kept(first_bytes), start, size, num_rows,
+      : RowPage(Positions(first_rows), Positions(first_bytes), start, size, num_rows,
                 {values, bits, nulls, level_bits, max_level, large, 0, 0, 0, 0, std::move(masks)}) {}
   // The same for a page whose chunks have a table.
   RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
@@ -244,7 +244,7 @@ class RowPage {
 
   // Zipped rows of equal length.
   RowPage(int64_t start, int64_t size, int64_t num_rows, const PageKind& kind)
-      : RowPage(Kept(), Kept(), start, size, num_rows, kind) {}
+      : RowPage(Positions(), Positions(), start, size, num_rows, kind) {}
 
   // Page whose values are all one item, which is set next; with `is_null` all are null. Both kinds
   // of levels are as many, or one kind is absent. `null_level`: level of a value's own null; 0: no
@@ -276,7 +276,7 @@ class RowPage {
   }
   // Table of the chunks; null if the page was made from arrays.
   std::shared_ptr<ChunkTable> table() const { return table_; }
-  bool has_items() const { return items_kind_ != Items::none; }
+  bool has_items() const { return items_kind_ != Items::kNone; }
   // Bytes of a value as decoded; 0: strings.
   int64_t width() const;
   // True if decoded values have `width` bytes.
@@ -334,7 +334,7 @@ class RowPage {
   // Call before rows of this page are decoded behind those of another page.
   void enter(Sink& sink, int64_t num_rows) const {
     if (!sink.distinct || !has_items()) return;
-    if (items_kind_ == Items::strings_64)
+    if (items_kind_ == Items::kStrings64)
       sink.distinct->enter(this, items_.data(), offsets_64_.data(), num_items_, num_rows);
     else
       sink.distinct->enter(this, items_.data(), offsets_32_.data(), num_items_, num_rows);
@@ -349,10 +349,10 @@ class RowPage {
 
   struct Slice;
 
-  enum class Items { none, fixed, strings_32, strings_64 };
-  void keep_items(KeptArray<uint8_t> items, int64_t width);
+  enum class Items { kNone, kFixed, kStrings32, kStrings64 };
+  void keep_items(PageArray<uint8_t> items, int64_t width);
   template <typename T>
-  void keep_strings(KeptArray<T> offsets, KeptArray<uint8_t> items);
+  void keep_strings(PageArray<T> offsets, PageArray<uint8_t> items);
 
   void read_nulls(const std::vector<Slice>& slices, RangeSink& sink) const;
   void check_flat(const Chunk& chunk) const;
@@ -410,9 +410,9 @@ class RowPage {
   void emit_bits(uint64_t value, Sink& sink) const;
   void emit_item(uint64_t index, Sink& sink) const;
 
-  RowPage(Kept first_rows, Kept first_bytes, int64_t start, int64_t size, int64_t num_rows,
-          const PageKind& kind);
-  void keep_lists(Kept first_values, const PageKind& kind);
+  RowPage(Positions first_rows, Positions first_bytes, int64_t start, int64_t size,
+          int64_t num_rows, const PageKind& kind);
+  void keep_lists(Positions first_values, const PageKind& kind);
 
   // Decoded levels of a constant page, cut into pieces that are its chunks.
   struct Cut {
@@ -424,14 +424,14 @@ class RowPage {
   Cut cut_;
   bool is_null_ = false;
   int null_level_ = 0;
-  Kept first_rows_, first_bytes_;
+  Positions first_rows_, first_bytes_;
   int64_t start_, size_, num_rows_, num_chunks_;
   Values values_;
   int bits_;
   Nulls nulls_;
   int level_bits_, max_level_;
   bool large_;
-  Kept first_values_;
+  Positions first_values_;
   const uint8_t* carries_ = nullptr;  // of the table; null: no chunk begins inside a row
   Nulls reps_ = Nulls::none;
   int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
@@ -441,11 +441,11 @@ class RowPage {
   int scheme_ = 0;  // as in `PageKind`
   std::shared_ptr<const Symbols> symbols_;
   mutable std::atomic<signed char> text_items_{-1};  // 1: the items are UTF-8; -1: not known
-  Items items_kind_ = Items::none;
+  Items items_kind_ = Items::kNone;
   int64_t item_width_ = 0, num_items_ = 0;
-  KeptArray<uint8_t> items_;
-  KeptArray<int32_t> offsets_32_;
-  KeptArray<int64_t> offsets_64_;
+  PageArray<uint8_t> items_;
+  PageArray<int32_t> offsets_32_;
+  PageArray<int64_t> offsets_64_;
   std::shared_ptr<const ItemBlock> own_items_;  // memory of the items, if it is the page's own
 };
 

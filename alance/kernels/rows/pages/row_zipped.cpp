@@ -1,8 +1,8 @@
 // Zipped rows, of values of one width or of any length, each behind its levels.
 #include <algorithm>
 
-#include "rows/row_page.hpp"
-#include "rows/units.hpp"
+#include "rows/pages/row_page.hpp"
+#include "rows/pages/units.hpp"
 
 namespace alance {
 
@@ -38,7 +38,7 @@ std::unique_ptr<RowPage> RowPage::zipped(In<int64_t> ends, int64_t start, int64_
   of_rows.bits = static_cast<int>(8 * std::max<int64_t>(width, 0));
   const int bits = bits_rep + bits_def;
   of_rows.level_bits = bits == 0 ? 0 : bits <= 8 ? 1 : bits <= 16 ? 2 : 4;
-  std::unique_ptr<RowPage> page(new RowPage(Kept(ends), Kept(ends), start, size, num_rows, of_rows));
+  std::unique_ptr<RowPage> page(new RowPage(Positions(ends), Positions(ends), start, size, num_rows, of_rows));
   page->bits_def_ = bits_def;
   page->length_bytes_ = std::max<int64_t>(-width, 0);
   page->max_rep_ = kind.max_rep;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/arrow_c.hpp"
-#include "rows/cells.hpp"
+#include "rows/pages/cells.hpp"
 
 namespace alance {
 

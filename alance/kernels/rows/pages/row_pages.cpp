@@ -8,8 +8,8 @@
 
 #include <optional>
 
-#include "rows/row_page.hpp"
-#include "rows/units.hpp"
+#include "rows/pages/row_page.hpp"
+#include "rows/pages/units.hpp"
 
 namespace alance {
 namespace {

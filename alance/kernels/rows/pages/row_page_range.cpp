@@ -5,8 +5,8 @@
 
 #include "codecs/dictionary.hpp"
 #include "codecs/fsst_streams.hpp"
-#include "rows/range_sink.hpp"
-#include "rows/row_page.hpp"
+#include "rows/pages/range_sink.hpp"
+#include "rows/pages/row_page.hpp"
 #include "codecs/string_chunks.hpp"
 #include "codecs/unpack.hpp"
 #include "base/utf8.hpp"
@@ -107,9 +107,9 @@ bool RowPage::holds(int64_t width) const {
                               : width >= 0 && std::max<int64_t>(width, 1) == bits_ / 8 - mask_bytes();
   if (is_null_) return true;
   if (is_constant() && width == 0)  // a bit has a byte
-    return items_kind_ == Items::fixed && item_width_ == 1 && items_.data()[0] <= 1;
-  if (items_kind_ == Items::fixed) return width == item_width_;
-  if (items_kind_ != Items::none) return width < 0;
+    return items_kind_ == Items::kFixed && item_width_ == 1 && items_.data()[0] <= 1;
+  if (items_kind_ == Items::kFixed) return width == item_width_;
+  if (items_kind_ != Items::kNone) return width < 0;
   return values_fit(values_, bits_, width);
 }
 
@@ -140,7 +140,7 @@ void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& s
     sink.bits(bits.data(), 0, last - first);
     return sink.advance(last - first);
   }
-  if (items_kind_ == Items::fixed) return gather_items(slices, sink);
+  if (items_kind_ == Items::kFixed) return gather_items(slices, sink);
   for (const Slice& slice : slices) {
     if (bits_ == 1) {
       check_flat(slice.chunk);
@@ -172,7 +172,7 @@ bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
   if (count > chunk.values - first)
     corrupt("value " + text(first + count - 1) + " of a chunk of " + text(chunk.values));
   if (highest(levels, count) == 0) levels = nullptr;
-  if (items_kind_ != Items::none) {
+  if (items_kind_ != Items::kNone) {
     emit_items(chunk, first, count, levels, sink);
   } else if (sink.width == 0) {
     if (!(bits_ == 32 ? emit_strings<int32_t>(chunk, first, count, levels, sink)
@@ -247,8 +247,8 @@ void RowPage::emit_items(const Chunk& chunk, int64_t first, int64_t count, const
       auto [starts, bytes] = items.template expand<int64_t>(indices, count, is_valid);
       sink.string_run(bytes.data(), starts[count], count, [&](int64_t i) { return starts[i]; });
     };
-    if (items_kind_ == Items::strings_32) return expand(offsets_32_.data());
-    if (items_kind_ == Items::strings_64) return expand(offsets_64_.data());
+    if (items_kind_ == Items::kStrings32) return expand(offsets_32_.data());
+    if (items_kind_ == Items::kStrings64) return expand(offsets_64_.data());
     uint8_t* out = sink.begin_run(count);
     if (num_items_) dictionary::gather(items_.data(), item_width_, indices, count, out);
     for (int64_t i = 0; i < count; ++i)
@@ -343,7 +343,7 @@ void RowPage::string_range(const std::vector<Slice>& slices, int64_t count, Part
                            RangeSink& sink) const {
   auto& strings = sink.strings<Offset>();
   bool is_text = !sink.form.is_text;  // true, too, if it need not be
-  if (items_kind_ != Items::none) {
+  if (items_kind_ != Items::kNone) {
     strings.push_back(expanded<Offset>(slices, count, sink));
     is_text = is_text || has_text_items();  // a bad item may be one that no row uses
   } else if (symbols_) {
@@ -423,7 +423,7 @@ RangeStrings<Offset> RowPage::expanded(const std::vector<Slice>& slices, int64_t
       const int64_t size = starts[count];
       strings.emplace(RangeStrings<Offset>{std::move(starts), std::move(bytes), count, size});
     };
-    if (items_kind_ == Items::strings_32)
+    if (items_kind_ == Items::kStrings32)
       expand(offsets_32_.data());
     else
       expand(offsets_64_.data());
@@ -434,7 +434,7 @@ RangeStrings<Offset> RowPage::expanded(const std::vector<Slice>& slices, int64_t
 bool RowPage::has_text_items() const {
   signed char known = text_items_.load(std::memory_order_relaxed);
   if (known < 0) {
-    known = items_kind_ == Items::strings_32
+    known = items_kind_ == Items::kStrings32
                 ? are_utf8(offsets_32_.data(), num_items_, items_.data())
                 : are_utf8(offsets_64_.data(), num_items_, items_.data());
     text_items_.store(known, std::memory_order_relaxed);

@@ -1,5 +1,5 @@
 // Rows of lists: all levels of a chunk are read, and only the values of requested rows decoded.
-#include "rows/row_page.hpp"
+#include "rows/pages/row_page.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -37,7 +37,7 @@ const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
   return levels.data();
 }
 
-void RowPage::keep_lists(Kept first_values, const PageKind& kind) {
+void RowPage::keep_lists(Positions first_values, const PageKind& kind) {
   if (is_zipped() || kind.reps <= 0 || kind.reps > static_cast<int>(Nulls::blocks) ||
       kind.max_rep < 1 || kind.max_visible < 0 || first_values.size() != first_rows_.size() ||
       (static_cast<Nulls>(kind.reps) == Nulls::blocks && (kind.rep_bits < 0 || kind.rep_bits > 15)))

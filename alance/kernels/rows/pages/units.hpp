@@ -4,7 +4,7 @@
 #include <string>
 
 #include "codecs/lz4.hpp"
-#include "rows/cells.hpp"
+#include "rows/pages/cells.hpp"
 
 namespace alance::units {
 
