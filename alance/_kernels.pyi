@@ -412,6 +412,21 @@ class NewPages:
         self, far: bool
     ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
     def find(self, forms: Sequence[PageForm | None], tails: Sequence[int]) -> None: ...
+    # Pages that are not small, of some. A page is small if one of the ranges of rows has all of it,
+    # its buffers have at most so many bytes, and its file is not in memory as a whole.
+    def large(
+        self, numbers: Sequence[int], rows: Sequence[tuple[int, int]], most_bytes: int
+    ) -> list[int]: ...
+    # Coalesced buffers of the small ones, without the bytes that `spans` gives: files, the end of
+    # each file's ranges, starts, stops.
+    def small_spans(
+        self,
+        numbers: Sequence[int],
+        rows: Sequence[tuple[int, int]],
+        most_bytes: int,
+        max_gap_bytes: int,
+        max_bytes: int,
+    ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
     def leave(self, numbers: Sequence[int]) -> None: ...
     # Files of which more is known, and bytes of memory of that.
     def learn(self, content: memoryview, far: bool) -> list[tuple[int, int]]: ...

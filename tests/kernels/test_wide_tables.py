@@ -170,6 +170,47 @@ def test_new_pages_that_share_bytes_are_left() -> None:
         _kernels.NewPages([single], [(0, 0)], [0, 0])
 
 
+def test_small_pages_inside_ranges_are_read_whole() -> None:
+    first, second = column([4, 4, 4], 8), column([12], 8)
+    unknown = [(0, 0), (0, 1), (0, 2), (1, 0)]
+    pages = _kernels.NewPages([first, second], unknown, [0, 1])
+    pages.find([form(4)], [1 << 20, 1 << 20])
+    pages.leave([3])
+    numbers = [0, 1, 2, 3]
+    assert pages.large(numbers, [], 10) == numbers
+    assert pages.large(numbers, [(0, 12)], 9) == numbers
+    assert pages.large(numbers, [(0, 12)], 10) == []
+    assert pages.large(numbers, [(1, 8), (9, 12)], 10) == [0, 2, 3]
+    assert pages.large([2, 0], [(0, 4)], 10) == [2]
+    assert small_spans(pages, numbers, [(0, 12)], 0, 100) == (
+        [0, 1],
+        [(64, 72), (192, 200), (320, 328), (0, 2), (64, 72)],  # of the first without chunk words
+    )
+    assert small_spans(pages, numbers, [(1, 8)], 0, 100) == ([0], [(192, 200)])
+    assert small_spans(pages, [3], [(0, 12)], 64, 100) == ([1], [(0, 72)])
+    assert small_spans(pages, [3], [(0, 12)], 64, 71) == ([1], [(0, 2), (64, 72)])
+    assert small_spans(pages, [0], [], 0, 100) == ([], [])
+    pages.find([form(4)], [0, 1 << 20])  # the first file is in memory
+    assert pages.large(numbers, [(0, 12)], 10) == [0, 1, 2]
+    for call in (pages.large, lambda *args: pages.small_spans(*args, 0, 0)):
+        with pytest.raises(ValueError, match="no such page"):
+            call([4], [(0, 12)], 10)
+
+
+def small_spans(
+    pages: _kernels.NewPages,
+    numbers: Sequence[int],
+    rows: Sequence[tuple[int, int]],
+    max_gap_bytes: int,
+    max_bytes: int,
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """Files, and the bytes of pages of at most 10 bytes."""
+    spans = pages.small_spans(numbers, rows, 10, max_gap_bytes, max_bytes)
+    files, ends, starts, stops = spans
+    assert (ends[-1] if ends else 0) == len(starts)
+    return files, [*zip(starts.tolist(), stops.tolist(), strict=True)]
+
+
 def test_copies_of_columns_learn_for_themselves() -> None:
     single = column([4, 4], 8)
     single.set_state(0, "state", 100)

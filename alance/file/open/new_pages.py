@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
-from alance.file.open.columns import OpenColumn
+from alance.file.open.columns import SMALL_BYTES, OpenColumn
 from alance.file.open.files import bytes_at_hand
 from alance.file.open.page_tables import Hole
 from alance.file.open.recall import kept_by
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from alance.file.open.columns import States
     from alance.file.open.page_tables import PageTables
     from alance.format.container import Container
-    from alance.format.plans import Plan
+    from alance.format.plans import ByteRange, Plan
 
 _PATH, _CONTAINER = attrgetter("container.path"), attrgetter("container")
 _CONTENT_START = attrgetter("content_start")
-NOTHING: Final = memoryview(b"")  # bytes of a constant page, whose value is in the description
+PADDING: Final = 64  # bytes; neighbouring pages of a file have no wider gaps
+MOST_BYTES: Final = 4 << 20  # longest range: a range from two requests is copied on the loop
+NOTHING: Final = memoryview(b"")  # constant pages have their value in the description
 
 
 class NewPages:
@@ -123,17 +125,29 @@ class NewPages:
             (content,) = yield [pieces]
             self._learn(content, states, far=True)
 
-    def state_ranges(self) -> set[tuple[str, int, int]]:
-        """Return the ranges (path, start, stop) that `learn` reads through the kernel."""
-        pieces = self._pieces(far=True)
-        if pieces is None:
-            return set()
-        begins = [0, *pieces.ends[:-1]]
-        return {
-            (path, int(pieces.starts[at]), int(pieces.stops[at]))
-            for path, begin, end in zip(pieces.paths, begins, pieces.ends, strict=True)
-            for at in range(begin, end)
-        }
+    def large(self, numbers: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
+        """Select the pages that a scan of ranges of rows does not read whole.
+
+        It reads a page whole if it has at most `SMALL_BYTES` and all of its rows are in a range.
+
+        Args:
+            spans: ranges of rows, ascending.
+        """
+        return self._kernel.large(numbers, spans, SMALL_BYTES)
+
+    def small_ranges(
+        self, numbers: Sequence[int], spans: Sequence[tuple[int, int]]
+    ) -> list[ByteRange]:
+        """Return the bytes of pages that are read whole, except those that `learn` reads.
+
+        Args:
+            spans: as for `large`.
+        """
+        files, ends, starts, stops = self._kernel.small_spans(
+            numbers, spans, SMALL_BYTES, PADDING, MOST_BYTES
+        )
+        paths = [*self._containers]
+        return Pieces([*map(paths.__getitem__, files)], ends, starts, stops, 0).ranges()
 
     def _pieces(self, *, far: bool) -> Pieces | None:
         """Return the byte ranges of the states of far or near pages; None if there are none."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from alance.file.rows.leaves import OpenLeaf
     from alance.format.container import Container
     from alance.format.layouts.base import PageState
-    from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
     from alance.format.schema import Schema
 
@@ -196,13 +195,6 @@ class Hole(NamedTuple):
     @property
     def leaf(self) -> OpenLeaf:
         return self.tables.leaves[self.at]
-
-    @property
-    def place(self) -> PagePlace:
-        """File, buffers and number of rows of the page."""
-        column = self.leaf.column
-        assert isinstance(column, OpenColumn)
-        return column.place(self.number)
 
     def fill(self, state: PageState | None) -> None:
         """Fill the hole by the page's state; drop the table if the kernel cannot take its rows.

@@ -8,35 +8,27 @@ values, some kinds of pages) are planned and decoded separately, column by colum
 
 from __future__ import annotations
 
-import sys
-from bisect import bisect_right
 from itertools import chain, pairwise, product
 from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.file.open.columns import OpenColumn
-from alance.file.open.new_pages import NewPages
+from alance.file.open.new_pages import MOST_BYTES, PADDING, NewPages
 from alance.file.rows.placed_columns import PlacedColumns, PlacedRows
-from alance.format.coalesce import coalesce
 from alance.format.plans import ByteRange, Pieces, joined_spans, together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence, Set
+    from collections.abc import Iterator, Sequence
 
     from alance.file.open.columns import States
-    from alance.file.open.page_tables import Hole, PageTables, RangeTables
+    from alance.file.open.page_tables import PageTables, RangeTables
     from alance.file.rows.fragment import OpenFragment
     from alance.format.container import Container
     from alance.format.plans import Plan
 
-LEARNED_AT_ONCE: Final = 64  # pages whose states one plan loads: one or two milliseconds
-FEW_PIECES: Final = 16  # pieces; the event loop answers reads of at most as many
-# Bytes; copying pieces of at least this mean size costs more than separate requests.
-LARGE_BYTES: Final = 32 << 10
-# Bytes of the longest range, because the event loop copies a range that spans two requests.
-MOST_BYTES: Final = 4 << 20
-PADDING: Final = 64  # bytes; adjacent pages of a file have no wider gaps
+LEARNED_AT_ONCE: Final = 64  # pages learned by one plan: a millisecond or two
+FEW_PIECES: Final = 16  # as many as a read answers on the loop
+LARGE_BYTES: Final = 32 << 10  # mean piece from which a copy costs more than a request of its own
 
 
 class PageBytes:
@@ -58,27 +50,9 @@ class PageBytes:
         """
         return [*map(self._files.__getitem__, tables.paths)]
 
-    def read_whole(self, holes: Sequence[Hole], learned: Set[tuple[str, int, int]]) -> Plan[None]:
-        """Plan all buffers of small pages in one round, except those in `learned`.
-
-        Args:
-            holes: the pages.
-            learned: ranges (path, start, stop) that are read to load page states.
-        """
-        spans: dict[str, list[tuple[int, int]]] = {}
-        for hole in holes:
-            place = hole.place
-            spans.setdefault(place.path, []).extend(
-                (start, start + size)
-                for start, size in place.buffers
-                if size and (place.path, start, start + size) not in learned
-            )
-        parts = [
-            ByteRange(path, *span)
-            for path, own in spans.items()
-            for span in coalesce(own, PADDING, MOST_BYTES).spans
-        ]
-        for part, content in zip(parts, (yield parts) if parts else (), strict=True):
+    def hold(self, ranges: Sequence[ByteRange]) -> Plan[None]:
+        """Plan ranges of the files: one round, or none if there are no ranges."""
+        for part, content in zip(ranges, (yield ranges) if ranges else (), strict=True):
             self._files[part.path].add(part.start, content)
 
     def read(self, plan: _kernels.RowPlan, tables: RangeTables) -> Plan[None]:
@@ -101,14 +75,14 @@ class PageBytes:
         if not by_path:
             return
         if len(starts) <= FEW_PIECES or (stops - starts).sum() >= LARGE_BYTES * len(starts):
-            parts = [
-                ByteRange(path, begin, min(begin + MOST_BYTES, stop))
-                for path, first, last in by_path
-                for start, stop in zip(first.tolist(), last.tolist(), strict=True)
-                for begin in range(start, stop, MOST_BYTES)
-            ]
-            for part, content in zip(parts, (yield parts), strict=True):
-                self._files[part.path].add(part.start, content)
+            yield from self.hold(
+                [
+                    ByteRange(path, begin, min(begin + MOST_BYTES, stop))
+                    for path, first, last in by_path
+                    for start, stop in zip(first.tolist(), last.tolist(), strict=True)
+                    for begin in range(start, stop, MOST_BYTES)
+                ]
+            )
         else:
             contents = yield [Pieces.of(*of_file) for of_file in by_path]
             for content, (path, first, last) in zip(contents, by_path, strict=True):
@@ -208,12 +182,8 @@ def read_ranges(
         if plan.unknown:
             pages = NewPages(_owners(fragment, tables), plan.unknown)
             if missing := pages.fill_known(states):
-                holes = map(pages.hole, missing)
-                small = [hole for hole in holes if _is_small(hole, spans)]
-                loads = [content.read(plan, tables), pages.learn(states)]
-                if small:
-                    loads.append(content.read_whole(small, pages.state_ranges()))
-                yield from together(loads)
+                small = content.hold(pages.small_ranges(missing, spans))
+                yield from together([content.read(plan, tables), pages.learn(states), small])
             continue
         yield from content.read(plan, tables)
         files = content.of(tables)
@@ -246,24 +216,6 @@ def _loads(
     """
     owners = _owners(fragment, tables)
     pages = NewPages(owners, plan.unknown)
-    missing = [
-        pages.unknown[at]
-        for at in pages.fill_known(states)
-        if not (besides and _is_small(pages.hole(at), besides))
-    ]
+    missing = [pages.unknown[at] for at in pages.large(pages.fill_known(states), besides)]
     for first in range(0, len(missing), LEARNED_AT_ONCE):
         yield NewPages(owners, missing[first : first + LEARNED_AT_ONCE]).learn(states)
-
-
-def _is_small(hole: Hole, spans: Sequence[tuple[int, int]]) -> bool:
-    """True for a small mini-block page inside one of the ranges, which is read completely."""
-    column = hole.leaf.column
-    assert isinstance(column, OpenColumn)
-    first, last = column.column.first_rows[hole.number : hole.number + 2].tolist()
-    at = bisect_right(spans, (first, sys.maxsize)) - 1  # index of the span in which the page starts
-    return (
-        at >= 0
-        and last <= spans[at][1]
-        and column.is_read_whole(hole.number, 0, last - first)
-        and not column.container.is_whole
-    )
