@@ -86,7 +86,13 @@ def few_of(index: pa.DataType, values: pa.DataType | None = None) -> pa.DataType
 
 
 FEW: Final = few_of(pa.int8())
+EMPTY: Final = pa.struct([])
 PAIR: Final = pa.struct([("a", pa.int32()), ("b", pa.float64())])
+
+
+def nothing(n: int) -> dict[str, Any]:
+    """Value of a struct without fields."""
+    return {}
 
 
 def pair(n: int) -> dict[str, Any]:
@@ -159,6 +165,27 @@ TYPES: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
     "structs of packed": (
         pa.struct([pa.field("p", PAIR, metadata=PACKED)]),
         lambda n: {"p": pair(n)},
+    ),
+}
+# pylance scans rows of these, but cannot take them.
+WITHOUT_FIELDS: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
+    "no fields": (EMPTY, nothing),
+    "structs of no fields": (
+        pa.struct([("e", pa.struct([("e", EMPTY)])), ("b", pa.int8()), ("f", EMPTY)]),
+        lambda n: {"e": {"e": {}}, "b": n % 9, "f": {}},
+    ),
+}
+# pylance writes no levels of structs without fields.
+NOT_OF_PYLANCE: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
+    **WITHOUT_FIELDS,
+    "null structs of no fields": (
+        pa.struct([("e", pa.struct([("e", EMPTY)])), ("b", pa.int8())]),
+        structs(e=structs(e=nothing), b=lambda n: n % 9),
+    ),
+    "lists of no fields": (pa.list_(EMPTY), lists(nothing)),
+    "lists of structs of no fields": (
+        pa.list_(pa.large_list(pa.struct([("e", EMPTY), ("b", pa.string())]))),
+        lists(lists(structs(e=nothing, b=some(word)))),
     ),
 }
 VALUES: Final[Mapping[str, tuple[pa.DataType, Make]]] = {
@@ -234,11 +261,11 @@ def table_of(columns: Mapping[str, tuple[pa.DataType, Make, Mapping[str, str]]])
     return pa.table(arrays, pa.schema(fields))
 
 
-def table_of_types(version: str) -> pa.Table:
+def table_of_types(version: str, types: Mapping[str, tuple[pa.DataType, Make]]) -> pa.Table:
     return table_of(
         {
             name: (arrow, make, {})
-            for name, (arrow, make) in TYPES.items()
+            for name, (arrow, make) in types.items()
             if version != "2.1" or "map" not in name  # of which 2.1 has none
         }
     )
@@ -273,7 +300,6 @@ async def check_reads(uri: str, table: pa.Table) -> None:
         check(await ds.to_table(limit=10), table.slice(0, 10))
         check(await ds.to_table(offset=900, limit=400), table.slice(900, 400))
     check(await (await alance.dataset(uri)).to_table(), table)
-    check(lance.dataset(uri).take([7, 3, 3, 2500]), table.take([7, 3, 3, 2500]))
 
 
 def refuse(self: FragmentTask, field: Any) -> pa.Array:
@@ -286,11 +312,30 @@ def refuse(self: FragmentTask, field: Any) -> pa.Array:
 async def test_the_kernel_builds_fields_of_all_types_and_encodings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str, version: Any, writer: str
 ) -> None:
-    table = table_of_types(version) if which == "types" else table_of_encodings()
+    table = table_of_types(version, TYPES) if which == "types" else table_of_encodings()
     uri = str(tmp_path / "table")
     if writer == "pylance":
         lance.write_dataset(table, uri, data_storage_version=version, max_rows_per_file=FILE_ROWS)
     else:
+        await alance.write_dataset(
+            table, uri, data_storage_version=version, max_rows_per_file=FILE_ROWS
+        )
+    check(lance.dataset(uri).take([7, 3, 3, 2500]), table.take([7, 3, 3, 2500]))
+    monkeypatch.setattr(FragmentTask, "column", refuse)
+    await check_reads(uri, table)
+
+
+@pytest.mark.parametrize("writer", ["pylance", "alance"])
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+async def test_the_kernel_builds_structs_without_fields(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
+) -> None:
+    uri = str(tmp_path / "table")
+    if writer == "pylance":
+        table = table_of_types(version, WITHOUT_FIELDS)
+        lance.write_dataset(table, uri, data_storage_version=version, max_rows_per_file=FILE_ROWS)
+    else:
+        table = table_of_types(version, NOT_OF_PYLANCE)
         await alance.write_dataset(
             table, uri, data_storage_version=version, max_rows_per_file=FILE_ROWS
         )

@@ -66,10 +66,10 @@ def test_words_are_indices(bits: int) -> None:
     assert values_of(plan_of(page, [0, 3]), pa.uint16(), chunk) == [0x0706, 0x0504]
 
 
-def plan_of(page: _kernels.RowPage, rows: list[int]) -> _kernels.RowPlan:
+def plan_of(page: _kernels.RowPage, rows: list[int], layers: int = 1) -> _kernels.RowPlan:
     """Rows of a page of four."""
     table = _kernels.RowTable(np.array([0, 4], np.int64))
-    table.set(0, page, 1)
+    table.set(0, page, layers)
     return _kernels.plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
 
 
@@ -94,6 +94,33 @@ def test_a_batch_knows_its_bounds() -> None:
         values_of(plan, pa.uint16(), content[:3])
     with pytest.raises(ValueError, match="another form"):
         values_of(plan, pa.uint32(), content)
+
+
+def test_structs_without_fields_are_never_null_by_themselves() -> None:
+    page = _kernels.RowPage.constant(4, NO_LEVELS, levels(0, 1, 2, 0), (0, 2, 2), 1, True)
+    plan = plan_of(page, [0, 1, 3], layers=0x33)  # in a struct, whose null is level 2
+    empty = pa.struct([])
+    rows = built(plan, [1, 0], pa.struct([("e", empty)]))
+    assert rows.null_count == 0  # of row 2, which was not read
+    assert rows.to_pylist() == [{"e": {}}] * 3
+    rows = built(plan_of(page, [1, 2], layers=0x33), [1, 0], pa.struct([("e", empty)]))
+    assert rows.to_pylist() == [{"e": {}}, None]
+    single = plan_of(_kernels.RowPage.constant(4, NO_LEVELS, NO_LEVELS, (0, 1, 0), 1, True), [0, 3])
+    assert built(single, [0], empty).to_pylist() == [{}, {}]
+    assert built(single, [1, 0], pa.struct([("e", empty)])).to_pylist() == [{"e": {}}] * 2
+    with pytest.raises(ValueError, match="fewer layers"):
+        built(single, [-1, 0], pa.list_(empty))
+    with pytest.raises(ValueError, match="another width"):
+        _kernels.RowBatch([0], [0], [2], [False], shapes=[[0]])
+
+
+def built(plan: _kernels.RowPlan, tree: list[int], arrow: pa.DataType) -> pa.Array:
+    """The rows of a plan, as a field with one leaf, a struct without fields."""
+    batch = _kernels.RowBatch(tree, [0], [1], [False], shapes=[[0]])
+    batch.decode(plan, memoryview(b""))
+    rows = pa.RecordBatch._import_from_c(batch.address, pa.schema([pa.field("column", arrow)]))
+    rows.validate(full=True)
+    return rows.column(0)
 
 
 NO_LEVELS = LevelsForm.NONE, 0, 0, np.empty(0, np.uint8)

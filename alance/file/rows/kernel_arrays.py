@@ -19,7 +19,7 @@ from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.codecs.fixed import column_of
 from alance.format.layouts.arrays import wrapped
-from alance.format.layouts.fields import owns_column, values_array
+from alance.format.layouts.fields import is_empty_struct, owns_column, values_array
 from alance.format.layouts.row_pages import MOST_LENGTHS
 from alance.format.numbers import (
     contents_of,
@@ -42,10 +42,10 @@ class LeafForm(NamedTuple):
         width: bytes per value; 0 for bits; -4 or -8 for strings and binary with offsets of 4 or 8
             bytes; or `NO_FORM`.
         is_text: True if values are UTF-8.
-        arrow: type of the array; None for the field's type.
-        shape: empty for plain values. For dictionaries, the bytes per index, negative for signed
-            indices. For fixed-size lists, the bits per item, then the list lengths, outermost
-            first.
+        arrow: type of the array; None if it is the field's type.
+        shape: empty for plain values. For dictionaries the bytes of an index, negative if it is
+            signed. For fixed-size lists the bits of an item, then the list lengths, outermost
+            first. For structs without fields a single 0.
     """
 
     width: int
@@ -58,6 +58,7 @@ NO_FORM: Final = -1  # the kernel cannot build an array of such values
 UNKNOWN: Final = LeafForm(NO_FORM)
 JSONB: Final = LeafForm(-8, arrow=pa.large_binary())
 NULLS: Final = LeafForm(1, arrow=pa.int8())
+NO_FIELDS: Final = LeafForm(1, shape=(0,))
 
 
 def leaf_form(field: Field) -> LeafForm:
@@ -70,6 +71,8 @@ def leaf_form(field: Field) -> LeafForm:
             raise
     if field.is_blob_v1:
         return UNKNOWN
+    if is_empty_struct(field):
+        return NO_FIELDS
     if field.is_packed:
         return _form_of_packed(field.to_arrow().type)
     return JSONB if field.is_json else _form(storage_type(field.to_arrow().type))
@@ -83,6 +86,8 @@ def is_built(field: Field) -> bool:
 @lru_cache(maxsize=256)
 def _form_of_type(logical_type: str) -> LeafForm:
     """Return the form of fields without metadata; memoized by type, of which a table has few."""
+    if logical_type == "struct":
+        return NO_FIELDS  # a struct with fields owns no column
     if is_nested(logical_type):
         return UNKNOWN
     return JSONB if logical_type == "json" else _form(leaf_type(logical_type))

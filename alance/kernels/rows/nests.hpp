@@ -131,10 +131,18 @@ class Depth {
 };
 
 // Append the slots that levels describe to the depths of a leaf, innermost first. Consumes the
-// levels.
+// levels. A page of structs without fields (`is_empty`) may have a single layer for all depths, and
+// then none of them is null.
 inline void unravel(Layers layers, Growing<uint16_t>& rep, Growing<uint16_t>& def,
-                    std::vector<Depth>& depths) {
+                    std::vector<Depth>& depths, bool is_empty) {
   size_t depth = 0;
+  if (is_empty && is_plain(layers)) {
+    for (Depth& at : depths) {
+      if (at.is_list()) corrupt("pages of fewer layers than the schema has");
+      at.add_valid(def.size());
+    }
+    return def.clear();
+  }
   int base = 0;  // levels of the inner layers
   const uint16_t top = def.empty() ? 0 : *std::max_element(def.data(), def.end());
   for (; layers != 0; layers >>= 4, ++depth) {

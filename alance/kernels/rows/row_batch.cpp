@@ -412,7 +412,7 @@ class RowBatch : public arrow::Exported {
     }
     sink.with_levels = depths != nullptr;
     const auto done = [&](const RowPlan::Part& part) {
-      if (depths) nests::unravel(plan.hits[part.hit].layers, sink.rep, sink.def, *depths);
+      if (depths) nests::unravel(plan.hits[part.hit].layers, sink.rep, sink.def, *depths, form.is_empty);
     };
     std::vector<Part> pieces;
     for (size_t group = first; group < last; ++group) {

@@ -18,11 +18,18 @@ struct RangeForm {
   int64_t index = 0;  // bytes of an index into the distinct values; negative: signed
   int64_t item_bits = 0;  // bits of an item, if values are lists of one length
   std::vector<int64_t> dims{};  // items of a list, outermost first; empty: no lists
+  bool is_empty = false;  // structs without fields: their values are not used
 
-  // `shape`: empty; or an index as above; or bits of an item, and the lengths of lists.
+  // `shape`: empty; or an index as above; or bits of an item, and the lengths of lists; or a single
+  // 0 for structs without fields.
   static RangeForm of(int64_t width, bool is_text, const std::vector<int64_t>& shape) {
     RangeForm form{width, is_text};
     if (shape.empty()) return form;
+    if (shape.size() == 1 && shape[0] == 0) {
+      if (width != 1) corrupt("row batch: structs without fields of another width");
+      form.is_empty = true;
+      return form;
+    }
     if (shape.size() == 1) {
       form.index = shape[0];
       const int64_t size = std::abs(form.index);
@@ -43,7 +50,7 @@ struct RangeForm {
   bool is_string() const { return width < 0; }
   bool is_list() const { return !dims.empty(); }
   // True if values lie in memory as in pages of the simplest kinds.
-  bool is_simple() const { return index == 0 && item_bits % 8 == 0; }
+  bool is_simple() const { return index == 0 && item_bits % 8 == 0 && !is_empty; }
   // Items of a value, in the lists down to a depth.
   int64_t num_items(size_t depth) const {
     int64_t count = 1;
