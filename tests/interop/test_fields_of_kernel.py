@@ -341,3 +341,28 @@ async def test_the_kernel_builds_structs_without_fields(
         )
     monkeypatch.setattr(FragmentTask, "column", refuse)
     await check_reads(uri, table)
+
+
+@pytest.mark.parametrize("writer", ["pylance", "alance"])
+@pytest.mark.parametrize("version", ["2.1"])
+async def test_the_kernel_builds_descriptions_of_blobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Any, writer: str
+) -> None:
+    blob = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    values = some(lambda n: b"%d" % n * (n % 5))
+    blobs = pa.array([values(n) for n in range(ROWS)], blob.type)
+    inner = pa.StructArray.from_arrays([blobs], fields=[blob])
+    valid = pa.array([n % 11 != 0 for n in range(ROWS)]).buffers()[1]
+    nulls = pa.Array.from_buffers(inner.type, ROWS, [valid], children=[blobs])
+    schema = pa.schema([blob, pa.field("s", inner.type), pa.field("n", inner.type)])
+    table, uri = pa.table([blobs, inner, nulls], schema), str(tmp_path / "table")
+    if writer == "pylance":
+        lance.write_dataset(table, uri, data_storage_version=version, max_rows_per_file=FILE_ROWS)
+    else:
+        await alance.write_dataset(
+            table, uri, data_storage_version=version, max_rows_per_file=FILE_ROWS
+        )
+    places = lance.dataset(uri).to_table()
+    assert places["b"].null_count == blobs.null_count
+    monkeypatch.setattr(FragmentTask, "column", refuse)
+    await check_reads(uri, places)

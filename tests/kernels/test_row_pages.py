@@ -96,6 +96,42 @@ def test_a_batch_knows_its_bounds() -> None:
         values_of(plan, pa.uint32(), content)
 
 
+def blobs(*places: tuple[int, int]) -> memoryview:
+    return memoryview(np.array(places, "<u8").tobytes())
+
+
+def test_descriptions_of_blobs_say_which_are_null() -> None:
+    page = page_of(ValuesForm.ZIPPED, 128)
+    page.set_blobs(2)
+    content = blobs((0, 0), (1 << 16, 0), (64, 7), (2 << 16, 0))
+    values = values_of(plan_of(page, [0, 1, 2, 3]), pa.binary(16), content)
+    assert [value is None for value in values] == [False, True, False, True]
+    assert values[2] == bytes(blobs((64, 7)))
+    batch = _kernels.RowBatch([1, 0], [0], [16], [False])
+    batch.decode(plan_of(page, [0, 1, 2, 3], layers=0x33), content)
+    arrow = pa.schema([("s", pa.struct([("b", pa.binary(16))]))])
+    structs = pa.RecordBatch._import_from_c(batch.address, arrow).column(0)
+    structs.validate(full=True)
+    assert structs.is_null().to_pylist() == [False, False, False, True]
+    assert structs.flatten()[0].is_null().to_pylist() == [False, True, False, True]
+    for place in (1, (1 << 16) + 1, 3 << 16, 1 << 63):
+        with pytest.raises(ValueError, match="no level up to 2"):
+            values_of(plan_of(page, [1]), pa.binary(16), blobs((place, 0)))
+
+
+def test_only_descriptions_are_blobs() -> None:
+    for values, bits in ((ValuesForm.ZIPPED, 64), (ValuesForm.STRINGS, 32), (ValuesForm.FLAT, 8)):
+        with pytest.raises(ValueError, match="blobs of another form"):
+            page_of(values, bits).set_blobs(1)
+    for level in (-1, 1 << 16):
+        with pytest.raises(ValueError, match="blobs of another form"):
+            page_of(ValuesForm.FLAT, 128).set_blobs(level)
+    page = page_of(ValuesForm.FLAT, 64)
+    page.set_items(FIXED, 16)
+    with pytest.raises(ValueError, match="blobs of another form"):
+        page.set_blobs(1)
+
+
 def test_structs_without_fields_are_never_null_by_themselves() -> None:
     page = _kernels.RowPage.constant(4, NO_LEVELS, levels(0, 1, 2, 0), (0, 2, 2), 1, True)
     plan = plan_of(page, [0, 1, 3], layers=0x33)  # in a struct, whose null is level 2

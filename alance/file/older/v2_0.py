@@ -152,6 +152,8 @@ class FieldColumn:
         """Return the pages' table for the kernel; None if the kernel cannot take their rows."""
         if not isinstance(self.node, LeafNode) or not self.column.num_rows:
             return None
+        if self.field.is_blob_v1:
+            return None  # a place stands for null
         if self._row_page(0) is None:
             return None  # other pages are probably of the same kind, and costly to parse
         return _kernels.RowTable(self.node.column.first_rows)

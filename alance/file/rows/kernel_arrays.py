@@ -70,7 +70,7 @@ def leaf_form(field: Field) -> LeafForm:
             field.to_arrow()  # for the error, which names the field
             raise
     if field.is_blob_v1:
-        return UNKNOWN
+        return _form_of_packed(field.arrow_type)
     if is_empty_struct(field):
         return NO_FIELDS
     if field.is_packed:
@@ -194,7 +194,7 @@ def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
         return values_array(field, arrow, content, validity_of(array))
     if pa.types.is_null(arrow):
         return pa.nulls(count)
-    if field.is_packed:
+    if field.is_packed or field.is_blob_v1:
         return _unpacked(array, arrow)
     if owns_column(field):
         return array

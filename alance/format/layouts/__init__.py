@@ -13,7 +13,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
-from alance.format.layouts.blob import BlobPage
+from alance.format.layouts.blob import BlobPage, blob_form
 from alance.format.layouts.constant import ConstantPage, form_of
 from alance.format.layouts.fullzip import FullZipPage, ZipForm
 from alance.format.layouts.miniblock import MiniBlockPage
@@ -135,6 +135,8 @@ def _form(encoding: bytes) -> _kernels.PageForm | None:
         if layout.HasField("full_zip_layout"):
             zipped = layout.full_zip_layout
             return zipped_form(ZipForm.from_proto(zipped), zipped.num_items)
+        if layout.HasField("blob_layout"):
+            return blob_form(layout.blob_layout)
     except (AlanceError, DecodeError):
         pass
     return None

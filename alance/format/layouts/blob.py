@@ -18,16 +18,25 @@ import numpy as np
 
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import FixedWidth, StructBlock
+from alance.format.codecs.general import GeneralMiniBlock
+from alance.format.codecs.structs import PackedStruct
 from alance.format.layouts.base import DecodeTask, Layer, PageState, PageValues
+from alance.format.layouts.fullzip import FullZipPage, ZipForm
 from alance.format.layouts.levels import Shape
+from alance.format.layouts.miniblock import MiniBlockPage
+from alance.format.layouts.miniblock_task import ChunkForm
+from alance.format.layouts.row_pages import zipped_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from alance import _kernels
     from alance.arrays import Int64s, UInt16s
     from alance.format.layouts.base import PageLayout
     from alance.format.layouts.place import PagePlace
+    from alance.format.layouts.row_pages import RowPage
     from alance.format.plans import Plan
+    from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
 class BlobTask(NamedTuple):
@@ -106,8 +115,17 @@ class BlobPage(NamedTuple):
         """Plan the descriptions of a range of rows."""
         return BlobTask(self, (yield from self.inner.read(state, start, stop)))
 
-    def row_page(self, state: PageState) -> None:
-        return None
+    def row_page(self, state: PageState) -> RowPage | None:
+        """Page in the form from which the kernel takes rows; None if the kernel cannot."""
+        form = self.inner.form if isinstance(self.inner, MiniBlockPage | FullZipPage) else None
+        if form is None or not _has_descriptions(form):
+            return None
+        inner = self.inner.row_page(state)
+        if inner is None:
+            return None
+        with self.place.checking():
+            inner.kernel.set_blobs(self.shape.max_def)
+        return inner._replace(layers=self.shape.code)
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, DecodeTask]]:
         """Plan the inner page's state and the descriptions of single rows."""
@@ -117,6 +135,39 @@ class BlobPage(NamedTuple):
     def read_page(self) -> Plan[DecodeTask]:
         """Plan all descriptions: one round."""
         return BlobTask(self, (yield from self.inner.read_page()))
+
+
+def blob_form(message: pb.BlobLayout) -> _kernels.PageForm | None:
+    """Return the kernel's form of pages of blobs; None if the kernel does not know such pages.
+
+    Raises:
+        CorruptFileError: the description is invalid.
+        UnsupportedError: a codec is unknown.
+    """
+    inner, form = message.inner_layout, None
+    if inner.HasField("mini_block_layout"):
+        description = MiniBlockPage.described(inner.mini_block_layout).description
+        if _has_descriptions(description.form):
+            form = description.rows
+    elif inner.HasField("full_zip_layout"):
+        zipped = ZipForm.from_proto(inner.full_zip_layout)
+        if _has_descriptions(zipped):
+            form = zipped_form(zipped, inner.full_zip_layout.num_items)
+    shape = Shape.from_proto(message.layers)
+    if form is None or shape.has_lists:
+        return None
+    form.set_layers(shape.code)
+    form.set_blobs(shape.max_def)
+    return form
+
+
+def _has_descriptions(form: ChunkForm | ZipForm) -> bool:
+    """True if pages hold non-null pairs of u64."""
+    codec = form.values if isinstance(form, ChunkForm) else form.codec
+    if isinstance(codec, GeneralMiniBlock):
+        codec = codec.inner
+    is_pair = isinstance(codec, PackedStruct) and codec.child_bits == (64, 64)
+    return is_pair and form.shape.layers == (Layer.ALL_VALID_ITEM,)
 
 
 def _descriptions(page: PageValues) -> Int64s:

@@ -317,6 +317,7 @@ void register_new_pages(nanobind::module_& m) {
       .def("set_layers", &PageForm::set_layers, nb::arg("layers"))
       .def("set_masks", &PageForm::set_masks, nb::arg("masks"))
       .def("set_scheme", &PageForm::set_scheme, nb::arg("scheme"))
+      .def("set_blobs", &PageForm::set_blobs, nb::arg("max_level"))
       .def("set_symbols", &PageForm::set_symbols, nb::arg("symbols"), nb::arg("lengths"))
       .def(
           "set_items",

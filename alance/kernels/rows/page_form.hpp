@@ -130,6 +130,8 @@ class PageForm {
   // Values are lists of one length with validity of their items, as in `PageKind`.
   void set_masks(std::vector<int64_t> masks) { kind.masks = std::move(masks); }
   void set_scheme(int scheme) { kind.scheme = scheme; }
+  // Values are descriptions of blobs, as in `RowPage::set_blobs`.
+  void set_blobs(int max_level) { max_blob_level_ = max_level; }
 
   // Page of this description whose chunks are in `size` bytes from `start` on.
   std::unique_ptr<RowPage> page(std::shared_ptr<ChunkTable> chunks, int64_t start, int64_t size,
@@ -168,24 +170,8 @@ class PageForm {
   // ValueError: bytes that contradict the description.
   std::shared_ptr<RowPage> page_of(const PageBuffers& buffers, int64_t num_rows,
                                    std::string_view own_symbols) const {
-    if (is_constant()) return constant_page(buffers, num_rows);
-    if (kind.values == static_cast<int>(Values::zipped))
-      return std::make_shared<RowPage>(buffers[0].start, buffers[0].size, num_rows, kind);
-    const Part index = has_lists() ? buffers[kItems + has_items].bytes() : Part{};
-    const PageBuffer& chunks = buffers[kChunks];
-    auto table = std::make_shared<ChunkTable>(buffers[kWords].bytes(), has_lists() ? &index : nullptr,
-                                              kind.large, num_items, num_rows, chunks.size);
-    auto of_page = symbols;
-    if (of_page && !own_symbols.empty())
-      of_page = std::make_shared<const Symbols>(reinterpret_cast<const uint8_t*>(own_symbols.data()));
-    auto page = std::make_shared<RowPage>(std::move(table), chunks.start, chunks.size, num_rows, kind,
-                                          std::move(of_page));
-    if (has_items) {
-      ItemBlock items;
-      if (!items.find(buffers[kItems].data, buffers[kItems].size, *items_))
-        corrupt("a dictionary that is none of " + std::to_string(items_->count) + " items");
-      page->set_own_items(std::move(items));
-    }
+    std::shared_ptr<RowPage> page = page_in(buffers, num_rows, own_symbols);
+    if (max_blob_level_ >= 0) page->set_blobs(max_blob_level_);
     return page;
   }
 
@@ -207,6 +193,29 @@ class PageForm {
   bool has_value_and_levels(size_t count) const {
     if (count > 3 || (value_ && (count % 2 != 0 || value_->empty()))) return false;
     return count >= 2 || (!has_lists() && (value_ || count == 1 || kind.max_level != 0));
+  }
+
+  std::shared_ptr<RowPage> page_in(const PageBuffers& buffers, int64_t num_rows,
+                                   std::string_view own_symbols) const {
+    if (is_constant()) return constant_page(buffers, num_rows);
+    if (kind.values == static_cast<int>(Values::zipped))
+      return std::make_shared<RowPage>(buffers[0].start, buffers[0].size, num_rows, kind);
+    const Part index = has_lists() ? buffers[kItems + has_items].bytes() : Part{};
+    const PageBuffer& chunks = buffers[kChunks];
+    auto table = std::make_shared<ChunkTable>(buffers[kWords].bytes(), has_lists() ? &index : nullptr,
+                                              kind.large, num_items, num_rows, chunks.size);
+    auto of_page = symbols;
+    if (of_page && !own_symbols.empty())
+      of_page = std::make_shared<const Symbols>(reinterpret_cast<const uint8_t*>(own_symbols.data()));
+    auto page = std::make_shared<RowPage>(std::move(table), chunks.start, chunks.size, num_rows, kind,
+                                          std::move(of_page));
+    if (has_items) {
+      ItemBlock items;
+      if (!items.find(buffers[kItems].data, buffers[kItems].size, *items_))
+        corrupt("a dictionary that is none of " + std::to_string(items_->count) + " items");
+      page->set_own_items(std::move(items));
+    }
+    return page;
   }
 
   std::unique_ptr<RowPage> constant_page(const PageBuffers& buffers, int64_t num_rows) const {
@@ -279,6 +288,7 @@ class PageForm {
 
   std::optional<std::string> value_;  // of a constant page; empty: in its buffer, or all are null
   int null_level_ = 0;
+  int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
   LevelsForm reps_, defs_;
   std::optional<ItemsForm> items_;
 };

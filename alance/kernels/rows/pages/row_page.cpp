@@ -22,6 +22,7 @@ namespace {
 constexpr int64_t kRun = 32;  // neighbouring rows; fewer are decoded one by one
 constexpr int64_t kPiece = 4096;  // levels in a piece of a constant page: the most in a chunk
 constexpr int64_t kPieceRows = 1 << 16;  // rows in a piece without levels
+constexpr size_t kBlobBytes = 16;         // of a description
 constexpr size_t kMostDepths = 8;         // of lists of one length
 
 void check_ends(const Positions& ends, int64_t size) {
@@ -369,7 +370,39 @@ void RowPage::decode_distinct(int64_t number, Part bytes, const Rows& rows, bool
   sink.def.append(values.def.data(), values.def.size());
 }
 
+void RowPage::set_blobs(int max_level) {
+  if (max_level < 0 || max_level > UINT16_MAX || max_level_ != 0 || max_rep_ != 0 || has_items() ||
+      is_constant() || width() != kBlobBytes)
+    corrupt("descriptions of blobs of another form");
+  max_blob_level_ = max_level;
+}
+
 void RowPage::decode(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const {
+  const size_t first = sink.bytes.size();
+  decode_entries(number, bytes, rows, open, sink);
+  if (max_blob_level_ >= 0) mark_null_blobs(first, sink);
+}
+
+// Mark as null the blobs from byte `first` of the values on whose descriptions say so.
+void RowPage::mark_null_blobs(size_t first, Sink& sink) const {
+  const size_t count = (sink.bytes.size() - first) / kBlobBytes;
+  for (size_t i = 0; i < count; ++i) {
+    const uint8_t* value = sink.bytes.data() + first + kBlobBytes * i;
+    const uint64_t position = load<uint64_t>(value), level = position >> 16;
+    if (position == 0 || load<uint64_t>(value + 8) != 0) continue;
+    if (position % (1 << 16) != 0 || level > static_cast<uint64_t>(max_blob_level_))
+      corrupt("blob: empty value at " + std::to_string(position) + ", which is no level up to " +
+              text(max_blob_level_));
+    sink.has_nulls = true;
+    if (sink.with_levels)
+      sink.def.data()[sink.def.size() - count + i] = static_cast<uint16_t>(level);
+    else
+      sink.valid.data()[sink.valid.size() - count + i] = 0;
+  }
+}
+
+void RowPage::decode_entries(int64_t number, Part bytes, const Rows& rows, bool open,
+                             Sink& sink) const {
   if (sink.distinct && !has_items() && !is_null_)
     return decode_distinct(number, bytes, rows, open, sink);
   if (!masks_.empty()) check_masks(sink);

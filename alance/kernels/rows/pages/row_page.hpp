@@ -265,6 +265,9 @@ class RowPage {
   void set_strings_64(In<int64_t> offsets, Bytes items);
   // The same from a block, which is copied unless it is a copy already.
   void set_own_items(ItemBlock items);
+  // Values are descriptions of blobs (BlobLayout): a u64 position and a u64 size. Those of size 0
+  // at another position are null, of level `position >> 16`, up to `max_level`.
+  void set_blobs(int max_level);
 
   // Approximate memory that this page alone uses.
   int64_t num_bytes() const {
@@ -327,7 +330,7 @@ class RowPage {
   bool fits(int64_t width) const { return max_rep_ == 0 && is_simple(width) && holds(width); }
   // True if neighbouring rows are decoded without a `Sink`.
   bool is_simple(int64_t width) const {
-    return masks_.empty() && scheme_ == 0 && values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) &&
+    return masks_.empty() && scheme_ == 0 && max_blob_level_ < 0 && values_ != Values::rows && (bits_ == 1 || bits_ % 8 == 0) &&
            !(values_ == Values::zipped && width == 0);
   }
   bool has_nulls() const { return max_level_ != 0; }
@@ -385,6 +388,8 @@ class RowPage {
   int64_t value_bytes() const { return bytes_of_bits(bits_); }
   int64_t mask_bytes() const;
   void decode_distinct(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const;
+  void decode_entries(int64_t chunk, Part bytes, const Rows& rows, bool open, Sink& sink) const;
+  void mark_null_blobs(size_t first, Sink& sink) const;
   void decode_row(Part bytes, Sink& sink) const;
   void emit_zipped(const uint8_t* from, Sink& sink) const;
   void emit_masks(const Chunk& chunk, int64_t first, int64_t count, Sink& sink) const;
@@ -439,6 +444,7 @@ class RowPage {
   int64_t length_bytes_ = 0;  // of the length in front of a zipped value; 0: one width
   std::vector<int64_t> masks_;
   int scheme_ = 0;  // as in `PageKind`
+  int max_blob_level_ = -1;  // -1: values are no descriptions of blobs
   std::shared_ptr<const Symbols> symbols_;
   mutable std::atomic<signed char> text_items_{-1};  // 1: the items are UTF-8; -1: not known
   Items items_kind_ = Items::kNone;
